@@ -1,9 +1,17 @@
 """Assembling with ptxas: source locations of errors, crashes, time limits and missing programs."""
 
+import contextlib
+import fcntl
+import signal
+import subprocess
+import sys
 import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
+from weft import memory_files
 from weft.compiler import codegen, ptxas
 from weft.errors import Location, WeftError
 
@@ -222,3 +230,87 @@ def test_ptxas_gets_large_pages_unless_the_user_tunes_glibc(fake, tmp_path, monk
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
     refused(PTX)
     assert (tmp_path / "memory").read_text() == "glibc.malloc.hugetlb=0 67108864"
+
+
+def same(a: ptxas.Assembled, b: ptxas.Assembled) -> bool:
+    """Whether results are the same, except for the times in their logs."""
+    return (a.cubin, a.kernels) == (b.cubin, b.kernels)
+
+
+@pytest.fixture
+def early():
+    """A run of ptxas that waits for PTX."""
+    with contextlib.closing(ptxas.Early("sm_80")) as run:
+        run.start()
+        yield run
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["not yet opened", "opened"])
+def test_a_run_that_starts_early_has_the_result_of_another(opened, early, monkeypatch):
+    made = ptxas.assemble(PTX, "sm_80")
+    assert b".nv_debug_ptx_txt" in made.cubin  # ptxas opens the PTX once more for that
+    time.sleep(0.5 if opened else 0)
+    monkeypatch.setattr(ptxas, "assemble", lambda *_: pytest.fail("ptxas runs again"))
+    assert same(early.assemble(PTX), made)
+
+
+def test_an_error_of_a_run_that_starts_early_has_a_source_location(early):
+    broken = PTX.replace("[%rd1], %r1", "[%rd1], %r9")
+    with pytest.raises(WeftError) as caught:
+        early.assemble(broken)
+    assert caught.value.diagnostics == refused(broken).diagnostics
+
+
+def test_ptx_that_fits_no_pipe_is_assembled_later(early, monkeypatch):
+    monkeypatch.setattr(fcntl, "fcntl", lambda *_: 16)
+    assert same(early.assemble(PTX), ptxas.assemble(PTX, "sm_80"))
+
+
+def test_without_early_starts_ptxas_starts_later(monkeypatch):
+    def refuse():
+        raise OSError
+
+    monkeypatch.setattr(ptxas, "LateFile", refuse)
+    early = ptxas.Early("sm_80")
+    early.start()
+    assert same(early.assemble(PTX), ptxas.assemble(PTX, "sm_80"))
+
+
+def test_a_run_that_isnt_needed_is_ended(monkeypatch):
+    started = []
+    start = ptxas.system.start
+    monkeypatch.setattr(
+        ptxas.system, "start", lambda *of, **given: started.append(start(*of, **given)) or started[-1]
+    )
+    early = ptxas.Early("sm_80")
+    early.start()
+    early.close()
+    early.start()
+    (process,) = started
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_forked_child_doesnt_make_a_run_wait():
+    """It has the pipe's writing end, too."""
+    code = f"""
+import os, signal, time
+from weft.compiler import ptxas
+early = ptxas.Early("sm_80")
+early.start()
+time.sleep(0.5)
+child = os.fork()
+if not child:
+    signal.pause()
+early.assemble({PTX!r})
+os.kill(child, signal.SIGKILL)
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "done\n"
+
+
+def test_who_opens_a_late_file_after_it_is_written_finds_a_file():
+    with contextlib.closing(memory_files.LateFile()) as late:
+        assert late.write(b"contents")
+        for _ in range(2):
+            assert Path(late.path).read_bytes() == b"contents"

@@ -3,6 +3,7 @@ behind.
 """
 
 import base64
+import contextlib
 import io
 import json
 import zlib
@@ -98,10 +99,11 @@ class Compiled:
     @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
-        with idle.postponing():
-            return self._assembled()
+        with idle.postponing(), contextlib.closing(ptxas.Early(self.target.chip.name)) as early:
+            idle.later(early.start)  # while LLVM runs
+            return self._assembled(early)
 
-    def _assembled(self) -> ptxas.Assembled:
+    def _assembled(self, early: ptxas.Early) -> ptxas.Assembled:
         chip, ptx = self.target.chip.name, self.ptx
         assembled: list[ptxas.Assembled] = []
 
@@ -110,7 +112,7 @@ class Compiled:
             return decides and [ptx, chip, *decides]
 
         def assemble() -> bytes:
-            assembled.append(ptxas.assemble(ptx, chip))
+            assembled.append(early.assemble(ptx))
             return _packed(assembled[0])
 
         def valid(entry: bytes) -> bool:
