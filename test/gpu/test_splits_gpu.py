@@ -101,6 +101,29 @@ def test_a_graph_has_memory_of_its_own(schedule):
     assert right(*ours) and right(*theirs)
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_branches_of_a_graph_have_memory_of_their_own(schedule):
+    """A graph runs what it has captured on two streams at the same time."""
+    import torch
+
+    cases = [operands(512, 512, 8192, seed) for seed in range(2)]
+    multiply(schedule, *cases[0])
+    torch.cuda.synchronize()
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph):
+        side.wait_stream(torch.cuda.current_stream())
+        for _ in range(8):
+            multiply(schedule, *cases[0])
+            multiply(schedule, *cases[1], stream=side)
+        torch.cuda.current_stream().wait_stream(side)
+    for *_, d in cases:
+        d.fill_(float("nan"))
+    for _ in range(20):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert all(right(*case) for case in cases)
+
+
 def test_bits_are_the_same_each_time():
     import torch
 
