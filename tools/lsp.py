@@ -21,13 +21,16 @@ def _run(options: Namespace) -> int:
 
     if options.arch is not None and options.arch not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(options.arch)}")
+    for name in ("stdin", "stdout"):
+        if getattr(sys, name) is None:
+            raise WeftError(f"the language server needs {name}, which is closed")
     try:
         import pygls  # noqa: F401
     except ModuleNotFoundError:
         raise WeftError(f"the language server needs pygls, which isn't installed: {INSTALL}") from None
     from weft.tools.language_server import server
 
-    if sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin.isatty():
         hint = "an editor starts this program and speaks LSP with it: see docs/editors.md; Ctrl-D ends it"
         cli.report([Diagnostic(hint, severity="remark")], "weft lsp")
     return server.serve(options.arch)

@@ -5,18 +5,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, NoReturn, TypeVar, cast
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
+from weft.errors import Diagnostic
 from weft.isa.chips import CHIPS
 from weft.isa.family import unknown_chip
+from weft.tools import cli
 from weft.tools.language_server import conversion, mlir_features, mlir_names, ptx_features
 from weft.tools.language_server.answers import Span
 from weft.tools.language_server.catalogue import OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.documents import Document, kind_of
+from weft.tools.language_server.messages import CharsetError, FrameError, Protocol, read
 from weft.tools.language_server.problem import Problem
 from weft.tools.language_server.text import Text
 from weft.version import VERSION
@@ -31,17 +34,16 @@ def serve(chip: str | None) -> int:
     os.dup2(2, 1)  # what else is printed must not get between the messages
     session = Session(chip)
     try:
-        session.server.start_io(sys.stdin.buffer, output)
+        return asyncio.run(session.run(sys.stdin.buffer, output))
     finally:
         session.checks.close()
-    return 0
 
 
 class Session:
     """A session with one editor."""
 
     def __init__(self, chip: str | None) -> None:
-        self.server = LanguageServer("weft", VERSION)
+        self.server = LanguageServer("weft", VERSION, protocol_cls=Protocol)
         self.checks = Checks(self._publish)
         self._documents: dict[str, Document] = {}
         self._known: asyncio.Task[dict[str, OpFacts]] | None = None
@@ -77,6 +79,29 @@ class Session:
 
     # The session, and its settings
 
+    async def run(self, editor: BinaryIO, output: BinaryIO) -> int:
+        """Answers messages until there are no more; returns the exit status."""
+        protocol = cast("Protocol", self.server.protocol)
+        protocol.set_writer(_Writer(output, self._end))
+        while True:
+            try:
+                content = await asyncio.to_thread(read, editor)
+            except CharsetError as error:
+                protocol.refuse(None, types.ErrorCodes.ParseError, str(error))
+                continue
+            except FrameError as error:
+                protocol.refuse(None, types.ErrorCodes.ParseError, str(error))
+                cli.report([Diagnostic(str(error))], "weft lsp")
+                return 1
+            if content is None:
+                return 0
+            protocol.receive(content)
+
+    def _end(self, status: int) -> NoReturn:
+        """Ends at once: a thread may be waiting for stdin until the editor closes it."""
+        self.checks.close()
+        os._exit(status)
+
     def _initialize(self, params: types.InitializeParams) -> None:
         self._set_chip(params.initialization_options)
 
@@ -101,9 +126,7 @@ class Session:
         self.checks.close()
 
     def _exit(self, params: None) -> None:
-        """Ends at once: pygls would wait until the editor closes stdin."""
-        self.checks.close()
-        os._exit(0 if self._shut_down else 1)
+        self._end(0 if self._shut_down else 1)
 
     async def _configured(self, params: types.DidChangeConfigurationParams) -> None:
         if params.settings:
@@ -128,7 +151,7 @@ class Session:
         if not isinstance(settings, dict) or "chip" not in settings:
             return
         wanted = settings["chip"] or self._default
-        if wanted is not None and wanted not in CHIPS:
+        if wanted is not None and not (isinstance(wanted, str) and wanted in CHIPS):
             self._warn(f"weft.chip {unknown_chip(str(wanted)[:80])}")
             wanted = self._default
         if wanted != self._chip:
@@ -265,6 +288,24 @@ class Session:
         workspace = self.server.client_capabilities.workspace
         edits = workspace.workspace_edit if workspace else None
         return list(conversion.actions(document, span, bool(edits and edits.document_changes)))
+
+
+class _Writer:
+    """Writes to the editor. `end` ends the process with a status when the editor no longer reads."""
+
+    def __init__(self, output: BinaryIO, end: Callable[[int], NoReturn]) -> None:
+        self._output, self._end = output, end
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._output.write(data)
+            self._output.flush()
+        except OSError as error:
+            cli.report([Diagnostic(f"can't write to the editor: {error.strerror}")], "weft lsp")
+            self._end(1)
+
+    def close(self) -> None:
+        """Nothing: the process's end closes the stream."""
 
 
 def _outline(text: str) -> Any:
