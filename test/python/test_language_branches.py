@@ -98,3 +98,28 @@ def test_threads_are_a_function_of_meta_parameters():
     for wrong in (48, 2048, True, "32"):
         with pytest.raises(weft.WeftError, match=r"threads must be a multiple of 32 in 32\.\.1024, got "):
             w.kernel(threads=wrong)(ordered.__wrapped__)
+
+
+def test_conditions_of_loops_have_effects_once_for_each_iteration():
+    @w.kernel(threads=128)
+    def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
+        bound = w.shared(1, 8, w.i32)
+        bound[0] = 5
+        w.barrier()
+        i = w.thread()
+        if i == 0:
+            while w.atomic_add(y[0], 1) < bound[0] and x[0] == 0:
+                y[1] += 1
+        rounds = w.i32(0)
+        while w.sum(x[i]) > rounds:  # a reduction of all threads, with memory of its own
+            rounds += 64
+        steps = 0
+        while (w.atomic_add(y[3], 1) is None) or steps < 3:  # Python's
+            steps += 1
+        if i == 0:
+            y[2] = rounds
+
+    x, y = np.ones(128, np.int32), np.zeros(128, np.int32)
+    x[0] = 0
+    assert not kernel.emulate(x, y).findings
+    assert y[:4].tolist() == [6, 5, 128, 4 * 128]

@@ -1,9 +1,9 @@
 """Rewrites a kernel's Python so that its loops and branches can depend on values of the GPU.
 
 Only `for`, `while`, `if`, conditional expressions, `and`, `or`, `not` and chains of comparisons change: they
-become calls of `weft.language.control`, which decide by the type of the value. Everything else is ordinary
-Python, and so is a loop or branch over Python's own values. Statements stay where they are, with their lines
-and columns, so that a debugger and the source locations of operations show the original code.
+become calls of `weft.language.captured_code`, which decide by the type of the value. Everything else is
+ordinary Python, and so is a loop or branch over Python's own values. Statements stay where they are, with
+their lines and columns, so that a debugger and the source locations of operations show the original code.
 """
 
 import ast
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import control, early_returns
+from weft.language import captured_code, early_returns
 from weft.language.liveness import Liveness, assigned
 
 _RUNTIME = "__weft__"
@@ -34,7 +34,7 @@ def captured(function: _F, *, kernel: bool = False) -> _F:
     names = [name for name in code.co_freevars if name != _RUNTIME]
     inner = _compiled(rewritten, [_RUNTIME, *names], code)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells[_RUNTIME] = types.CellType(control)
+    cells[_RUNTIME] = types.CellType(captured_code)
     closure = tuple(cells[name] for name in inner.co_freevars)
     result = types.FunctionType(inner, function.__globals__, code.co_name, function.__defaults__, closure)
     result.__kwdefaults__ = function.__kwdefaults__

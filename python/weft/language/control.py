@@ -5,13 +5,13 @@ The loops and branches of the GPU trace their bodies once. Names that the body a
 hold values of the GPU before it. Rings move on too: their positions are carried like a name's value.
 """
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from weft.language import carried, trace
 from weft.language.alike import alike, computed_from
+from weft.language.attempts import Attempt
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
 from weft.language.early_returns import RESULT
@@ -253,14 +253,20 @@ class While(_Construct):
 
     def __init__(self, names: tuple[str, ...], has_else: bool) -> None:
         self.names, self._has_else = names, has_else
+        self._attempt: Attempt | None = Attempt()
 
     def test(self, value: Any) -> bool:
-        """Whether Python runs the body."""
+        """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
         known = condition(value)
+        attempt, self._attempt = self._attempt, None
         if isinstance(known, bool):
+            if attempt:
+                attempt.keep()
             return known
         if self._has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
+        if attempt:
+            attempt.discard()
         self.traced = True
         return True
 
@@ -428,88 +434,3 @@ class Ending(Branch):
         trace.current().restore(self._before.state)
         trace.current().multiplier.restore(self._known)
         return tuple(self._kept)
-
-
-def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """`then() if value else otherwise()`."""
-    known = condition(value)
-    if isinstance(known, bool):
-        return then() if known else otherwise()
-    branch = Branch(known, ("the value",))
-    branch.begin({})
-    one = then()
-    branch.end_then({"the value": _value(one)})
-    branch.end_else({"the value": _like(one, otherwise())})
-    return branch.after()[0]
-
-
-def _value(one: Any) -> Any:
-    """A Python number as a value of the GPU."""
-    return as_scalar(one) if isinstance(one, (bool, int, float)) else one
-
-
-def _like(one: Any, other: Any) -> Any:
-    if isinstance(other, (bool, int, float)):
-        return as_scalar(other, _value(one).dtype if isinstance(_value(one), Scalar) else None)
-    return other
-
-
-def both(first: Any, *rest: Callable[[], Any]) -> Any:
-    """`first and …`."""
-    if not rest:
-        return first
-    known = condition(first)
-    if isinstance(known, Scalar):
-        return choose(known, lambda: _truth(both(rest[0](), *rest[1:])), lambda: _truth(False))
-    return both(rest[0](), *rest[1:]) if known else first
-
-
-def either(first: Any, *rest: Callable[[], Any]) -> Any:
-    """`first or …`."""
-    if not rest:
-        return first
-    known = condition(first)
-    if isinstance(known, Scalar):
-        return choose(known, lambda: _truth(True), lambda: _truth(either(rest[0](), *rest[1:])))
-    return first if known else either(rest[0](), *rest[1:])
-
-
-def _truth(value: Any) -> Scalar:
-    known = condition(value)
-    return as_scalar(known)
-
-
-def negated(value: Any) -> Any:
-    """`not value`."""
-    known = condition(value)
-    return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
-
-
-def asserted(value: Any) -> Any:
-    """The condition of an `assert`. Raises WeftError for one of the GPU."""
-    if isinstance(value, Scalar):
-        raise mistake("assert can't check a value of the GPU: use w.check(condition, message)")
-    return value
-
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Is": operator.is_,
-    "IsNot": operator.is_not,
-    "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
-}
-
-
-def chain(operators: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
-    """`left < rest[0] < rest[1] …`."""
-    right = rest[0]()
-    first = _COMPARISONS[operators[0]](left, right)
-    if len(operators) == 1:
-        return first
-    return both(first, lambda: chain(operators[1:], right, *rest[1:]))

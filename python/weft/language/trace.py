@@ -327,6 +327,11 @@ def current() -> Trace:
     return trace
 
 
+def is_tracing() -> bool:
+    """Whether a kernel is traced now."""
+    return _current.get() is not None
+
+
 def refuse_within(message: str) -> None:
     """Raises WeftError in a kernel, for what can't be done there."""
     if _current.get() is not None:

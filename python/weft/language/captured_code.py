@@ -1,0 +1,6 @@
+"""What the code of captured functions calls, in place of loops, branches and conditions."""
+
+from weft.language.conditions import asserted, both, chain, choose, either, negated
+from weft.language.control import Branch, Ending, While, loop
+
+__all__ = ["Branch", "Ending", "While", "asserted", "both", "chain", "choose", "either", "loop", "negated"]
