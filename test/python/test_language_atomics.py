@@ -203,3 +203,96 @@ def test_extremes_of_other_types_are_refused():
     message = r"w\.atomic_max changes elements of w\.f32, w\.i64, w\.i32, got those of w\.f16$"
     with pytest.raises(weft.WeftError, match=message):
         kernel.compile()
+
+
+@w.kernel(grid=lambda keys: w.ceil_div(keys.rows, 64), threads=64)
+def inserted(keys: w.In["n"], table: w.Out["slots"], at: w.Out["n", w.i32]):
+    """A set of numbers in a hash table."""
+    i = w.cta() * 64 + w.thread()
+    if i < keys.rows:
+        key, slot, searches = keys[i].loaded(), keys[i].to(w.i32) * 7 % table.rows, w.i32(1)
+        while searches != 0:
+            old = w.atomic_cas(table[slot], -1, key)
+            if old == -1 or old == key:
+                at[i] = slot
+                searches = 0
+            else:
+                slot = (slot + 1) % table.rows
+
+
+@pytest.mark.parametrize("chip, dtype", [("sm_80", np.int32), ("sm_90a", np.int64)])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_keys_are_inserted_by_swaps(chip, dtype, seed):
+    keys = np.random.default_rng(0).integers(0, 40, 150).astype(dtype)
+    table, at = np.full(48, -1, dtype), np.zeros(150, np.int32)
+    assert not inserted.emulate(keys, table, at, arch=chip, seed=seed).findings
+    assert np.array_equal(table[at], keys)
+    assert sorted(table[table >= 0]) == sorted(set(keys))
+
+
+@w.kernel(grid=lambda x: x.rows, threads=64)
+def one_after_another(x: w.In["m n", w.f32], y: w.Out["n", w.f32], lock: w.Out["1", w.i32], *, release):
+    if w.thread() == 0:
+        while w.atomic_cas(lock[0], 0, 1) != 0:
+            pass
+    w.barrier()
+    for i in w.range(w.thread(), x.columns, 64):
+        y[i] += x[w.cta(), i]
+    w.barrier()
+    if w.thread() == 0:
+        if release:
+            w.atomic_xchg(lock[0], 0)
+        else:
+            w.atomic_add(lock[0], -1)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_swaps_order_other_accesses(seed):
+    x, y = np.random.default_rng(0).integers(0, 9, (7, 100)).astype(np.float32), np.zeros(100, np.float32)
+    lock = np.zeros(1, np.int32)
+    assert not one_after_another.emulate(x, y, lock, release=True, seed=seed).findings
+    assert np.array_equal(y, x.sum(0)) and not lock.any()
+    report = one_after_another.emulate(x, y, lock, release=False, seed=seed)  # additions order nothing
+    assert {each.rule for each in report.findings} == {"global-race"}
+
+
+def test_elements_of_shared_memory_are_swapped():
+    @w.kernel
+    def kernel(y: w.Out["n", w.f32], z: w.Out["n", w.i32]):
+        last, first = w.shared(1, 8, w.f32), w.shared(1, 8, w.i32)
+        with w.role():
+            i = w.thread()
+            if i == 0:
+                last[3] = 0.5
+                first[0] = -1
+            w.barrier()
+            y[i] = w.atomic_xchg(last[3], i.to(w.f32) + 1.0)
+            z[i] = w.atomic_cas(first[0], -1, i)
+            w.barrier()
+            if i == 0:
+                y[128] = last[3]
+                z[128] = first[0]
+
+    y, z = np.zeros(129, np.float32), np.zeros(129, np.int32)
+    assert not kernel.emulate(y, z).findings
+    assert sorted(y) == [0.5, *range(1, 129)]
+    assert (z[:128] == -1).sum() == 1 and {*z[:128]} == {-1, z[128]}
+
+
+@pytest.mark.parametrize(
+    "swap, message",
+    [
+        (lambda x, t: w.atomic_cas(x[0], 0.0, 1.0), r"atomic_cas changes elements of w\.i64, w\.i32, got th"),
+        (lambda x, t: w.atomic_xchg(x[t], 1.0), "atomic_xchg expects one element, with all its indices, got"),
+        (lambda x, t: w.atomic_xchg(x, 1.0), "atomic_xchg expects one element, with all its indices, got"),
+        (lambda x, t: w.atomic_xchg(x[0], 1), "'x' must be a w.Out argument to be written, got w.In"),
+    ],
+)
+def test_swaps_need_one_element(swap, message):
+    @w.kernel
+    def kernel(x: w.In["n", w.f32]):
+        with w.role():
+            swap(x, w.row(w.zeros(64)))
+
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile()

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.language import names
 from weft.language.arguments import Array, In, Out
-from weft.language.atomics import atomic_add, atomic_max, atomic_min
+from weft.language.atomics import atomic_add, atomic_cas, atomic_max, atomic_min, atomic_xchg
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
 from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
@@ -102,8 +102,10 @@ __all__ = [
     "argmax",
     "argmin",
     "atomic_add",
+    "atomic_cas",
     "atomic_max",
     "atomic_min",
+    "atomic_xchg",
     "await_signals",
     "barrier",
     "bf16",

@@ -24,9 +24,9 @@ from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
 from weft.language.tile_vectors import element_at, vector_indices
-from weft.language.updates import of_array, update
+from weft.language.updates import compared, exchanged, of_array, update
 from weft.mlir import arith, nvvm
-from weft.passes.builders import emit
+from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
 _ADDED = (f64, f32, f16, bf16, i64, i32)
@@ -85,6 +85,40 @@ def atomic_max(to: Any, value: Any) -> Any:
 def atomic_min(to: Any, value: Any) -> Any:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
     return _extreme("min", to, value)
+
+
+def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
+    """Stores a number to an element of i32 or i64 if the element is `expected`, in one step for all threads,
+    and returns what the element was before. The element may also be one of shared memory.
+
+    The thread then sees what another one stored before it changed the element by `w.atomic_cas` or
+    `w.atomic_xchg`; so does its CTA after a barrier.
+    """
+    pointer, dtype = _one_element(to, "w.atomic_cas", (i64, i32))
+    numbers = (as_scalar(each, dtype).value for each in (expected, value))
+    return _changed("cas", dtype, lambda: compared(pointer, *numbers))
+
+
+def atomic_xchg(to: Any, value: Any) -> Any:
+    """Stores a number to an element of f32, i64 or i32, and returns what the element was before, in one step
+    for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
+    """
+    pointer, dtype = _one_element(to, "w.atomic_xchg", _COMPARED)
+    number = as_scalar(value, dtype).value
+    return _changed("xchg", dtype, lambda: exchanged(pointer, number))
+
+
+def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DType]:
+    """The address and type of an element of an array or a buffer."""
+    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
+    if not whole and not isinstance(to, Element):
+        raise mistake(f"{caller} expects one element, with all its indices, got {to}")
+    if to.dtype not in known:
+        raise mistake(f"{caller} changes elements of {', '.join(map(str, known))}, got those of {to.dtype}")
+    if isinstance(to, Element):
+        return to.address, to.dtype
+    check_written(to, to.dtype)
+    return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
 def _extreme(name: str, to: Any, value: Any) -> Any:

@@ -9,6 +9,7 @@ from weft.mlir import arith, ir, llvm
 from weft.passes.builders import addresses, emit
 
 _RELAXED = llvm.AtomicOrdering.monotonic
+_ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
 _GPU = "device"  # LLVM's name of the scope
 _SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
 
@@ -62,6 +63,20 @@ def _added_by_swaps(pointer: Any, number: Any) -> Any:
     first = llvm.load(bits, pointer, alignment=2, ordering=_RELAXED, syncscope=_GPU)
     (old,) = emit.repeat([first], swapped)
     return arith.bitcast(number.type, old)
+
+
+def exchanged(pointer: Any, number: Any) -> Any:
+    """Stores a number to an element. LLVM ignores that an exchange orders other accesses, so fences do."""
+    llvm.FenceOp(_BOTH, syncscope=_GPU)
+    old = _atomic("xchg", pointer, number)
+    llvm.FenceOp(_BOTH, syncscope=_GPU)
+    return old
+
+
+def compared(pointer: Any, expected: Any, number: Any) -> Any:
+    """Stores a number to an element that is the expected one."""
+    swapped = llvm.cmpxchg(pointer, expected, number, _BOTH, _ACQUIRE, syncscope=_GPU)
+    return llvm.extractvalue(number.type, swapped, [0])
 
 
 def of_array(name: str, element: Any, array: Any, at: list[Any]) -> Any:
