@@ -80,7 +80,7 @@ class Cache:
             return make()
         path = self.directory / f"{kind}-{digest.hex()}"
         with contextlib.ExitStack() as alone:
-            alone.enter_context(_alone(path))
+            alone.enter_context(_Alone(path))
             try:
                 data = self._read(path, digest)
             except _NotOursError as error:
@@ -124,7 +124,7 @@ class Cache:
         digest = _digest(kind, *key)
         path = self.directory / f"{kind}-{digest.hex()}"
         try:
-            with _alone(path), _locked(self.directory):
+            with _Alone(path), _locked(self.directory):
                 self._write(path, digest, make(self._read(path, digest)))
         except _NotOursError as error:
             self._warn(str(error))
@@ -271,20 +271,37 @@ _locks: dict[Path, _EntryLock] = {}
 _guard = threading.Lock()
 
 
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One thread at a time for an entry: the others find it once it is made."""
-    with _guard:
-        lock = _locks.setdefault(path, _EntryLock())
-        lock.users += 1
-    try:
-        with lock.lock:
-            yield
-    finally:
+class _Alone:
+    """One thread at a time for an entry: the others find it once it is made.
+
+    A forked child frees it if another thread of its parent has postponed to keep the entry. A generator would
+    then run to its end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
         with _guard:
-            lock.users -= 1
-            if lock.users == 0 and _locks.get(path) is lock:
-                del _locks[path]
+            self._entry = _locks.setdefault(self._path, _EntryLock())
+            self._entry.users += 1
+        try:
+            self._entry.lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._entry.lock.release()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with _guard:
+            self._entry.users -= 1
+            if self._entry.users == 0 and _locks.get(self._path) is self._entry:
+                del _locks[self._path]
 
 
 @contextlib.contextmanager

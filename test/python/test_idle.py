@@ -1,5 +1,6 @@
 """Work that is postponed until a thread waits for another process."""
 
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,32 @@ def test_an_entry_is_kept_later_and_made_once(tmp_path):
             assert not list(tmp_path.iterdir()) and not other.done()
         assert other.result() == b"made"
     assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_child_that_is_forked_meanwhile_says_nothing(tmp_path):
+    code = f"""
+import os, threading
+from pathlib import Path
+from weft import idle
+from weft.disk_cache import Cache
+postponed, forked = threading.Event(), threading.Event()
+def make():
+    with idle.postponing():
+        Cache(Path({str(tmp_path)!r})).get_or_make("ptx", ["key"], lambda: b"made")
+        postponed.set()
+        forked.wait()
+thread = threading.Thread(target=make)
+thread.start()
+postponed.wait()
+if (child := os.fork()) == 0:
+    assert Cache(Path({str(tmp_path)!r})).get_or_make("ptx", ["key"], lambda: b"again") == b"again"
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+forked.set()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_an_entry_whose_key_changes_until_it_is_kept_isnt(tmp_path):
