@@ -39,10 +39,30 @@ def access(rng, space):
         lines.append(f"and.b32 %r9, %r1, {int(rng.choice([1, 3, 32]))}; setp.eq.u32 %p2, %r9, 0;")
         guard = "@%p2 "
     kind, _, items = ITEMS[width].partition(" ")
+    if space == "global" and rng.random() < 0.3:
+        return [*lines, *masked_load(rng, kind, items)]
     items = items.format(*VALUES)
     if rng.random() < 0.5:
         return [*lines, f"{guard}ld.{space}.{kind} {items}, {place};"]
     return [*lines, f"{guard}st.{space}.{kind} {place}, {items};"]
+
+
+def masked_load(rng, kind, items):
+    """A load from the beginning of the data for some lanes, which discard what they load."""
+    mask = f"and.b32 %r9, %r1, {int(rng.choice([1, 7, 32]))}; setp.eq.u32 %q, %r9, 0;"
+    address = "selp.b64 %rd3, %rd3, %rd1, %q;" if rng.random() < 0.5 else ""
+    loaded = [f"%m{i}" for i in range(4)]
+    order = "{0}, {1}" if rng.random() < 0.8 else "{1}, {0}"
+    selects = [
+        f"selp.b32 {value}, {order.format(one, value)}, %q;"
+        for value, one in zip(VALUES, loaded, strict=True)
+        if f"{{{VALUES.index(value)}}}" in items
+    ]
+    return [
+        f"{{ .reg .pred %q; .reg .b32 %m<4>; {mask} {address}",
+        f"ld.global.{kind} {items.format(*loaded)}, [%rd3];",
+        " ".join([*selects, "}"]),
+    ]
 
 
 def kernel(seed):

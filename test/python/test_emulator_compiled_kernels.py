@@ -142,7 +142,7 @@ def test_code_is_compiled_after_a_while(patch):
     """In the middle of a launch, in which the interpreter's registers become the code's."""
     made = []
     make = plan.make
-    patch.setattr(plan, "make", lambda *args: made.append(args[2]) or make(*args))
+    patch.setattr(plan, "make", lambda *args: made.append(args[1]) or make(*args))
     patch.setattr(tiers, "_WORTH", 300)
     for name in ("loads and stores", "divergence", "shared"):
         made.clear()

@@ -250,41 +250,65 @@ def test_a_finding_names_the_thread_that_did_it(reader):
     assert (found.rule, found.thread.tid) == ("uninitialised-global", (reader, 0, 0))
 
 
-@pytest.mark.parametrize(("lanes", "rules"), [(0, []), (1, ["global-race"]), (2, []), (32, [])])
-def test_several_lanes_at_the_least_address_of_a_warp_are_masked(lanes, rules):
-    """Block 1 reads words behind those that block 0 writes, some of its lanes the first of these, as loads of
-    compilers do for lanes that a mask leaves out.
-    """
-    text = """
-    .visible .entry k(.param .u64 p) {
-      .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
-      ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;
-      setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
-      mad.wide.u32 %l2, %r2, 4, %l1; st.global.u32 [%l2], 7; ret;
-    SECOND:
-      add.u32 %r3, %r2, 32; setp.lt.u32 %p2, %r2, LANES; @%p2 mov.u32 %r3, 0;
-      mad.wide.u32 %l2, %r3, 4, %l1; ld.global.u32 %r4, [%l2]; ret;
-    }"""
-    words = np.zeros(256, np.uint32)
-    report = module(text.replace("LANES", str(lanes)), "sm_90a").launch("k", grid=2, block=32, args=[words])
-    assert [f.rule for f in report.findings] == rules
+MASKED = """
+.visible .entry k(.param .u64 p) {{
+  .reg .b64 %l<4>; .reg .b32 %r<8>; .reg .pred %p<5>;
+  ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;
+  mad.wide.u32 %l2, %r2, 4, %l1; setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
+  st.global.u32 [%l2], 7; ret;
+SECOND:
+  setp.ge.u32 %p2, %r2, {lanes}; selp.b64 %l3, %l2, %l1, %p2; @%p2 add.u64 %l3, %l3, 128; mov.u32 %r6, 0;
+  {load}
+  {use}
+  mad.wide.u32 %l2, %r2, 4, %l1; st.global.u32 [%l2+256], %r5; ret;
+}}"""
+"""Block 0 writes words. Block 1 reads the words behind these; its first `lanes` lanes read the first word."""
+LOAD = "ld.global.u32 %r4, [%l3];"
+SELECT = "selp.b32 %r5, %r4, 0, %p2;"
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("lanes", [0, 1, 2, 31, 32])
 @pytest.mark.parametrize(
-    ("address", "rules"),
-    [("", ["global-race"]), ("selp.b64 %l2, %l2, %l1, %p1; add.u64 %l2, %l2, 8; add.u64 %l2, %l2, -8;", [])],
+    ("load", "use", "discards"),
+    [
+        (LOAD, SELECT, True),
+        (LOAD, "setp.lt.u32 %p3, %r2, 40; @!%p3 bra END;\nEND: " + SELECT, True),
+        (LOAD, "mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r4;", True),
+        (LOAD, "add.u32 %r5, %r4, 1;", False),
+        (LOAD, SELECT + "add.u32 %r6, %r6, %r4;", False),
+        (LOAD, "setp.lt.u32 %p2, %r2, 40;" + SELECT, False),
+        (LOAD, "setp.lt.u32 %p3, %r2, 40; selp.b32 %r5, %r4, 0, %p3;", False),
+        (LOAD, SELECT.replace("%r4, 0", "%r4, %r4"), False),
+        (f"L: {LOAD}", "add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 3; @%p4 bra L;" + SELECT, True),
+        # The first iteration loads; the others use that with their own predicate.
+        (
+            "setp.eq.u32 %p3, %r2, 99;\nL: setp.lt.u32 %p2, %r6, 1; @!%p2 bra USE;\n" + LOAD,
+            "\nUSE: "
+            + SELECT.replace("%r4, 0", "0, %r4")
+            + "add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 2; @%p3 bra L;",
+            False,
+        ),
+    ],
 )
-def test_a_word_that_a_whole_warp_reads_counts_where_its_address_is_no_choice(address, rules):
-    text = f"""
-    .visible .entry k(.param .u64 p) {{
-      .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
-      ld.param.u64 %l1, [p]; add.u64 %l2, %l1, 64; mov.u32 %r1, %ctaid.x;
-      setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
-      st.global.u32 [%l2], 7; ret;
-    SECOND:
-      {address}
-      ld.global.u32 %r4, [%l2]; ret;
-    }}"""
+def test_a_load_counts_in_the_lanes_that_use_its_value(load, use, discards, lanes, compiled):
+    text = module(MASKED.format(lanes=lanes, load=load, use=use), "sm_90a")
     words = np.zeros(256, np.uint32)
-    report = module(text, "sm_90a").launch("k", grid=2, block=32, args=[words])
-    assert [f.rule for f in report.findings] == rules
+    report = text.launch("k", grid=2, block=32, args=[words], compiled=compiled, threads=1)
+    assert [f.rule for f in report.findings] == ([] if discards or not lanes else ["global-race"])
+    if report.findings:
+        assert (report.findings[0].thread.tid, report.findings[0].count) == ((0, 0, 0), lanes)
+
+
+def test_a_value_that_is_discarded_may_be_unwritten():
+    text = module(MASKED.format(lanes=3, load=LOAD, use=SELECT).replace("st.global.u32 [%l2], 7;", ""))
+    report = text.launch("k", grid=2, block=32, args=[emulator.Unwritten(np.zeros(256, np.uint32))])
+    (found,) = report.findings
+    assert (found.rule, found.thread.tid, found.count) == ("uninitialised-global", (3, 0, 0), 29)
+
+
+def test_lines_with_several_loads_count_in_all_lanes():
+    load = f"ld.global.u32 %r7, [%l3]; {LOAD}"
+    words = np.zeros(256, np.uint32)
+    report = module(MASKED.format(lanes=1, load=load, use=SELECT)).launch("k", grid=2, block=32, args=[words])
+    assert [f.rule for f in report.findings] == ["global-race"]

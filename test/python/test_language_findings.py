@@ -134,3 +134,38 @@ def test_a_report_counts_one_finding_as_one():
 
 def quiet(y: w.Out["1", w.i32]):
     y[0] = 1
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
+def negated(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    row = w.cta() * 64
+    w.store((-w.load(x[row, 0], (64, 64)).to(w.f32)).to(w.f16), y[row, 0])
+
+
+@w.kernel(grid=lambda x: w.ceil_div(x.rows, 512))
+def incremented(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    first = w.cta() * 512
+    w.store(w.load(x[first], 512) + 1.0, y[first])
+
+
+@w.kernel(grid=lambda x: x.rows, threads=64)
+def by_each_warp(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    i = w.cta()
+    y[i] = x[i] + 1.0
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize(
+    ("kernel", "shape"), [(negated, (70, 1)), (negated, (129, 63)), (incremented, 1), (incremented, 600)]
+)
+def test_kernels_may_work_in_place(kernel, shape, seed):
+    """Masked lanes load the first element, which another warp or CTA writes."""
+    x = np.ones(shape, np.float32 if kernel is incremented else np.float16)
+    assert kernel.emulate(x, x, seed=seed).findings == ()
+    assert (x == (2 if kernel is incremented else -1)).all()
+
+
+def test_two_warps_that_update_the_same_element_race():
+    x = np.ones(8, np.float32)
+    assert {found.rule for found in by_each_warp.emulate(x, x).findings} == {"global-race"}
+    assert by_each_warp.emulate(x, x.copy()).findings == ()

@@ -71,13 +71,16 @@ class Cells:
 
 
 class Traffic(NamedTuple):
-    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated."""
+    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated.
+    `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
+    """
 
     prefix: str
     line: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     guard: tuple[int, bool] | None
+    selects: tuple[int, int, int] | None = None
 
 
 class Watch:

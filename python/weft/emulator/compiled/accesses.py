@@ -17,11 +17,10 @@ from weft.emulator.compiled.state import Field, Operand, Part
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, READ_BY_THREADS
 
-USED, LEAST, RUN = MASK + 4, MASK + 8, MASK + 16
-"""Where a warp's scratch memory has the lanes that are checked, its least address if several lanes share it,
-and whether its accesses are a run: all lanes access adjacent elements. Then only the first address counts.
+USED, RUN = MASK + 4, MASK + 8
+"""Where a warp's scratch memory has the lanes that are checked, and whether its accesses are a run: all lanes
+access adjacent elements. Then only the first address counts.
 """
-NONE = -1
 _COLUMN_BITS = 20
 I128 = ir.IntType(128)
 LANES = 32
@@ -287,9 +286,9 @@ class _GlobalCheck(AccessCode):
 
 
 def check_global_load(module: ir.Module) -> Any:
-    """The checks of `GlobalRaces.access` for loads. Lanes that share the least address may not be checked."""
+    """The checks of `GlobalRaces.access` for loads, by the lanes that use what they load."""
     c = _GlobalCheck(module, "check_global_load")
-    _choose_lanes(c)
+    _use_lanes(c)
 
     def late(index: Value, row: Value, at: Value) -> None:
         c.refuse_late(0, at)
@@ -315,43 +314,24 @@ def check_global_load(module: ir.Module) -> Any:
     return c.function
 
 
-def _choose_lanes(c: AccessCode) -> None:
-    """The lanes that `GlobalRaces` checks, in the scratch memory of each warp."""
-    several = c.variable(0)
-    chosen = c.is_("!=", c.load(c.operation, Operand.CHOSEN), 0)
+def _use_lanes(c: AccessCode) -> None:
+    """The lanes that use what they load, in the scratch memory of each warp."""
+    predicate = c.load(c.operation, Operand.PREDICATE)
+    negated = c.b.sub(c.number(0, I32), c.b.trunc(c.load(c.operation, Operand.NEGATED), I32))
+    discards = c.is_("!=", c.load(c.operation, Operand.DISCARDS), 0)
     with c.loop(c.count) as index:
         warp = c.warp(index)
         mask = c.load(c.at(warp, MASK, I8), 0, I32)
         c.store(mask, c.at(warp, USED, I8), 0, I32)
-        least, there = c.variable(NONE), c.variable(0, I32)
-        c.b.store(c.number(NONE), least)
-        c.b.store(c.number(0, I32), there)
-        single = c.b.select(c.is_run(warp), c.number(0, I32), mask)
-        with c.bits(single) as lane:
-            offset = c.load(warp, lane)
-            with c.when(c.is_("<", offset, c.b.load(least, typ=I64))):
-                c.b.store(offset, least)
-                c.b.store(c.number(0, I32), there)
-            with c.when(c.is_("==", offset, c.b.load(least, typ=I64))):
-                bit = c.b.shl(c.number(1, I32), c.b.trunc(lane, I32))
-                c.b.store(c.b.or_(c.b.load(there, typ=I32), bit), there)
-        at = c.b.load(there, typ=I32)
-        two = c.is_("!=", c.b.and_(at, c.b.sub(at, c.number(1, I32))), 0)
-        others = c.is_("!=", c.b.and_(mask, c.b.not_(at)), 0)
-        shared = c.b.and_(two, c.b.or_(chosen, others))
-        c.store(c.b.select(shared, c.b.load(least, typ=I64), c.number(NONE)), c.at(warp, LEAST, I8))
-        with c.when(shared):
-            c.b.store(c.number(1), several)
-    with c.when(c.is_("!=", c.b.load(several, typ=I64), 0)), c.loop(c.count) as index:
-        _spread(c, c.warp(index))
-    with c.when(c.is_("!=", c.b.load(several, typ=I64), 0)), c.loop(c.count) as other:
-        least_of = c.load(c.at(c.warp(other), LEAST, I8))
-        with c.when(c.is_("!=", least_of, NONE)), c.lanes() as (_, warp, lane):
-            place = c.at(warp, USED, I8)
-            bit = c.b.shl(c.number(1, I32), c.b.trunc(lane, I32))
-            others = c.b.and_(c.b.load(place, typ=I32), c.b.not_(bit))
-            there = c.is_("==", c.load(warp, lane), least_of)
-            c.b.store(c.b.select(there, others, c.b.load(place, typ=I32)), place)
+        with c.when(discards):
+            registers = c.load(c.field(Field.REGISTERS, POINTER), index, POINTER)
+            octets = ir.VectorType(I8, LANES)
+            held = c.b.load(c.at(registers, predicate, I8), typ=octets, align=1)
+            bits = c.b.bitcast(c.b.icmp_unsigned("!=", held, ir.Constant(octets, None)), I32)
+            used = c.b.and_(c.b.xor(bits, negated), mask)
+            c.store(used, c.at(warp, USED, I8), 0, I32)
+            with c.when(c.is_("!=", used, mask)):
+                _spread(c, warp)
 
 
 def _spread(c: AccessCode, warp: Value) -> None:

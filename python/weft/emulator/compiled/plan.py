@@ -19,6 +19,7 @@ from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
 from weft.emulator.sanitizer.dataflow import is_copy
+from weft.emulator.sanitizer.discards import discarding
 from weft.emulator.sanitizer.registers import Announcement
 from weft.garbage import uncollected
 
@@ -77,13 +78,11 @@ class Plan:
     blocks: Numbers = field(default_factory=lambda: np.zeros((0, len(BlockPart)), np.int64))
 
 
-def make(program: Program, chosen_addresses: frozenset[int], hot: Set[int] | None = None) -> Plan:
-    """Compiles the blocks `hot` of a program (None: all); `link` must follow. `chosen_addresses`: see
-    `GlobalRaces`.
-    """
+def make(program: Program, hot: Set[int] | None = None) -> Plan:
+    """Compiles the blocks `hot` of a program (None: all); `link` must follow."""
     plan, pieces = planned(program, hot)
     find_needs(plan)
-    _assemble(plan, pieces, chosen_addresses)
+    _assemble(plan, pieces)
     return plan
 
 
@@ -180,7 +179,7 @@ class _Planner:
             self._interpret(number)
             return
         self._close(number)
-        self._operation(Kind.LOAD if access.value is None else Kind.STORE, number, access=access)
+        self._operate(number, access)
         self.begun = number + 1
         if self.piece.add(found):
             self._close(number + 1, loaded=True)
@@ -188,6 +187,18 @@ class _Planner:
             # The access has been made, so the step can't be left to the interpreter.
             del self.plan.operations[-1:]
             self._interpret(number)
+
+    def _operate(self, number: int, access: Access) -> None:
+        use = discarding(self.plan.program).get(access.line) if access.value is None else None
+        kind = Kind.LOAD if access.value is None else Kind.STORE
+        if use is None:
+            self._operation(kind, number, access=access)
+            return
+        self.plan.layout.of(use.predicate)
+        slots = frozenset([use.predicate])
+        self._operation(
+            kind, number, access=access, slots=slots, predicate=use.predicate, negated=not use.value
+        )
 
     def _announce(self, number: int, step: Announcement) -> bool:
         """Adds what an announcement does to that of the piece; False, with no effect, if it does more."""
@@ -287,7 +298,7 @@ def level(ir: str) -> int:
     return int(ir.count("\n") <= _SHORT)
 
 
-def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[int]) -> None:
+def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
     """Compiles the pieces, and writes the table of operations."""
     ir = module(pieces)
     plan.code = native.object_file(ir, code=level(ir)) if pieces else b""
@@ -317,7 +328,7 @@ def _assemble(plan: Plan, pieces: Sequence[Piece], chosen_addresses: frozenset[i
         if operation.access is not None:
             access = operation.access
             row[Operand.WIDTH], row[Operand.LINE] = WIDTHS.index(access.width), access.line
-            row[Operand.CHOSEN] = access.line in chosen_addresses
+            row[Operand.DISCARDS] = operation.predicate is not None
     plan.functions = list(numbers)
 
 

@@ -146,8 +146,8 @@ class Operand(IntEnum):
     WIDTH = auto()
     """The binary logarithm of the bytes."""
     LINE = auto()
-    CHOSEN = auto()
-    """Whether the address may depend on a mask."""
+    DISCARDS = auto()
+    """Of a load: whether only lanes use it whose predicate is true, or false if `NEGATED`."""
 
 
 class BlockPart(IntEnum):

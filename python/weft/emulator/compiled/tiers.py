@@ -10,7 +10,6 @@ from weft.emulator.decoding.program import Program
 from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
-from weft.emulator.sanitizer.dataflow import chosen_addresses
 
 if TYPE_CHECKING:
     from weft.emulator.compiled.plan import Plan
@@ -115,7 +114,7 @@ class Tier:
         """The plan of these blocks, not linked."""
         with late_imports.whole():
             from weft.emulator.compiled import plan
-        return plan.make(self._program, chosen_addresses(self._program), hot)
+        return plan.make(self._program, hot)
 
     def _packed(self, hot: set[int]) -> bytes:
         with late_imports.whole():

@@ -64,6 +64,8 @@ class Op:
         self.reads: list[int] = []
         self.writes: list[int] = []
         """The slots of the registers among the operands that the decoder has taken."""
+        self.selects: tuple[int, int, int] | None = None
+        """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code
         self.slots = code.slots

@@ -171,7 +171,8 @@ class Program:
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
-        block.traffic.append(Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard))
+        traffic = Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard, op.selects)
+        block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (
                 collective(decoded, after, prefix, line) if isinstance(decoded, Collective) else decoded

@@ -141,6 +141,7 @@ def selp(op: Op) -> Step:
     condition, negated = op.predicate(3)
     if negated:
         a, b = b, a
+    op.selects = a, b, condition
     return compute(result, _select, condition, a, b)
 
 

@@ -50,9 +50,7 @@ class Sanitizer(Watch):
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
         self.races = Races(wave, self.clocks, findings, strict=kernel.by_lane)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
-        self.globals = GlobalRaces(
-            wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses
-        )
+        self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel.discarding)
         self.orders = Orders(wave, self.clocks, self.globals)
         self._scopes = WORLD_LEVELS if kernel.in_world else LEVELS
         self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)

@@ -2,7 +2,6 @@
 it uses.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +15,6 @@ LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
 _FENCE = "tcgen05.fence"
 _QUERY = "clusterlaunchcontrol.query_cancel"
-_CHOICES = ("selp", "slct", "min", "max")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 
@@ -200,29 +198,6 @@ def ignored_waits(program: Program) -> frozenset[int]:
             if not _is_read(program, result, block.end.targets):
                 waits.add(block.line)
     return frozenset(waits)
-
-
-def chosen_addresses(program: Program) -> frozenset[int]:
-    """The lines of loads whose address is selected among several, or computed from a selected value.
-    Compilers select a legal address for masked lanes.
-    """
-    readers: dict[int, list[Traffic]] = defaultdict(list)
-    seen, slots = set[int](), set[int]()
-    for block in program.blocks:
-        for traffic in block.traffic:
-            for slot in traffic.reads:
-                readers[slot].append(traffic)
-            if traffic.prefix in _CHOICES or traffic.guard is not None:
-                seen.update(traffic.writes)
-    waiting = list(seen)
-    while waiting:
-        for traffic in readers[waiting.pop()]:
-            if traffic.prefix.startswith("ld"):
-                slots.add(traffic.line)
-                continue
-            waiting += set(traffic.writes) - seen
-            seen.update(traffic.writes)
-    return frozenset(slots)
 
 
 def _is_read(program: Program, slot: int, starts: tuple[int, ...]) -> bool:

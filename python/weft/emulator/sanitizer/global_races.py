@@ -1,6 +1,6 @@
 """Accesses to global memory, each compared with the last ones to the same granules, over a whole launch."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
+from weft.emulator.sanitizer.discards import Use
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
@@ -17,7 +18,6 @@ from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
 
 COLUMN_BITS = 20
-_FAR = (1 << 64) - 1
 _EVERYONE = "system"
 _COLUMN = (1 << COLUMN_BITS) - 1
 
@@ -84,10 +84,10 @@ class GlobalRaces:
         clocks: VectorClocks,
         findings: Findings,
         memory: GlobalMemory,
-        chosen_addresses: frozenset[int],
+        discarding: Mapping[int, Use],
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
-        self._chosen_addresses = chosen_addresses
+        self._discarding = discarding
         self.number = len(memory.warps)
         """That of the wave, among those of the launch."""
         self.rank = wave.device.rank
@@ -150,15 +150,13 @@ class GlobalRaces:
     def access(self, access: Access, level: int) -> None:
         """Threads access global memory; `level` is the scope of the access, 0 if it is weak."""
         shadow = self.memory.shadow(access.segment)
-        offsets, rows = _flat(access)
+        used = self._used_lanes(access)
+        offsets, rows = _flat(access, access.lanes.mask if used is None else used)
         if access.segment.filled is not None:
             self._fill(access, access.segment.filled, offsets)
         index, count = shadow.elements(offsets, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
         if access.kind == "load":
-            if (checked := self._checked_lanes(access)) is not None:
-                used = np.repeat(checked[access.lanes.enabled()], count)
-                index, rows = index[used], rows[used]
             if shadow.is_written:
                 self._after(shadow, 0, access, index, rows, count, level)
             if access.segment.writable and not level:
@@ -181,27 +179,13 @@ class GlobalRaces:
                 alone = ", and their scopes don't include each other" if level else ""
                 self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
 
-    def _checked_lanes(self, access: Access) -> Bools | None:
-        """The lanes of a load that are checked; None for all that are active. For masked lanes, compilers
-        load from the start of a matrix and ignore the value, so if several lanes of a warp load from its
-        lowest address, they aren't checked. If all of its lanes do, they are checked unless the address was
-        selected.
-        """
-        mask, offsets = access.lanes.mask, access.offsets
-        if mask is not None:
-            offsets = np.where(mask, offsets, np.uint64(_FAR))
-        least = offsets.min(axis=1, keepdims=True)
-        masked: Bools = offsets == least
-        if np.count_nonzero(masked) == len(masked):
-            return None  # no two lanes of a warp load from its lowest address
-        several = np.count_nonzero(masked, axis=1) > 1
-        enabled = access.lanes.enabled()
-        if access.line not in self._chosen_addresses:
-            several &= (enabled & ~masked).any(axis=1)
-        if not several.any():
+    def _used_lanes(self, access: Access) -> Bools | None:
+        """The lanes of a load that use what it loads; None for all that are active."""
+        use = self._discarding.get(access.line) if access.kind == "load" else None
+        if use is None:
             return None
-        counted: Bools = enabled & ~np.isin(offsets, np.unique(least[several]))
-        return counted
+        held: Bools = access.lanes.chosen(self.wave.regs[use.predicate]) == use.value
+        return held if access.lanes.mask is None else held & access.lanes.mask
 
     def _fill(self, access: Access, filled: Bools, offsets: Index) -> None:
         """Reads must follow writes."""
@@ -210,9 +194,8 @@ class GlobalRaces:
         if access.kind != "store" and not (order is not None and order.exchanges):
             empty: Bools = ~filled[every].all(axis=1)
             if empty.any():
-                at = int(np.flatnonzero(access.lanes.enabled())[int(empty.argmax())])
-                row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
-                address, count = int(access.address.flat[at]), int(np.count_nonzero(empty))
+                row, lane, address = self._thread_of(access, int(empty.argmax()))
+                count = int(np.count_nonzero(empty))
                 self._report_empty(row, lane, access.line, address, count)
         if access.kind != "load":
             filled[every] = True
@@ -331,13 +314,15 @@ class GlobalRaces:
         return meet
 
     def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
-        checked = self._checked_lanes(access) if access.kind == "load" else None
-        lanes = access.lanes.enabled() if checked is None else checked
-        at = int(np.flatnonzero(lanes)[int(bad.argmax()) // count])
-        row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
+        row, lane, address = self._thread_of(access, int(bad.argmax()) // count)
         times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
-        address = int(access.address.flat[at])
         self._report(what, row, lane, access.line, address, times)
+
+    def _thread_of(self, access: Access, number: int) -> tuple[int, int, int]:
+        """The row, the lane and the address of one of the lanes that are checked."""
+        used = self._used_lanes(access)
+        at = int(np.flatnonzero(access.lanes.enabled() if used is None else used)[number])
+        return int(access.lanes.row_numbers()[at // 32]), at % 32, int(access.address.flat[at])
 
     def _report(self, what: str, row: int, lane: int, line: int, address: int, count: int) -> None:
         message = f"global memory at 0x{address:x} {what}"
@@ -468,11 +453,10 @@ def _joined(a: Clocks, b: Clocks) -> Clocks:
     return joined
 
 
-def _flat(access: Access) -> tuple[Index, Index]:
-    """The offsets of the active lanes and the warp of each."""
-    lanes = access.lanes
+def _flat(access: Access, lanes: Bools | None) -> tuple[Index, Index]:
+    """The offsets of these lanes (None: all), and the warp of each."""
     offsets = access.offsets.view(np.intp)
-    rows = np.repeat(lanes.row_numbers(), 32)
-    if lanes.mask is None:
+    rows = np.repeat(access.lanes.row_numbers(), 32)
+    if lanes is None:
         return offsets.reshape(-1), rows
-    return offsets[lanes.mask], rows[lanes.mask.reshape(-1)]
+    return offsets[lanes], rows[lanes.reshape(-1)]

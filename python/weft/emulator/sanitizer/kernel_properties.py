@@ -1,10 +1,12 @@
 """The properties of a program that the sanitizer's rules depend on."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.memory.access import LEVELS, WORLD_LEVELS
-from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses, ignored_waits, watched
+from weft.emulator.sanitizer.dataflow import NOTHING, Watched, ignored_waits, watched
+from weft.emulator.sanitizer.discards import Use, discarding
 
 _COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 
@@ -17,10 +19,11 @@ class Kernel:
     ::after_thread_sync it has; compilers that emit none order tensor memory by barriers alone. `levels`: the
     scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
-    of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
-    may depend on a mask. `watched`: the registers whose uses the program announces. `init_fences`:
-    asynchronous units need a fence after the init of an mbarrier of their own CTA, too. `by_lane`: what a
-    lane of a warp releases or acquires counts for the others only from the warp's next barrier on.
+    of waits for mbarriers whose result nothing reads. `discarding`: the lines of loads that some lanes
+    discard, and which lanes use them. `watched`: the registers whose uses the program announces.
+    `init_fences`: asynchronous units need a fence after the init of an mbarrier of their own CTA, too.
+    `by_lane`: what a lane of a warp releases or acquires counts for the others only from the warp's next
+    barrier on.
     `in_world`: several GPUs run.
     """
 
@@ -30,7 +33,7 @@ class Kernel:
     levels: frozenset[int] = frozenset(LEVELS.values())
     most_registers: int | None = None
     ignored_waits: frozenset[int] = frozenset()
-    chosen_addresses: frozenset[int] = frozenset()
+    discarding: Mapping[int, Use] = field(default_factory=dict)
     watched: Watched = NOTHING
     init_fences: bool = False
     by_lane: bool = False
@@ -58,7 +61,7 @@ class Kernel:
             levels,
             registers,
             ignored_waits(program),
-            chosen_addresses(program),
+            discarding(program),
             registers_to_watch,
             strict and (copies or tensor),
             strict,

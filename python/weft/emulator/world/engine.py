@@ -47,7 +47,7 @@ class Engine:
         self._clocks = VectorClocks(1, global_copies=True, levels=frozenset({SYSTEM}))
         if memory is not None:
             stream = cast("Wave", _Stream(device))
-            self._races = GlobalRaces(stream, self._clocks, findings, memory, frozenset())
+            self._races = GlobalRaces(stream, self._clocks, findings, memory, {})
 
     def copy(self, to: Segment, begin: int, source: Segment, first: int, size: int) -> None:
         """Copies bytes. What is copied to a flag of 4 or 8 bytes is seen after what precedes it."""
