@@ -80,6 +80,7 @@ FULL = "fence.proxy.async;"
         ("fence.proxy.async.global;", "", []),
         ("", "fence.proxy.async.global;", []),
         ("fence.proxy.async.shared::cta;", "fence.proxy.async.shared::cta;", ["missing-proxy-fence"]),
+        ("fence.proxy.alias;", "fence.proxy.alias;", ["missing-proxy-fence"]),
         (f"{FULL} st.global.u32 [%l2+128], 7;", "", ["missing-proxy-fence"]),
     ],
 )

@@ -297,3 +297,25 @@ def test_the_padding_of_packed_operands_is_not_read(used, rules):
         Lanes.of(events.wave, events.threads(0)), "tcgen05", 0, np.arange(0, 512, 16).reshape(4, 8), 6, used
     )
     assert events.rules() == rules
+
+
+@pytest.mark.parametrize(
+    ("fence", "orders"),
+    [
+        ("proxy.async", True),
+        ("proxy.async.shared::cta", True),
+        ("proxy.async.shared::cluster", True),
+        ("proxy.async::generic.release.sync_restrict::shared::cta.cluster", True),
+        ("proxy.async.global", False),
+        ("proxy.alias", False),
+        ("proxy.tensormap::generic.release.gpu", False),
+        ("proxy.tensormap::generic.acquire.gpu", False),
+        ("acq_rel.gpu", False),
+    ],
+)
+def test_only_fences_of_the_asynchronous_proxy_count_for_its_reads(fence, orders):
+    events = Events()
+    events.touch(0, "store", 10)
+    events.checker.fence(fence, events.threads(0), 11)
+    events.unit(0, "load", 12)
+    assert events.rules() == ([] if orders else [("missing-proxy-fence", 12)])

@@ -435,10 +435,11 @@ class Sanitizer(Watch):
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads)
-        if kind.startswith(("proxy.async", "proxy.tensormap", "proxy.alias")):
-            in_global = kind in ("proxy.async", "proxy.async.global", "proxy.alias")
+        if kind.startswith(("proxy.async", "proxy.tensormap")):
+            in_shared = kind.startswith("proxy.async") and kind != "proxy.async.global"
+            in_global = kind in ("proxy.async", "proxy.async.global")
             maps = kind.startswith("proxy.tensormap::generic.acquire")
-            self.clocks.fence(rows, kind != "proxy.async.global", in_global, maps)
+            self.clocks.fence(rows, in_shared, in_global, maps)
         elif kind == "wgmma":
             self.registers.fence(rows)
         elif kind.startswith("tcgen05::") and self.clocks.tensor_fences:
