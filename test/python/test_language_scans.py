@@ -1,4 +1,4 @@
-"""`w.cumsum`: sums up to each element of tiles and vectors, and up to each thread."""
+"""`w.cumsum` and `w.associative_scan`: what elements up to each one are combined to."""
 
 import language_mistakes
 import numpy as np
@@ -95,6 +95,83 @@ def test_one_exchange_is_enough_for_all_columns():
     assert compiled.resources.spill_stores == 0 and compiled.resources.registers <= 168
 
 
+@w.inline
+def recurrence(a, b, a2, b2):
+    """Two steps h = a * h + b as one."""
+    return a * a2, b * a2 + b2
+
+
+def repeated(a, b, axis=0):
+    h, value = [], 0
+    for decay, added in zip(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0), strict=True):
+        value = value * decay + added
+        h.append(value)
+    return np.moveaxis(np.array(h), 0, axis)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "arch"),
+    [
+        *[(dtype, 64, 16, "sm_90a") for dtype in (w.f64, w.f32, w.bf16, w.i32)],
+        (w.f32, 64, 8, "sm_75"),
+        (w.f32, 192, 24, "sm_90a"),
+        (w.f32, 128, 16, "sm_100a"),
+    ],
+    ids=str,
+)
+def test_recurrences_of_tiles_and_vectors(dtype, rows, columns, arch):
+    @w.kernel(arch=arch)
+    def kernel(
+        x: w.In["m n", w.f32],
+        z: w.In["m n", w.f32],
+        across: w.Out["m n", w.f32],
+        down: w.Out["m n", w.f32],
+        largest: w.Out["m n", w.f32],
+        of_rows: w.Out["m", w.f32],
+        of_columns: w.Out["n", w.f32],
+    ):
+        with w.role():
+            a, b = (w.load(each[0, 0], (rows, columns)).to(dtype) for each in (x, z))
+            w.store(w.associative_scan((a, b), recurrence, axis=1)[1].to(w.f32), across[0, 0])
+            w.store(w.associative_scan((a, b), recurrence, axis=0)[1].to(w.f32), down[0, 0])
+            w.store(w.associative_scan(b, w.maximum, axis=0).to(w.f32), largest[0, 0])
+            pair = w.max(a, axis=1), w.max(b, axis=1)
+            w.store_column(w.associative_scan(pair, recurrence)[1].to(w.f32), of_rows[0])
+            pair = w.max(a, axis=0), w.max(b, axis=0)
+            w.store_row(w.associative_scan(pair, recurrence)[1].to(w.f32), of_columns[0])
+
+    x, z = numbers(rows, columns), numbers(rows, columns)
+    x[7::8], x[:, 7::8] = 0, 0  # so that results are small
+    across, down, largest = np.zeros((3, rows, columns), np.float32)
+    of_rows, of_columns = np.zeros(rows, np.float32), np.zeros(columns, np.float32)
+    assert not kernel.emulate(x, z, across, down, largest, of_rows, of_columns).findings
+    assert np.array_equal(across, repeated(x, z, 1)) and np.array_equal(down, repeated(x, z))
+    assert np.array_equal(largest, np.maximum.accumulate(z, 0))
+    assert np.array_equal(of_rows, repeated(x.max(1), z.max(1)))
+    assert np.array_equal(of_columns, repeated(x.max(0), z.max(0)))
+
+
+@pytest.mark.parametrize("threads", [32, 96, 256])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_largest_numbers_of_threads_and_where_they_are(threads, seed):
+    @w.kernel(threads=threads)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32], at: w.Out["n", w.i32]):
+        def larger(value, index, other, later):
+            if other > value:
+                return other, later
+            return value, index
+
+        i = w.thread()
+        for _ in w.range(2):  # the exchange's memory is used again
+            y[i], at[i] = w.associative_scan((x[i], i), larger)
+
+    x = np.random.default_rng(0).integers(0, 60, threads).astype(np.float32)
+    y, at = np.zeros_like(x), np.zeros(threads, np.int32)
+    assert not kernel.emulate(x, y, at, seed=seed).findings
+    assert np.array_equal(y, np.maximum.accumulate(x))
+    assert at.tolist() == [x[: n + 1].argmax() for n in range(threads)]
+
+
 mistakes = language_mistakes.Mistakes()
 
 
@@ -122,6 +199,33 @@ def conditions(x: w.In["m n", w.f32]):
 def one_thread(x: w.In["m n", w.f32]):
     with w.role(), w.one_thread():
         w.cumsum(x[0, 0])  # here
+
+
+@mistakes("combine must be a function of two numbers, such as w.maximum, got 1")
+def no_function(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0], 1)  # here
+
+
+@mistakes("combine must return 2 numbers, one of each array, got 1")
+def too_few_results(x: w.In["m n", w.f32]):
+    w.associative_scan((x[0, 0], x[0, 1]), lambda a, b, c, d: a + c)  # here
+
+
+@mistakes(r"expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)")
+def another_type(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0], lambda a, b: (a + b).to(w.i32))  # here
+
+
+@mistakes(r"w\.associative_scan expects numbers, got conditions: convert them with \.to\(w\.i32\)")
+def scanned_conditions(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0] > 0.0, lambda a, b: a | b)  # here
+
+
+@mistakes(
+    r"w\.associative_scan expects fragments of one shape and layout, got a fragment of 64 x 8 .* 64 x 16"
+)
+def two_shapes(x: w.In["m n", w.f32]):
+    w.associative_scan(tuple(w.load(x[0, 0], (64, n)) for n in (8, 16)), recurrence, axis=1)  # here
 
 
 @pytest.mark.parametrize(("function", "message"), mistakes.cases)

@@ -72,7 +72,7 @@ from weft.language.roles import (
     warpgroup_barrier,
 )
 from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
-from weft.language.scans import cumsum
+from weft.language.scans import associative_scan, cumsum
 from weft.language.signals import await_signals, signal
 from weft.language.slots import Slot
 from weft.language.tile_vectors import load_column, load_row, store_column, store_row
@@ -101,6 +101,7 @@ __all__ = [
     "abs",
     "argmax",
     "argmin",
+    "associative_scan",
     "atomic_add",
     "atomic_cas",
     "atomic_max",

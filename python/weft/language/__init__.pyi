@@ -30,6 +30,7 @@ __all__ = [
     "abs",
     "argmax",
     "argmin",
+    "associative_scan",
     "atomic_add",
     "atomic_cas",
     "atomic_max",
@@ -502,6 +503,14 @@ def min(x: Fragment | _Number, axis: None = None, *, within: str | None = None) 
 def sum(x: Fragment, axis: int, *, within: str | None = None) -> Fragment: ...
 @overload
 def sum(x: Fragment | _Number, axis: None = None, *, within: str | None = None) -> Scalar: ...
+@overload
+def associative_scan(x: Fragment, combine: Callable[..., Any], axis: int | None = None) -> Fragment: ...
+@overload
+def associative_scan(x: _Number, combine: Callable[..., Any], axis: None = None) -> Scalar: ...
+@overload
+def associative_scan(
+    x: tuple[Any, ...], combine: Callable[..., Any], axis: int | None = None
+) -> tuple[Any, ...]: ...
 @overload
 def cumsum(x: Fragment, axis: int | None = None) -> Fragment: ...
 @overload

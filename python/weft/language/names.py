@@ -50,7 +50,7 @@ TRITON = {
     "float8e5": "w.e5m2",
 }
 """Names of `triton.language` and `triton`."""
-WITHOUT = (*("associative_scan", "sort", "flip", "join", "reshape", "inline_asm_elementwise"),)
+WITHOUT = ("sort", "flip", "join", "reshape", "inline_asm_elementwise")
 """Names of `triton.language` that nothing here stands for."""
 
 _CUDA = {

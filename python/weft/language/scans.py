@@ -1,16 +1,17 @@
-"""Sums of all elements up to each one: of tiles, of vectors, and of a number of each thread."""
+"""What all elements up to each one are combined to: of tiles, of vectors, and of a number of each thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.isa.chips import LANES, WARPS
-from weft.language import exchanges, operators, registers, trace
+from weft.language import exchanges, registers, trace
 from weft.language import warps as groups
+from weft.language.combining import Function, Law, Part, Sums, Values
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment, from_first
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar
+from weft.language.scalars import Scalar, dtype_of, i1
 from weft.layout import MEMORY, Iter
 from weft.mlir import arith, nvvm
 from weft.passes.builders import emit, thread_ids
@@ -23,72 +24,112 @@ def cumsum(x: Any, axis: int | None = None) -> Any:
     For a number of each thread, it is the sum of those of threads up to this one, in the role, outside of
     roles in the CTA. All threads of the warpgroup, of the role or of the CTA must execute it.
     """
-    trace.current().check_whole_warps("w.cumsum")
-    if not isinstance(x, Fragment):
-        return Scalar(_of_threads(groups.number(x, axis, "w.cumsum expects a fragment")))
-    axis = from_first(x, axis)
-    if axis not in ((0, 1) if len(x.shape) == 2 else (None, 0)):
-        legal = "0 or 1" if len(x.shape) == 2 else "None or 0"
-        raise mistake(f"axis must be {legal}, of {x}, got {axis}")
-    return _of_fragment(x, axis or 0)
+    (sums,) = _scanned("w.cumsum", (x,), axis, Sums())
+    return sums
+
+
+def associative_scan(x: Any, combine: Callable[..., Any], axis: int | None = None) -> Any:
+    """Elements up to each one, combined by an associative function of two numbers, along an axis as for
+    `w.cumsum`: `w.associative_scan(t, w.maximum, axis=1)` has the largest number up to each one.
+
+    `x` may be a tuple of tiles, of vectors or of numbers. `combine` then gets the numbers of one element and
+    those of a later one, and returns a tuple; the result is a tuple, too. Linear recurrences h = a * h + b:
+    `_, h = w.associative_scan((a, b), lambda a, b, a2, b2: (a * a2, b * a2 + b2), axis=1)`.
+    """
+    if not callable(combine):
+        raise mistake(f"combine must be a function of two numbers, such as w.maximum, got {combine}")
+    each = x if isinstance(x, tuple) else (x,)
+    found = _scanned("w.associative_scan", each, axis, Function(combine))
+    return found if isinstance(x, tuple) else found[0]
+
+
+def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tuple[Any, ...]:
+    trace.current().check_whole_warps(name)
+    first = xs[0] if xs else None
+    if not isinstance(first, Fragment):
+        values = tuple(groups.number(x, axis, f"{name} expects a fragment") for x in xs)
+        _check_types(name, values, law)
+        return tuple(map(Scalar, _of_threads(values, law)))
+    axis = from_first(first, axis)
+    if axis not in ((0, 1) if len(first.shape) == 2 else (None, 0)):
+        legal = "0 or 1" if len(first.shape) == 2 else "None or 0"
+        raise mistake(f"axis must be {legal}, of {first}, got {axis}")
+    for other in xs[1:]:
+        if not isinstance(other, Fragment) or not _alike(first, other):
+            raise mistake(f"{name} expects fragments of one shape and layout, got {first} and {other}")
+    _check_types(name, tuple(x.lane for x in xs), law)
+    return _of_fragments(xs, axis or 0, law)
+
+
+def _alike(one: Fragment, other: Fragment) -> bool:
+    return one.shape == other.shape and registers.same(one.layout, other.layout, one.shape)
+
+
+def _check_types(name: str, values: Values, law: Law) -> None:
+    if not values:
+        raise mistake(f"{name} expects a fragment, or a number of each thread, got ()")
+    if isinstance(law, Function) and any(dtype_of(each.type) == i1 for each in values):
+        raise mistake(f"{name} expects numbers, got conditions: convert them with .to(w.i32)")
 
 
 @dataclass
 class _Block:
-    """Elements along an axis that follow each other: their sum, and the parts that they are in, each with
-    what is added to its elements. A block of one register has no parts.
+    """Elements along an axis that follow each other: what they are combined to, and the parts that they are
+    in, each with what precedes it. A block of one register has no parts.
     """
 
-    total: Any
+    total: Part
     register: int = -1
-    parts: list[tuple["_Block", Any]] = field(default_factory=list)
+    parts: list[tuple["_Block", Part | None]] = field(default_factory=list)
 
-    def sums(self, before: Any, found: dict[int, Any]) -> None:
-        """Adds the sums up to the element of each register."""
+    def found(self, before: Part | None, law: Law) -> Iterator[tuple[int, Part]]:
+        """The elements up to that of each register, combined."""
         if not self.parts:
-            found[self.register] = _plus(before, self.total)
+            yield self.register, law.joined(before, self.total)
         for part, offset in self.parts:
-            part.sums(_plus(before, offset), found)
+            yield from part.found(law.plus(before, offset), law)
 
-    def added_up(self) -> "_Block":
-        """The same block whose parts are registers with the sums up to their elements. Otherwise what is
-        added to elements would be in registers beside them, where values of all warps are.
+    def flat(self, law: Law) -> "_Block":
+        """The same block whose parts are registers with the elements up to theirs. Otherwise what precedes
+        elements would be in registers beside them, where values of all warps are.
         """
-        found = dict[int, Any]()
-        self.sums(None, found)
-        return _Block(self.total, parts=[(_Block(value, number), None) for number, value in found.items()])
+        found = dict(self.found(None, law))
+        return _Block(self.total, parts=[(_Block(part, number), None) for number, part in found.items()])
 
 
 _Key = tuple[tuple[int, ...], tuple[int, ...]]  # the line, and the digits of registers along the axis
 
 
-def _of_fragment(x: Fragment, axis: int) -> Fragment:
+def _of_fragments(xs: Sequence[Fragment], axis: int, law: Law) -> tuple[Fragment, ...]:
+    x = xs[0]
     digits = [it for it in x.layout.group(x.shape)[axis] if it.extent > 1]
     blocks = dict[_Key, _Block]()
-    numbered = zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True)
-    for register, (at, element) in enumerate(numbered):
+    elements = zip(*(each.elements() for each in xs), strict=True)
+    numbered = zip(registers.registers_of(x.layout, x.shape), elements, strict=True)
+    for register, (at, values) in enumerate(numbered):
         along, held = at[axis], list[int]()
         for it in reversed(digits):
             held += [along % it.extent] if it.axis == MEMORY else []
             along //= it.extent
         line = at[:axis] + at[axis + 1 :]
-        blocks[line, tuple(reversed(held))] = _Block(element, register)
+        blocks[line, tuple(reversed(held))] = _Block(Part(values), register)
     for number, it in reversed(list(enumerate(digits))):
         if it.axis == MEMORY:
-            blocks = _of_registers(blocks)
+            blocks = _of_registers(blocks, law)
         elif it.axis == "laneid" and it.extent & (it.extent - 1) == 0:
-            blocks = {key: _of_lanes(block, it) for key, block in blocks.items()}
+            blocks = {key: _of_lanes(block, it, law) for key, block in blocks.items()}
         elif (it.extent, it.stride) == (WARPS, 1):
-            blocks = _of_warps(x, axis, blocks, digits[number + 1 :])
+            blocks = _of_warps(x, axis, blocks, digits[number + 1 :], law)
         else:
             raise mistake(f"can't add up along axis {axis} in layout {x.layout}: w.convert the tile")
-    found = dict[int, Any]()
+    found = dict[int, Part]()
     for block in blocks.values():
-        block.sums(None, found)
-    return Fragment(emit.vector_of([found[number] for number in range(len(found))]), x.shape, x.layout)
+        found |= block.found(None, law)
+    columns = zip(*(found[number].values for number in range(len(found))), strict=True)
+    return tuple(Fragment(emit.vector_of(list(each)), x.shape, x.layout) for each in columns)
 
 
-def _of_registers(blocks: dict[_Key, _Block]) -> dict[_Key, _Block]:
+def _of_registers(blocks: dict[_Key, _Block], law: Law) -> dict[_Key, _Block]:
     """The blocks that follow each other in registers, as one."""
     joined = dict[_Key, _Block]()
     for (line, held), block in sorted(blocks.items(), key=lambda item: item[0]):
@@ -98,74 +139,86 @@ def _of_registers(blocks: dict[_Key, _Block]) -> dict[_Key, _Block]:
             continue
         whole = joined[key]
         whole.parts.append((block, whole.total))
-        whole.total = _plus(whole.total, block.total)
+        whole.total = law.joined(whole.total, block.total)
     return joined
 
 
-def _of_lanes(block: _Block, it: Iter) -> _Block:
+def _of_lanes(block: _Block, it: Iter, law: Law) -> _Block:
     """The blocks that follow each other in lanes, as one."""
-    before, total = _lanes(block.total, it)
-    return _Block(total, parts=[(block, before)])
+    before, total = _lanes(block.total.values, it, law)
+    return _Block(Part(total), parts=[(block, before)])
 
 
 def _of_warps(
-    x: Fragment, axis: int, blocks: dict[_Key, _Block], inner: Sequence[Iter]
+    x: Fragment, axis: int, blocks: dict[_Key, _Block], inner: Sequence[Iter], law: Law
 ) -> dict[_Key, _Block]:
     """The blocks that follow each other in warps, as one."""
-    blocks = {key: block.added_up() for key, block in blocks.items()}
+    blocks = {key: block.flat(law) for key, block in blocks.items()}
     held = sorted({key[1] for key in blocks})
     lines, base = 1, emit.value(0)
     if len(x.shape) == 2:
         lines = x.shape[1 - axis]
         base = (row if axis else column)(x).base.value
-    values = [
-        (emit.add(base, held.index(digits) * lines + (line[0] if line else 0)), block.total)
-        for (line, digits), block in blocks.items()
-    ]
+    slots = [emit.add(base, held.index(digits) * lines + (line[0] if line else 0)) for line, digits in blocks]
     stores = exchanges.first_of_copies(x.layout)
     for it in inner:
         if it.axis == "laneid":
             stores = arith.andi(stores, emit.equal(exchanges.digit(it), 0))
     _, warp = groups.group(WARPS)
-    found = groups.exchanged(values, lines * len(held), WARPS, stores)
-    return {
-        key: _Block(exchanges.folded("add", list(each)), parts=[(block, _before(each, warp))])
-        for (key, block), each in zip(blocks.items(), found, strict=True)
-    }
+    totals = [block.total.values for block in blocks.values()]
+    made = dict[_Key, _Block]()
+    for (key, block), each in zip(
+        blocks.items(), _of_all_warps(slots, totals, lines * len(held), stores), strict=True
+    ):
+        made[key] = _Block(_whole(each, law), parts=[(block, _before(each, warp, law))])
+    return made
 
 
-def _of_threads(value: Any) -> Any:
-    """The sum of the numbers of threads up to this one."""
-    before, total = _lanes(value, Iter(LANES, 1, "laneid"))
+def _of_all_warps(
+    slots: Sequence[Any], totals: Sequence[Values], count: int, stores: Any
+) -> Iterator[list[Values]]:
+    """For each slot, the values of all warps. Those of one array are loaded as the caller takes them; those
+    of several at once, since the arrays share memory.
+    """
+    arrays = list(zip(*totals, strict=True))
+    found = (groups.exchanged(list(zip(slots, each, strict=True)), count, WARPS, stores) for each in arrays)
+    kept = (each if len(arrays) == 1 else list(each) for each in found)
+    return (list(zip(*each, strict=True)) for each in zip(*kept, strict=True))
+
+
+def _of_threads(values: Values, law: Law) -> Values:
+    """The numbers of threads up to this one, combined."""
+    before, total = _lanes(values, Iter(LANES, 1, "laneid"), law)
     warps, warp = groups.group(0)
-    up_to = _plus(before, value)
-    if warps == 1:
-        return up_to
-    return _plus(_before(groups.of_each(total, warps), warp), up_to)
+    up_to = law.joined(before, Part(values))
+    if warps > 1:
+        each = list(zip(*(groups.of_each(value, warps) for value in total), strict=True))
+        up_to = law.joined(_before(each, warp, law), up_to)
+    return up_to.values
 
 
-def _lanes(value: Any, it: Iter) -> tuple[Any, Any]:
-    """The sum over lanes with smaller digits, and over all lanes."""
-    digit, zero = exchanges.digit(it), emit.constant(value.type, 0)
-    up_to, distance = value, 1
+def _lanes(values: Values, it: Iter, law: Law) -> tuple[Part, Values]:
+    """What lanes with smaller digits have, combined, and what all lanes have."""
+    digit = exchanges.digit(it)
+    up_to, distance = Part(values), 1
     while distance < it.extent:
-        other = emit.of_lane(up_to, distance * it.stride, nvvm.ShflKind.up)
-        up_to = _plus(up_to, arith.select(emit.less(distance - 1, digit), other, zero))
+        other = _of_lane(up_to.values, distance * it.stride, nvvm.ShflKind.up)
+        up_to = law.joined(law.where(emit.less(distance - 1, digit), other), up_to)
         distance *= 2
-    before = arith.select(emit.less(0, digit), emit.of_lane(up_to, it.stride, nvvm.ShflKind.up), zero)
+    before = law.where(emit.less(0, digit), _of_lane(up_to.values, it.stride, nvvm.ShflKind.up))
     last = emit.add(thread_ids.lane(), emit.mul(emit.sub(it.extent - 1, digit), it.stride))
-    return before, emit.of_lane(up_to, last)
+    return before, _of_lane(up_to.values, last, nvvm.ShflKind.idx)
 
 
-def _before(each: Sequence[Any], warp: Any) -> Any:
-    """The sum of the values of warps before this one."""
-    zero = emit.constant(each[0].type, 0)
-    terms = [arith.select(emit.less(number, warp), value, zero) for number, value in enumerate(each[:-1])]
-    return exchanges.folded("add", terms)
+def _of_lane(values: Values, lane: Any, kind: nvvm.ShflKind) -> Values:
+    return tuple(emit.of_lane(each, lane, kind) for each in values)
 
 
-def _plus(one: Any, other: Any) -> Any:
-    """The sum of two values; None stands for 0."""
-    if one is None or other is None:
-        return other if one is None else one
-    return operators.apply("add", one, other)
+def _whole(each: Sequence[Values], law: Law) -> Part:
+    """What all warps have, combined."""
+    return law.folded([Part(values) for values in each])
+
+
+def _before(each: Sequence[Values], warp: Any, law: Law) -> Part:
+    """What warps before this one have, combined."""
+    return law.folded([law.where(emit.less(number, warp), values) for number, values in enumerate(each[:-1])])
