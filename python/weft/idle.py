@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 class _Thread(threading.local):
     postponed: deque[Callable[[], object]] | None = None
+    optional: tuple[Callable[[], object], ...] = ()
 
 
 _thread = _Thread()
@@ -25,7 +26,7 @@ def postponing() -> Iterator[None]:
     try:
         yield
     finally:
-        rest, _thread.postponed = _thread.postponed, None
+        rest, _thread.postponed, _thread.optional = _thread.postponed, None, ()
         with ExitStack() as works:  # which goes on after an error
             for work in reversed(rest):
                 works.callback(work)
@@ -39,7 +40,21 @@ def later(work: Callable[[], object]) -> None:
         _thread.postponed.append(work)
 
 
+def meanwhile(work: Callable[[], object]) -> None:
+    """Does work when this thread waits for a process in a block of `postponing`, and otherwise not at all."""
+    if _thread.postponed is not None:
+        _thread.optional += (work,)
+
+
 def do() -> None:
     """Does what was postponed. A thread calls this before it waits for a process."""
+    finish()
+    works, _thread.optional = _thread.optional, ()
+    for work in works:
+        work()
+
+
+def finish() -> None:
+    """Does what must be done, without what is done only if there is time."""
     while _thread.postponed:
         _thread.postponed.popleft()()

@@ -100,7 +100,7 @@ class Compiled:
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
         with idle.postponing(), contextlib.closing(ptxas.Early(self.target.chip.name)) as early:
-            idle.later(early.start)  # while LLVM runs
+            idle.meanwhile(early.start)  # while LLVM runs
             return self._assembled(early)
 
     def _assembled(self, early: ptxas.Early) -> ptxas.Assembled:
@@ -223,7 +223,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
     kept = cache.default()
     # With those of one kernel at a time, no two threads wait for each other's entries.
-    idle.do()
+    idle.finish()
     # What is to be shown of the passes shows only where they run.
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
