@@ -123,3 +123,42 @@ def test_conditions_of_loops_have_effects_once_for_each_iteration():
     x[0] = 0
     assert not kernel.emulate(x, y).findings
     assert y[:4].tolist() == [6, 5, 128, 4 * 128]
+
+
+COUNTS = [0]
+
+
+def test_functions_change_what_functions_around_them_have():
+    starts = [0]
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        buffer, steps = w.shared(1, 32, w.f32), [w.i32(0)]
+
+        def put(i, value, negative):
+            import math
+
+            if negative:  # Python's
+                buffer[i] = -value
+            else:
+                buffer[i] = value * math.e
+            if value > 0.5:
+                steps[0] += 1
+
+            def further():
+                for _ in w.range(3):
+                    steps[0] += 2
+
+            further()
+            return buffer[i]
+
+        i = w.thread()
+        y[i] = put(i, x[i], True) + steps[0].to(w.f32)
+        for _ in range(2):
+            COUNTS[0] += 1
+            starts[0] += 1
+
+    x, y = np.linspace(0, 1, 32).astype(np.float32), np.zeros(32, np.float32)
+    assert not kernel.emulate(x, y).findings
+    assert np.allclose(y, np.where(x > 0.5, 7, 6) - x)
+    assert COUNTS == starts == [2]

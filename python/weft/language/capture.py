@@ -10,12 +10,12 @@ import ast
 import copy
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import captured_code, early_returns
-from weft.language.liveness import Liveness, assigned
+from weft.language.liveness import Liveness, assigned, own_names
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
@@ -30,7 +30,7 @@ def captured(function: _F, *, kernel: bool = False) -> _F:
     if is_captured(function):
         return function
     definition = _definition(function)
-    rewritten = _Rewriter(code.co_filename).function(definition, kernel)
+    rewritten = _Rewriter(code.co_filename, code.co_freevars).function(definition, kernel)
     names = [name for name in code.co_freevars if name != _RUNTIME]
     inner = _compiled(rewritten, [_RUNTIME, *names], code)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -131,10 +131,12 @@ def _thunk(value: ast.expr) -> ast.expr:
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one function, and those inside it."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, free: Sequence[str]) -> None:
         self.file = file
+        self.outer = frozenset(free)  # the names of the functions around the current one
         self.count = 0
         self.liveness: Liveness
+        self.own: frozenset[str]
         self.open: list[
             tuple[str, bool]
         ] = []  # names of enclosing loops and branches; whether each is a loop
@@ -149,9 +151,20 @@ class _Rewriter(ast.NodeTransformer):
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
         definition.body = early_returns.moved(definition.body, kernel=kernel)
-        self.liveness = Liveness(definition)
-        definition.body = self._block(definition.body)
+        self.liveness, self.own = Liveness(definition), own_names(definition)
+        definition.body = [*self._declared(definition), *self._block(definition.body)]
         return definition
+
+    def _declared(self, function: ast.FunctionDef) -> list[ast.stmt]:
+        """Declares names of functions around this one and of the module that it changes in place: loops and
+        branches assign them.
+        """
+        others = sorted({*assigned(function.body, parts=True)} - own_names(function))
+        outer = [name for name in others if name in self.outer]
+        rest = [name for name in others if name not in self.outer]
+        made: list[ast.stmt] = [ast.Nonlocal(outer)] if outer else []
+        made += [ast.Global(rest)] if rest else []
+        return [ast.copy_location(each, function.body[0]) for each in made]
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         done: list[ast.stmt] = []
@@ -170,12 +183,14 @@ class _Rewriter(ast.NodeTransformer):
     # Scopes inside the function
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        outer = self.open, self.liveness
-        node.body = early_returns.moved(node.body)
-        self.open, self.liveness = [], Liveness(node)
         node.decorator_list = [self.visit(each) for each in node.decorator_list]
-        node.body = self._block(node.body)
-        self.open, self.liveness = outer
+        node.body = early_returns.moved(node.body)
+        before = self.open, self.liveness, self.outer
+        self.open, self.liveness, self.outer = [], Liveness(node), self.outer | self.own
+        own, self.own = self.own, own_names(node)
+        node.body = [*self._declared(node), *self._block(node.body)]
+        self.open, self.liveness, self.outer = before
+        self.own = own
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:

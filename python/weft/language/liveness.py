@@ -42,6 +42,24 @@ def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...
     return tuple(names)
 
 
+def own_names(function: ast.FunctionDef) -> Names:
+    """The parameters and local variables of a function, and the names that it declares to be others'."""
+    own = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    own |= {*assigned(function.body)}
+    rest: list[ast.AST] = [*function.body]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, (ast.Nonlocal, ast.Global)):
+            own |= {*node.names}
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            own |= {each.asname or each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            own.add(node.name)
+        if not isinstance(node, SCOPES):
+            rest += ast.iter_child_nodes(node)
+    return frozenset(own)
+
+
 class Liveness:
     """For each loop, the names that are live at its head; for each branch, those that are live after it."""
 
