@@ -132,8 +132,9 @@ class Schedule(AnySchedule):
         if k * types.input_bits not in [8 * bytes_ for bytes_ in _K_BYTES]:
             legal = " or ".join(str(8 * bytes_ // types.input_bits) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
-        if k % (step := form(types, chip).mnk[2]):
-            return f"block K must be a multiple of {step}, the K of {form(types, chip).shape}, got {k}"
+        used = form(types, chip) if chip else min(_forms(types), key=lambda each: each.mnk[2])
+        if k % (step := used.mnk[2]):
+            return f"block K must be a multiple of {step}, the K of {used.shape}, got {k}"
         for name, extent, mn_major in zip("MN", self.block, types.transposed, strict=False):
             unit = min(SWIZZLES) // max(types.input_bits // 8, 1)  # packed integers have a byte of each row
             if mn_major and extent % unit:

@@ -109,6 +109,11 @@ def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
+def test_f64_has_k_blocks_of_64_bytes_with_small_instructions() -> None:
+    kernel = weft.compile(Product(*DOUBLES, Schedule((32, 32, 8), (2, 2), 4)).module(), "sm_80")
+    assert complaint(Product(*DOUBLES), Case((33, 34, 21), "normal"), kernel, "emulator") is None
+
+
 @pytest.mark.slow
 def test_f64_takes_the_largest_instruction_of_the_chip() -> None:
     for chip, shape in (("sm_80", "m8n8k4"), ("sm_90", "m16n8k16"), ("sm_100a", "m16n8k16")):
