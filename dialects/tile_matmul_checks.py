@@ -32,7 +32,10 @@ from weft.dialects.schedule.product_types import accumulate_complaint, bit_op_co
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
+from weft.isa.chips import describe
+from weft.isa.conversion import FP8_ROUNDING
 from weft.mlir import ir
+from weft.target import Target
 
 
 def type_complaint(op: Any) -> str | None:
@@ -41,7 +44,7 @@ def type_complaint(op: Any) -> str | None:
     if not may_be_mixed(types.a, types.b):
         return f"expects A and B of one element type, got {op.a.type} and {op.b.type}"
     rest = [op.d, *(value for role, value in op.roles.items() if ROLES[role].is_added)]
-    if wrong := _scale_complaint(op, types):
+    if wrong := _scale_complaint(op, types) or conversion_complaint(op, op.target):
         return wrong
     integers = isinstance(op.a.type.element_type, ir.IntegerType)
     for only, inputs in (("i32", "integers"), ("f64", "f64")):
@@ -60,6 +63,15 @@ def type_complaint(op: Any) -> str | None:
         factors = f"{op.attribute('alpha')} and {op.attribute('beta')}"
         return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
     return activation_complaint(op.attribute("activation"), types.sums, (*ACTIVATIONS, *GATES))
+
+
+def conversion_complaint(op: Any, target: Target | None) -> str | None:
+    """Why the target can't convert elements of C to the type of the sums."""
+    c = op.role("c") if op.attribute("beta") != 0.0 else None
+    element = "" if c is None else str(c.type.element_type)
+    if element not in FP8_TYPES or target is None or target.chip.name in FP8_ROUNDING:
+        return None
+    return f"C of {element} needs {describe(FP8_ROUNDING)}, got {target}: use C of f16"
 
 
 def _scale_complaint(op: Any, types: Types) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 from weft.dialects.op import refuse
 from weft.dialects.schedule.families import families_named
 from weft.dialects.tile import MatmulOp
+from weft.dialects.tile_matmul_checks import conversion_complaint
 from weft.errors import WeftError
 from weft.mlir import operations
 from weft.passes.registry import remarks
@@ -38,7 +39,7 @@ def run(module: Any, chip: str, rows: str, family: str) -> None:
 
 def _select(op: MatmulOp, target: Target, *, any_rows: bool, family: str) -> None:
     chip, types, named = target.chip.name, op.types, op.schedule
-    if complaint := choice.complaint(types, chip, any_rows=any_rows):
+    if complaint := choice.complaint(types, chip, any_rows=any_rows) or conversion_complaint(op, target):
         raise refuse(op, complaint)
     if named is not None and (named.takes_any_rows or not any_rows):
         if complaint := named.complaint(types, target):

@@ -31,3 +31,18 @@ func.func @warpgroups_for_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>)
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @c_for_another_chip(%a: memref<?x?xf16>, %c: memref<?x?xf8E5M2>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op C of f8E5M2 needs sm_89 or later, got sm_86: use C of f16}}
+  "tile.matmul"(%a, %a, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf8E5M2>) -> ()
+  return
+}
+
+// -----
+
+func.func @c_is_not_read(%a: memref<?x?xf16>, %c: memref<?x?xf8E5M2>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %a, %d, %c) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf8E5M2>) -> ()
+  return
+}

@@ -3,4 +3,6 @@
 from weft.isa.chips import since
 
 FP8_ROUNDING = since("sm_89")
-"""The chips with `cvt.rn.satfinite.e4m3x2.f32` and `e5m2x2`: what is beyond the range becomes the largest."""
+"""The chips with `cvt.rn.satfinite.e4m3x2.f32` and `e5m2x2`: what is beyond the range becomes the largest.
+Only they have `cvt.rn.f16x2.e4m3x2`, too.
+"""
