@@ -140,3 +140,33 @@ def wrong(build):
 def test_wrong_indices(build, message):
     with pytest.raises(weft.WeftError, match=message):
         wrong(build).compile()
+
+
+@w.kernel(grid=2)
+def columns_of_a_matrix(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    row = w.cta() * 64
+    with w.role():
+        rows = w.row(w.zeros(64)) + row
+        for i in w.range(3):
+            w.store(w.load(x[rows, i]), y[rows, 2 - i])
+
+
+def test_vectors_are_columns_of_a_matrix():
+    x = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
+    y = np.zeros_like(x)
+    assert not columns_of_a_matrix.emulate(x, y).findings
+    assert np.array_equal(y, x[:, ::-1])
+
+
+def test_tiles_are_stored_transposed():
+    @w.kernel(grid=2)
+    def kernel(x: w.In["m n", w.f16], y: w.Out["n m", w.f16]):
+        row = w.cta() * 64
+        with w.role():
+            t = w.load(x[row, 0], (64, 48))
+            w.store(t, y[w.column(t), w.row(t) + row])
+
+    x = np.random.default_rng(0).standard_normal((100, 45)).astype(np.float16)
+    y = np.zeros((45, 100), np.float16)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, x.T)

@@ -383,7 +383,11 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
         if len(shape) == 1 and len(like.shape) == 2 and shape[0] in like.shape:
             axis = 1 if shape[0] == like.shape[0] else 0
             return registers.without_axis(like.layout, like.shape, axis)
-        raise mistake(f"like must have the shape {list(shape)}, or its rows, got {like}")
+        tiles = f", or be a tile with {shape[0]} rows or columns" if len(shape) == 1 else ""
+        raise mistake(
+            f"like must have the shape {shape}{tiles}, got {like}: leave it out, or w.convert the result to "
+            "the layout of another fragment"
+        )
     if len(shape) not in (1, 2) or any(not isinstance(each, int) or each < 1 for each in shape):
         raise mistake(f"shape must be one or two numbers that Python knows, got {shape}")
     if shape[0] % registers.WGMMA_ROWS or (len(shape) == 2 and shape[1] % COLUMN_STEP):
