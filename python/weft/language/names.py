@@ -20,11 +20,22 @@ TRITON = {
     "cast": "x.to(w.bf16)",
     "trans": "x.T",
     "expand_dims": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
+    **dict.fromkeys(
+        ("broadcast", "squeeze", "unsqueeze"),
+        "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
+    ),
     "broadcast_to": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
     "zeros_like": "w.zeros(t.shape, like=t)",
     "full_like": "w.full(t.shape, value, like=t)",
     "fma": "a * b + c, which becomes one instruction",
     "fdiv": "/",
+    "div_rn": "/, which rounds to nearest",
+    "sqrt_rn": "w.sqrt, which rounds to nearest",
+    "permute": "x.T",
+    "cumprod": "w.associative_scan(x, lambda a, b: a * b)",
+    "load_tensor_descriptor": "ring.fill(x=x[row, column])",
+    "store_tensor_descriptor": "w.store(t, y[row, column], via=buffer)",
+    "advance": "x[row, column], with another row or column",
     "clamp": "w.minimum(w.maximum(x, low), high)",
     "softmax": "w.max, w.exp and w.sum: see softmax in docs/language.md",
     "reduce": "w.sum, w.max and w.min",
@@ -34,6 +45,7 @@ TRITON = {
     "make_tensor_descriptor": "w.ring and ring.fill, which copy by TMA",
     "make_block_ptr": "x[row, column], the first element of a tile",
     "multiple_of": "nothing: alignment follows from the arrays of a call",
+    "max_constancy": "nothing: alignment follows from the arrays of a call",
     "max_contiguous": "nothing: alignment follows from the arrays of a call",
     "assume": "nothing: alignment follows from the arrays of a call",
     "dot_scaled": "weft.matmul, which multiplies with block scales",
@@ -50,7 +62,10 @@ TRITON = {
     "float8e5": "w.e5m2",
 }
 """Names of `triton.language` and `triton`."""
-WITHOUT = ("sort", "flip", "join", "reshape", "inline_asm_elementwise")
+WITHOUT = (
+    *("sort", "flip", "cat", "join", "split", "interleave", "reshape", "ravel", "view"),
+    *("atomic_and", "atomic_or", "atomic_xor", "xor_sum", "reduce_or", "inline_asm_elementwise"),
+)
 """Names of `triton.language` that nothing here stands for."""
 
 _CUDA = {
@@ -67,6 +82,11 @@ _CUDA = {
     "gridDim": "w.ctas(axis)",
     "syncthreads": "w.barrier",
     "syncwarp": "w.warpgroup_barrier",
+    "lane_id": "w.thread() % 32",
+    "warp_id": "w.thread() // 32",
+    "float_as_int": "x.bitcast(w.i32)",
+    "int_as_float": "x.bitcast(w.f32)",
+    **dict.fromkeys(("shfl", "shuffle"), 'w.sum(x, within="warp"), or elements of w.shared'),
 }
 _UNSIGNED = {
     f"{prefix}{bits}": f"w.i{bits}, which has the same bits: there are no unsigned types"
@@ -78,6 +98,22 @@ _NUMPY = {
     "mean": "w.sum(t, axis=1) / n",
     "pow": "x ** 2, or w.exp2(w.log2(x) * exponent)",
     "log1p": "w.log(1.0 + x)",
+    "expm1": "w.exp(x) - 1.0",
+    "softplus": "w.log(1.0 + w.exp(x))",
+    "leaky_relu": "w.where(x > 0.0, x, slope * x)",
+    "swish": "w.silu",
+    "tan": "w.sin(x) / w.cos(x)",
+    "rint": "w.round, which rounds halves to even numbers",
+    "trunc": "x.to(w.i32).to(w.f32)",
+    "clip": "w.minimum(w.maximum(x, low), high)",
+    "logical_and": "a & b",
+    "logical_or": "a | b",
+    "logical_not": "~a",
+    "bitcast": "x.bitcast(w.i32)",
+    "prod": "w.associative_scan(x, lambda a, b: a * b), and its last element",
+    "cummax": "w.associative_scan(x, w.maximum)",
+    "cummin": "w.associative_scan(x, w.minimum)",
+    "var": "w.sum((t - mean) * (t - mean), axis=1) / n",
     "pi": "math.pi",
     "isnan": "x != x",
     "isinf": "w.abs(x) == w.inf",
