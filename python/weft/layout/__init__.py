@@ -31,6 +31,7 @@ from weft.layout.iterators import (
     ORIGIN,
     Coords,
     add,
+    check_listed,
     fit,
     known_axis,
     merge,
@@ -365,15 +366,24 @@ def _held(layout: Layout) -> dict[Coords, npt.NDArray[np.int64]]:
     """
     if layout.swizzle:
         layout.swizzle.swizzle_element(0, None)  # raises: registers have no byte addresses
-    copies = point_table(layout.replica)
-    positions = (layout.first_positions()[:, None] + copies).reshape(-1, len(AXES))
-    flat = np.repeat(np.arange(layout.size), len(copies))
-    warp, lane, *_, register, memory = positions.T
-    order = np.lexsort((flat, memory, register, lane, warp))
-    holders = positions[order, :2]
-    first = np.flatnonzero((holders[1:] != holders[:-1]).any(1)) + 1
-    keys = holders[[0, *first]].tolist()
-    return dict(zip(map(tuple, keys), np.split(flat[order], first), strict=True))
+    check_listed(layout.shard)
+    check_listed(layout.replica)
+    # A position as one number, whose digits are those on these axes: an eighth of the memory of points.
+    digits, weights, reach = (*layout.shard, *layout.replica), dict[str, int](), 1
+    for axis in (MEMORY, "reg", "laneid", "warpid"):
+        weights[axis] = reach
+        reach *= 1 + sum((it.extent - 1) * it.stride for it in digits if it.axis == axis)
+    positions = np.zeros(1, np.int64 if reach < 1 << 63 else object)
+    for it in digits:
+        steps = it.stride * weights.get(it.axis, 0) * np.arange(it.extent, dtype=positions.dtype)
+        positions = (positions[:, None] + steps).ravel()
+    order = np.argsort(positions, kind="stable")
+    holders = positions[order] // weights["laneid"]
+    first = np.flatnonzero(holders[1:] != holders[:-1]) + 1
+    lanes, (warp, lane, *_) = weights["warpid"] // weights["laneid"], layout._start()
+    keys = [(warp + each // lanes, lane + each % lanes) for each in holders[[0, *first]].tolist()]
+    copies = prod(it.extent for it in layout.replica)
+    return dict(zip(keys, np.split(order // copies, first), strict=True))
 
 
 def _stride_of(it: Iter) -> int:

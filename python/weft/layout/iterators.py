@@ -70,13 +70,18 @@ def step_along(point: Coords, it: Iter, digit: int) -> Coords:
     return (*point[:i], point[i] + digit * it.stride, *point[i + 1 :])
 
 
-def point_table(iters: Iterable[Iter]) -> npt.NDArray[np.int64]:
-    """The points that iterators visit, the last iterator fastest: one row for each."""
-    iters = tuple(iters)
+def check_listed(iters: Sequence[Iter]) -> None:
+    """Raises LayoutError for iterators that visit too many points for a table."""
     if (points := prod(it.extent for it in iters)) > _MOST_POINTS:
         raise LayoutError(
             f"layout must have at most {_MOST_POINTS} elements to be listed, got {points}: {notation(iters)}"
         )
+
+
+def point_table(iters: Iterable[Iter]) -> npt.NDArray[np.int64]:
+    """The points that iterators visit, the last iterator fastest: one row for each."""
+    iters = tuple(iters)
+    check_listed(iters)
     table = np.zeros((1, len(AXES)), np.int64)
     for it in iters:
         steps = np.zeros((it.extent, len(AXES)), np.int64)
