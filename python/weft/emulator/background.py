@@ -153,10 +153,15 @@ class Work:
                 raise LostError
         if state == _FAILED:
             raise LostError
-        return _read(self._file.fileno(), size) if state == _DONE else None
+        if state != _DONE:
+            return None
+        data = _read(self._file.fileno(), _HEAD.size, size)
+        if len(data) < size:
+            raise LostError
+        return data
 
     def _state(self) -> tuple[int, int]:
-        head = os.pread(self._file.fileno(), _HEAD.size, 0)
+        head = _read(self._file.fileno(), 0, _HEAD.size)
         state, size = _HEAD.unpack(head) if head else (_NOT_BEGUN, 0)
         return state, size
 
@@ -176,15 +181,15 @@ class Work:
         """Computes the bytes, in a process of its own."""
         file = self._file.fileno()
         self._locked(_LIFE)
-        os.pwrite(file, _HEAD.pack(_BEGUN, 0), 0)
+        _write(file, 0, _HEAD.pack(_BEGUN, 0))
         state, size = _FAILED, 0
         try:
             _detach(file)
             data = make()
-            _write(file, data)
+            _write(file, _HEAD.size, data)
             state, size = _DONE, len(data)
         finally:
-            os.pwrite(file, _HEAD.pack(state, size), 0)
+            _write(file, 0, _HEAD.pack(state, size))
 
 
 _begun: list[Work] = []
@@ -213,19 +218,21 @@ def _detach(file: int) -> None:
     os.closerange(max(3, file + 1), os.sysconf("SC_OPEN_MAX"))
 
 
-def _write(file: int, data: bytes) -> None:
-    at, left = _HEAD.size, memoryview(data)
+def _write(file: int, at: int, data: bytes) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
+    left = memoryview(data)
     while left:
         count = os.pwrite(file, left, at)
         at, left = at + count, left[count:]
 
 
-def _read(file: int, size: int) -> bytes:
-    parts, at = [], _HEAD.size
-    while size:
-        part = os.pread(file, size, at)
-        if not part:
-            raise LostError
+def _read(file: int, at: int, size: int) -> bytes:
+    """The bytes at a place of the file; fewer where it ends."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    parts = []
+    while size and (part := os.pread(file, size, at)):
         parts.append(part)
         at, size = at + len(part), size - len(part)
     return b"".join(parts)
