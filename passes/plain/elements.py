@@ -14,6 +14,8 @@ from weft.passes.plain.reductions import ByLanes, Needed, needed
 from weft.passes.plain.sizes import Sizes, kept_dimensions, segment
 
 Coordinates = Sequence[Number]
+_FLOATS = ("f64", "f32", "f16", "bf16")
+_MOVES = ("arith.constant", "arith.select", "arith.bitcast")  # of elements of any type
 
 
 class Elements:
@@ -216,6 +218,9 @@ class Elements:
 
     def _copy(self, op: Any, values: dict[Any, Any]) -> None:
         """Computes an operation on numbers."""
+        if (other := _other_float(op)) is not None:
+            legal = ", ".join(_FLOATS)
+            raise refuse(op.opview, f"must have floats of {legal} in a plain kernel, got {other}")
         copy = op.clone()
         self._renamed(copy, values)
         values |= zip(op.results, copy.results, strict=True)
@@ -404,6 +409,14 @@ def indexed_by(op: Any, loop: int) -> list[tuple[Any, int]]:
 
 def _is_shaped(value: Any) -> bool:
     return isinstance(value.type, ir.ShapedType)
+
+
+def _other_float(op: Any) -> Any | None:
+    """A type of floats with which an operation computes, but no kernel; None without one."""
+    if op.name in _MOVES:
+        return None
+    kinds = (mlir.cast(ir.FloatType, value.type) for value in (*op.operands, *op.results))
+    return next((kind for kind in kinds if kind is not None and str(kind) not in _FLOATS), None)
 
 
 def memory_type(kind: Any) -> Any:

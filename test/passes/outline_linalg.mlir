@@ -99,3 +99,17 @@ func.func @dimension(%x: memref<?xf32>, %d: memref<?xf32>) attributes {weft.plai
   bufferization.materialize_in_destination %1 in restrict writable %d : (tensor<?xf32>, memref<?xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @floats(%x: memref<4xf8E4M3FN>, %d: memref<4xf32>) attributes {weft.plain} {
+  %0 = bufferization.to_tensor %x restrict : memref<4xf8E4M3FN> to tensor<4xf8E4M3FN>
+  %e = tensor.empty() : tensor<4xf32>
+  %1 = linalg.map ins(%0 : tensor<4xf8E4M3FN>) outs(%e : tensor<4xf32>) (%a: f8E4M3FN, %old: f32) {
+    // expected-error @+1 {{'arith.extf' op must have floats of f64, f32, f16, bf16 in a plain kernel, got f8E4M3FN}}
+    %2 = arith.extf %a : f8E4M3FN to f32
+    linalg.yield %2 : f32
+  }
+  bufferization.materialize_in_destination %1 in restrict writable %d : (tensor<4xf32>, memref<4xf32>) -> ()
+  return
+}
