@@ -1,5 +1,7 @@
 """Numbers of Python that branches of the GPU assign, in `weft.language`."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -162,3 +164,88 @@ def test_functions_change_what_functions_around_them_have():
     assert not kernel.emulate(x, y).findings
     assert np.allclose(y, np.where(x > 0.5, 7, 6) - x)
     assert COUNTS == starts == [2]
+
+
+@dataclasses.dataclass
+class Counted:
+    number: object
+
+    @w.inline
+    def in_a_loop(self):
+        for _ in w.range(3):
+            self.number += 1
+
+    @w.inline
+    def in_a_branch(self, value):
+        if value > 0:
+            self.number += 1
+        else:
+            self.number -= 1
+
+    @w.inline
+    def early(self, value):
+        if value > 0:
+            self.number += 1
+            return
+        self.number -= 1
+
+
+@w.inline
+def added(numbers, key):
+    for _ in w.range(0, 7, unroll=2):
+        numbers[key] += 1
+
+
+def changed_by(how, x, number):
+    """Changes a number in a list, dictionary or object in place, and returns it by another name."""
+    state, numbers, named = Counted(number), [number], {"a": number}
+    other, others = state, numbers
+    if how == "a loop":
+        state.in_a_loop()
+    elif how == "a branch":
+        state.in_a_branch(x)
+        state.in_a_branch(-x)
+        state.in_a_branch(x)
+    elif how == "a return":
+        state.early(x)
+    elif how == "a list":
+        added(numbers, 0)
+        return others[0]
+    elif how == "a dictionary":
+        added(named, "a")
+        return named["a"]
+    return other.number
+
+
+@pytest.mark.parametrize(
+    "how, steps", [("a loop", 3), ("a branch", 1), ("a return", 1), ("a list", 7), ("a dictionary", 7)]
+)
+def test_objects_that_functions_change_in_place(how, steps):
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.i32]):
+        i = w.thread()
+        y[i] = changed_by(how, x[i], i)
+
+    x, y = np.where(np.arange(32) < 16, 1, -1).astype(np.float32), np.zeros(32, np.int32)
+    assert not kernel.emulate(x, y).findings
+    expected = np.where(x > 0, steps, -steps) if how in ("a branch", "a return") else steps
+    assert np.array_equal(y, np.arange(32) + expected)
+
+
+def test_names_of_one_object():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.i32]):
+        state, numbers, n = Counted(w.i32(0)), [w.i32(0)], w.i32(0)
+        same, other, before = state, numbers, numbers
+        while n < 3:  # changes the object in place
+            state.number += 1
+            n += 1
+        for _ in w.range(3):  # makes another list
+            numbers = [numbers[0] + 1]
+        if x[0] > 0:
+            other = [other[0] + 5]
+        y[0], y[1], y[2], y[3] = same.number, numbers[0], other[0], before[0]
+
+    y = np.zeros(32, np.int32)
+    assert not kernel.emulate(np.ones(32, np.float32), y).findings
+    assert y[:4].tolist() == [3, 3, 5, 0]

@@ -151,7 +151,7 @@ class _Rewriter(ast.NodeTransformer):
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
         definition.body = early_returns.moved(definition.body, kernel=kernel)
-        self.liveness, self.own = Liveness(definition), own_names(definition)
+        self.liveness, self.own = Liveness(definition, kernel=kernel), own_names(definition)
         definition.body = [*self._declared(definition), *self._block(definition.body)]
         return definition
 

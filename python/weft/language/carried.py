@@ -81,6 +81,28 @@ def copied(value: Any) -> Any:
     return value if members is None else _with_members(value, [copied(each) for each in members])
 
 
+def refilled(original: Any, value: Any) -> Any:
+    """The original list, dictionary or dataclass with the members of another one, since other names may have
+    it, too; for anything else, the value.
+    """
+    if isinstance(original, Carried) or type(original) is not type(value):
+        return value
+    if isinstance(original, list):
+        original[:] = value
+    elif isinstance(original, dict):
+        original.update(value)
+    elif dataclasses.is_dataclass(original) and not _is_frozen(original):
+        for field in dataclasses.fields(original):
+            setattr(original, field.name, getattr(value, field.name))
+    else:
+        return value
+    return original
+
+
+def _is_frozen(value: Any) -> bool:
+    return bool(type(value).__dataclass_params__.frozen)
+
+
 def hand_over(value: Any) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     if isinstance(value, Carried):

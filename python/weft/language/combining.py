@@ -75,7 +75,7 @@ class Function(Law):
 
     def combined(self, one: Values, other: Values) -> Values:
         found = self._function(*map(Scalar, (*one, *other)))
-        numbers = found if isinstance(found, tuple) else (found,)
+        numbers = found if isinstance(found, (tuple, list)) else (found,)
         if len(numbers) != len(one):
             raise mistake(f"combine must return {len(one)} numbers, one of each array, got {len(numbers)}")
         types = [dtype_of(each.type) for each in one]

@@ -34,6 +34,7 @@ class _Carrier:
         self.names = names
         self.values = [scope.get(name, Unbound(name, "has no value here")) for name in names]
         self.state = trace.current().state()
+        self._given: list[Any] = []
 
     @property
     def everything(self) -> list[Any]:
@@ -55,6 +56,15 @@ class _Carrier:
         trace.current().restore(values.pop())
         return values
 
+    def gives(self, new: Iterator[Any]) -> tuple[Any, ...]:
+        """The same, for code that may change lists and objects in place, or assign others to the names."""
+        self._given = self.give(new)
+        return tuple(self._given)
+
+    def kept(self, scope: dict[str, Any]) -> list[bool]:
+        """Whether each name still has the object that `gives` returned."""
+        return [scope.get(name) is each for name, each in zip(self.names, self._given, strict=True)]
+
     def taken(self, scope: dict[str, Any], where: str) -> tuple[list[Any], list[Any]]:
         """The names' values now, and all SSA values in order. Raises WeftError for one that can't be
         carried.
@@ -70,6 +80,12 @@ class _Carrier:
             carried.hand_over(after)
         state = trace.current().state()
         return values, carried.parts([*values, state])
+
+
+def _refilled(objects: list[Any], values: list[Any], kept: list[bool]) -> list[Any]:
+    """The values, as the objects before if names still had these, which were changed in place."""
+    each = zip(objects, values, kept, strict=True)
+    return [carried.refilled(before, value) if same else value for before, value, same in each]
 
 
 def _cant_carry(name: str, wrong: str, where: str) -> str:
@@ -117,6 +133,8 @@ class Loop(_Construct):
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
         self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
+        self._objects: list[Any] = []  # those before all parts
+        self._same = [True] * len(names)  # whether each name has the same object at the end of the body
         if self.traced and has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
 
@@ -148,13 +166,14 @@ class Loop(_Construct):
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
         self._entered = True
         self._before = _Carrier(self.names, {**scope, **self._between})
+        self._objects = self._objects or self._before.values
         self._before.hand_over()
         self._initial = self._before.parts()
         bounds = alike(*list(self._op.operation.operands)[:3])
         self._point = trace.current().enter(self._block, loop=True, alike=bounds)
         location = self._op.location
         self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
-        return tuple(self._before.give(iter(self._arguments)))
+        return self._before.gives(iter(self._arguments))
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
@@ -163,6 +182,7 @@ class Loop(_Construct):
             return
         self._entered = False
         trace.current().multiplier.end_body()
+        self._same = [a and b for a, b in zip(self._same, self._before.kept(scope), strict=True)]
         self._values, new = self._before.taken(scope, "in a loop of the GPU")
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
         trace.current().check_released()
@@ -182,7 +202,7 @@ class Loop(_Construct):
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        values = self._before.give(iter(self._results))
+        values = _refilled(self._objects, self._before.give(iter(self._results)), self._same)
         values = [
             Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
             for name, value in zip(self.names, values, strict=True)
@@ -211,6 +231,7 @@ class QueueLoop(Loop):
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         self._before = _Carrier(self.names, scope)
+        self._objects = self._before.values
         self._before.hand_over()
         self._initial = self._before.parts()
         for part in self._initial:
@@ -220,13 +241,14 @@ class QueueLoop(Loop):
             number, *_ = arguments = list(self._test.arguments)
             scf.ConditionOp(emit.less(number, self.over.end), arguments)
         self._point = trace.current().enter(self._block, loop=True)
-        values = tuple(self._before.give(iter(list(self._block.arguments)[1:])))
+        values = self._before.gives(iter(list(self._block.arguments)[1:]))
         self.over.ask()
         return values
 
     def end(self, scope: dict[str, Any]) -> None:
         trace.current().multiplier.end_body()
         number = self.over.following()
+        self._same = self._before.kept(scope)
         _, new = self._before.taken(scope, "in a loop of the GPU")
         trace.current().check_released()
         scf.yield_([number, *new])
@@ -281,10 +303,11 @@ class While(_Construct):
         self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
         self._body = self._op.after.blocks.append(*kinds, arg_locs=location)
         self._point = trace.current().enter(self._test)
-        return tuple(self._before.give(iter(self._test.arguments)))
+        return self._before.gives(iter(self._test.arguments))
 
     def condition(self, value: Any, scope: dict[str, Any]) -> None:
         """Ends that part, with the condition."""
+        self._same = self._before.kept(scope)
         _, parts = self._before.taken(scope, "in the condition of a loop of the GPU")
         test = scf.ConditionOp(as_scalar(value).value, parts)
         self._alike = alike(test.condition)
@@ -293,11 +316,12 @@ class While(_Construct):
     def body(self) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""
         self._point = trace.current().enter(self._body, loop=True, alike=self._alike)
-        return tuple(self._before.give(iter(self._body.arguments)))
+        return self._before.gives(iter(self._body.arguments))
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
         trace.current().multiplier.end_body()
+        self._same = [a and b for a, b in zip(self._same, self._before.kept(scope), strict=True)]
         _, parts = self._before.taken(scope, "in a loop of the GPU")
         trace.current().check_released()
         scf.yield_(parts)
@@ -305,7 +329,7 @@ class While(_Construct):
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        values = self._before.give(iter(self._op.results))
+        values = _refilled(self._before.values, self._before.give(iter(self._op.results)), self._same)
         return tuple(
             Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
             for name, value in zip(self.names, values, strict=True)
@@ -330,6 +354,7 @@ class Branch(_Construct):
         kept = _Carrier(self._again, scope).values
         self._kept = [carried.copied(each) for each in kept]
         # The first side may change lists and objects in place.
+        self._objects = self._before.values
         self._before.values = [carried.copied(each) for each in self._before.values]
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
@@ -337,6 +362,7 @@ class Branch(_Construct):
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
+        self._same = [scope.get(name) is each for name, each in zip(self.names, self._objects, strict=True)]
         self._first = self._side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
         trace.current().restore(self._before.state)
@@ -347,6 +373,8 @@ class Branch(_Construct):
 
     def end_else(self, scope: dict[str, Any]) -> None:
         """Leaves the other side."""
+        copies = zip(self._same, self.names, self._before.values, strict=True)
+        self._same = [kept and scope.get(name) is each for kept, name, each in copies]
         self._second = self._side(scope)
         trace.current().multiplier.merge(self._known)
 
@@ -382,7 +410,7 @@ class Branch(_Construct):
             for each, (one, _), (other, _) in zip(merged, self._first, self._second, strict=True)
         ]
         trace.current().restore(values.pop())
-        return tuple(values)
+        return tuple(_refilled(self._objects, values, self._same))
 
     def _numbers(self, *sides: tuple[Any, list[Any]]) -> Sequence[tuple[Any, list[Any]]]:
         """The ends of both sides, of one name. Numbers of Python that differ, or that have a number of the

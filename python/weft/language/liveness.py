@@ -60,17 +60,25 @@ def own_names(function: ast.FunctionDef) -> Names:
     return frozenset(own)
 
 
+def _changed_for_others(function: ast.FunctionDef) -> Names:
+    """The parameters, and names of functions around, of which a function assigns parts."""
+    parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+    return frozenset({*assigned(function.body, parts=True)} - (own_names(function) - parameters))
+
+
 class Liveness:
     """For each loop, the names that are live at its head; for each branch, those that are live after it."""
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(self, function: ast.FunctionDef, *, kernel: bool = False) -> None:
         self.live: dict[ast.stmt, Names] = {}
         self._otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
         # A function inside may be called anywhere, so what it reads is always live.
         scopes = [each for each in ast.walk(function) if isinstance(each, SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
         self._breaks: list[tuple[Names, Names]] = []  # what is live after the loop, and at its head
-        self._block(function.body, frozenset())
+        # Callers see what a function changes in place.
+        self._after = frozenset[str]() if kernel else _changed_for_others(function)
+        self._block(function.body, self._after)
 
     def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that the loop or branch has to carry."""
@@ -99,7 +107,7 @@ class Liveness:
         if isinstance(node, ast.Continue):
             return self._breaks[-1][1]
         if isinstance(node, (ast.Return, ast.Raise)):
-            return _read([node])
+            return _read([node]) | self._after
         if isinstance(node, ast.With):
             names = frozenset(assigned(each.optional_vars for each in node.items if each.optional_vars))
             return (self._block(node.body, after) - names) | _read(node.items)

@@ -117,9 +117,8 @@ class Operators:
     def __pow__(self, exponent: Any) -> Any:
         known = isinstance(exponent, Real) and not isinstance(exponent, bool)
         if not known or exponent not in (1, 2, 3, 4):
-            raise mistake(
-                f"an exponent must be 1, 2, 3 or 4, got {shown(exponent)}: use w.exp2(w.log2(x) * exponent)"
-            )
+            got = exponent if isinstance(exponent, Operators) else shown(exponent)
+            raise mistake(f"an exponent must be 1, 2, 3 or 4, got {got}: use w.exp2(w.log2(x) * exponent)")
         square = self * self
         return {1: self, 2: square, 3: square * self, 4: square * square}[exponent]
 
