@@ -314,3 +314,19 @@ def test_who_opens_a_late_file_after_it_is_written_finds_a_file():
         assert late.write(b"contents")
         for _ in range(2):
             assert Path(late.path).read_bytes() == b"contents"
+
+
+def test_a_ptxas_that_is_replaced_after_an_early_start_is_run(tmp_path, monkeypatch):
+    old, new = tmp_path / "old", tmp_path / "new"
+    real = ptxas.find("ptxas")
+    for path in (old, new):
+        version = '[ "$1" = --version ] && echo V13.5.37 && exit'
+        path.write_text(f'#!/bin/sh\n# {path}\n{version}\nexec {real} "$@"\n')
+        path.chmod(0o755)
+    monkeypatch.setenv("WEFT_PTXAS", str(old))
+    with contextlib.closing(ptxas.Early("sm_80")) as early:
+        early.start()
+        new.replace(old)
+        ran, assemble = [], ptxas.assemble
+        monkeypatch.setattr(ptxas, "assemble", lambda *of: ran.append(1) or assemble(*of))
+        assert early.assemble(PTX).cubin and ran == [1]

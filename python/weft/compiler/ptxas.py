@@ -141,16 +141,17 @@ class Early:
         if self._open is None:
             return
         with suppress(OSError, WeftError):
-            program, source = _assemblers()[0], LateFile()
+            programs, program, source = identity(), _assemblers()[0], LateFile()
             self._open.callback(source.close)
             output = self._open.enter_context(memory_files.memory_file())
             arguments = _arguments(self._chip, (), source.path, output.path)
             process = _start(program, *arguments, files=(output,))
             self._open.callback(system.kill, process)
-            self._finish = functools.partial(self._finished, program, process, source, output)
+            self._finish = functools.partial(self._finished, programs, program, process, source, output)
 
     def _finished(
         self,
+        programs: Sequence[str],
         program: Path,
         process: "subprocess.Popen[str]",
         source: LateFile,
@@ -158,6 +159,8 @@ class Early:
         ptx: str,
     ) -> Assembled | None:
         if not source.write(ptx.encode("utf-8", "replace")):
+            return None
+        if identity() != programs:  # the cache's keys have those of now
             return None
         done = system.finish(process, program.name, timeout=TIMEOUT_SECONDS)
         if done.returncode:
