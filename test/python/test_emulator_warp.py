@@ -183,3 +183,52 @@ def test_a_lane_outside_its_own_member_mask_is_a_fault(line):
     said = rf"{line.split('.')[0]}.*sync must include its own lane, 8, got 0xff in thread \(8, 0, 0\)"
     with pytest.raises(emulator.Fault, match=said):
         module(text.replace("MASK", "0xff"), "sm_90a").launch("k", block=64)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("before", "shuffle", "threads"),
+    [
+        ("", "bfly.b32 %r2, %r1, 16, 31, -1", 0),
+        ("", "bfly.b32 %r2, %r1, 8, 31, 0xffff", 0),
+        ("", "down.b32 %r2, %r1, 4, 31, -1", 0),
+        ("@%p1 ret;", "bfly.b32 %r2, %r1, 16, 31, -1", 12),
+        ("@%p1 ret;", "down.b32 %r2, %r1, 4, 31, -1", 4),
+        ("@%p1 ret;", "down.b32 %r2, %r1, 4, 19, -1", 0),  # clamped to the last lane that is there
+        ("@%p1 ret;", "up.b32 %r2, %r1, 4, 0, -1", 0),
+        ("@%p1 ret;", "idx.b32 %r2, %r1, 3, 31, -1", 0),
+        ("@%p1 ret;", "idx.b32 %r2, %r1, 20, 31, -1", 20),
+        ("@%p1 bra END;", "idx.b32 %r2, %r1, 20, 31, 0xfffff", 20),
+        ("@%p1 bra END;", "bfly.b32 %r2, %r1, 1, 31, 0xfffff", 0),
+    ],
+)
+def test_a_shuffle_reads_only_lanes_that_take_part(before, shuffle, threads, compiled):
+    text = f"""
+    .visible .entry k(.param .u64 p) {{
+      .reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d;
+      mov.u32 %r1, %tid.x; mov.u32 %r2, 0; setp.ge.u32 %p1, %r1, 20; setp.ge.u32 %p2, %r1, 16;
+      ld.param.u64 %d, [p]; {before}
+      {"@%p2 bra END;" if "0xffff" in shuffle and "0xfffff" not in shuffle else ""}
+      shfl.sync.{shuffle};
+    END: st.global.u32 [%d], 7; ret;
+    }}"""
+    args = [np.zeros(1, np.uint32)]
+    report = module(text).launch("k", block=32, args=args, compiled=compiled)
+    assert [(f.rule, f.count) for f in report.findings] == [("shuffle-source", threads)] * (threads > 0)
+    if threads:
+        lane = 16 if " 4," in shuffle else 4 if "bfly" in shuffle else 0
+        assert report.findings[0].thread.tid == (lane, 0, 0)
+
+
+def test_votes_and_reductions_leave_out_lanes_that_have_exited():
+    """PTX defines them over the lanes that are left."""
+    text = """
+    .visible .entry k(.param .u64 p) {
+      .reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %d;
+      mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 20; ld.param.u64 %d, [p]; @%p1 ret;
+      bar.warp.sync -1; vote.sync.ballot.b32 %r2, %p1, -1; match.any.sync.b32 %r3, %r1, -1;
+      redux.sync.add.u32 %r4, 1, -1; elect.sync %r5|%p2, -1; @%p2 st.global.u32 [%d], %r4; ret;
+    }"""
+    out = np.zeros(1, np.uint32)
+    assert module(text, "sm_90a").launch("k", block=32, args=[out]).findings == ()
+    assert out[0] == 20

@@ -169,3 +169,21 @@ def test_two_warps_that_update_the_same_element_race():
     x = np.ones(8, np.float32)
     assert {found.rule for found in by_each_warp.emulate(x, x).findings} == {"global-race"}
     assert by_each_warp.emulate(x, x.copy()).findings == ()
+
+
+@w.kernel(threads=32)
+def sum_of_some(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+    i = w.thread()
+    if i < x.rows:
+        y[i] = w.sum(x[i], within="warp")
+
+
+def test_a_reduction_in_a_branch_that_only_some_threads_take_is_reported():
+    x = np.ones(20, np.float32)
+    with pytest.raises(weft.WeftError) as raised:
+        sum_of_some(x, x.copy(), on="emulator")
+    message = str(raised.value)
+    assert "shuffle-source: lane 20, which doesn't run, is read by shfl.sync in thread (16, 0, 0)" in message
+    assert "let all threads of the warp get there" in message
+    x = np.ones(32, np.float32)
+    sum_of_some(x, x.copy(), on="emulator")

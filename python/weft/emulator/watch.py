@@ -175,6 +175,9 @@ class Watch:
     def divergence(self, name: str, threads: Bools, line: int) -> None:
         """Threads execute an `.aligned` instruction that other threads of their warps don't execute."""
 
+    def absent_source(self, threads: Bools, why: str, line: int) -> None:
+        """Threads read a register of a lane that doesn't take part in their shfl.sync."""
+
     def fence(self, kind: str, threads: Bools, line: int) -> None:
         """A fence, by its modifiers in PTX: proxy.async, acq_rel.gpu, mbarrier_init…, wgmma."""
 

@@ -12,6 +12,8 @@ REMEDIES = {
     "async-source-overwritten": "w.wait for the products that read the stage before its release",
     "wgmma-in-flight": "w.wait for the product before",
     "divergent-aligned": "let all threads of the warpgroup get there: not in a branch on the thread's number",
+    "shuffle-source": "let all threads of the warp get there: none of them must return before, or be outside "
+    "of the branch",
     "deadlock": "each taker of a ring must take as many stages as are filled, takers= is the number of "
     "warpgroups that take each one, and all threads of a role must get to its barriers",
 }

@@ -2,7 +2,7 @@
 
 A function gets the state of a machine and an operation, whose numbers are the offsets of its registers. It
 returns 0, and has changed nothing, if the interpreter must run the instruction: because lanes are missing, or
-a member mask lacks its own lane.
+a member mask lacks its own lane, or the one that a shuffle reads.
 """
 
 from collections.abc import Callable
@@ -53,14 +53,16 @@ class _Exchange(Code):
     def put_predicates(self, value: Value, warp: Value, register: int) -> None:
         self.b.store(self.b.zext(value, _OCTETS), self.place(warp, register), 8)
 
-    def run(self, body: Callable[[Value], None]) -> None:
-        """Adds the function: checks, and then `body` for each warp."""
+    def run(self, body: Callable[[Value], None], check: Callable[[Value], None] | None = None) -> None:
+        """Adds the function: checks, `check` among them, and then `body` for each warp."""
         whole = self.load(self.state, Field.WHOLE)
         self.give_when(self.is_("==", whole, 0), 0)
         with self.loop(self.count) as warp:
             own = self.b.and_(self.words(warp, -1), _BIT)
             lacking = self.b.bitcast(self.b.icmp_unsigned("==", own, _splat(0)), I32)
             self.give_when(self.is_("!=", lacking, 0), 0)
+            if check is not None:
+                check(warp)
         with self.loop(self.count) as warp:
             body(warp)
         self.give(1)
@@ -77,7 +79,8 @@ def _shuffle(module: ir.Module, mode: str) -> None:
     b = c.b
     source, index = c.b.alloca(_WORDS), c.b.alloca(_WORDS)
 
-    def body(warp: Value) -> None:
+    def chosen(warp: Value) -> tuple[Value, Value]:
+        """The lane that each lane reads, and whether that is inside."""
         distance, control = b.and_(c.words(warp, 3), _splat(31)), c.words(warp, 4)
         clamp = b.and_(control, _splat(31))
         segment = b.and_(b.lshr(control, _splat(8)), _splat(31))
@@ -91,14 +94,26 @@ def _shuffle(module: ir.Module, mode: str) -> None:
             "idx": lambda: b.or_(lowest, b.and_(distance, free)),
         }[mode]()
         inside = b.icmp_signed(">=" if mode == "up" else "<=", lane, highest)
-        b.store(b.select(inside, lane, _LANE), index)
+        return b.select(inside, lane, _LANE), inside
+
+    def check(warp: Value) -> None:
+        """Leaves a lane that isn't a member, and that another lane reads, to the interpreter."""
+        members = c.words(warp, -1)
+        every = b.bitcast(b.icmp_unsigned("==", members, _splat(-1)), I32)
+        with c.when(c.is_("!=", every, -1)):
+            named = b.and_(b.lshr(members, chosen(warp)[0]), _splat(1))
+            c.give_when(c.is_("!=", b.bitcast(b.icmp_unsigned("==", named, _splat(0)), I32), 0), 0)
+
+    def body(warp: Value) -> None:
+        lane, inside = chosen(warp)
+        b.store(lane, index)
         b.store(c.words(warp, 2), source)
         result = c.place(warp, 0)
         with c.loop(LANES) as at:
             c.store(c.load(source, c.wide(c.load(index, at, I32)), I32), result, at, I32)
         c.put_predicates(inside, warp, 1)
 
-    c.run(body)
+    c.run(body, check)
 
 
 def _vote(module: ir.Module, mode: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Exchange, Step, Table
@@ -11,10 +12,12 @@ from weft.emulator.numerics.floats import canonical
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import PRED, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import Watch
 
 table = Table()
 _LANE = np.arange(32, dtype=np.int64)
 _BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)
+_EVERY = np.uint32(0xFFFFFFFF)
 
 
 def ballot(votes: Bools) -> Array:
@@ -34,7 +37,7 @@ def shfl(op: Op) -> Collective:
     first, second = op.pair(0)
     result, valid = op.destination(first, U32), _optional(op, second)
     value, by, control = (op.source(i, U32) for i in (1, 2, 3))
-    members = op.source(4, U32)
+    members, line = op.source(4, U32), op.line
 
     def run(lanes: Lanes) -> None:
         distance = (lanes.read(by) & np.uint32(31)).astype(np.int64)
@@ -54,6 +57,8 @@ def shfl(op: Op) -> Collective:
                 lane = lowest | (distance & ~segment)
             inside = lane <= highest
         lane = np.where(inside, lane, _LANE)
+        if (watch := lanes.wave.watch) is not None:
+            _check_sources(watch, lanes, lane, lanes.read(members), line)
         source = lanes.read(value)
         lanes.write(result, np.take_along_axis(source, lane, axis=1))
         if second is not None:
@@ -61,6 +66,22 @@ def shfl(op: Op) -> Collective:
 
     exchange = Exchange(f"shfl.{mode}", (result, valid, value, by, control, members))
     return Collective(run, members, exchange=exchange)
+
+
+def _check_sources(
+    watch: Watch, lanes: Lanes, sources: npt.NDArray[np.int64], members: Array, line: int
+) -> None:
+    """Reports lanes that read registers of lanes that don't take part, for which PTX defines no result."""
+    if lanes.mask is None and (members == _EVERY).all():
+        return
+    enabled = lanes.enabled()
+    named = (members >> sources.astype(np.uint32) & np.uint32(1)).astype(np.bool_)
+    absent: Bools = enabled & ~(named & np.take_along_axis(enabled, sources, axis=1))
+    if absent.any():
+        at = divmod(int(absent.argmax()), 32)
+        why = "doesn't run" if named[at] else f"isn't in the member mask 0x{members[at]:x}"
+        what = f"lane {sources[at]}, which {why}, is read by shfl.sync"
+        watch.absent_source(lanes.narrowed(absent).threads(), what, line)
 
 
 @table.collective("vote.sync")

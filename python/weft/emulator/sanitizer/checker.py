@@ -465,6 +465,9 @@ class Sanitizer(Watch):
         message = f"{name} must be executed by a whole {unit}, but only a part of one executes it"
         self.findings.add("divergent-aligned", message, line, self._first(threads))
 
+    def absent_source(self, threads: Bools, why: str, line: int) -> None:
+        self.findings.add("shuffle-source", why, line, self._first(threads), count=int(threads.sum()))
+
     def tensor_memory(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...] = ()
     ) -> None:

@@ -40,6 +40,7 @@ RULES: dict[str, str] = {
     "mbarrier-transactions": "A kernel ends while an mbarrier's transaction count isn't zero.",
     "mbarrier-arrivals": "A kernel ends, and an mbarrier had some arrivals, but too few for a single phase.",
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
+    "shuffle-source": "shfl.sync reads a register of a lane that has exited, or isn't in its member mask.",
     "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, or dec for more.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are used before wgmma.wait_group.",
