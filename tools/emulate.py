@@ -189,6 +189,8 @@ def _options(options: Namespace) -> dict[str, Any]:
     """The options of a launch in the emulator that are the same for PTX and .mlir files."""
     if options.dependent and options.no_sanitize:
         raise WeftError("--dependent can't be used with --no-sanitize: it is for the sanitizer")
+    if options.trace in ("", "-"):
+        raise WeftError(f"--trace must be a file; got '{options.trace}'")
     if options.sarif == "-":
         raise WeftError("--sarif must be a file; got '-': the findings go to stdout as text, or with --json")
     if options.sarif is not None:
@@ -280,7 +282,7 @@ def _number(text: str, option: str) -> int:
     except ValueError:
         value = -1
     if value < 0:
-        raise WeftError(f"{option} must be at least 0; got '{text}'")
+        raise WeftError(f"{option} must be a whole number of at least 0; got '{text}'")
     return value
 
 

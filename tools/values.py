@@ -22,6 +22,8 @@ _INTEGERS = {
 }
 _FLOATS = ("f32", "f64")
 _HALVES = ("f16", "bf16")
+_MOST_DIMENSIONS = 32
+"""NumPy's, before version 2."""
 _NEW = re.compile(r"(random|zeros):(.*)")
 _PTX_INTEGER = re.compile(r"([usb])(8|16|32|64)")
 _SIZES = re.compile(r"(\d+(?:x\d+)*)(?:x([A-Za-z]\w*))?")
@@ -193,6 +195,8 @@ def new_array(
     shape = [int(size[:20]) for size in match[1].split("x")] if match else []
     if match is None or not all(1 <= size <= MOST_SIZE for size in shape):
         raise WeftError(f"--arg {text}: expected sizes from 1 to 2**31 - 1 such as {kind}:128x64")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise WeftError(f"--arg {text}: expected at most {_MOST_DIMENSIONS} sizes, got {len(shape)}")
     named = _of_ptx(match[2])
     if named is None and dtype is None:
         raise WeftError(f"--arg {text}: name the type of its elements too: {text}xf32, say")
@@ -307,7 +311,9 @@ def _described(number: int, argument: Argument) -> dict[str, Any]:
         return record | {"value": argument.value if isinstance(argument.value, int | float) else None}
     array = argument.value
     record |= {"shape": list(array.shape), "type": array.dtype.name, "changed": argument.changed}
-    numbers = array.astype(np.float64) if array.dtype.kind != "V" or array.dtype.names is None else array
+    if array.dtype.type is np.void or array.dtype.kind == "c":
+        return record | {"finite": None}  # structs and complex numbers have no order
+    numbers = array.astype(np.float64)
     finite = numbers[np.isfinite(numbers)] if array.size else numbers
     record["finite"] = bool(finite.size == array.size)
     if finite.size:
@@ -323,7 +329,9 @@ def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             text = f"{'x'.join(map(str, entry['shape']))} {entry['type']}, changed"
             if "min" in entry:
                 text += f": from {entry['min']:.6g} to {entry['max']:.6g}"
-            texts[f"argument {entry['number']}"] = text + ("" if entry["finite"] else ", not all finite")
+            texts[f"argument {entry['number']}"] = text + (
+                ", not all finite" if entry["finite"] is False else ""
+            )
     return texts
 
 

@@ -74,6 +74,15 @@ def test_arrays_are_written_back(emulate, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x * np.float32(2.5))
 
 
+@pytest.mark.parametrize("kind", ["c8", [("a", "f4"), ("b", "f4")], "V8"])
+def test_arrays_of_what_is_no_number_are_described_without_a_range(emulate, tmp_path, kind):
+    np.save(tmp_path / "x.npy", np.arange(100, dtype=np.float32).view(kind))
+    status, out, err = emulate(SCALE, "--grid", "4", "--block", "32", *arguments("x.npy", "2.5", "100"))
+    assert (status, err) == (0, "")
+    assert f"argument 0  50 {np.dtype(kind).name}, changed\n" in out
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy").view(np.float32)[:2], [0, 2.5])
+
+
 def test_arrays_go_to_a_folder(emulate, tmp_path):
     x = np.arange(100, dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
@@ -158,7 +167,15 @@ def test_a_chip_runs_what_it_can(emulate):
         (SCALE, ["--grid", "1,2,3,4"], "--grid expects one to three numbers"),
         (SCALE, ["--block", "-1"], "--block expects one to three numbers"),
         (SCALE, ["--block", "0", *arguments("1", "2.0", "3")], "block must be in 1..1024 on x, got 0"),
-        (SCALE, ["--shared", "many"], "--shared must be at least 0"),
+        (SCALE, ["--shared", "many"], "--shared must be a whole number of at least 0; got 'many'"),
+        (
+            SCALE,
+            ["--seeds", "1e3", *arguments("1", "2.0", "3")],
+            "--seeds must be a whole number of at least 0",
+        ),
+        (SCALE, ["--trace", "-", *arguments("1", "2.0", "3")], "--trace must be a file; got '-'"),
+        (SCALE, ["--trace", "", *arguments("1", "2.0", "3")], "--trace must be a file; got ''"),
+        (SCALE, arguments("zeros:" + "1x" * 40 + "u32"), "expected at most 32 sizes, got 40"),
         (SCALE, arguments("none.npy"), "cannot read 'none.npy'"),
         (SCALE, arguments("k.ptx.npy"), "cannot read 'k.ptx.npy'"),
         (SCALE, arguments("one"), "expected a number, TYPE:NUMBER"),
