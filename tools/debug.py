@@ -43,9 +43,11 @@ def _run(options: Namespace) -> int:
     from weft.tools.debugger.prompt import Prompt
     from weft.tools.debugger.session import Quit, Session
 
+    if sys.stdout is None:
+        raise WeftError("cannot write: stdout is closed")
     commands = [line for file in options.script for line in cli.read(file).splitlines()]
     stdin = io.StringIO() if options.batch or sys.stdin is None else sys.stdin
-    prompt = Prompt([*commands, *options.commands], stdin, sys.stdout, echo=True)
+    prompt = Prompt([*commands, *options.commands], stdin, echo=True)
     session = prompt.session = Session(prompt, options.file)
     try:
         status = _debugged(options, session, prompt)

@@ -4,12 +4,14 @@ import io
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+import warm_tools
 from test_hooks import KERNEL
 
 from weft.errors import WeftError
@@ -455,3 +457,20 @@ def test_errors_of_the_program_are_shown_as_pythons(session):
     assert (text, status) == ("", 3)
     text, status = session("empty.ptx", "", [])
     assert "expected a .target directive" in text and "has launched no kernel" not in text and status == 2
+
+
+def test_a_closed_stdout_is_refused(session, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    text, status = session("total.ptx", KERNEL_LINES, ["continue"], *TOTAL)
+    assert (status, text) == (1, "weft: error: cannot write: stdout is closed\n")
+
+
+def test_a_full_disk_ends_the_session(tmp_path):
+    (tmp_path / "total.ptx").write_text(KERNEL_LINES)
+    command = [warm_tools.folder() / "weft", "debug", "total.ptx", *TOTAL]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, input=b"break 13\ncontinue\n", stdout=full, stderr=subprocess.PIPE, cwd=tmp_path
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"weft: error: cannot write stdout: No space left on device\n"

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
+from weft.tools import cli
 from weft.tools.debugger.session import Quit, Session
 
 SHORT = {
@@ -40,13 +41,17 @@ SHORT = {
 }
 
 
+class OutputError(WeftError):
+    """Stdout takes nothing, so the session ends."""
+
+
 class Reader(cmd.Cmd):
     """Reads commands: first those of `commands`, then those of `stdin`."""
 
     prompt = "(weft) "
 
-    def __init__(self, commands: Iterable[str], stdin: TextIO, stdout: TextIO, *, echo: bool) -> None:
-        super().__init__(stdin=stdin, stdout=stdout)
+    def __init__(self, commands: Iterable[str], stdin: TextIO, *, echo: bool) -> None:
+        super().__init__(stdin=stdin)
         self.session: Session
         self._queue, self._echo = list(commands), echo
         self.use_rawinput = stdin.isatty() and stdin is sys.stdin
@@ -54,8 +59,11 @@ class Reader(cmd.Cmd):
     # Front
 
     def say(self, text: str) -> None:
-        self.stdout.write(text.rstrip() + "\n")
-        self.stdout.flush()
+        """Prints a text. Raises OutputError where nothing takes it."""
+        try:
+            cli.say(text.rstrip())
+        except WeftError as error:
+            raise OutputError(*error.diagnostics) from None
 
     def interact(self) -> None:
         while True:
@@ -94,6 +102,8 @@ class Reader(cmd.Cmd):
     def onecmd(self, line: str) -> bool:
         try:
             return bool(super().onecmd(line))
+        except OutputError:
+            raise
         except WeftError as error:
             self.say(f"error: {error.diagnostics[0].message}")
             return False
