@@ -90,7 +90,10 @@ def _python(options: Namespace) -> int:
     try:
         runpy.run_path(options.file, run_name="__main__")
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        print(error.code, file=sys.stderr)  # as Python does
+        return 1
     except WeftError:
         raise
     except Exception as error:  # of the program, not of the debugger

@@ -166,8 +166,9 @@ def _compare(options: Namespace) -> int:
         raise WeftError("--measured can't be used with FILE.mlir: its files state the products")
     compared = []
     for path in options.measured:
+        text = cli.read(path)
         try:
-            report = Report.of_json(cli.read(path))
+            report = Report.of_json(text)
         except WeftError as error:
             raise WeftError(f"cannot read '{path}': {error.diagnostics[0].message}") from None
         compared += list(comparisons(report))

@@ -22,6 +22,8 @@ def load(path: str, kernel: str | None = None, text: str | None = None) -> Any:
     `text` is the file's, where it has been read already.
     """
     text, name = cli.read(path) if text is None else text, cli.name_of(path)
+    if cli.is_ptx(path, text):
+        raise WeftError(f"'{name}' is PTX, not MLIR: weft emulate runs it, and weft lint checks it")
     # Locations carry a file's name; what isn't a file (a pipe) can be read only once.
     module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
     with cli.speaking_of(name):

@@ -92,7 +92,7 @@ def test_another_json_is_refused(change: Any) -> None:
     change(kept)
     with pytest.raises(WeftError, match="must be a file from weft bench --json"):
         Report.of_json(json.dumps(kept))
-    for text in ("", "[]", "{}", "3"):
+    for text in ("", "[]", "{}", "3", "null", "[" * 100_000):
         with pytest.raises(WeftError, match="must be a file from weft bench --json"):
             Report.of_json(text)
 

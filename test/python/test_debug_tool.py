@@ -474,3 +474,15 @@ def test_a_full_disk_ends_the_session(tmp_path):
         )
     assert done.returncode == 2
     assert done.stderr == b"weft: error: cannot write stdout: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "status"), [("", "", 0), ("None", "", 0), ("3", "", 3), ("'no file'", "no file\n", 1)]
+)
+def test_a_program_s_exit_is_the_tool_s(session, code, printed, status):
+    program = f"import sys\nimport weft.language\nsys.exit({code})\n"
+    text, given = session("program.py", program, [], "--batch")
+    if status:
+        assert (text, given) == (printed, status)
+    else:
+        assert (given, "has launched no kernel" in text) == (1, True)

@@ -106,9 +106,13 @@ def test_files_that_cannot_be_compared_are_named(tmp_path: Path, capsys: pytest.
     message = "a measured file must have results of weft without groups, got none"
     assert message in refused(capsys, "--measured", groups)
     other = tmp_path / "other.json"
-    other.write_text("{}")
-    message = f"cannot read '{other}': must be a file from weft bench --json"
-    assert message in refused(capsys, "--measured", other)
+    for text in ("{}", "[]", "null", "[" * 100_000):
+        other.write_text(text)
+        message = f"cannot read '{other}': must be a file from weft bench --json"
+        assert message in refused(capsys, "--measured", other)
+    missing = tmp_path / "missing.json"
+    message = f"error: cannot read '{missing}': No such file or directory"
+    assert message in refused(capsys, "--measured", missing)
 
 
 def test_mistakes_are_named(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,5 +132,9 @@ def test_mistakes_are_named(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "M must be 64, as in its types, got 65 in --shape" in refused(
         capsys, file, *arch, "--shape", "65x96x128"
     )
+    ptx = file.with_suffix(".ptx")
+    ptx.write_text(".version 8.4")
+    message = f"'{ptx}' is PTX, not MLIR: weft emulate runs it, and weft lint checks it"
+    assert message in refused(capsys, ptx, *arch)
     file.write_text("func.func @f() { return }")
     assert "must have one tile.matmul, got 0" in refused(capsys, file, *arch)

@@ -46,8 +46,11 @@ class Report:
         """What `json` wrote. Raises WeftError for any other text."""
         try:
             fields = json.loads(text)
-            if fields.pop("format", None) != FORMAT:
-                raise WeftError(f"must be a file from weft bench --json, of the format '{FORMAT}'")
+        except (ValueError, RecursionError) as error:
+            raise WeftError(f"must be a file from weft bench --json, which is JSON: {error}") from None
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+            raise WeftError(f"must be a file from weft bench --json, of the format '{FORMAT}'")
+        try:
             results = [_result(entry) for entry in fields.pop("results")]
             return cls(**fields, results=results)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
