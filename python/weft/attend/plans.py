@@ -207,6 +207,7 @@ def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
             for each in sorted(launched, key=lambda each: len(each.arguments), reverse=True):
                 kernel = each.kernel.compile(*each.arguments, arch=arch, **each.options)
                 threads.submit(getattr, kernel, "cubin")
+            idle.do()
 
 
 _plans: Any = Plans(MOST)
