@@ -41,6 +41,10 @@ class Parser(ArgumentParser):
             error.message += did_you_mean(str(value), map(str, action.choices or ()))
             raise
 
+    def print_help(self, file: Any = None) -> None:
+        """Raises WeftError where stdout takes nothing, which argparse ignores."""
+        say(self.format_help().removesuffix("\n"))
+
     def unknown(self, arguments: Sequence[str]) -> NoReturn:
         """Ends with the complaint about arguments that nothing takes."""
         name, known = arguments[0].partition("=")[0], self._option_string_actions

@@ -40,7 +40,8 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.after is not None and options.emit != "mlir":
         raise WeftError(f"--after needs --emit mlir; got --emit {options.emit}")
-    if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    if options.emit == "cubin" and options.output == "-" and terminal:
         raise WeftError("a cubin can't be printed to a terminal: name a file with -o")
     from weft.compiler.stages import Compiled, compile_module
     from weft.launch import runtime

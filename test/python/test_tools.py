@@ -220,6 +220,17 @@ def test_broken_streams_are_told_or_left(shell: str, complaint: str, tmp_path: P
     assert (done.returncode, done.stderr, done.stdout) == (1, complaint, "")
 
 
+@pytest.mark.parametrize(
+    "words", [["--help"], ["compile", "--help"], ["compile", str(EXAMPLE), "--emit", "cubin"]]
+)
+def test_a_closed_stdout_is_told(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert weft.main(words) == 1
+    assert capsys.readouterr().err == "weft: error: cannot write: stdout is closed\n"
+
+
 @pytest.mark.slow
 def test_a_closed_stdin_is_told() -> None:
     done = _process("weft_opt", shell="<&-")
