@@ -277,3 +277,14 @@ def test_which_chips_run_which_ptx():
 def test_what_explore_cannot_take_is_refused(given, said):
     with pytest.raises(WeftError, match=said):
         emulator.explore(*given)
+
+
+def test_explore_takes_arrays_that_nothing_may_write():
+    text = """.visible .entry k(.param .u64 x, .param .u64 y) {
+      .reg .b32 %r; .reg .b64 %a<2>; ld.param.u64 %a0, [x]; ld.param.u64 %a1, [y];
+      ld.global.u32 %r, [%a0]; atom.global.add.u32 %r, [%a1], %r; ret;
+    }"""
+    x, y = np.broadcast_to(np.uint32(7), 4), np.zeros(4, np.uint32)
+    kernel = emulator.Module(f".version 8.4\n.target sm_80\n.address_size 64\n{text}")
+    explored = emulator.explore(lambda seed, _: kernel.launch("k", args=[x, y], seed=seed), [x, y], 2)
+    assert (explored.seeds, explored.error, explored.findings, y[0]) == (2, None, (), 7)

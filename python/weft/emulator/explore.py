@@ -48,6 +48,7 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
     if not isinstance(arrays, list | tuple) or not all(isinstance(each, np.ndarray) for each in arrays):
         raise WeftError(f"arrays must be a list of arrays, got {shown(arrays)}")
     seeds, max_seconds = whole_number("seeds", seeds), seconds(max_seconds)
+    arrays = [array for array in arrays if array.flags.writeable]  # no launch changes the others
     originals = [array.copy() for array in arrays]
     end = None if max_seconds is None else time.monotonic() + max_seconds
     distinct: dict[tuple[str, int], Finding] = {}
