@@ -40,7 +40,7 @@ REFUSED = {
     TENSOR_MAP.format(3, 3): "weft.tensor_maps must have the fields box, l2_promotion, matrix, swizzle",
     TENSOR_MAP.format('"512B"', '"none"'): "l2_promotion must be one of none, 64B, 128B, 256B, got 512B",
     TENSOR_MAP.format('"64B"', '"512B"'): f"swizzle must be one of {', '.join(SWIZZLE_NAMES)}, got 512B",
-    TENSOR_MAP.format('"64B"', '"64B"'): "as its last arguments, 0 of type !llvm.ptr, got 1",
+    TENSOR_MAP.format('"64B"', '"64B"'): "than its last arguments, 0 of type !llvm.ptr, got 1",
     "weft.workspace = 3 : i32": "weft.workspace must be array<i64: ...>, got 3 : i32",
     "weft.workspace = array<i64: 1>": "must have weft.grid with weft.workspace, whose rows",
     f"{GRID}, weft.workspace = array<i64>": "weft.workspace must have numbers above 0",

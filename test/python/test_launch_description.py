@@ -90,8 +90,7 @@ def test_a_kernel_runs_from_its_launch_description(schedule):
     np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "64B")])
+@pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "128B")])
 def test_l2_promotion_is_described_and_encoded(parts, promotion):
     schedule = f"{{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = {parts}}}"
     kernel = weft.compile(text(schedule), arch="sm_90a")
