@@ -85,8 +85,9 @@ class IsLastOp(Op, dialect=Tile, name="is_last"):
 
 def is_last(counters: Any, index: Any, count: Any) -> Any:
     """Builds `tile.is_last` and returns whether the thread is the last."""
-    i1 = ir.IntegerType.get_signless(1)
-    return build(IsLastOp, operands=[counters, index, count], results=lambda: [i1]).last
+    return build(
+        IsLastOp, operands=[counters, index, count], results=lambda: [ir.IntegerType.get_signless(1)]
+    ).last
 
 
 class RemoteOp(Op, dialect=Tile, name="remote"):

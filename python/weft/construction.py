@@ -167,7 +167,8 @@ def _location(frame: FrameType) -> Any:
         return None
     if top.closed:
         _settle()
-        return _location(frame)
+        if _thread.top is not top:
+            return _location(frame)
     _check(top, frame)
     if ir.Location.current is not top.unknown or (caller := _caller(frame)) is None:
         return None

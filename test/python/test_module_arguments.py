@@ -233,12 +233,11 @@ TILE_BUILDERS = {
 }
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("name", TILE_BUILDERS)
 def test_builders_of_tiles_refuse_what_they_cannot_build(name, inside):
     builder = TILE_BUILDERS[name]
-    if inside and name in ("make_ring", "role", "wait_gemm"):
+    if inside and name in ("clear_sums", "make_ring", "role", "tensor_memory", "wait_gemm"):
         return  # numbers are what they take
     parameters = inspect.signature(builder).parameters.values()
     needed = [p for p in parameters if p.default is p.empty]

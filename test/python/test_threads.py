@@ -282,6 +282,17 @@ def test_a_generator_that_is_dropped_leaves_no_trace():
     assert built()
 
 
+def test_a_block_that_stays_open_in_a_module_that_has_ended_is_named():
+    """MLIR's entry for it is above the module's, which can't be removed."""
+    with weft.Module() as module:
+        left_open = ir.InsertionPoint(ir.InsertionPoint.current.block)
+        left_open.__enter__()
+    with pytest.raises(weft.WeftError, match=REFUSED):
+        arith.constant(ir.IntegerType.get_signless(32, module.context), 1)
+    left_open.__exit__(None, None, None)
+    assert built()
+
+
 def test_blocks_nest_in_helpers_of_every_kind():
     @contextlib.contextmanager
     def inner():
