@@ -128,6 +128,15 @@ def test_work_is_done_while_llvm_runs():
     assert "f" in codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ptx
 
 
+def test_an_error_of_the_system_in_postponed_work_isnt_the_death_of_llvm():
+    def work():
+        raise OSError("work")
+
+    with pytest.raises(OSError, match="work"), idle.postponing():
+        idle.later(work)
+        codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0))
+
+
 def test_an_entry_is_kept_later_and_made_once(tmp_path):
     kept, made = Cache(tmp_path), []
 

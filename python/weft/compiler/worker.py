@@ -88,10 +88,6 @@ class Worker:
                 said = process.said()
                 self.process = process
                 return answer, said
-            except TimeoutError:
-                raise
-            except (EOFError, OSError):
-                raise DeathError(process.status(), process.said(), process.phase()) from None
             finally:
                 self._answering = None
                 # Also after an interrupt: the next caller needs a process that isn't answering a request.
@@ -144,14 +140,27 @@ class _Process:
         return self._process.poll() is None
 
     def ask(self, request: Message, timeout: float) -> Message:
+        """The answer. Raises DeathError or TimeoutError, and what postponed work raises."""
         self._said.seek(0)
         self._said.truncate()
-        self._channel.send({"timeout": timeout, "request": request})
+        with self._noticing_death():
+            self._channel.send({"timeout": timeout, "request": request})
         idle.do()
-        answer = self._channel.receive(timeout)
-        if answer is None:
-            raise EOFError
+        with self._noticing_death():
+            answer = self._channel.receive(timeout)
+            if answer is None:
+                raise EOFError
         return answer
+
+    @contextlib.contextmanager
+    def _noticing_death(self) -> Iterator[None]:
+        """Raises DeathError where the channel's other end is closed."""
+        try:
+            yield
+        except TimeoutError:
+            raise
+        except (EOFError, OSError):
+            raise DeathError(self.status(), self.said(), self.phase()) from None
 
     def said(self) -> str:
         self._said.seek(0)
