@@ -286,7 +286,10 @@ class _Alone:
             self._entry = _locks.setdefault(self._path, _EntryLock())
             self._entry.users += 1
         try:
-            self._entry.lock.acquire()
+            if not self._entry.lock.acquire(blocking=False):
+                # Its thread may wait for an entry that this one keeps later.
+                idle.finish()
+                self._entry.lock.acquire()
         except BaseException:
             self._leave()
             raise

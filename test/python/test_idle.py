@@ -154,6 +154,23 @@ def test_an_entry_is_kept_later_and_made_once(tmp_path):
     assert len(made) == 2 and len(list(tmp_path.iterdir())) == 2
 
 
+def test_threads_that_keep_entries_later_dont_wait_for_each_other(tmp_path):
+    kept, both, got = Cache(tmp_path), threading.Barrier(2, timeout=20), []
+
+    def ask(first, second):
+        with idle.postponing():
+            kept.get_or_make("ptx", [first], lambda: b"made")
+            both.wait()
+            got.append(kept.get_or_make("ptx", [second], lambda: b"again"))
+
+    threads = [threading.Thread(target=ask, args=keys, daemon=True) for keys in ("ab", "ba")]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(20)
+    assert got == [b"made"] * 2
+
+
 def test_a_child_that_is_forked_meanwhile_says_nothing(tmp_path):
     code = f"""
 import os, threading
