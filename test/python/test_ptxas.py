@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import shutil
 import signal
 import subprocess
 import sys
@@ -276,6 +277,31 @@ def test_without_early_starts_ptxas_starts_later(monkeypatch):
     assert same(early.assemble(PTX), ptxas.assemble(PTX, "sm_80"))
 
 
+def test_a_ptxas_that_has_changed_since_an_early_start_runs_again(early, fake):
+    """The entry of the cache would be that of the new one."""
+    fake("echo 'ptxas fatal   : the new one' >&2; exit 1")
+    with pytest.raises(WeftError, match="the new one"):
+        early.assemble(PTX)
+
+
+def test_a_result_of_an_early_start_that_is_no_cubin_is_made_again(monkeypatch):
+    monkeypatch.setenv("WEFT_PTXAS", shutil.which("true"))
+    monkeypatch.setattr(ptxas, "assemble", lambda *_: "again")
+    with contextlib.closing(ptxas.Early("sm_80")) as early:
+        early.start()
+        assert early.assemble(PTX) == "again"
+
+
+def test_a_script_isnt_started_early(fake, tmp_path):
+    """This one asks whether there is PTX before it waits for it."""
+    fake(f'echo run >> {tmp_path}/runs; for each; do [ -s "$each" ] && exec {ptxas.find("ptxas")} "$@"; done')
+    with contextlib.closing(ptxas.Early("sm_80")) as early:
+        early.start()
+        time.sleep(0.2)
+        assert early.assemble(PTX).cubin
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
 def test_a_run_that_isnt_needed_is_ended(monkeypatch):
     started = []
     start = ptxas.system.start
@@ -314,19 +340,3 @@ def test_who_opens_a_late_file_after_it_is_written_finds_a_file():
         assert late.write(b"contents")
         for _ in range(2):
             assert Path(late.path).read_bytes() == b"contents"
-
-
-def test_a_ptxas_that_is_replaced_after_an_early_start_is_run(tmp_path, monkeypatch):
-    old, new = tmp_path / "old", tmp_path / "new"
-    real = ptxas.find("ptxas")
-    for path in (old, new):
-        version = '[ "$1" = --version ] && echo V13.5.37 && exit'
-        path.write_text(f'#!/bin/sh\n# {path}\n{version}\nexec {real} "$@"\n')
-        path.chmod(0o755)
-    monkeypatch.setenv("WEFT_PTXAS", str(old))
-    with contextlib.closing(ptxas.Early("sm_80")) as early:
-        early.start()
-        new.replace(old)
-        ran, assemble = [], ptxas.assemble
-        monkeypatch.setattr(ptxas, "assemble", lambda *of: ran.append(1) or assemble(*of))
-        assert early.assemble(PTX).cubin and ran == [1]

@@ -137,35 +137,43 @@ class Early:
         self._finish: Callable[[str], Assembled | None] = lambda ptx: None
 
     def start(self) -> None:
-        """Starts it where the system can, unless it has been closed. `assemble` reports errors."""
+        """Starts it where the system can, unless it has been closed. `assemble` reports errors. A script
+        isn't started: it may ask for the size of the PTX, and only its version tells what it runs.
+        """
         if self._open is None:
             return
         with suppress(OSError, WeftError):
-            programs, program, source = identity(), _assemblers()[0], LateFile()
+            program = find("ptxas")
+            state, is_program = _state(program)
+            if not is_program:
+                return
+            source = LateFile()
             self._open.callback(source.close)
             output = self._open.enter_context(memory_files.memory_file())
             arguments = _arguments(self._chip, (), source.path, output.path)
             process = _start(program, *arguments, files=(output,))
             self._open.callback(system.kill, process)
-            self._finish = functools.partial(self._finished, programs, program, process, source, output)
+            self._finish = functools.partial(self._finished, state, process, source, output)
 
     def _finished(
         self,
-        programs: Sequence[str],
-        program: Path,
+        state: tuple[str, ...],
         process: "subprocess.Popen[str]",
         source: LateFile,
         output: MemoryFile,
         ptx: str,
     ) -> Assembled | None:
-        if not source.write(ptx.encode("utf-8", "replace")):
-            return None
-        if identity() != programs:  # the cache's keys have those of now
+        """The result; None if it must be made again, for instance by another ptxas: the cache's key names the
+        present one.
+        """
+        program = find("ptxas")
+        if _state(program)[0] != state or not source.write(ptx.encode("utf-8", "replace")):
             return None
         done = system.finish(process, program.name, timeout=TIMEOUT_SECONDS)
-        if done.returncode:
-            return None
-        return _checked(program, output.content(), _log(done, source.path), ptx, self._chip)
+        if not done.returncode:
+            with suppress(WeftError):
+                return _checked(program, output.content(), _log(done, source.path), ptx, self._chip)
+        return None
 
     def assemble(self, ptx: str) -> Assembled:
         """The result of the function `assemble`, which runs ptxas again for an error."""
@@ -211,7 +219,13 @@ def _start(program: Path, *arguments: str, files: Sequence[MemoryFile] = ()) -> 
 
 
 def _identity(program: Path) -> tuple[str, ...]:
-    """A file's state, which changes with it. A script may run any program: there the version counts, too."""
+    """A file's state. A script may run any program: there the version counts, too."""
+    state, is_program = _state(program)
+    return state if is_program else (*state, _version_of(program))
+
+
+def _state(program: Path) -> tuple[tuple[str, ...], bool]:
+    """What changes with a file, and whether it is a program, not a script."""
     try:
         resolved = program.resolve(strict=True)
         status = resolved.stat()
@@ -220,7 +234,7 @@ def _identity(program: Path) -> tuple[str, ...]:
     except OSError as error:
         raise system.refusal(f"cannot read {program}", error) from None
     state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
-    return state if is_program else (*state, _version_of(program))
+    return state, is_program
 
 
 def _version(program: Path) -> str:
