@@ -92,30 +92,39 @@ def unnamed() -> IO[bytes]:
 class LateFile:
     """A file for a program that opens it before there are contents: it waits for them. Linux has it."""
 
+    path: str
+    _reader: int
+    _writer: int
+    _file: _File | None
+
     def __init__(self) -> None:
         """Raises OSError."""
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        process = Path("/proc/self").resolve(strict=True)  # not os.getpid(), if it is another namespace's
         self._reader, self._writer = os.pipe()
-        self._file: _File | None = None
-        self.path = f"/proc/{os.getpid()}/fd/{self._reader}"
+        self._file = None
+        self.path = f"{process}/fd/{self._reader}"
         _late.add(self)
 
     def write(self, data: bytes) -> bool:
-        """Writes all contents. False if they don't fit the pipe from which the program reads them."""
-        if sys.platform == "linux":
+        """Writes all contents. False if they don't fit the pipe from which the program reads them, or if a
+        forked child has inherited this file.
+        """
+        if sys.platform == "linux" and self in _late:
             with suppress(OSError):
                 if fcntl.fcntl(self._writer, fcntl.F_SETPIPE_SZ, len(data) or 1) < len(data):
                     return False
                 self._file = _File()
                 self._file.write(data)
                 reader = os.dup(self._reader)
-                # A program that opens it from now on finds a file. A pipe without any reader refuses data.
-                os.dup2(*self._file.inherited, self._reader, inheritable=False)
-                os.write(self._writer, data)
-                os.close(reader)
-                self.end()
-                return True
+                try:
+                    # A program that opens it from now on finds a file. A pipe without a reader refuses data.
+                    os.dup2(*self._file.inherited, self._reader, inheritable=False)
+                    return os.write(self._writer, data) == len(data)
+                finally:
+                    os.close(reader)
+                    self.end()
         return False
 
     def close(self) -> None:

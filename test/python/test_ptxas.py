@@ -335,6 +335,31 @@ print("done")
     assert done.stdout == "done\n"
 
 
+def test_a_forked_child_writes_no_late_file_of_its_parent():
+    """A descriptor of its own may have the number of the pipe that it has closed."""
+    code = """
+import os
+from weft import memory_files
+late = memory_files.LateFile()
+if (child := os.fork()) == 0:
+    reader, writer = os.pipe()
+    os.dup(reader)
+    os.dup2(writer, late._writer)
+    assert not late.write(b"the child's")
+    os._exit(0)
+print(os.waitpid(child, 0)[1], late.write(b"the parent's"), open(late.path).read())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 True the parent's\n", done.stderr
+
+
+def test_a_late_file_is_of_the_processes_that_proc_shows(monkeypatch):
+    """A process of another namespace, and also any process of that number, isn't this one."""
+    monkeypatch.setattr(memory_files.os, "getpid", lambda: 1)
+    with contextlib.closing(memory_files.LateFile()) as late:
+        assert late.write(b"contents") and Path(late.path).read_bytes() == b"contents"
+
+
 def test_who_opens_a_late_file_after_it_is_written_finds_a_file():
     with contextlib.closing(memory_files.LateFile()) as late:
         assert late.write(b"contents")
