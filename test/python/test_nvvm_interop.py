@@ -360,7 +360,7 @@ def test_a_swapped_layout_is_seen_by_the_routes(monkeypatch, tmp_path):
     pair, chip = pair_of(wmma.MMA), "sm_90a"
     other = {"a_layout": "b_layout", "b_layout": "a_layout"}
     rules = tuple(
-        replace(r, said=other[r.said]) if getattr(r, "said", "") in other else r for r in pair.rules
+        replace(r, words=other[r.words]) if getattr(r, "words", "") in other else r for r in pair.rules
     )
     ours, theirs = altered(pair, rules=rules)
     monkeypatch.setattr(weft_to_nvvm, "_BY_CLASS", weft_to_nvvm._BY_CLASS | ours)
