@@ -137,6 +137,16 @@ def test_what_a_call_makes_beside_its_results_is_made_on_its_stream(gpu, monkeyp
     assert len(gpu.fast) == 2
 
 
+def test_a_plan_that_makes_nothing_leaves_pytorchs_stream_as_it_is(gpu, monkeypatch):
+    """To change it takes as long as the rest of the call."""
+    changed, on = [], graph.torch_stream
+    monkeypatch.setattr(graph, "torch_stream", lambda *of: changed.append(of) or on(*of))
+    for _ in range(2):
+        changed.clear()
+        weft.attention(*tensors(), stream=5)
+    assert gpu.fast and not changed
+
+
 def test_a_decode_queues_both_kernels(gpu):
     for _ in range(2):
         q, k, v = tensors(queries=1, keys=8192)

@@ -73,23 +73,23 @@ class Plan:
         else:
             self.write(out)
         at.append(address(lse))
-        if stream is None:
-            made = self._made(given)
-        else:
-            with graph.queued_on(stream, given[0]):
-                made = self._made(given)
-        if self.sinks is not None:
-            at[self.sinks] = address(made[0])
-        at += map(address, made[self.sinks is not None :])
+        if self.sinks is not None or self.between:
+            made = self._made(given, stream)
+            if self.sinks is not None:
+                at[self.sinks] = address(made[0])
+            at += map(address, made[self.sinks is not None :])
         at += self.constants
         for launch, pick in self.queue:
             launch(handle, *pick(at))
         return out, lse
 
-    def _made(self, given: Sequence[Any]) -> list[Any]:
-        """Sinks in f32 if they must be converted, and the arrays between the launches. PyTorch may use their
-        memory again once the launches are queued.
+    def _made(self, given: Sequence[Any], stream: Any) -> list[Any]:
+        """Sinks in f32 if they must be converted, and the arrays between the launches, made on a stream.
+        PyTorch may use their memory again once the launches are queued.
         """
+        if stream is not None:
+            with graph.queued_on(stream, given[0]):
+                return self._made(given, None)
         converted = [] if self.sinks is None else [given[_SINKS].float()]
         return converted + [new() for new in self.between]
 
