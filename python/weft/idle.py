@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 
 class _Thread(threading.local):
@@ -17,17 +17,20 @@ _thread = _Thread()
 @contextmanager
 def postponing() -> Iterator[None]:
     """In the block, `later` postpones work until this thread waits for a process, or until the block ends. It
-    is done after an error, too.
+    is done after an error, too, and cannot replace it by another one.
     """
     if _thread.postponed is not None:
         yield
         return
     _thread.postponed = deque()
+    failed = True
     try:
         yield
+        failed = False
     finally:
         rest, _thread.postponed, _thread.optional = _thread.postponed, None, ()
-        with ExitStack() as works:  # which goes on after an error
+        # An ExitStack goes on after an error.
+        with suppress(Exception) if failed else nullcontext(), ExitStack() as works:
             for work in reversed(rest):
                 works.callback(work)
 

@@ -58,6 +58,15 @@ def test_work_is_done_after_an_error():
     assert done == [1, 2, 3]
 
 
+def test_errors_of_work_dont_replace_that_of_the_block():
+    done = []
+    with pytest.raises(KeyboardInterrupt), idle.postponing():
+        idle.later(raising("work"))
+        idle.later(lambda: done.append(1))
+        raise KeyboardInterrupt
+    assert done == [1]
+
+
 def test_optional_work_is_done_last_in_a_wait_or_not_at_all():
     done = []
     idle.meanwhile(lambda: done.append(1))
