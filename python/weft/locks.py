@@ -30,6 +30,19 @@ def at_fork(**functions: Callable[[], object]) -> None:
         os.register_at_fork(**functions)
 
 
+_whole = threading.RLock()
+
+
+def whole_process() -> Any:
+    """A block in which no other thread forks this process, for pipes whose end somebody waits for: a child
+    that has inherited the other end keeps it open as long as it lives.
+    """
+    return _whole
+
+
+at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_whole.release)
+
+
 class _Held(threading.local):
     """The lock of llvmlite that this thread has taken to fork; None: llvmlite isn't imported."""
 

@@ -102,10 +102,11 @@ class LateFile:
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         process = Path("/proc/self").resolve(strict=True)  # not os.getpid(), if it is another namespace's
-        self._reader, self._writer = os.pipe()
+        with locks.whole_process():
+            self._reader, self._writer = os.pipe()
+            _late.add(self)
         self._file = None
         self.path = f"{process}/fd/{self._reader}"
-        _late.add(self)
 
     def write(self, data: bytes) -> bool:
         """Writes all contents. False if they don't fit the pipe from which the program reads them, or if a
@@ -136,9 +137,10 @@ class LateFile:
 
     def end(self) -> None:
         """Lets a program that has opened the pipe find the end of the contents."""
-        if self in _late:
-            _late.remove(self)
-            os.close(self._writer)
+        with locks.whole_process():
+            if self in _late:
+                _late.remove(self)
+                os.close(self._writer)
 
 
 _late: "weakref.WeakSet[LateFile]" = weakref.WeakSet()

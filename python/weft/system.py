@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft import idle
+from weft import idle, locks
 from weft.errors import WeftError
 
 _ADVICE = {
@@ -112,17 +112,18 @@ def start(
     """Starts a program for `finish` or `kill`. Raises WeftError if it doesn't start."""
     pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=inherited,
-            env=environment,
-            **own_group(),
-        )
+        with locks.whole_process():
+            return subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=inherited,
+                env=environment,
+                **own_group(),
+            )
     except OSError as error:
         raise refusal(f"cannot run {name or command[0]}", error) from None
 

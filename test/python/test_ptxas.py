@@ -353,6 +353,37 @@ print(os.waitpid(child, 0)[1], late.write(b"the parent's"), open(late.path).read
     assert done.stdout == "0 True the parent's\n", done.stderr
 
 
+def test_children_that_are_forked_meanwhile_keep_no_pipe_open():
+    """Another thread forks as often as it can: those children live longer than the test."""
+    code = """
+import os, signal, threading, time
+from weft import memory_files, system
+children, ended = [], threading.Event()
+def fork():
+    while not ended.is_set() and len(children) < 500:
+        if (child := os.fork()) == 0:
+            signal.alarm(30)
+            signal.pause()
+        children.append(child)
+        time.sleep(0.001)
+thread = threading.Thread(target=fork)
+thread.start()
+for _ in range(60):
+    late = memory_files.LateFile()
+    process = system.start(["cat", late.path])
+    assert late.write(b"contents")
+    assert system.finish(process, "cat", timeout=10).stdout == "contents"
+    late.close()
+ended.set()
+thread.join()
+for child in children:
+    os.kill(child, signal.SIGKILL)
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "done\n", done.stderr
+
+
 def test_a_late_file_is_of_the_processes_that_proc_shows(monkeypatch):
     """A process of another namespace, and also any process of that number, isn't this one."""
     monkeypatch.setattr(memory_files.os, "getpid", lambda: 1)

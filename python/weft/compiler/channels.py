@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
-from weft import system
+from weft import locks, system
 from weft.memory_files import MemoryFile
 
 Message = dict[str, Any]
@@ -107,11 +107,18 @@ def start(
         )
         assert process.stdin and process.stdout
         return process, _Pipes(process.stdout, process.stdin)
+    with locks.whole_process():
+        return _connected([*command, _SOCKET, phases.path], phases, said)
+
+
+def _connected(
+    command: Sequence[str], phases: MemoryFile, said: IO[bytes]
+) -> tuple["subprocess.Popen[bytes]", Channel]:
     ours, theirs = socket.socketpair()
     try:
         with theirs:
             process = subprocess.Popen(
-                [*command, _SOCKET, phases.path],
+                command,
                 stdin=theirs.fileno(),
                 stdout=said,
                 stderr=said,
