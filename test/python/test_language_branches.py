@@ -128,6 +128,7 @@ def test_conditions_of_loops_have_effects_once_for_each_iteration():
 
 
 COUNTS = [0]
+COUNTED: list[int] = []
 
 
 def test_functions_change_what_functions_around_them_have():
@@ -249,3 +250,117 @@ def test_names_of_one_object():
     y = np.zeros(32, np.int32)
     assert not kernel.emulate(np.ones(32, np.float32), y).findings
     assert y[:4].tolist() == [3, 3, 5, 0]
+
+
+def nested(x, number):
+    numbers = [[number], [number + 1]]
+    first = numbers[0]
+    for k in w.range(5):
+        numbers[0][0] += k
+    return first[0]
+
+
+def twice(x, number):
+    numbers = [number]
+    pair = {"a": numbers, "b": numbers}
+    for _ in w.range(0, 3, unroll=2):
+        pair["a"][0] += 1
+        pair["b"][0] += 1
+    return numbers[0]
+
+
+def two_names(x, number):
+    numbers, n = [number], w.i32(0)
+    same = numbers
+    while n < 3:
+        numbers[0] += 1
+        same[0] += 1
+        n += 1
+    return numbers[0]
+
+
+def not_read_later(x, number):
+    numbers = [number]
+    same = numbers
+    if x > 0:
+        same[0] += 6
+    return numbers[0]
+
+
+def two_names_in_a_branch(x, number):
+    numbers = [number]
+    same = numbers
+    if x < 0:
+        numbers[0] += 7
+    else:
+        numbers[0] += 3
+        same[0] += 3
+    if x < 0:
+        numbers[0] -= 7
+    return numbers[0]
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [(nested, (10, 10)), (twice, (6, 6)), (two_names, (6, 6))]
+    + [(change, (0, 6)) for change in (not_read_later, two_names_in_a_branch)],
+)
+def test_lists_with_several_names(change, expected):
+    change = w.inline(change)
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.i32]):
+        i = w.thread()
+        y[i] = change(x[i], i)
+
+    x, y = np.where(np.arange(32) < 16, -1, 1).astype(np.float32), np.zeros(32, np.int32)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, np.arange(32) + np.where(x > 0, expected[1], expected[0]))
+
+
+def test_one_list_that_becomes_two_in_a_loop():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        a = b = [w.i32(0)]
+        for _ in w.range(3):
+            a[0] += 1
+            b = [b[0] + 2]
+        y[0] = a[0] + b[0]
+
+    with pytest.raises(weft.WeftError, match="'a' and 'b' have one object before a loop of the GPU"):
+        kernel.emulate(np.zeros(32, np.int32))
+
+
+@pytest.mark.parametrize("how", ["a method", "a function inside"])
+def test_functions_that_change_objects_unseen_in_a_loop(how):
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        state, numbers = Counted(w.i32(0)), [w.i32(0)]
+
+        def step():
+            numbers[0] += 1
+
+        for i in w.range(3):
+            if how == "a method":
+                state.in_a_loop()
+            else:
+                step()
+            y[i] = state.number + numbers[0]
+
+    name = "state" if how == "a method" else "numbers"
+    with pytest.raises(weft.WeftError, match=f"a function changes '{name}' in a loop of the GPU"):
+        kernel.emulate(np.zeros(32, np.int32))
+
+
+def test_names_of_the_module_keep_their_values():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        i = w.thread()
+        for _ in w.range(2):
+            y[i] += int(np.append([1], 2)[1])
+        if i < 3:
+            COUNTED.append(1)
+
+    y, module = np.zeros(32, np.int32), np
+    assert not kernel.emulate(y).findings
+    assert (y == 4).all() and np is module and COUNTED == [1]

@@ -156,15 +156,12 @@ class _Rewriter(ast.NodeTransformer):
         return definition
 
     def _declared(self, function: ast.FunctionDef) -> list[ast.stmt]:
-        """Declares names of functions around this one and of the module that it changes in place: loops and
-        branches assign them.
+        """Declares names of functions around this one that it changes in place: loops and branches assign
+        them.
         """
-        others = sorted({*assigned(function.body, parts=True)} - own_names(function))
-        outer = [name for name in others if name in self.outer]
-        rest = [name for name in others if name not in self.outer]
-        made: list[ast.stmt] = [ast.Nonlocal(outer)] if outer else []
-        made += [ast.Global(rest)] if rest else []
-        return [ast.copy_location(each, function.body[0]) for each in made]
+        others = {*assigned(function.body, parts=True)} - own_names(function)
+        outer = sorted(others & self.outer)
+        return [ast.copy_location(ast.Nonlocal(outer), function.body[0])] if outer else []
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         done: list[ast.stmt] = []
@@ -216,7 +213,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         name, targets = self._fresh("loop"), assigned([node.target])
         names = tuple(each for each in assigned(node.body, parts=True) if each not in targets)
-        names = self.liveness.carried(node, names)
+        names = self._carried(node, names)
         source = self.visit(node.iter)
         with_else = ast.Constant(bool(node.orelse))
         begun = self._assign(node, name, _runtime("loop", source, _names(names), _names(targets), with_else))
@@ -229,7 +226,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         name = self._fresh("while")
-        names = self.liveness.carried(node, assigned([*node.body, node.test], parts=True))
+        names = self._carried(node, assigned([*node.body, node.test], parts=True))
         again = self.visit(copy.deepcopy(node.test))
         begun = self._assign(node, name, _runtime("While", _names(names), ast.Constant(bool(node.orelse))))
         body = self._inside(name, True, node.body)
@@ -248,9 +245,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.body[-1], early_returns.End):
             return self._ending(node)
         name = self._fresh("branch")
-        names = self.liveness.carried(node, assigned([*node.body, *node.orelse], parts=True))
-        changed = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
-        again = tuple(each for each in changed if each not in names)
+        names = self._carried(node, assigned([*node.body, *node.orelse], parts=True))
+        again = tuple(each for each in self._again(node) if each not in names)
         test = self.visit(node.test)
         begun = self._assign(node, name, _runtime("Branch", test, _names(names), _names(again)))
         then = self._inside(name, False, node.body)
@@ -273,7 +269,7 @@ class _Rewriter(ast.NodeTransformer):
     def _ending(self, node: ast.If) -> Any:
         """A branch at the end of which the kernel ends."""
         name = self._fresh("branch")
-        again = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
+        again = self._again(node)
         test = self.visit(node.test)
         begun = self._assign(node, name, _runtime("Ending", test, _names(()), _names(again)))
         *body, end = node.body
@@ -282,6 +278,16 @@ class _Rewriter(ast.NodeTransformer):
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         taken = ast.Attribute(_load(name), "then", ast.Load())
         return [begun, *begin, _at(node, ast.If(taken, [*self._inside(name, False, body), *rest], []))]
+
+    def _carried(self, node: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the names that a loop or branch has to carry. Those of the module aren't assigned."""
+        found = self.liveness.carried(node, names)
+        return tuple(each for each in found if each in self.own or each in self.outer)
+
+    def _again(self, node: ast.If) -> tuple[str, ...]:
+        """The names that the first side of a branch assigns, and the second one reads as they were before."""
+        found = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
+        return tuple(each for each in found if each in self.own or each in self.outer)
 
     def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
         self.open.append((name, loop))

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
@@ -67,36 +67,116 @@ def parts(value: Any) -> list[Any]:
     return [part for member in _members(value) or () for part in parts(member)]
 
 
-def rebuilt(value: Any, new: Iterator[Any]) -> Any:
-    """The value with the next SSA values in place of its own."""
+def rebuilt(value: Any, new: Iterator[Any], twins: "Twins | None" = None) -> Any:
+    """The value with the next SSA values in place of its own. `twins` get what is made of objects that a
+    kernel can change in place. An object that several others have is made once.
+    """
     if isinstance(value, Carried):
         return value.like(new)
     members = _members(value)
-    return value if members is None else _with_members(value, [rebuilt(each, new) for each in members])
+    if members is None:
+        return value
+    made = _with_members(value, [rebuilt(each, new, twins) for each in members])
+    return made if twins is None or not _is_mutable(value) else twins.setdefault(id(value), made)
 
 
-def copied(value: Any) -> Any:
-    """The value, or a copy of a list, dictionary or dataclass with copies of its members."""
-    members = None if isinstance(value, Carried) else _members(value)
-    return value if members is None else _with_members(value, [copied(each) for each in members])
-
-
-def refilled(original: Any, value: Any) -> Any:
-    """The original list, dictionary or dataclass with the members of another one, since other names may have
-    it, too; for anything else, the value.
+def copied(value: Any, twins: "Twins | None" = None) -> Any:
+    """The value, or a copy of a list, dictionary or dataclass with copies of its members. `twins` as for
+    `rebuilt`.
     """
-    if isinstance(original, Carried) or type(original) is not type(value):
+    members = None if isinstance(value, Carried) else _members(value)
+    if members is None:
         return value
-    if isinstance(original, list):
-        original[:] = value
-    elif isinstance(original, dict):
-        original.update(value)
-    elif dataclasses.is_dataclass(original) and not _is_frozen(original):
-        for field in dataclasses.fields(original):
-            setattr(original, field.name, getattr(value, field.name))
-    else:
-        return value
-    return original
+    made = _with_members(value, [copied(each, twins) for each in members])
+    return made if twins is None or not _is_mutable(value) else twins.setdefault(id(value), made)
+
+
+Twins = dict[int, Any]
+"""What stands for a list, dictionary or dataclass in the body of a loop or branch, by the object's id."""
+
+
+class Node(NamedTuple):
+    """A value before a loop or branch, and its members, if it is a tuple, list, dictionary or dataclass."""
+
+    value: Any
+    members: tuple["Node", ...]
+
+    def put_back(self, value: Any, ends: Sequence[tuple[Any, Twins]]) -> Any:
+        """The value after it, in the objects from before it that all bodies changed in place, since other
+        names may have them, too. `ends` are the values at the ends of bodies.
+        """
+        after = None if isinstance(value, Carried) else _members(value)
+        if after is None or len(after) != len(self.members):
+            return value
+        members = [
+            each.put_back(one, part) for (each, part), one in zip(self.parts(ends), after, strict=True)
+        ]
+        if not self.stays(ends):
+            return _with_members(value, members)
+        original = self.value
+        if isinstance(original, list):
+            original[:] = members
+        elif isinstance(original, dict):
+            original.update(zip(original, members, strict=True))
+        else:
+            for field, member in zip(dataclasses.fields(original), members, strict=True):
+                setattr(original, field.name, member)
+        return original
+
+    def stays(self, ends: Sequence[tuple[Any, Twins]]) -> bool:
+        """Whether bodies end with the object that they got, which they may have changed in place."""
+        if not _is_mutable(self.value):
+            return False
+        return all(twins.get(id(self.value), self.value) is end for end, twins in ends)
+
+    def parts(self, ends: Sequence[tuple[Any, Twins]]) -> list[tuple["Node", list[tuple[Any, Twins]]]]:
+        """Each member, with its values at the ends of bodies."""
+        columns = [(_members(end) or (), twins) for end, twins in ends]
+        return [
+            (each, [(members[number], twins) for members, twins in columns if number < len(members)])
+            for number, each in enumerate(self.members)
+        ]
+
+    def is_changed(self) -> bool:
+        """Whether another value of the GPU is now in place of one of its own."""
+        now = None if isinstance(self.value, Carried) else _members(self.value)
+        if now is None or len(now) != len(self.members):
+            return False
+        return any(
+            each.is_changed()
+            if one is each.value
+            else isinstance(one, Carried) and isinstance(each.value, Carried)
+            for one, each in zip(now, self.members, strict=True)
+        )
+
+    def objects(self, ends: Sequence[tuple[Any, Twins]]) -> Iterator[tuple[int, bool]]:
+        """The id of each object that can be changed in place, and whether it stays."""
+        if _is_mutable(self.value):
+            yield id(self.value), self.stays(ends)
+        for each, part in self.parts(ends):
+            yield from each.objects(part)
+
+
+def node(value: Any) -> Node:
+    """A value with its members as they are now."""
+    members = None if isinstance(value, Carried) else _members(value)
+    return Node(value, tuple(map(node, members or ())))
+
+
+def others(scope: dict[str, Any], names: Sequence[str]) -> dict[str, Node]:
+    """The lists, dictionaries and objects of users that other names of a scope have."""
+    return {
+        name: node(value)
+        for name, value in scope.items()
+        if name not in names and _is_mutable(value) and not type(value).__module__.startswith("weft.")
+    }
+
+
+def _is_mutable(value: Any) -> bool:
+    if isinstance(value, Carried):
+        return False
+    is_object = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return isinstance(value, (list, dict)) or (is_object and not _is_frozen(value))
 
 
 def _is_frozen(value: Any) -> bool:

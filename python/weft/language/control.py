@@ -34,7 +34,10 @@ class _Carrier:
         self.names = names
         self.values = [scope.get(name, Unbound(name, "has no value here")) for name in names]
         self.state = trace.current().state()
-        self._given: list[Any] = []
+        self._nodes = [carried.node(each) for each in self.values]
+        self._twins = carried.Twins()
+        self._ends: list[tuple[list[Any], carried.Twins]] = []  # the names' values at the ends of bodies
+        self._others = carried.others(scope, names)
 
     @property
     def everything(self) -> list[Any]:
@@ -50,20 +53,62 @@ class _Carrier:
         for value in self.values:
             carried.hand_over(value)
 
-    def give(self, new: Iterator[Any]) -> list[Any]:
-        """The names' values made of other SSA values, after setting the rings' positions likewise."""
-        values: list[Any] = carried.rebuilt(self.everything, new)
-        trace.current().restore(values.pop())
-        return values
-
     def gives(self, new: Iterator[Any]) -> tuple[Any, ...]:
-        """The same, for code that may change lists and objects in place, or assign others to the names."""
-        self._given = self.give(new)
-        return tuple(self._given)
+        """The names' values in a body, made of other SSA values, after setting the rings' positions
+        likewise.
+        """
+        self._twins = carried.Twins()
+        values = [carried.rebuilt(each, new, self._twins) for each in self.values]
+        trace.current().restore(carried.rebuilt(self.state, new))
+        return tuple(values)
 
-    def kept(self, scope: dict[str, Any]) -> list[bool]:
-        """Whether each name still has the object that `gives` returned."""
-        return [scope.get(name) is each for name, each in zip(self.names, self._given, strict=True)]
+    def after(self, new: Iterator[Any]) -> list[Any]:
+        """The names' values after a loop, made of its results, after setting the rings' positions
+        likewise.
+        """
+        values = [carried.rebuilt(each, new) for each in self.values]
+        trace.current().restore(carried.rebuilt(self.state, new))
+        return self.put_back(values)
+
+    def copies(self) -> list[Any]:
+        """Copies of the names' values, for the other side of a branch."""
+        self._twins = carried.Twins()
+        return [carried.copied(each, self._twins) for each in self.values]
+
+    def end_body(self, scope: dict[str, Any], *, copied: bool = True) -> None:
+        """Notes the names' values at the end of a body; of one that got them as they are unless `copied`."""
+        values = [scope.get(name) for name in self.names]
+        self._ends.append((values, self._twins if copied else carried.Twins()))
+
+    def put_back(self, values: list[Any]) -> list[Any]:
+        """The values, in the objects before that were changed in place."""
+        each = enumerate(zip(self._nodes, values, strict=True))
+        return [node.put_back(value, self._ends_of(number)) for number, (node, value) in each]
+
+    def check_objects(self) -> None:
+        """Raises WeftError for an object that a function changes in a loop, and for one that names
+        share before the loop, but not after its body.
+        """
+        for name, node in self._others.items():
+            if node.is_changed():
+                raise mistake(
+                    f"a function changes '{name}' in a loop of the GPU, and the next iteration lacks the "
+                    f"change: let it return what it makes, and assign that to '{name}' or a part of it"
+                )
+        shared = dict[int, list[tuple[str, bool]]]()
+        for number, (name, node) in enumerate(zip(self.names, self._nodes, strict=True)):
+            for object_, stays in node.objects(self._ends_of(number)):
+                shared.setdefault(object_, []).append((name, stays))
+        for found in shared.values():
+            names = " and ".join(f"'{name}'" for name in dict.fromkeys(name for name, _ in found))
+            if len(found) > 1 and not all(stays for _, stays in found):
+                raise mistake(
+                    f"{names} have one object before a loop of the GPU, and others after an iteration: begin "
+                    "with a list, dictionary or object for each"
+                )
+
+    def _ends_of(self, number: int) -> list[tuple[Any, carried.Twins]]:
+        return [(values[number], twins) for values, twins in self._ends]
 
     def taken(self, scope: dict[str, Any], where: str) -> tuple[list[Any], list[Any]]:
         """The names' values now, and all SSA values in order. Raises WeftError for one that can't be
@@ -80,12 +125,6 @@ class _Carrier:
             carried.hand_over(after)
         state = trace.current().state()
         return values, carried.parts([*values, state])
-
-
-def _refilled(objects: list[Any], values: list[Any], kept: list[bool]) -> list[Any]:
-    """The values, as the objects before if names still had these, which were changed in place."""
-    each = zip(objects, values, kept, strict=True)
-    return [carried.refilled(before, value) if same else value for before, value, same in each]
 
 
 def _cant_carry(name: str, wrong: str, where: str) -> str:
@@ -133,8 +172,6 @@ class Loop(_Construct):
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
         self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
-        self._objects: list[Any] = []  # those before all parts
-        self._same = [True] * len(names)  # whether each name has the same object at the end of the body
         if self.traced and has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
 
@@ -146,7 +183,7 @@ class Loop(_Construct):
         parts = list(self.over.loops())
         for number, part in enumerate(parts):
             if number:
-                self._between = dict(zip(self.names, self._before.give(iter(self._results)), strict=True))
+                self._between = dict(zip(self.names, self._before.after(iter(self._results)), strict=True))
             yield from self._numbers(part)
 
     def _numbers(self, part: Part) -> Iterator[Any]:
@@ -166,7 +203,6 @@ class Loop(_Construct):
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
         self._entered = True
         self._before = _Carrier(self.names, {**scope, **self._between})
-        self._objects = self._objects or self._before.values
         self._before.hand_over()
         self._initial = self._before.parts()
         bounds = alike(*list(self._op.operation.operands)[:3])
@@ -182,8 +218,9 @@ class Loop(_Construct):
             return
         self._entered = False
         trace.current().multiplier.end_body()
-        self._same = [a and b for a, b in zip(self._same, self._before.kept(scope), strict=True)]
+        self._before.end_body(scope)
         self._values, new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.check_objects()
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
         trace.current().check_released()
         scf.yield_([new[n] for n in changed])
@@ -202,10 +239,9 @@ class Loop(_Construct):
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        values = _refilled(self._objects, self._before.give(iter(self._results)), self._same)
         values = [
             Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
-            for name, value in zip(self.names, values, strict=True)
+            for name, value in zip(self.names, self._before.after(iter(self._results)), strict=True)
         ]
         return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self.targets))
 
@@ -231,7 +267,6 @@ class QueueLoop(Loop):
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         self._before = _Carrier(self.names, scope)
-        self._objects = self._before.values
         self._before.hand_over()
         self._initial = self._before.parts()
         for part in self._initial:
@@ -248,8 +283,9 @@ class QueueLoop(Loop):
     def end(self, scope: dict[str, Any]) -> None:
         trace.current().multiplier.end_body()
         number = self.over.following()
-        self._same = self._before.kept(scope)
+        self._before.end_body(scope)
         _, new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.check_objects()
         trace.current().check_released()
         scf.yield_([number, *new])
         trace.current().leave(self._point)
@@ -307,7 +343,7 @@ class While(_Construct):
 
     def condition(self, value: Any, scope: dict[str, Any]) -> None:
         """Ends that part, with the condition."""
-        self._same = self._before.kept(scope)
+        self._before.end_body(scope)
         _, parts = self._before.taken(scope, "in the condition of a loop of the GPU")
         test = scf.ConditionOp(as_scalar(value).value, parts)
         self._alike = alike(test.condition)
@@ -321,18 +357,18 @@ class While(_Construct):
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
         trace.current().multiplier.end_body()
-        self._same = [a and b for a, b in zip(self._same, self._before.kept(scope), strict=True)]
+        self._before.end_body(scope)
         _, parts = self._before.taken(scope, "in a loop of the GPU")
+        self._before.check_objects()
         trace.current().check_released()
         scf.yield_(parts)
         trace.current().leave(self._point)
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        values = _refilled(self._before.values, self._before.give(iter(self._op.results)), self._same)
         return tuple(
             Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
-            for name, value in zip(self.names, values, strict=True)
+            for name, value in zip(self.names, self._before.after(iter(self._op.results)), strict=True)
         )
 
 
@@ -354,15 +390,14 @@ class Branch(_Construct):
         kept = _Carrier(self._again, scope).values
         self._kept = [carried.copied(each) for each in kept]
         # The first side may change lists and objects in place.
-        self._objects = self._before.values
-        self._before.values = [carried.copied(each) for each in self._before.values]
+        self._before.values = self._before.copies()
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
         self._known = trace.current().multiplier.known()
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
-        self._same = [scope.get(name) is each for name, each in zip(self.names, self._objects, strict=True)]
+        self._before.end_body(scope, copied=False)
         self._first = self._side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
         trace.current().restore(self._before.state)
@@ -373,8 +408,7 @@ class Branch(_Construct):
 
     def end_else(self, scope: dict[str, Any]) -> None:
         """Leaves the other side."""
-        copies = zip(self._same, self.names, self._before.values, strict=True)
-        self._same = [kept and scope.get(name) is each for kept, name, each in copies]
+        self._before.end_body(scope)
         self._second = self._side(scope)
         trace.current().multiplier.merge(self._known)
 
@@ -410,7 +444,7 @@ class Branch(_Construct):
             for each, (one, _), (other, _) in zip(merged, self._first, self._second, strict=True)
         ]
         trace.current().restore(values.pop())
-        return tuple(_refilled(self._objects, values, self._same))
+        return tuple(self._before.put_back(values))
 
     def _numbers(self, *sides: tuple[Any, list[Any]]) -> Sequence[tuple[Any, list[Any]]]:
         """The ends of both sides, of one name. Numbers of Python that differ, or that have a number of the

@@ -81,8 +81,11 @@ class Liveness:
         self._block(function.body, self._after)
 
     def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the names that the loop or branch has to carry."""
-        return tuple(name for name in names if name in self.live[statement])
+        """Those of the names that the loop or branch has to carry: also those of lists and objects that it
+        changes in place, which may have other names.
+        """
+        in_place = {*assigned([statement], parts=True)} - {*assigned([statement])}
+        return tuple(name for name in names if name in self.live[statement] or name in in_place)
 
     def read_otherwise(self, branch: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that the second side of a branch reads as they were before."""
