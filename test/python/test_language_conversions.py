@@ -169,6 +169,12 @@ def test_bits_keep_their_width():
         with w.role():
             w.load(x[0, 0], (64, 16)).bitcast(w.i16)
 
+    @w.kernel(threads=32)
+    def condition(x: w.In["n", w.f32], y: w.Out["n", w.i8]):
+        y[0] = (x[0] > 0.0).bitcast(w.i8)
+
+    with pytest.raises(weft.WeftError, match=r"for numbers, got a condition: convert it with \.to\(w\.i8\)"):
+        condition.compile()
     with pytest.raises(weft.WeftError, match=r"bitcast needs a type of 32 bits, as w\.f32 has, got w\.i64"):
         number.compile()
     with pytest.raises(weft.WeftError, match=r"tiles can't have elements of w\.i16"):

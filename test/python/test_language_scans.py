@@ -211,6 +211,38 @@ def too_few_results(x: w.In["m n", w.f32]):
     w.associative_scan((x[0, 0], x[0, 1]), lambda a, b, c, d: a + c)  # here
 
 
+@mistakes("combine must return 1 number, got 2")
+def too_many_results(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0], lambda a, b: (a, b))  # here
+
+
+@mistakes("combine must take two numbers: too many positional arguments")
+def too_few_parameters(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0], lambda a: a)  # here
+
+
+@mistakes("combine must take 4 numbers, an earlier and a later one of each array: too many")
+def parameters_of_one_array(x: w.In["m n", w.f32]):
+    w.associative_scan((x[0, 0], x[0, 1]), w.maximum)  # here
+
+
+@mistakes("expects several tiles, vectors or numbers as a tuple, got a list")
+def a_list(x: w.In["m n", w.f32]):
+    w.associative_scan([x[0, 0], x[0, 1]], recurrence)  # here
+
+
+@mistakes(r"axis must be 0 or 1, of a fragment of 64 x 8 w\.f32, got 1\.0")
+def an_axis_that_is_a_float(x: w.In["m n", w.f32]):
+    w.associative_scan(w.load(x[0, 0], (64, 8)), w.maximum, axis=1.0)  # here
+
+
+@mistakes(r"expects fragments of one shape and layout, got .* in another layout: use w\.convert")
+def two_layouts(x: w.In["m n", w.f32]):
+    tile = w.zeros((64, 64))
+    pair = w.load_row(x[0, 0], like=tile), w.load_column(x[0, 0], like=tile)
+    w.associative_scan(pair, recurrence)  # here
+
+
 @mistakes(r"expects a value of w\.f32, got a value of w\.i32: convert it with \.to\(w\.f32\)")
 def another_type(x: w.In["m n", w.f32]):
     w.associative_scan(x[0, 0], lambda a, b: (a + b).to(w.i32))  # here

@@ -1,6 +1,7 @@
 """How scans combine elements that follow each other: by adding them up, or by a function of the kernel."""
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -77,9 +78,23 @@ class Function(Law):
         found = self._function(*map(Scalar, (*one, *other)))
         numbers = found if isinstance(found, (tuple, list)) else (found,)
         if len(numbers) != len(one):
-            raise mistake(f"combine must return {len(one)} numbers, one of each array, got {len(numbers)}")
+            expected = f"{len(one)} numbers, one of each array" if len(one) > 1 else "1 number"
+            raise mistake(f"combine must return {expected}, got {len(numbers)}")
         types = [dtype_of(each.type) for each in one]
         return tuple(as_scalar(each, dtype).value for each, dtype in zip(numbers, types, strict=True))
+
+
+def check_parameters(combine: Callable[..., Any], count: int) -> None:
+    """Raises WeftError for a function that doesn't take this many numbers."""
+    try:
+        signature = inspect.signature(combine)
+    except ValueError:  # some functions of C have none
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        what = "two numbers" if count == 2 else f"{count} numbers, an earlier and a later one of each array"
+        raise mistake(f"combine must take {what}: {error}") from None
 
 
 def _selected(condition: Any, values: Values, others: Values) -> Values:

@@ -321,6 +321,8 @@ def converted(value: Any, dtype: DType) -> Any:
 def reinterpreted(value: Any, dtype: DType) -> Any:
     """The bits of an SSA value, a scalar or a vector, in a type of the same width."""
     old = dtype_of(value.type)
+    if old == i1 and dtype != i1:
+        raise mistake(f"bitcast is for numbers, got a condition: convert it with .to({dtype})")
     if old.bits != dtype.bits:
         raise mistake(f"bitcast needs a type of {old.bits} bits, as {old} has, got {dtype}")
     return value if old == dtype else arith.bitcast(_kind(value, dtype), value)

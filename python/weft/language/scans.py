@@ -7,7 +7,7 @@ from typing import Any
 from weft.isa.chips import LANES, WARPS
 from weft.language import exchanges, registers, trace
 from weft.language import warps as groups
-from weft.language.combining import Function, Law, Part, Sums, Values
+from weft.language.combining import Function, Law, Part, Sums, Values, check_parameters
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment, from_first
 from weft.language.mistakes import mistake
@@ -38,7 +38,10 @@ def associative_scan(x: Any, combine: Callable[..., Any], axis: int | None = Non
     """
     if not callable(combine):
         raise mistake(f"combine must be a function of two numbers, such as w.maximum, got {combine}")
+    if isinstance(x, list):
+        raise mistake("w.associative_scan expects several tiles, vectors or numbers as a tuple, got a list")
     each = x if isinstance(x, tuple) else (x,)
+    check_parameters(combine, 2 * len(each))
     found = _scanned("w.associative_scan", each, axis, Function(combine))
     return found if isinstance(x, tuple) else found[0]
 
@@ -51,12 +54,14 @@ def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tupl
         _check_types(name, values, law)
         return tuple(map(Scalar, _of_threads(values, law)))
     axis = from_first(first, axis)
-    if axis not in ((0, 1) if len(first.shape) == 2 else (None, 0)):
+    if isinstance(axis, float) or axis not in ((0, 1) if len(first.shape) == 2 else (None, 0)):
         legal = "0 or 1" if len(first.shape) == 2 else "None or 0"
         raise mistake(f"axis must be {legal}, of {first}, got {axis}")
     for other in xs[1:]:
         if not isinstance(other, Fragment) or not _alike(first, other):
-            raise mistake(f"{name} expects fragments of one shape and layout, got {first} and {other}")
+            same = isinstance(other, Fragment) and other.shape == first.shape
+            hint = " in another layout: use w.convert" if same else ""
+            raise mistake(f"{name} expects fragments of one shape and layout, got {first} and {other}{hint}")
     _check_types(name, tuple(x.lane for x in xs), law)
     return _of_fragments(xs, axis or 0, law)
 
