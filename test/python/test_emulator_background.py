@@ -273,14 +273,21 @@ def test_work_begins_once_and_closes_its_file(tmp_path, monkeypatch):
     assert file.closed
 
 
-def test_no_more_work_than_cores(monkeypatch):
+def test_no_more_work_than_cores(monkeypatch, tmp_path):
     monkeypatch.setattr(background.system, "cores", lambda: 2)
     monkeypatch.setattr(background, "_begun", [])
-    works = [background.Work() for _ in range(2)]
+    works, may_end = [background.Work() for _ in range(2)], tmp_path / "may_end"
+
+    def work_on():
+        while not may_end.exists():
+            time.sleep(0.01)
+        return b""
+
     for work in works:
         assert not background.busy()
-        work.begin(lambda: time.sleep(0.2) or b"")
+        work.begin(work_on)
     assert background.busy()
+    may_end.touch()
     for work in works:
         waited(work)
     assert not background.busy()
