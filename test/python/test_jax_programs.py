@@ -82,16 +82,22 @@ assert (f64(jax.jit(lambda a, b: weft.jax.matmul(a, b, out_dtype="f32"))(a, b)) 
     assert not hit.search(first) and hit.search(second)
 
 
-def test_products_on_several_devices():
-    program = (
-        START
-        + """
+ON_A_MESH = (
+    START
+    + """
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
 def placed(array, *spec):
     return jax.device_put(array, NamedSharding(mesh, P(*spec)))
+"""
+)
 
+
+def test_products_on_several_devices():
+    program = (
+        ON_A_MESH
+        + """
 product = lambda a, b: weft.jax.matmul(a, b, out_dtype="f32")
 mapped = jax.shard_map(product, mesh=mesh, in_specs=(P("x", None), P(None, "y")), out_specs=P("x", "y"))
 assert (f64(jax.jit(mapped)(a, b)) == want).all()
@@ -126,7 +132,21 @@ try:
 except weft.WeftError as error:
     assert "arrays must be on the same devices, got a on cpu:1, b on cpu:0" in str(error), error
 
-# Gradients of a distributed product: those of the shared operand are added over the devices.
+# Arrays that aren't on the mesh of the program.
+with jax.set_mesh(mesh):
+    rows = jax.jit(lambda a, b: product(jax.lax.with_sharding_constraint(a, P("x")), b))
+    assert (f64(found := rows(a, b)) == want).all() and found.sharding.spec[0] == "x", found.sharding
+print("well")
+"""
+    )
+    assert run(program, devices=4) == "well\n"
+
+
+def test_gradients_of_distributed_products():
+    """Those of a shared operand are added over the devices."""
+    program = (
+        ON_A_MESH
+        + """
 residual = placed(jnp.ones((64, 48)), "x", None)
 loss = lambda a, b, r: (weft.jax.matmul(a, b, activation="relu", residual=r, out_dtype="f32") ** 2).sum()
 given = placed(a, "x", None), placed(b), residual
@@ -140,11 +160,6 @@ batch = placed(jnp.stack([small(16, 64)] * 4), "x", None, None)
 weights = placed(jnp.stack([small(64, 24)] * 4), "x", None, None)
 found = jax.jit(lambda a, b: weft.jax.matmul(a, b, alpha=jnp.ones(4), out_dtype="f32"))(batch, weights)
 assert (f64(found) == f64(batch) @ f64(weights)).all() and found.sharding.spec[0] == "x"
-
-# Arrays that aren't on the mesh of the program.
-with jax.set_mesh(mesh):
-    rows = jax.jit(lambda a, b: product(jax.lax.with_sharding_constraint(a, P("x")), b))
-    assert (f64(found := rows(a, b)) == want).all() and found.sharding.spec[0] == "x", found.sharding
 print("well")
 """
     )
