@@ -129,7 +129,7 @@ def _checked(program: Path, cubin: bytes, log: str, ptx: str, chip: str) -> Asse
 
 
 class Early:
-    """A run of ptxas that may start before there is PTX, which saves 10 to 20 ms. Close it after use."""
+    """A run of ptxas that may start before there is PTX, which saves time. Close it after use."""
 
     def __init__(self, chip: str) -> None:
         self._chip = chip
