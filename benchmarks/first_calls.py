@@ -6,20 +6,26 @@
 Prints a line of JSON for each: the milliseconds of the call and the wait for its result, and those of the
 passes, LLVM and ptxas within. The rest is the choice of a schedule, tracing, loading and running. A backward
 pass compiles three kernels at the same time, for which the milliseconds of stages are added up. Products in
-bf16 are those of random sizes whose schedules are chosen most often. The process has multiplied before, in
-f16. The line "process" is of one that hasn't: it imports Weft and multiplies.
+bf16 are those of random sizes whose schedules are chosen most often.
+
+Each process makes all calls once, and has multiplied before, in f16. Lines have the medians of `--runs`
+processes, of which the first `--attention-runs` call attention, and the least and most of the calls. The line
+"process" is of processes that haven't multiplied before: they import Weft and multiply. The line "cached" is
+of those for which others have left the kernel on disk. Each call is printed to stderr when it has been timed.
 """
 
 import argparse
 import functools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,23 +45,61 @@ def main() -> None:
     )
     parser.add_argument("--compile", action="store_true", help="compile only, without a GPU")
     parser.add_argument("--products", type=int, default=12, help="how many products (default: 12)")
-    parser.add_argument("--process", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--runs", type=int, default=3, help="calls of each product (default: 3)")
+    parser.add_argument("--attention-runs", type=int, default=1, help="calls of attention (default: 1)")
+    parser.add_argument("--part", choices=("process", "cached", "products", "all"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.process:
-        print(json.dumps(of_a_process()))
+    if options.part is not None:
+        for line in timed_here(options):
+            print(json.dumps(line), flush=True)
+    elif not options.compile and (reason := without_gpu(parser.prog)) is not None:
+        parser.exit(1, f"{reason}: see --compile\n")
+    else:
+        times: dict[str, list[dict[str, Any]]] = {}
+        for line in timed_apart(options):
+            print(json.dumps(line), file=sys.stderr, flush=True)
+            times.setdefault(line["call"], []).append(line)
+        for lines in times.values():
+            print(json.dumps(medians(lines)))
+
+
+def timed_apart(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What new processes measure, each with an empty cache; those of "cached" have that of "process"."""
+    for run in range(max(options.runs, options.attention_runs)):
+        parts = ["all" if run < options.attention_runs else "products"]
+        if not options.compile:
+            parts = ["process", "cached", *parts]
+        with tempfile.TemporaryDirectory() as folder:
+            for part in parts:
+                cache = Path(folder, "process" if part == "cached" else part)
+                environment = os.environ | {"WEFT_CACHE_DIR": str(cache)}
+                if cache.name != "process":
+                    environment["WEFT_REUSE"] = "0"  # no kernel of another product
+                command = [sys.executable, __file__, *sys.argv[1:], "--part", part]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+                    assert process.stdout is not None
+                    yield from map(json.loads, process.stdout)
+                if process.returncode:
+                    sys.exit(process.returncode)
+
+
+def timed_here(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What this process measures."""
+    if options.part in ("process", "cached"):
+        yield {"call": options.part, **of_a_process()}
         return
-    if not options.compile:
-        if (reason := without_gpu(parser.prog)) is not None:
-            parser.exit(1, f"{reason}: see --compile\n")
-        command = [sys.executable, __file__, "--process"]
-        print(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout, end="")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"WEFT_CACHE_DIR": folder, "WEFT_REUSE": "0"}
-        calls = compilations if options.compile else gpu_calls
-        for number, (name, call) in enumerate(calls(options.products)):
-            found = timed(call)
-            if number:  # the first loads what all need
-                print(json.dumps({"call": name, **found}), flush=True)
+    calls = compilations if options.compile else gpu_calls
+    for number, (name, call) in enumerate(calls(options.products, attention=options.part == "all")):
+        found = timed(call)
+        if number:  # the first loads what all need
+            yield {"call": name, **found}
+
+
+def medians(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median of each figure of a call, and the least and most of its times."""
+    figures = {name: statistics.median([line[name] for line in lines]) for name in lines[0] if name != "call"}
+    times = [line["ms"] for line in lines]
+    return {"call": lines[0]["call"], **figures, "least": min(times), "most": max(times), "runs": len(times)}
 
 
 def without_gpu(program: str) -> str | None:
@@ -121,19 +165,17 @@ def of_a_process() -> dict[str, Any]:
 
     a, b = torch.randn(2, 1024, 1024, device="cuda", dtype=torch.bfloat16)
     torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["WEFT_CACHE_DIR"] = folder
-        start = time.perf_counter()
-        import weft
+    start = time.perf_counter()
+    import weft
 
-        imported = time.perf_counter()
-        weft.matmul(a, b)
-        torch.cuda.synchronize()
-        end = time.perf_counter()
-    return {"call": "process", "ms": round(1e3 * (end - start)), "import": round(1e3 * (imported - start))}
+    imported = time.perf_counter()
+    weft.matmul(a, b)
+    torch.cuda.synchronize()
+    end = time.perf_counter()
+    return {"ms": round(1e3 * (end - start)), "import": round(1e3 * (imported - start))}
 
 
-def gpu_calls(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+def gpu_calls(count: int, *, attention: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     """First calls of products, of attention and of its gradients."""
     import torch
 
@@ -152,6 +194,8 @@ def gpu_calls(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     for schedule, (m, n, k) in products(count):
         a, b = array(m, k), array(n, k)
         yield named(schedule, m, n, k), waiting(lambda a=a, b=b: weft.matmul(a, b, transpose_b=True))
+    if not attention:
+        return
     for d, dtype, causal in FORWARD:
         q, k, v = (array(1, WIDTH // d, TOKENS, d, dtype=dtype) for _ in range(3))
         call = functools.partial(weft.attention, q, k, v, causal=causal)
@@ -165,7 +209,7 @@ def gpu_calls(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"gradients d{d} bfloat16{' causal' * causal}", waiting(call)
 
 
-def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+def compilations(count: int, *, attention: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What the calls of `gpu_calls` compile."""
     import ml_dtypes
 
@@ -187,13 +231,13 @@ def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     def skipped(kernel: Any, *args: Any, **meta: Any) -> None:
         pass
 
-    def attention(q: Any, k: Any, v: Any, causal: bool, launch: Any) -> Any:
+    def forward(q: Any, k: Any, v: Any, causal: bool, launch: Any) -> Any:
         given, options = {"q": q, "k": k, "v": v}, Options.of(causal=causal)
         call = launches.Call.of(given, options, launch, 132)
         return call, *launches.run(call)
 
     def backward(q: Any, k: Any, v: Any, causal: bool) -> None:
-        call, out, sums = attention(q, k, v, causal, skipped)
+        call, out, sums = forward(q, k, v, causal, skipped)
         launched: list[plans.Launched] = []
         call = launches.Call.of(call.given, call.options, plans.recorder(launched), 132)
         gradients.backward(call, out, sums, np.zeros_like(out))
@@ -203,15 +247,17 @@ def compilations(count: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "f16", functools.partial(product, "f16", chosen[0][0])
     for schedule, (m, n, k) in chosen:
         yield named(schedule, m, n, k), functools.partial(product, "bf16", schedule)
+    if not attention:
+        return
     for d, dtype, causal in FORWARD:
         arrays = np.zeros((3, 1, WIDTH // d, TOKENS, d), getattr(ml_dtypes, dtype))
-        call = functools.partial(attention, *arrays, causal, compiled)
+        call = functools.partial(forward, *arrays, causal, compiled)
         yield f"attention d{d} {dtype}{' causal' * causal}", call
     q, (k, v) = (
         np.zeros((1, 32, 1, 128), ml_dtypes.bfloat16),
         np.zeros((2, 1, 4, 8192, 128), ml_dtypes.bfloat16),
     )
-    yield "attention of one query", functools.partial(attention, q, k, v, False, compiled)
+    yield "attention of one query", functools.partial(forward, q, k, v, False, compiled)
     for d, causal in BACKWARD:
         arrays = np.zeros((3, 1, WIDTH // d, TOKENS, d), ml_dtypes.bfloat16)
         yield f"gradients d{d} bfloat16{' causal' * causal}", functools.partial(backward, *arrays, causal)
