@@ -28,7 +28,7 @@ def test_names_that_nothing_stands_for_are_listed():
         assert f"`tl.{name}`" in without
         with pytest.raises(AttributeError, match=f"no '{name}', and nothing in its place: docs/triton.md"):
             getattr(w, name)
-    for other in (names._CUDA, names._NUMPY, names._UNSIGNED):
+    for other in (names._CUDA, names._NUMPY, names._UNSIGNED, names._PARAMETERS):
         for name, instead in other.items():
             assert name not in w.__all__
             assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}

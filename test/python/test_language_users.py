@@ -84,11 +84,30 @@ def a_stride(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     y[0, 0] = x[x.stride(0), 0]  # here
 
 
-@case("w.load got an unexpected keyword argument 'mask': write w.load")
+@case("w.load got an unexpected keyword argument 'mask': write w.load.*; for mask, use outside=…, a value")
 def a_mask(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():
         t = w.load(x[0, 0], (64, 8), mask=True)  # here
         w.store(t, y[0, 0])
+
+
+@case("'keepdims': write w.sum.*; for keepdims, use vectors as they are: one of the rows or of the columns")
+def a_kept_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        t = w.load(x[0, 0], (64, 8))
+        w.store(t / w.sum(t, axis=1, keepdims=True), y[0, 0])  # here
+
+
+@case("a fragment of 64 x 64 w.f32 has no 'reshape': use w.where, to choose parts of a tile")
+def another_shape(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.max(w.load(x[0, 0], (64, 64)).reshape(64, 8, 8), axis=2)  # here
+
+
+@case(r"weft.language has no 'dropout': use w.where.w.rand.seed, offset. >= p, t / .1.0 - p., 0.0.")
+def a_dropout(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.store(w.dropout(w.load(x[0, 0], (64, 8)), 0.5), y[0, 0])  # here
 
 
 @case("a fragment of 64 w.f32 can't be subscripted: .* Vectors of rows and of columns apply to a tile")

@@ -38,7 +38,8 @@ def _refused(error: TypeError, is_own: bool) -> str | None:
     public, function = called
     if match[2] == "__init__":
         return not_called(public)
-    return f"{public} {match[3]}: write {public}{_form(function)}"
+    instead = names.instead_of_parameter(match[3])
+    return f"{public} {match[3]}: write {public}{_form(function)}{instead}"
 
 
 def _missing(error: AttributeError, is_own: bool) -> str | None:

@@ -1,9 +1,11 @@
 """What stands in this language for names of others, for messages about names that it doesn't have."""
 
+import re
 from collections.abc import Iterable
 
 from weft.isa.suggest import did_you_mean
 
+_AS_THEY_ARE = "vectors as they are: one of the rows or of the columns of a tile applies to all of it"
 TRITON = {
     "program_id": "w.cta(axis)",
     "num_programs": "w.ctas(axis)",
@@ -19,12 +21,7 @@ TRITON = {
     "debug_barrier": "w.barrier",
     "cast": "x.to(w.bf16)",
     "trans": "x.T",
-    "expand_dims": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
-    **dict.fromkeys(
-        ("broadcast", "squeeze", "unsqueeze"),
-        "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
-    ),
-    "broadcast_to": "vectors as they are: one of the rows or of the columns of a tile applies to all of it",
+    **dict.fromkeys(("broadcast", "broadcast_to", "expand_dims", "squeeze", "unsqueeze"), _AS_THEY_ARE),
     "zeros_like": "w.zeros(t.shape, like=t)",
     "full_like": "w.full(t.shape, value, like=t)",
     "fma": "a * b + c, which becomes one instruction",
@@ -124,6 +121,13 @@ _NUMPY = {
     "any": "w.warp_any or w.warpgroup_any, or w.max of a tile of numbers",
     "all": "w.warp_any of the opposite",
     "topk": "w.max and w.argmax, once for each of the largest elements",
+    **dict.fromkeys(("random", "uniform"), "w.rand(seed, offset), or w.randn of a normal distribution"),
+    "bernoulli": "w.rand(seed, offset) < p",
+    "dropout": "w.where(w.rand(seed, offset) >= p, t / (1.0 - p), 0.0)",
+    "one_hot": "(w.column(t) == v).to(w.f32), with a vector of rows",
+    "pad": "w.load, whose tiles may reach beyond an array: what is outside is 0, or outside=…",
+    "select": "w.where(condition, a, b)",
+    "iota": "w.row(t) and w.column(t), the coordinates in a tile, or w.thread()",
     "tril": "w.where(w.column(t) <= w.row(t), t, 0.0)",
     "triu": "w.where(w.column(t) >= w.row(t), t, 0.0)",
 }
@@ -133,6 +137,9 @@ _METHODS = {
     "float": "x.to(w.f32)",
     "half": "x.to(w.f16)",
     "view": "x.bitcast(w.i32), for the bits of an f32",
+    "reshape": "w.where, to choose parts of a tile, such as those with w.column(t) // 32 == 1",
+    "permute": "x.T",
+    "item": "x, a number of the GPU, as it is",
     "size": "x.shape",
     "transpose": "x.T",
     "T": "t.T, of the tile that w.load loads, or b.T, of a buffer that w.gemm multiplies",
@@ -141,7 +148,14 @@ _METHODS = {
     "to": "w.load, whose fragment has .to, and store the result to a buffer of that type by w.store",
 }
 
-
+_PARAMETERS = {
+    "mask": "outside=…, a value for elements beyond the array, and w.where for others",
+    "other": "outside=…",
+    **dict.fromkeys(("keep_dims", "keepdims", "keepdim"), _AS_THEY_ARE),
+    "dim": "axis",
+    "return_indices": "w.argmax or w.argmin, which return the indices",
+    "approximate": "0.5 * x * (1.0 + w.tanh(…)), since w.gelu is x * Phi(x)",
+}
 _OPTIONS = {
     "num_warps": "w.role(warpgroups=…) in the kernel, or w.kernel(threads=…)",
     "num_stages": "w.ring(stages, …) in the kernel, and a meta-parameter for its stages",
@@ -165,6 +179,14 @@ def instead(name: str, known: Iterable[str]) -> str:
 def instead_of_option(name: str) -> str:
     """What to write in place of an option of a call that calls don't have, to append to a message."""
     return f": use {_OPTIONS[name]}" if name in _OPTIONS else ""
+
+
+def instead_of_parameter(refused: str) -> str:
+    """What to write in place of a parameter that a function doesn't have, as Python's message `refused` names
+    it, to append to a message.
+    """
+    name = re.search(r"unexpected keyword argument '(\w+)'", refused)
+    return f"; for {name[1]}, use {_PARAMETERS[name[1]]}" if name and name[1] in _PARAMETERS else ""
 
 
 def instead_of_attribute(name: str, owner: object, known: Iterable[str]) -> str:
