@@ -31,7 +31,7 @@ from weft.mlir import ext
 CHUNK_BITS = 8
 """The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
 MOST_CHUNK = 2 * MOST_BOX
-EDGES = ZERO, ANY, INSIDE = ("zero", "any", "inside")
+EDGES = ZERO, BOTH, ANY, INSIDE = ("zero", "both", "any", "inside")
 """What a tile has beyond the edges of the matrix: zeros, undefined elements, or it never reaches beyond."""
 
 
@@ -81,8 +81,9 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     From a memref, all threads of the CTA copy by `cp.async`, `vector_bytes` at a time; in a role, the threads
     of one warpgroup do. Rows and tile must be aligned to `vector_bytes`. The data has arrived after
     `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier. In a ring, it has arrived when the
-    stage is full, if each thread executes `tile.commit` with `copies`. `rows` = `inside` asserts that the
-    matrix has all rows of the tile. With `any`, elements in rows that it lacks are undefined instead of zero.
+    stage is full, if each thread executes `tile.commit` with `copies`. The first row must not be negative,
+    except with `rows` = `both`: then elements before row 0 become zero, too. With `inside`, the matrix must
+    have all rows of the tile. With `any`, elements in rows that it lacks are undefined instead of zero.
     `columns` is the same for columns.
 
     From a `tile.map`, one thread copies by TMA. The operand after the tile is the address of an mbarrier

@@ -17,7 +17,7 @@ from weft.dialects.tile import (
     StoreOp,
     is_map,
 )
-from weft.dialects.tile_copies import ANY, INSIDE, ZERO
+from weft.dialects.tile_copies import ANY, BOTH, INSIDE, ZERO
 from weft.dialects.tile_roles import RoleOp
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS
@@ -108,13 +108,17 @@ def _copy_async(op: CopyAsyncOp) -> None:
         # In place of what is undefined, the nearest vector of the matrix is read.
         if edges[0] == ANY:
             from_row = emit.minimum(from_row, emit.sub(source.rows, 1))
-        elif edges[0] == ZERO:
+        elif edges[0] in (ZERO, BOTH):
             has_row = source.has_row(from_row)
+        if edges[0] == BOTH:
+            has_row = arith.andi(has_row, emit.less(-1, from_row))
         if edges[1] == ANY:
             last = emit.mul(emit.div(emit.sub(source.columns, 1), elements), elements)
             from_column = emit.minimum(from_column, last)
         if edges[1] != INSIDE:
             inside = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
+        if edges[1] == BOTH:
+            inside = emit.select(emit.less(-1, from_column), inside, 0)
         address = source.element_of(source.row(from_row), from_column)
         inside = inside if has_row is None else emit.select(has_row, inside, 0)
         bytes_ = None if isinstance(inside, int) else emit.mul(inside, source.bytes)

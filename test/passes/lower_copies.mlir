@@ -28,6 +28,22 @@ gpu.module @m {
     gpu.return
   }
 
+  // Elements before row 0 and column 0 are 0 bytes long, too.
+  // CHECK-LABEL: gpu.func @copy_async_both
+  // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[ROW:.*]], %{{.*}} : i32
+  // CHECK: %[[ABOVE:.*]] = arith.cmpi sgt, %[[ROW]], %c-1_i32 : i32
+  // CHECK: %[[HAS_ROW:.*]] = arith.andi %[[BELOW]], %[[ABOVE]] : i1
+  // CHECK: %[[RIGHT:.*]] = arith.cmpi sgt, %{{.*}}, %c-1_i32 : i32
+  // CHECK: %[[COUNT:.*]] = arith.select %[[RIGHT]], %{{.*}}, %c0_i32 : i32
+  // CHECK: arith.select %[[HAS_ROW]], %[[COUNT]], %c0_i32 : i32
+  // CHECK: gpu.return
+  gpu.func @copy_async_both(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 512, 1, 1>} {
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "both", columns = "both"}
+      : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    gpu.return
+  }
+
   // In a role, the 128 threads of its warpgroup copy.
   // CHECK-LABEL: gpu.func @copy_async_in_a_role
   // CHECK: "tile.role"

@@ -6,7 +6,6 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.emulator.errors import Fault
 
 
 def clean(report):
@@ -31,6 +30,24 @@ def test_neighbours_on_all_sides(shape, border):
     y, p = np.zeros_like(x), np.pad(x, 1, constant_values=border)
     clean(stencil.emulate(x, y, border))
     assert np.allclose(y, p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:], atol=1e-5)
+
+
+@w.kernel(grid=6)
+def quotients(x: w.In["m n", w.f32], y: w.Out["b m n", w.f32]):
+    """y[b, i] = x[b // 2 + 1 + i], from two sums of neighbours."""
+    first = w.cta() // 2
+    with w.role():
+        sums = w.zeros((64, 8))
+        for by in w.range(-1, 2, 2):
+            sums += w.load(x[first + by, 0], (64, 8))
+        w.store(sums - w.load(x[first - 1, 0], (64, 8)), y[w.cta(), 0, 0])
+
+
+def test_quotients_and_loops_that_begin_below_0():
+    x = np.arange(1, 513, dtype=np.float32).reshape(64, 8)
+    y, p = np.zeros((6, 64, 8), np.float32), np.pad(x, ((1, 64), (0, 0)))
+    clean(quotients.emulate(x, y))
+    assert np.array_equal(y, [p[b // 2 + 2 : b // 2 + 66] for b in range(6)])
 
 
 @w.kernel(grid=2)
@@ -129,14 +146,57 @@ def through_a_ring(x: w.In["m n"], y: w.Out["m n"]):
         ring.fill(t=x[row - 2, w.cta(1) - 8])
 
 
-def test_copies_by_tma_begin_before_the_array():
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_copies_begin_before_the_array(chip):
     x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float16)
     y, expected = np.zeros_like(x), np.zeros_like(x)
-    clean(through_a_ring.emulate(x, y))
+    clean(through_a_ring.emulate(x, y, arch=chip))
     expected[2:, 8:] = x[:-2, :-8]
     assert np.array_equal(y, expected)
-    with pytest.raises(Fault, match="out-of-bounds global access"):  # by threads, which don't check that
-        through_a_ring.emulate(x, y, arch="sm_80")
+
+
+@w.kernel(grid=lambda x: x.size("a") * x.size("b"))
+def of_other_matrices(
+    x: w.In["a b m n"],
+    loaded: w.Out["a b m n"],
+    shifted: w.Out["a b m n"],
+    copied: w.Out["a b m n"],
+    stored: w.Out["a b m n"],
+    added: w.Out["a b m n"],
+    border: w.f32,
+    zero: w.i32,
+):
+    i, j = w.cta() // x.size("b"), w.cta() % x.size("b")
+    ring, shape = w.ring(1, t=(64, 8, x.dtype)), (64, 8)
+    with w.role():
+        for before in w.range(-1, 0):
+            w.store(w.load(x[i, j + before], shape, outside=border.to(x.dtype)), loaded[i, j])
+        t = w.load(x[i + 1, j - 1, zero - 1], shape, outside=border.to(x.dtype))
+        w.store(t, shifted[i, j])
+        with ring.take() as stage:
+            w.store(w.load(stage.t), copied[i, j])
+        w.store(w.load(x[i, j], shape), stored[i - 1, j + 1, zero - 1])
+        w.atomic_add(added[i + 1, j - 1], w.load(x[i, j], shape))
+    with w.role(), w.one_thread():
+        ring.fill(t=x[i - 1, j + 1, zero - 1])
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_tiles_of_matrices_that_a_batch_lacks_are_outside(chip):
+    x = np.random.default_rng(0).standard_normal((2, 3, 60, 8)).astype(np.float32)
+    inner = (slice(1, -1),) * 3
+    bordered, padded = (np.pad(x, ((1, 1), (1, 1), (1, 1), (0, 0)), constant_values=v) for v in (7, 0))
+    found = [np.zeros_like(padded) for _ in range(5)]  # with a margin that must stay 0
+    clean(of_other_matrices.emulate(x, *(each[inner] for each in found), 7.0, 0, arch=chip))
+    loaded, shifted, copied, stored, added = found
+    assert np.array_equal(loaded[inner], bordered[1:-1, :-2, 1:-1])
+    assert np.array_equal(shifted[inner], bordered[2:, :-2, :-2])
+    assert np.array_equal(copied[inner], padded[:-2, 2:, :-2])
+    assert np.array_equal(stored[inner], padded[2:, :-2, 2:])
+    assert np.array_equal(added[inner], padded[:-2, 2:, 1:-1])
+    for each in found:
+        each[inner] = 0
+        assert not each.any()
 
 
 @w.kernel(grid=2)

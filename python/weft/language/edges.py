@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from weft import mlir
 from weft.dialects import tile
 from weft.language import gathers, registers
 from weft.language.buffers import Buffer
@@ -11,35 +10,12 @@ from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
+from weft.language.neighbours import may_begin_before
 from weft.language.scalars import Scalar
 from weft.layout import Layout
-from weft.mlir import arith, ir
+from weft.mlir import arith
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
-
-
-def may_begin_before(start: Any) -> bool:
-    """Whether a first index, an SSA value, is a number of the GPU minus a constant. Then it may be less than
-    0, and the elements before the first one need a comparison of their own.
-    """
-    return (_constant_part(start) or 0) < 0
-
-
-def _constant_part(value: Any) -> int | None:
-    """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted."""
-    known = mlir.constant(value)
-    if known is not None:
-        return int(known)
-    made = None if isinstance(value.owner, ir.Block) else value.owner.opview
-    if not isinstance(made, (arith.AddIOp, arith.SubIOp)):
-        return 0
-    subtracts = isinstance(made, arith.SubIOp)
-    if subtracts and mlir.constant(made.rhs) is None:
-        return None
-    left, right = _constant_part(made.lhs), _constant_part(made.rhs)
-    if left is None or right is None:
-        return None
-    return left - right if subtracts else left + right
 
 
 def inside(number: Any, limit: Any, start: Any) -> Any:
@@ -63,8 +39,10 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any
         return loaded
     down, across = row(loaded) + first_row, column(loaded) + first_column
     has_row = (down >= 0) & (down < place.matrix.rows)
-    has_column = (across >= 0) & (across < place.matrix.columns)
-    return where(has_row & has_column, loaded, outside)  # type: ignore[no-any-return]
+    inside = has_row & (across >= 0) & (across < place.matrix.columns)
+    has_matrix = place.has_matrix()
+    inside = inside if has_matrix is None else inside & Scalar(has_matrix)
+    return where(inside, loaded, outside)  # type: ignore[no-any-return]
 
 
 def store_tile(fragment: Fragment, to: Place, rows: Any) -> None:
@@ -97,5 +75,8 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None
     numbers: Any = local + first_row
     if rows is not None:
         numbers = where(local < Scalar(emit.value(rows)), numbers, -1)
-    outer = [Scalar(each) for each in place.member]
+    has_matrix = place.has_matrix()
+    if has_matrix is not None:
+        numbers = where(Scalar(has_matrix), numbers, -1)
+    outer = [Scalar(each) for each in place.nearest_member(has_matrix)]
     return Gathered(place.matrix, (*outer, numbers, first_column))

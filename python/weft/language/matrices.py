@@ -16,8 +16,9 @@ from weft.language.gathers import Gathered
 from weft.language.gathers import checked as gathered
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
+from weft.language.neighbours import may_be_outside
 from weft.language.scalars import DType, Scalar, as_scalar, dtype_of, i32, operand
-from weft.mlir import memref
+from weft.mlir import arith, memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
@@ -198,9 +199,31 @@ class Place(Loaded):
         given = [each.value for each in self.indices[:count]]
         return [*given, *[emit.value(0)] * (count - len(given))]
 
+    def has_matrix(self) -> Any:
+        """Whether the batch has the matrix of a tile, an i1; None where its indices must be inside."""
+        found = None
+        for dimension, index in enumerate(self.member):
+            if may_be_outside(index):
+                size = emit.value(matrices.size(self.matrix.value, dimension))
+                inside = arith.cmpi(arith.CmpIPredicate.ult, index, size)
+                found = inside if found is None else arith.andi(found, inside)
+        return found
+
+    def nearest_member(self, has_matrix: Any) -> list[Any]:
+        """The indices of the matrix, or those of the first one if the batch doesn't have it."""
+        if has_matrix is None:
+            return self.member
+        return [emit.select(has_matrix, each, 0) for each in self.member]
+
     def memref(self) -> Any:
-        """The matrix of two dimensions in which it is."""
-        return matrices.member(self.matrix.value, *self.member) if self.member else self.matrix.value
+        """The matrix of two dimensions in which it is. One that the batch doesn't have is without rows."""
+        if not self.member:
+            return self.matrix.value
+        has_matrix = self.has_matrix()
+        member = matrices.member(self.matrix.value, *self.nearest_member(has_matrix))
+        if has_matrix is None:
+            return member
+        return matrices.with_rows(member, emit.select(has_matrix, matrices.size(member, 0), 0))
 
     def map(self, buffer: Any) -> Any:
         """The matrix as TMA copies it to and from buffers of this type."""

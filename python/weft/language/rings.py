@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import construction
 from weft.dialects import tile
+from weft.dialects.tile_copies import BOTH, ZERO
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
@@ -19,6 +20,7 @@ from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
+from weft.language.neighbours import may_begin_before
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
 from weft.language.slots import Slot
@@ -191,7 +193,10 @@ class Ring:
         for name, places_of in places.items():
             for place, part in self._parts(self._part(name, stage), places_of):
                 place.check_aligned()
-                tile.copy_async(place.memref(), *place.corner, part, vector_bytes=ALIGNMENT)
+                rows, columns = (BOTH if may_begin_before(each) else ZERO for each in place.corner)
+                tile.copy_async(
+                    place.memref(), *place.corner, part, vector_bytes=ALIGNMENT, rows=rows, columns=columns
+                )
         nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
         tile.commit(self._ring, stage, copies=True)
 

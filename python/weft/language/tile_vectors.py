@@ -11,6 +11,7 @@ from weft.language.fragments import Fragment, check_like
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import check_no_outside, check_written, is_zero
 from weft.language.mistakes import mistake
+from weft.language.neighbours import may_begin_before
 from weft.language.scalars import DType, as_scalar, i32
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm, memref
@@ -40,7 +41,7 @@ def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     columns = like.columns
     if isinstance(source, Buffer):
         return _vector_of_buffer(source, layout, columns)
-    if not is_zero(outside) or edges.may_begin_before(source.indices[-1].value):
+    if not is_zero(outside) or may_begin_before(source.indices[-1].value):
         return _by_elements(source, layout, columns, outside)
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)

@@ -14,6 +14,7 @@ from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
+from weft.language.neighbours import may_begin_before
 from weft.language.scalars import Scalar, as_scalar, check_tile, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
@@ -153,7 +154,7 @@ class _Vector:
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
         whole = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
         begins = arith.andi(emit.less(emit.value(0), left), aligned)
-        if edges.may_begin_before(self.start):
+        if may_begin_before(self.start):
             begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
         return emit.either(arith.andi(begins, whole), kinds, lambda: build(self.width), lambda: build(1))
 

@@ -794,7 +794,7 @@ func.func @copy_async_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @copy_async_edge(%m: memref<?x?xf16>, %i: i32, %t: !T) {
-  // expected-error @below {{rows must be zero, any or inside, got none}}
+  // expected-error @below {{rows must be zero, both, any or inside, got none}}
   "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16, rows = "none"} : (memref<?x?xf16>, i32, i32, !T) -> ()
   return
 }

@@ -1,0 +1,54 @@
+"""Indices that may be outside of an array on purpose, as those of neighbours: x[image - 1, row + 1]."""
+
+from typing import Any
+
+from weft import mlir
+from weft.mlir import arith, ir, scf
+
+
+def may_begin_before(start: Any) -> bool:
+    """Whether a first index, an SSA value, is a number of the GPU minus a constant. Then it may be less than
+    0, and the elements before the first one need a comparison of their own.
+    """
+    return (_constant_part(start) or 0) < 0
+
+
+def may_be_outside(index: Any) -> bool:
+    """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
+    known = mlir.constant(index)
+    return known < 0 if known is not None else bool(_constant_part(index))
+
+
+def _constant_part(value: Any) -> int | None:
+    """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted. The number of
+    a loop that begins below 0 counts as the first one.
+    """
+    known = mlir.constant(value)
+    if known is not None:
+        return int(known)
+    if isinstance(value.owner, ir.Block):
+        return min(_first_number(value) or 0, 0)
+    made = value.owner.opview
+    if not isinstance(made, (arith.AddIOp, arith.SubIOp)) or _is_quotient(made):
+        return 0
+    subtracts = isinstance(made, arith.SubIOp)
+    if subtracts and mlir.constant(made.rhs) is None:
+        return None
+    left, right = _constant_part(made.lhs), _constant_part(made.rhs)
+    if left is None or right is None:
+        return None
+    return left - right if subtracts else left + right
+
+
+def _is_quotient(made: Any) -> bool:
+    """Whether a difference is a quotient of Python's //, which subtracts a truth value to round down."""
+    rhs = made.rhs.owner
+    return isinstance(made, arith.SubIOp) and not isinstance(rhs, ir.Block) and rhs.name == "arith.extui"
+
+
+def _first_number(argument: Any) -> int | None:
+    """The first number of a loop, if the argument of a block is its number and Python knows it."""
+    loop = argument.owner.owner.opview
+    if not isinstance(loop, scf.ForOp) or ir.BlockArgument(argument).arg_number != 0:
+        return None
+    return _constant_part(loop.lowerBound)
