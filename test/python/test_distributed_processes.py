@@ -23,6 +23,7 @@ try:
     all_gather_matmul(a, torch.ones(32, 16, dtype=torch.bfloat16), team=team)
 except weft.WeftError as error:
     os.write(1, f"rank {team.rank}: {error}\\n".encode())
+distributed.destroy_process_group()
 """
 
 
