@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,37 +75,42 @@ class Cache:
         the state that this process began with was made from that state. A state must not come back once it
         has changed: then nothing has changed before or during `make` if it is the same after it.
 
-        In a block of `idle.postponing`, the result is kept later, and other threads wait for that.
+        In a block of `idle.postponing`, the result is kept later; until then, other threads get it from
+        memory.
         """
         if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
             return make()
         path = self.directory / f"{kind}-{digest.hex()}"
-        with contextlib.ExitStack() as alone:
-            alone.enter_context(_Alone(path))
+        shared = _shared(path)
+        with shared.lock:
+            if (data := shared.made) is not None and _digest_of(kind, key, True) == digest and valid(data):
+                return data
             try:
                 data = self._read(path, digest)
             except _NotOursError as error:
                 self._warn(str(error))
                 return make()
             if data is None or not valid(data):
-                data = make()
-                keep = functools.partial(self._keep, alone.pop_all(), path, kind, key, digest, data)
-                idle.later(keep)
+                data = shared.made = make()
+                idle.later(functools.partial(self._keep, shared, path, kind, key, digest, data))
             return data
 
     def _keep(
         self,
-        alone: contextlib.ExitStack,
+        shared: "_Shared",
         path: Path,
         kind: str,
         key: Key | Callable[[bool], Key | None],
         digest: bytes,
         data: bytes,
     ) -> None:
-        """Writes what was made, if its key is still the same, and lets other threads find it."""
-        with alone:
+        """Writes what was made, if its key is still the same."""
+        try:
             if not callable(key) or _digest_of(kind, key, True) == digest:
                 self._write(path, digest, data)
+        finally:
+            if shared.made is data:
+                shared.made = None
 
     def find(self, kind: str, key: Key) -> bytes | None:
         """The entry of that kind and key; None if there is none."""
@@ -123,9 +129,15 @@ class Cache:
             return
         digest = _digest(kind, *key)
         path = self.directory / f"{kind}-{digest.hex()}"
+        shared = _shared(path)
+
+        def replace() -> None:
+            self._write(path, digest, make(self._read(path, digest)))
+
         try:
-            with _Alone(path), _locked(self.directory):
-                self._write(path, digest, make(self._read(path, digest)))
+            with shared.lock:
+                _make(self.directory)
+                file_locks.with_directory(self.directory, replace)
         except _NotOursError as error:
             self._warn(str(error))
         except OSError as error:
@@ -259,66 +271,37 @@ def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int],
     return None
 
 
-class _EntryLock:
-    """The lock of an entry, and how many threads hold it or wait for it."""
+class _Shared:
+    """What threads of this process share of an entry: the lock of the one that makes it, and what was made
+    until it is kept.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.users = 0
+        self.made: bytes | None = None
 
 
-_locks: dict[Path, _EntryLock] = {}
+# A call that Ctrl-C ends has nothing to remove here. A callback of a reference would lose a Ctrl-C.
+_all_shared: dict[Path, weakref.ref[_Shared]] = {}
 _guard = threading.Lock()
 
 
-class _Alone:
-    """One thread at a time for an entry: the others find it once it is made.
-
-    A forked child frees it if another thread of its parent has postponed to keep the entry. A generator would
-    then run to its end.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        with _guard:
-            self._entry = _locks.setdefault(self._path, _EntryLock())
-            self._entry.users += 1
-        try:
-            if not self._entry.lock.acquire(blocking=False):
-                # Its thread may wait for an entry that this one keeps later.
-                idle.finish()
-                self._entry.lock.acquire()
-        except BaseException:
-            self._leave()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._entry.lock.release()
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        with _guard:
-            self._entry.users -= 1
-            if self._entry.users == 0 and _locks.get(self._path) is self._entry:
-                del _locks[self._path]
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Excludes other processes that lock the same directory."""
-    _make(directory)
-    with file_locks.directory(directory):
-        yield
+def _shared(path: Path) -> _Shared:
+    """What all calls that need this entry at present share."""
+    with _guard:
+        shared = known() if (known := _all_shared.get(path)) is not None else None
+        if shared is None:
+            for unused in [each for each, of in _all_shared.items() if of() is None]:
+                del _all_shared[unused]
+            shared = _Shared()
+            _all_shared[path] = weakref.ref(shared)
+        return shared
 
 
 def _after_fork() -> None:
     """In a child nobody would release what other threads hold."""
-    global _locks, _guard
-    _locks, _guard = {}, threading.Lock()
+    global _all_shared, _guard
+    _all_shared, _guard = {}, threading.Lock()
 
 
 locks.at_fork(after_in_child=_after_fork)

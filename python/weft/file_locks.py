@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -16,16 +15,19 @@ _POLL_SECONDS = 0.01
 _FAR = 1 << 40  # Windows locks bytes, and others can't read those: lock one that no file has
 
 
-@contextmanager
-def directory(path: Path) -> Iterator[None]:
-    """Excludes other processes that lock the same directory. Raises OSError if it can't be locked."""
+def with_directory(path: Path, work: Callable[[], object]) -> None:
+    """Does work while other processes that lock this directory wait. Raises OSError if it can't be locked.
+
+    A context manager could keep the lock: Ctrl-C may interrupt it where it begins or ends, and whoever keeps
+    the error keeps its frames.
+    """
     if sys.platform == "win32":  # which doesn't open directories
         descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT)
     else:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _acquire(descriptor)
-        yield
+        work()
     finally:
         os.close(descriptor)
 

@@ -51,13 +51,8 @@ def meanwhile(work: Callable[[], object]) -> None:
 
 def do() -> None:
     """Does what was postponed. A thread calls this before it waits for a process."""
-    finish()
+    while _thread.postponed:
+        _thread.postponed.popleft()()
     works, _thread.optional = _thread.optional, ()
     for work in works:
         work()
-
-
-def finish() -> None:
-    """Does what must be done, without what is done only if there is time."""
-    while _thread.postponed:
-        _thread.postponed.popleft()()

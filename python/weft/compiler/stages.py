@@ -222,8 +222,6 @@ def _is_module(value: Any) -> bool:
 def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
     kept = cache.default()
-    # With those of one kernel at a time, no two threads wait for each other's entries.
-    idle.finish()
     # What is to be shown of the passes shows only where they run.
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)

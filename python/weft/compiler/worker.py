@@ -67,13 +67,10 @@ class Worker:
         _workers.add(self)
 
     def start(self) -> None:
-        """Starts the process if there is none, without waiting. If the system can't, `ask` reports it."""
-        if self.process is None and self._lock.acquire(blocking=False):
-            try:
-                with contextlib.suppress(WeftError):
-                    self.process = self.process or _Process(self._module, self._name)
-            finally:
-                self._lock.release()
+        """Starts the process if there is none, and nobody asks. If the system can't, `ask` reports it."""
+        if self.process is None and not self._lock.locked():
+            with self._lock, contextlib.suppress(WeftError):
+                self.process = self.process or _Process(self._module, self._name)
 
     def ask(self, request: Message, timeout: float) -> tuple[Message, str]:
         """The answer, and what the process printed. Raises DeathError or TimeoutError."""

@@ -236,14 +236,17 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
     path = Path(os.path.realpath(path))  # keeps a symbolic link
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with file_locks.directory(path.parent):
-            lines = _with(entry, measured, path)
-            draft = path.with_name(f".{path.name}.new")
-            draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
-            system.replace(draft, path)
+        file_locks.with_directory(path.parent, functools.partial(_add, path, entry, measured))
     except OSError as error:
         raise WeftError(f"cannot write '{path}': {error.strerror}") from None
     _index.cache_clear()
+
+
+def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:
+    lines = _with(entry, measured, path)
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
+    system.replace(draft, path)
 
 
 def _with(entry: Entry, measured: Collection[str], path: Path) -> list[str]:
