@@ -17,7 +17,7 @@ STUB = Path(w.__file__).with_suffix(".pyi")
 TREE = ast.parse(STUB.read_text(encoding="utf-8"))
 EXAMPLES = (
     *("language_gemm", "language_gated_mlp", "language_linear_attention", "language_rmsnorm"),
-    *("language_softmax", "attention"),
+    *("language_softmax", "language_convolution", "language_dropout", "language_routing", "attention"),
 )
 
 
