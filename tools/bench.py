@@ -66,7 +66,7 @@ def _arguments(parser: ArgumentParser) -> None:
         "--against",
         default="cublas",
         metavar="LIST",
-        help=f"libraries to compare with, from {','.join(PEERS)}; ratios are to the first (default: cublas)",
+        help=f"libraries to compare with, from {','.join(PEERS)}; the first has speed 1 (default: cublas)",
     )
     add(
         "--samples",
@@ -88,7 +88,7 @@ def _arguments(parser: ArgumentParser) -> None:
     )
     add("--schedule", metavar="TEXT", help="the schedule of weft.matmul (default: its own choice)")
     add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
-    add("--svg", metavar="FILE", help="draw ratios and a roofline")
+    add("--svg", metavar="FILE", help="draw speeds and a roofline")
     add("--show", metavar="FILE", help="measure nothing: show (and draw) what --json kept")
 
 

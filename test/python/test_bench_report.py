@@ -99,7 +99,7 @@ def test_another_json_is_refused(change: Any) -> None:
 
 def test_the_table_lists_wrong_and_missing_implementations() -> None:
     lines = table(report(*RESULTS), RESULTS, heading=True).split("\n")
-    heading = "M x N x K types by µs TFLOP/s ± % ratio µs sustained ± % ratio error"
+    heading = "M x N x K types by µs TFLOP/s ± % speed µs sustained ± % speed error"
     assert " ".join(lines[0].split()) == heading
     assert "0.800" in lines[1]
     assert lines[3].endswith("not measured: Triton isn't installed [here]")

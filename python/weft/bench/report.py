@@ -131,7 +131,7 @@ def _empty(modes: Sequence[str], heading: bool) -> "Table":
         created.add_column(title, min_width=width, no_wrap=True)
     for mode in modes:
         rate = "TFLOP/s" if mode == "burst" else mode
-        for title, width in (("µs", 9), (rate, 9), ("± %", 5), ("ratio", 5)):
+        for title, width in (("µs", 9), (rate, 9), ("± %", 5), ("speed", 5)):
             created.add_column(title, width=width, justify="right", no_wrap=True)
     created.add_column("error")
     return created
