@@ -108,18 +108,22 @@ contains `warpid`. A map has the layout of the buffers that it copies.
 
 ## Layouts
 
-A layout maps each element of a tile to an address in memory, or to a lane and a register:
-`S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B`.
+A layout maps each element of a tile to an address in memory, or to a lane and a register. It has the form
+`S[(extents):(strides)]`. To find an element:
 
-1. Number the elements row by row.
-2. Split the number of an element into digits, one for each number before the colon (the extents). The last
-   digit varies fastest.
-3. Multiply each digit by the corresponding number after the colon (the strides), and add up the results
-   separately for each axis: `@laneid` counts lanes, `@warpid` counts warps, and a stride without an axis
-   counts elements of memory, or registers of a lane.
+1. Number the elements of the tile row by row, from 0.
+2. Split the number of the element into digits, one for each extent. The last digit varies fastest.
+3. Multiply each digit by the corresponding stride, and add up the results separately for each axis: `@laneid`
+   counts lanes, `@warpid` counts warps, and a stride without an axis counts elements of memory, or registers
+   of a lane.
 
-`xor` swizzles byte addresses in the same way as TMA and `wgmma`. For example, the sums of `wgmma` are 64 x N
-in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+For example, the sums of `mma.sync` are 16 x 8 in `S[(2,8,4,2):(2,4@laneid,1@laneid,1)]`. The element in row 9
+and column 5 has the number 9 * 8 + 5 = 77. Its digits are 1, 1, 2 and 1, since 77 = 1 * 64 + 1 * 8 + 2 * 2 +
+1 * 1. So it is in lane 1 * 4 + 2 * 1 = 6 and register 1 * 2 + 1 * 1 = 3. The sums of `wgmma` are 64 x N in
+`S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+
+A layout in memory may end in a swizzle, as `S[(64,64):(64,1)] xor 128B`: it permutes byte addresses in the
+same way as TMA and `wgmma`.
 
 In tensor memory, `@TLane` counts lanes, and `@TCol` counts columns in units of the buffer's elements. A
 column has 32 bits, so two f16 elements in one column are at `0@TCol` and `1@TCol`.
@@ -202,7 +206,7 @@ code](launch.md) needs the same values.
 | attribute | meaning |
 |---|---|
 | `known_block_size` | threads of a CTA, `array<i32: 256, 1, 1>` |
-| `known_cluster_size` | CTAs of a cluster, likewise |
+| `known_cluster_size` | CTAs of a cluster, `array<i32: 2, 1, 1>` |
 {attributes}
 
 ## Operations
