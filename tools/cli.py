@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from weft import mlir_text, system
-from weft.errors import Diagnostic, WeftError
+from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK, Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 
 STDIN = "<stdin>"
@@ -210,6 +210,8 @@ def read(path: str, *, python: bool = False) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
     _remember(name_of(path), text)
+    if text.startswith(BYTE_ORDER_MARK) and not python:
+        raise WeftError(Diagnostic(BEGINS_WITH_MARK, Location(name_of(path), 1, 1)))
     return text
 
 

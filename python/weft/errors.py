@@ -6,6 +6,9 @@ import sys
 import warnings
 from dataclasses import dataclass
 
+BYTE_ORDER_MARK = "\ufeff"
+BEGINS_WITH_MARK = "text must not begin with a byte order mark: save the file as UTF-8 without one"
+
 
 @dataclass(frozen=True)
 class Location:

@@ -2,7 +2,7 @@
 
 import re
 
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK, Diagnostic, Location, WeftError
 
 BYTECODE = b"ML\xefR"
 """How MLIR's bytecode begins, which isn't text."""
@@ -52,9 +52,8 @@ def _check_characters(text: str, name: str) -> None:
     """Refuses characters that a Python string may contain, but a text file can't."""
     if (at := text.find("\0")) >= 0:
         raise _refusal("text must not contain a zero byte", text, at, name)
-    if text.startswith("\ufeff"):
-        complaint = "text must not begin with a byte order mark: save the file as UTF-8 without one"
-        raise _refusal(complaint, text, 0, name)
+    if text.startswith(BYTE_ORDER_MARK):
+        raise _refusal(BEGINS_WITH_MARK, text, 0, name)
     try:
         text.encode()
     except UnicodeEncodeError as failure:

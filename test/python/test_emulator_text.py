@@ -357,6 +357,8 @@ def test_blanks_and_comments_hide_no_mistake():
         assert (caught.value.line, caught.value.column) == where and "unexpected '`'" in str(caught.value)
     with pytest.raises(emulator.PtxError, match="got the end of the text"):
         emulator.Module(".version // 8.6")
+    with pytest.raises(emulator.PtxError, match="1:1: error: text must not begin with a byte order mark"):
+        emulator.Module("\ufeff.version 8.6")
 
 
 def test_what_is_left_out_is_listed():

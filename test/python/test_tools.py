@@ -161,6 +161,7 @@ def test_devices_are_written_in_place() -> None:
     [
         (bytes(range(256)), "no UTF-8 text in line 2"),
         (b"a\n\nb\0c", "no text but a zero byte in line 3"),
+        (b"\xef\xbb\xbf.version 8.0", r"junk:1:1: error: text must not begin with a byte order mark"),
     ],
 )
 def test_binary_input_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from weft.emulator.errors import PtxError
 from weft.emulator.reading import statements
 from weft.emulator.reading.syntax import Instruction, Scope
+from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK
 from weft.isa.text.identifiers import NAME
 
 # An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
@@ -82,6 +83,8 @@ def tokens(text: str, scope: Scope | None = None) -> list[Token]:
             begins = match[kind] in _BEFORE_STATEMENTS
     blanks = _BLANKS.match(text, end)
     assert blanks is not None
+    if text.startswith(BYTE_ORDER_MARK):
+        raise PtxError(BEGINS_WITH_MARK, 1, 1)
     if (position := blanks.end()) < len(text):
         raise PtxError(f"unexpected {text[position]!r}", line, position - begin + 1)
     tokens.append(Token("end", "", line, position - begin + 1))
