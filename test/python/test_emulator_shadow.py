@@ -1,11 +1,13 @@
 """Findings do not depend on the size of granules, which stay coarse for accesses to the ends of CTAs."""
 
 import random
+import resource
 
 import numpy as np
 import pytest
 from emulator_ptx import module
 
+from weft.emulator.memory import untouched
 from weft.emulator.sanitizer import races, shadow
 
 TAIL = 4
@@ -84,3 +86,40 @@ def test_frequent_accesses_divide_granules(times, granule, monkeypatch):
     for _ in range(times - 1):
         seen.elements(offsets, TAIL)
     assert seen.granule == granule
+
+
+@pytest.mark.parametrize("far", [1 << 30, 1 << 34])
+def test_rows_with_gigabytes_between_them_take_memory_where_they_are_touched(far):
+    rows = untouched.zeros((4, far), np.uint8)
+    text = module("""
+      .visible .entry k(.param .u64 p, .param .u64 far) {
+      .reg .b64 %p, %far, %at; .reg .b32 %row, %t;
+      ld.param.u64 %p, [p]; ld.param.u64 %far, [far];
+      mov.u32 %row, %ctaid.x; add.u32 %row, %row, 1; and.b32 %row, %row, 3;
+      cvt.u64.u32 %at, %row; mad.lo.u64 %p, %at, %far, %p;
+      mov.u32 %t, %tid.x; mad.wide.u32 %at, %t, 8, %p; st.global.u64 [%at], 1;
+      bar.sync 0; cvt.u64.u32 %at, %t; add.u64 %at, %p, %at; st.global.u8 [%at], %t;
+      ret; }""")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert not text.launch("k", grid=4, block=64, args=[rows[:, :512], np.uint64(far)]).findings
+    assert (rows[:, :64] == np.arange(64)).all() and (rows[:, 64:512:8] == 1).all()
+    report = text.launch("k", grid=6, block=64, args=[rows[:, :512], np.uint64(far)])
+    assert {finding.rule for finding in report.findings} == {"global-race"}
+    assert {(finding.address - (1 << 33)) // far for finding in report.findings} == {1}  # of block 4
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (1 << 19)  # KiB
+
+
+@pytest.mark.parametrize("apart", [1, 3, 1 << 36])
+def test_granules_cover_exactly_the_bytes_of_an_access(apart):
+    draw = np.random.default_rng(apart)
+    for size in (5, 16, 100, 1000):
+        offsets = draw.choice(2000, size, replace=False) * apart // 8 * 8 + draw.integers(0, 8, size)
+        granules = Sized(int(offsets.max()) + 1)
+        index = granules.covered(offsets)
+        covered = (index[:, None] * granules.granule + np.arange(granules.granule)).reshape(-1)
+        assert set(covered.tolist()) == set(offsets.tolist()) and (np.diff(index) > 0).all()
+
+
+class Sized(shadow.Granules):
+    def repeat(self, times):
+        """Without entries."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.program import Program
+from weft.emulator.memory import untouched
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.reading.syntax import Variable
@@ -198,7 +199,7 @@ class Buffers:
         """Makes the buffer at an address uninitialised for the kernel."""
         segment = self._device.find(address)
         assert segment is not None
-        segment.filled = np.zeros(segment.size, np.bool_)
+        segment.filled = untouched.zeros((segment.size,), np.bool_)
 
     def write_back(self) -> None:
         """Copies the results of buffers that had to be copied to their arrays."""

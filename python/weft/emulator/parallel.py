@@ -41,6 +41,8 @@ _RESTART = 0.3
 _POLL = 0.5
 """Seconds after which processes that run look after each other."""
 _MOST_PIECES = 2048
+_MOST_BYTES = 1 << 31
+"""Larger buffers are mostly empty: rows of an array with gigabytes between them, which nobody should copy."""
 _PIECE = struct.Struct("=qq")
 _COMMUNICATES = ("multimem", "clusterlaunchcontrol", "call")
 _ATOMIC = ("atom", "red")
@@ -151,9 +153,12 @@ def _beyond(shown: int, progress: Progress | None) -> Progress | None:
 
 
 def _independent(waves: Waves, observers: Observers) -> bool:
-    """Whether CTAs can't notice in which order they run, and nobody watches that."""
+    """Whether CTAs can't notice in which order they run, nobody watches that, and memory isn't too large
+    to be shared.
+    """
     plain = waves.seed is None and not observers.traces
-    return plain and not any(map(_communicates, _opcodes(waves.program)))
+    shared = sum(segment.size for segment in waves.device.segments if segment.writable)
+    return plain and shared <= _MOST_BYTES and not any(map(_communicates, _opcodes(waves.program)))
 
 
 def _opcodes(program: Program) -> list[list[str]]:

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.compiled.state import Field, Part
+from weft.emulator.memory import untouched
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Array
 from weft.emulator.running.wave import Wave
@@ -82,8 +83,8 @@ class Shadows:
             self._blocks = state[Field.BLOCKED] = blocks
         if state.item(_EPOCH) > _MOST_STAMPS:
             state[Field.EPOCH] = 1
-            for stamps in (self._shared_stamps, *self._stamps):
-                stamps[:] = 0
+            self._shared_stamps[:] = 0
+            self._owners = [np.zeros(0)] * len(self._owners)  # each gets new stamps
         for at, (buffer, part) in enumerate(self._buffers):
             if buffer.owner is not self._owners[at]:
                 self._global(at, buffer, part)
@@ -123,7 +124,7 @@ class Shadows:
 
     def _global(self, at: int, shadow: GlobalShadow, part: npt.NDArray[np.int64]) -> None:
         self._owners[at] = shadow.owner
-        self._stamps[at] = np.zeros(shadow.granules, np.uint32)
+        self._stamps[at] = untouched.zeros((shadow.granules,), np.uint32)
         arrays: dict[Part, Array] = {
             Part.OWNER: shadow.owner,
             Part.TIME: shadow.time,

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.memory import untouched
 from weft.emulator.memory.access import GPU, SYSTEM, Access
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
@@ -29,15 +30,16 @@ class GlobalShadow(Granules):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.owner: npt.NDArray[np.int64] = np.zeros((3, self.count), np.int64)
-        self.time: Times = np.zeros((3, self.count), np.int32)
-        self.line: Times = np.zeros((3, self.count), np.int32)
-        self.level: npt.NDArray[np.int8] = np.zeros(self.count, np.int8)
+        self.owner: npt.NDArray[np.int64] = untouched.zeros((3, self.count), np.int64)
+        self.time: Times = untouched.zeros((3, self.count), np.int32)
+        self.line: Times = untouched.zeros((3, self.count), np.int32)
+        self.level: npt.NDArray[np.int8] = untouched.zeros((self.count,), np.int8)
         self.is_written = False
 
     def repeat(self, times: int) -> None:
-        self.owner, self.time = np.repeat(self.owner, times, axis=1), np.repeat(self.time, times, axis=1)
-        self.line, self.level = np.repeat(self.line, times, axis=1), np.repeat(self.level, times)
+        used = untouched.used(self.time, self.level)
+        for name in ("owner", "time", "line", "level"):
+            setattr(self, name, untouched.repeated(getattr(self, name), times, used))
 
     def touched(self, since: int) -> tuple[Bools, Bools]:
         """The granules that waves from number `since` on have read, and written."""

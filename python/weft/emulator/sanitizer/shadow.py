@@ -81,15 +81,16 @@ class Granules:
         whole = self._in_chunks(offsets)
         if whole is not None:
             return whole
-        begin = int(offsets.min()) // _COARSEST * _COARSEST
-        size = -(-(int(offsets.max()) + 1 - begin) // _COARSEST) * _COARSEST
-        touched = np.zeros(size, np.bool_)
-        touched[offsets - begin] = True
+        coarse, which = np.unique(offsets // _COARSEST, return_inverse=True)
+        touched = np.zeros((len(coarse), _COARSEST), np.bool_)
+        touched[which, offsets % _COARSEST] = True
         while True:
             parts = touched.reshape(-1, self.granule)
             some = parts.any(axis=1)
             if self.granule == 1 or (some == parts.all(axis=1)).all():
-                return np.flatnonzero(some) + begin // self.granule
+                found, count = np.flatnonzero(some), _COARSEST // self.granule
+                index: Index = coarse[found // count] * count + found % count
+                return index
             self.refine(self.granule // 2)
 
 
