@@ -116,6 +116,33 @@ def test_vectors_that_begin_before_the_array():
     assert np.allclose(sums, added)
 
 
+@w.kernel(grid=lambda x: x.rows)
+def of_other_rows(x: w.In["m n", w.f32], y: w.Out["k m n", w.f32], border: w.f32):
+    row = w.cta()
+    with w.role():
+        w.store(w.load(x[row - 1], 512, outside=border) + w.load(x[row + 1, 1], 512), y[0, row])
+        like = w.zeros((64, 64))
+        w.store_row(w.load_row(x[row - 1, 0], like=like), y[1, row, 0])
+        w.store_column(w.load_column(x[row + 1, 2], like=like, outside=border), y[2, row, 0])
+        w.store(w.load(x[row], 512), y[3, row - 1])
+        w.store_row(w.load_row(x[row, 0], like=like), y[4, row + 1, 0])
+        w.atomic_add(y[5, row - 1, 0], w.load_row(x[row, 0], like=like))
+
+
+def test_vectors_of_rows_that_an_array_lacks_are_outside():
+    x = np.random.default_rng(0).standard_normal((3, 60)).astype(np.float32)
+    found = np.zeros((6, 5, 60), np.float32)  # with rows before and after that must stay 0
+    clean(of_other_rows.emulate(x, found[:, 1:-1], 7.0))
+    y, padded, bordered = found[:, 1:-1], np.pad(x, 1), np.pad(x, 1, constant_values=7)
+    assert np.allclose(y[0], bordered[:-2, 1:-1] + padded[2:, 2:])
+    assert np.array_equal(y[1], padded[:-2, 1:-1])
+    below = np.pad(x, ((0, 1), (0, 6)), constant_values=7)[1:, 2:62]
+    assert np.array_equal(y[2], below)
+    assert np.array_equal(y[3], padded[2:, 1:-1]) and np.array_equal(y[4], padded[:-2, 1:-1])
+    assert np.array_equal(y[5], padded[2:, 1:-1])
+    assert not found[:, 0].any() and not found[:, -1].any()
+
+
 @w.kernel(grid=2)
 def through_a_buffer(x: w.In["m n"], y: w.Out["m n"], *, rows=None):
     """y[i, j] = x[i + 2, j + 8], for the first rows of each tile."""

@@ -12,14 +12,13 @@ from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
-from weft.language.matrices import Place
+from weft.language.matrices import Place, nearest
 from weft.language.mistakes import mistake
 from weft.language.neighbours import may_begin_before
 from weft.language.scalars import Scalar, as_scalar, check_tile, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import addresses, emit
-from weft.passes.kernels import matrices
 
 _RUN = 4  # elements of a thread that follow each other
 _STEP = WARPGROUP * _RUN
@@ -132,9 +131,10 @@ class _Vector:
     def __init__(self, place: Place, count: int, layout: Layout) -> None:
         matrix = place.matrix
         matrix.check_element(place.indices, "a vector's first index")
-        given = [each.value for each in place.indices]
-        *outer, self.start = [*given, *[emit.value(0)] * (matrix.rank - len(given))]
-        self.limit = emit.value(matrices.size(matrix.value, matrix.rank - 1))
+        has_row = place.has_row()
+        outer = nearest(place.outer, has_row)
+        self.start = place.indices[-1].value if len(place.indices) == matrix.rank else emit.value(0)
+        self.limit = emit.value(place.length(has_row))
         self.element = addresses.stored_type(matrix.dtype.type)
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
