@@ -81,10 +81,13 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     From a memref, all threads of the CTA copy by `cp.async`, `vector_bytes` at a time; in a role, the threads
     of one warpgroup do. Rows and tile must be aligned to `vector_bytes`. The data has arrived after
     `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier. In a ring, it has arrived when the
-    stage is full, if each thread executes `tile.commit` with `copies`. The first row must not be negative,
-    except with `rows` = `both`: then elements before row 0 become zero, too. With `inside`, the matrix must
-    have all rows of the tile. With `any`, elements in rows that it lacks are undefined instead of zero.
-    `columns` is the same for columns.
+    stage is full, if each thread executes `tile.commit` with `copies`. `rows` is about rows of the tile that
+    the matrix may lack, and `columns` the same for columns:
+
+    - "zero": those after the last row. Their elements become zero.
+    - "both": also those before row 0. Their elements become zero.
+    - "any": those after the last row. Their elements are undefined.
+    - "inside": none. The matrix must have all rows of the tile.
 
     From a `tile.map`, one thread copies by TMA. The operand after the tile is the address of an mbarrier
     (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
