@@ -132,6 +132,12 @@ def test_operators_need_pytorch(monkeypatch):
         w.torch_op("weft_language_test::double", double)
 
 
+@pytest.mark.parametrize("name, chip", [("h100", "sm_90a"), ("RTX 5090", "sm_120a"), ("A100", "sm_80")])
+def test_names_of_gpus_lead_to_their_chips(name, chip):
+    with pytest.raises(weft.WeftError, match=f"got '{name}'; the chip of that GPU is '{chip}'"):
+        double.compile(arch=name)
+
+
 @pytest.mark.parametrize("call", [double.compile, double.module, double.emulate])
 def test_unknown_chips_are_named_with_the_known_ones(call, arrays):
     kernel = w.kernel(grid=1, threads=32, arch="sm_90b")(double.__wrapped__)

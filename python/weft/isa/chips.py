@@ -106,6 +106,21 @@ OLDER_TARGETS = tuple(f"sm_{number}" for number in _OLDER.split())
 """What else `.target` may name, as ptxas 13.5 does: chips without a row, and sm_110 by its first name."""
 RENAMED = {f"sm_101{variant}": f"sm_110{variant}" for variant in ("", "f", "a")}
 """The names that PTX 9.0 replaced, and the new ones."""
+PRODUCTS = {
+    "v100": "sm_70",
+    "t4": "sm_75",
+    "a100": "sm_80",
+    "l40": "sm_89",
+    "rtx4090": "sm_89",
+    "h100": "sm_90a",
+    "h200": "sm_90a",
+    "b200": "sm_100a",
+    "b300": "sm_103a",
+    "thor": "sm_110a",
+    "rtx5090": "sm_120a",
+    "gb10": "sm_121a",
+}
+"""The chips of some GPUs, by names that users know."""
 TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
 """What may follow the chip in `.target`."""
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar, Generic, Self, TypeVar
 
-from weft.isa.chips import CHIPS, OLDER_TARGETS, RENAMED, ChipSet, describe
+from weft.isa.chips import CHIPS, OLDER_TARGETS, PRODUCTS, RENAMED, ChipSet, describe
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.isa.template import Template, Values
@@ -398,4 +398,7 @@ def _chip_hint(chip: str) -> str:
     first = next(iter(CHIPS.values()))
     if chip in OLDER_TARGETS and int(chip.removeprefix("sm_")) < first.number:
         return f"; no instruction of the tables runs on a chip before {first.name}"
+    gpu = re.sub(r"[^a-z0-9]", "", str(chip).lower())
+    if gpu in PRODUCTS:
+        return f"; the chip of that GPU is '{PRODUCTS[gpu]}'"
     return did_you_mean(chip, CHIPS)
