@@ -205,7 +205,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     @property
     def roles(self) -> dict[str, Any]:
         """The memrefs after D by their roles."""
-        return dict(zip(role_names(self.attribute("roles"), len(self.inputs)), self.extra, strict=True))
+        inputs = list(self.inputs)  # of most products, none
+        names = role_names(self.attribute("roles"), len(inputs)) if inputs else ()
+        return dict(zip(names, map(unwrapped, inputs), strict=True))
 
     def role(self, name: str) -> Any | None:
         """The operand with a role; None if there is none."""

@@ -114,8 +114,8 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
             return None
         if not isinstance(given, ir.DenseI64ArrayAttr):
             return f"expects attribute 'order' to be array<i64: ...>, got {given}"
-        count = self._count
-        if len(given) != count or min(given) < 0 or max(given) > LAST_SUM:
+        count, numbers = self._count, list(given)
+        if len(numbers) != count or min(numbers) < 0 or max(numbers) > LAST_SUM:
             return f"expects order to have {count} numbers in 0..{LAST_SUM}, got {given}"
         return None
 

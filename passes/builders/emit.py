@@ -4,6 +4,7 @@ vectors, branches and loops.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from weft.isa.chips import LANES
@@ -22,10 +23,40 @@ def i1() -> Any:
     return ir.IntegerType.get_signless(1)
 
 
+_built: ContextVar[tuple[Any, dict[tuple[Any, ...], Any]] | None] = ContextVar("built", default=None)
+
+
+@contextmanager
+def reused() -> Iterator[None]:
+    """In the `with` block, sums and the like of the same numbers are built once at the current insertion
+    point: for code that computes many addresses from few numbers.
+    """
+    token = _built.set((ir.InsertionPoint.current, {}))
+    try:
+        yield
+    finally:
+        _built.reset(token)
+
+
+def _once(build: Callable[..., Any], *operands: Any) -> Any:
+    """What an operation of these operands returns, which may have been built before."""
+    built = _built.get()
+    if built is None or ir.InsertionPoint.current is not built[0]:
+        return build(*operands)
+    key = build, *operands
+    if (known := built[1].get(key)) is None:
+        known = built[1][key] = build(*operands)
+    return known
+
+
 def value(number: Number) -> Any:
     """The number as an SSA value."""
     if not isinstance(number, int):
         return number
+    return _once(_number, number)
+
+
+def _number(number: int) -> Any:
     return arith.constant(i32(), number)
 
 
@@ -35,10 +66,10 @@ def add(*numbers: Number) -> Number:
     total: Number = None
     for number in numbers:
         if not isinstance(number, int):
-            total = number if total is None else arith.addi(total, number)
+            total = number if total is None else _once(arith.addi, total, number)
     if total is None:
         return known
-    return total if known == 0 else arith.addi(total, value(known))
+    return total if known == 0 else _once(arith.addi, total, value(known))
 
 
 def mul(a: Number, b: Number) -> Number:
@@ -49,28 +80,28 @@ def mul(a: Number, b: Number) -> Number:
         a, b = b, a
     if isinstance(b, int) and b in (0, 1):
         return a if b else 0
-    return arith.muli(a, value(b))
+    return _once(arith.muli, a, value(b))
 
 
 def sub(a: Number, b: Number) -> Number:
     """The difference."""
     if isinstance(a, int) and isinstance(b, int):
         return a - b
-    return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
+    return a if isinstance(b, int) and b == 0 else _once(arith.subi, value(a), value(b))
 
 
 def div(a: Number, b: Number) -> Number:
     """The quotient of non-negative numbers, rounded down."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    return a if isinstance(b, int) and b == 1 else arith.divui(value(a), value(b))
+    return a if isinstance(b, int) and b == 1 else _once(arith.divui, value(a), value(b))
 
 
 def rem(a: Number, b: Number) -> Number:
     """The remainder of non-negative numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
+    return 0 if isinstance(b, int) and b == 1 else _once(arith.remui, value(a), value(b))
 
 
 def ceil_div(a: Number, b: Number) -> Number:
@@ -82,21 +113,21 @@ def bit_and(a: Number, b: int) -> Number:
     """`a & b`."""
     if isinstance(a, int):
         return a & b
-    return 0 if b == 0 else arith.andi(a, value(b))
+    return 0 if b == 0 else _once(arith.andi, a, value(b))
 
 
 def xor(a: Number, b: Number) -> Number:
     """`a ^ b`."""
     if isinstance(a, int) and isinstance(b, int):
         return a ^ b
-    return a if isinstance(b, int) and b == 0 else arith.xori(value(a), value(b))
+    return a if isinstance(b, int) and b == 0 else _once(arith.xori, value(a), value(b))
 
 
 def shift_right(a: Number, bits: int) -> Number:
     """`a >> bits` of a non-negative number."""
     if isinstance(a, int):
         return a >> bits
-    return a if bits == 0 else arith.shrui(a, value(bits))
+    return a if bits == 0 else _once(arith.shrui, a, value(bits))
 
 
 def minimum(a: Number, b: Number) -> Number:

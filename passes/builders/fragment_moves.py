@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.dialects import mma, tile
+from weft.dialects.instruction import repeated
 from weft.dialects.op import refuse
 from weft.dialects.tile import LoadOp, LoadRowOp, StoreOp, is_buffer, is_tensor_buffer
 from weft.isa.chips import describe
@@ -94,11 +95,19 @@ def _store_shared(op: StoreOp) -> None:
     remarks.explain(op, lambda: ("stmatrix", []))
     # Rounded just before they are stored: otherwise, all words would be in registers beside the sums.
     read = named_sums.rounding(op)
-    words, first = [] if read else words_of_fragment(op.fragment), 0
-    for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
-        registers = named_sums.read(read, first, count) if read else words[first : first + count]
-        mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)
-        first += count
+    reading = named_sums.Reading.of(read) if read else None
+    words, first = [] if reading else words_of_fragment(op.fragment), 0
+    built = dict[tuple[int, bool], Any]()
+    with emit.reused():
+        for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
+            registers = reading.words(first, count) if reading else words[first : first + count]
+            if (same := built.get((count, transposed))) is not None:
+                repeated(same, {"address": [address], "a": registers})
+            else:
+                built[count, transposed] = mma.stmatrix(
+                    address=address, a=registers, shape="m8n8", num=count, trans=transposed
+                ).operation
+            first += count
 
 
 def _stmatrix_complaint(op: StoreOp) -> str | None:

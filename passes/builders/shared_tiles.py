@@ -1,6 +1,7 @@
 """The offsets of elements, stages and slices of buffers in shared memory."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp, stage_bytes
@@ -104,11 +105,15 @@ def split_point(value: Any, constant: int, parts: set[int], extent: int, digits:
 
     `value` is a multiple of `extent` plus one of `parts`; with the constant, that remains below `extent`.
     """
+    apart = _adds_up(constant, frozenset(parts), digits) and carry_free(digits, extent)
+    return Point(value, constant) if apart else Point(emit.add(value, constant))
+
+
+@lru_cache(maxsize=4096)
+def _adds_up(constant: int, parts: frozenset[int], digits: tuple[Iter, ...]) -> bool:
+    """Whether the offset of each part plus a constant is the sum of their offsets."""
     at = _constant_offset(constant, digits)
-    adds_up = all(_constant_offset(p + constant, digits) == _constant_offset(p, digits) + at for p in parts)
-    return (
-        Point(value, constant) if adds_up and carry_free(digits, extent) else Point(emit.add(value, constant))
-    )
+    return all(_constant_offset(p + constant, digits) == _constant_offset(p, digits) + at for p in parts)
 
 
 def _constant_offset(value: int, digits: tuple[Iter, ...]) -> int:

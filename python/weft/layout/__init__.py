@@ -209,20 +209,7 @@ class Layout:
                 ("a region's shape", extents),
             )
         )
-        groups = self.group(shape)
-        inside = len(shape) == len(starts) == len(extents) and all(
-            0 <= start < start + n <= whole for whole, start, n in zip(shape, starts, extents, strict=True)
-        )
-        if not inside:
-            raise LayoutError(
-                f"region must lie within shape {tuple(shape)}, got {tuple(extents)} at {tuple(starts)}"
-            )
-        shard, base = list[Iter](), self._start()
-        for dim, (iters, start, n) in enumerate(zip(groups, starts, extents, strict=True)):
-            points = point_table(iters)[start : start + n]
-            shard += fit(points, partial(_region, dim, iters, start, n))
-            base = add(base, points[0].tolist())
-        return replace(self, shard=tuple(shard), offset=tuple(zip(AXES, base, strict=True)))
+        return _sliced(self, shape, starts, extents)
 
     def compose(self, inner: "Layout") -> "Layout":
         """This layout after `inner`: the position on `m` in `inner` is the index in this layout. The other
@@ -357,6 +344,25 @@ class Layout:
             if self.swizzle:
                 stored = (*stored[:-1], self.swizzle.swizzle_element(stored[-1], element_bits))
             yield i, stored
+
+
+@lru_cache(maxsize=1024)
+def _sliced(layout: Layout, shape: Coords, starts: Coords, extents: Coords) -> Layout:
+    """`Layout.slice`; kernels ask for the same few slices many times."""
+    groups = layout.group(shape)
+    inside = len(shape) == len(starts) == len(extents) and all(
+        0 <= start < start + n <= whole for whole, start, n in zip(shape, starts, extents, strict=True)
+    )
+    if not inside:
+        raise LayoutError(
+            f"region must lie within shape {tuple(shape)}, got {tuple(extents)} at {tuple(starts)}"
+        )
+    shard, base = list[Iter](), layout._start()
+    for dim, (iters, start, n) in enumerate(zip(groups, starts, extents, strict=True)):
+        points = point_table(iters)[start : start + n]
+        shard += fit(points, partial(_region, dim, iters, start, n))
+        base = add(base, points[0].tolist())
+    return replace(layout, shard=tuple(shard), offset=tuple(zip(AXES, base, strict=True)))
 
 
 @lru_cache(maxsize=64)
