@@ -221,10 +221,10 @@ def test_entries_of_a_kernel_are_kept_while_other_processes_compile_it(tmp_path,
         kernel = product_kernel.plain(Types("f16", "f16", "f16"), SCHEDULE, "sm_90a")
         assert not tmp_path.exists() or kinds() == set()
         _ = kernel.ptx
-        assert kinds() == {"llvm", "schedules"}
+        assert kinds() == {"llvm", "module", "schedules"}
         _ = kernel.cubin
-        assert kinds() == {"llvm", "schedules", "ptx"}
-    assert kinds() == {"llvm", "schedules", "ptx", "cubin"}
+        assert kinds() == {"llvm", "module", "schedules", "ptx"}
+    assert kinds() == {"llvm", "module", "schedules", "ptx", "cubin"}
 
 
 def test_ptxas_starts_while_llvm_runs_and_only_once(tmp_path, patch):

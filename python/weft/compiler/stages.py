@@ -221,12 +221,12 @@ def _is_module(value: Any) -> bool:
 
 def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
-    kept = cache.default()
+    on_disk = cache.default()
     # What is to be shown of the passes shows only where they run.
-    if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
+    if on_disk.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
     compiled: list[Compiled] = []
-    located = _bytecode(module)  # LLVM IR has the locations of operations
+    bytecode = _bytecode(module)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
         if not phase.shared():  # a process that only lowers needs no LLVM
@@ -235,11 +235,27 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
         return to_entry(compiled[0].record())
 
     def key(present: bool) -> cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [located, str(target), name, rows, *decides]
+        return _key(bytecode, target, name, rows, present)
 
-    entry = kept.get_or_make("llvm", key, lower)
+    entry = on_disk.get_or_make("llvm", key, lower)
     return compiled[0] if compiled else of_entry(entry)
+
+
+def _key(bytecode: bytes, target: Target, name: str, rows: str, present: bool) -> cache.Key | None:
+    """The key of what a module is lowered to."""
+    decides = cache_keys.lowering(present)
+    return decides and [bytecode, str(target), name, rows, *decides]
+
+
+def kept(bytecode: bytes, arch: str) -> Compiled | None:
+    """What `compile_module` has made for a chip of a module without a name, with these bytes, if it is on
+    disk.
+    """
+    key = (
+        None if instrumentation.current().watches else _key(bytecode, Target.of(arch), "-", "aligned", False)
+    )
+    entry = cache.default().find("llvm", key) if key else None
+    return None if entry is None else of_entry(entry)
 
 
 def decides_all(module: Any) -> bool:

@@ -16,7 +16,7 @@ from weft.builder import Module
 from weft.compiler.apart import compile_input
 from weft.compiler.launch_record import Launch, ScalarArgument
 from weft.compiler.ptxas import Resources
-from weft.compiler.stages import Compiled, compile_module
+from weft.compiler.stages import Compiled, compile_module, kept
 from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
@@ -75,6 +75,12 @@ def compile_shared(module: Module, arch: str) -> "Kernel":
 def compile_unlocated(module: Module, arch: str) -> "Kernel":
     """As `compile`, for a module that was built without locations, which this changes."""
     return _compiled(module.finished(), arch)
+
+
+def compiled_before(bytecode: bytes, arch: str) -> "Kernel | None":
+    """The kernel of a module without locations, by its bytecode, if it was compiled before and is on disk."""
+    compiled = kept(bytecode, arch)
+    return None if compiled is None else _selected(compiled, None)
 
 
 def _compiled(module: Any, arch: str) -> "Kernel":

@@ -1,11 +1,13 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from weft import idle
+from weft import disk_cache, idle
 from weft.builder import Module, memref
+from weft.compiler import cache_keys
 from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
@@ -15,7 +17,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import aligned_to
-from weft.multiply import compiled_schedules
+from weft.multiply import compiled_schedules, kept_choices
 from weft.multiply.operands import Operands
 from weft.schedules import choice, loading, transposing
 
@@ -39,7 +41,7 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> AnySchedule | No
         return schedule
     members, (a, b, *_) = sizes.members or 1, operands.views
     k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
-    schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
+    schedule = kept_choices.choose(sizes.m, sizes.n, k, types, chip, members)
     if not copies and _unaligned(a, b):
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
@@ -153,6 +155,45 @@ def compiled(
     `added` arrays (rank 0: one element), `alpha` (1 where it's an array) and `beta` as `float.hex` writes
     them, since -0.0 equals 0.0. Raises WeftError, with the caller's line, if there is none.
     """
+    what = types, ranks, added, transposed, alpha, beta, promote, activation
+    build = functools.partial(_module, *what, schedule)
+    if schedule is None:
+        return kernel.compile_shared(build(), chip)
+    made = _from_disk((*what, schedule), chip, build)
+    idle.later(functools.partial(compiled_schedules.add, (*what, chip), schedule))
+    return made
+
+
+def _from_disk(product: compiled_schedules.Kind, chip: str, build: Callable[[], Module]) -> kernel.Kernel:
+    """The kernel of a product. Its module is built only if nobody has compiled it before."""
+    kept = disk_cache.default()
+
+    def key(present: bool) -> disk_cache.Key | None:
+        decides = cache_keys.lowering(present)
+        return decides and [repr(product), *decides]
+
+    found = key(False)
+    bytecode = kept.find("module", found) if found else None
+    made = kernel.compiled_before(bytecode, chip) if bytecode is not None else None
+    if made is None:
+        made = kernel.compile_shared(build(), chip)
+        new = made.compiled.bytecode
+        idle.later(lambda: kept.get_or_make("module", key, lambda: new))
+    return made
+
+
+def _module(
+    types: Types,
+    ranks: tuple[int, int, int],
+    added: tuple[tuple[str, str, int], ...],
+    transposed: tuple[bool, bool],
+    alpha: str,
+    beta: str,
+    promote: bool,
+    activation: str | None,
+    schedule: AnySchedule | None,
+) -> Module:
+    """The module of a product."""
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
         matrices = [memref("x".join("?" * rank) or "1", t, strides=_strides(rank)) for t, rank in kinds]
@@ -176,11 +217,7 @@ def compiled(
                 scale_columns=types.scale_columns,
                 schedule=schedule,
             )
-    made = kernel.compile_shared(module, chip)
-    if schedule is not None:
-        kind = types, ranks, added, transposed, alpha, beta, promote, activation, chip
-        idle.later(functools.partial(compiled_schedules.add, kind, schedule))
-    return made
+    return module
 
 
 def _rank(role: str, view: ArrayView) -> int:

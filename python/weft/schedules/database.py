@@ -5,6 +5,7 @@ same N and K, which belong to a layer, and with M in the same class, since M var
 """
 
 import functools
+import hashlib
 import json
 import os
 from collections import Counter
@@ -173,6 +174,25 @@ def sources(chip: str) -> tuple[Path, ...]:
     return () if own is None else (own, Path(__file__).with_name(f"{chip}.jsonl"))
 
 
+def contents(chip: str, present: bool = True) -> list[bytes]:
+    """The SHA-256 of each file of `sources`, of no bytes for one that can't be read. With `present` false, as
+    it was when this process first asked: schedules come from the file of that time.
+    """
+    return [_digest(path) if present else _first_digest(path) for path in sources(chip)]
+
+
+def _digest(path: Path) -> bytes:
+    try:
+        return hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return hashlib.sha256().digest()
+
+
+@functools.cache
+def _first_digest(path: Path) -> bytes:
+    return _digest(path)
+
+
 def asks_files() -> bool:
     """Whether a schedule may come from a file. With an empty $WEFT_SCHEDULES, only the model decides."""
     return own_file() is not None
@@ -240,6 +260,7 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
     except OSError as error:
         raise WeftError(f"cannot write '{path}': {error.strerror}") from None
     _index.cache_clear()
+    _first_digest.cache_clear()
 
 
 def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:
