@@ -6,6 +6,7 @@ import gc
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -249,20 +250,37 @@ def cupy(monkeypatch, driver):
         current = 0
 
         def __init__(self, number: int) -> None:
-            self.id = number
+            self.id, self.before = number, list[int]()
 
         def __enter__(self) -> None:
-            self.before, Device.current = Device.current, self.id
+            self.before.append(Device.current)
+            Device.current = self.id
 
         def __exit__(self, *_: object) -> None:
-            Device.current = self.before
+            Device.current = self.before.pop()
 
     def empty(shape, dtype):
         if np.dtype(dtype) == ml_dtypes.float8_e4m3fn:
             raise ValueError("Unsupported dtype float8_e4m3fn")
         return ndarray(Device.current, shape, dtype)
 
-    streams = SimpleNamespace(get_current_stream=lambda gpu=None: SimpleNamespace(ptr=30 + gpu))
+    class ExternalStream:
+        """Of the current GPU, as CuPy requires for a block."""
+
+        current: ClassVar[list[tuple[int, int]]] = []
+
+        def __init__(self, ptr: int) -> None:
+            self.ptr = ptr
+
+        def __enter__(self) -> None:
+            self.current.append((Device.current, self.ptr))
+
+        def __exit__(self, *_: object) -> None:
+            self.current.pop()
+
+    streams = SimpleNamespace(
+        get_current_stream=lambda gpu=None: SimpleNamespace(ptr=30 + gpu), ExternalStream=ExternalStream
+    )
     module = SimpleNamespace(ndarray=ndarray, empty=empty, cuda=streams, Device=Device)
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
@@ -275,6 +293,26 @@ def test_cupy_is_asked_for_the_arrays_own_gpu(driver, cupy):
     assert driver.launched == [(1, 31)] and cupy.Device.current == 0
     with pytest.raises(WeftError, match="CuPy can't create an array of f8E4M3FN: Unsupported dtype"):
         weft.matmul(a, b, out_dtype="f8E4M3FN")
+
+
+def test_what_cupy_makes_beside_results_is_made_on_the_stream_of_the_call(driver, cupy, monkeypatch):
+    """There, CuPy doesn't use its memory again before the launches are done."""
+    made, empty = [], cupy.empty
+
+    def recorded(shape, dtype):
+        made.append((cupy.cuda.ExternalStream.current[-1:], shape))
+        return empty(shape, dtype)
+
+    monkeypatch.setattr(cupy, "empty", recorded)
+    q, (k, v) = (
+        cupy.ndarray(1, (1, 1, 64, 128), np.float16),
+        (cupy.ndarray(1, (1, 1, 8192, 128), np.float16) for _ in range(2)),
+    )
+    weft.attention(q, k, v, stream=5)
+    on_stream = [current == [(1, 5)] for current, _ in made]
+    assert any(on_stream) and not on_stream[0], "only the result is the caller's"
+    assert {stream for _, stream in driver.launched} == {5}
+    assert not cupy.cuda.ExternalStream.current and cupy.Device.current == 0
 
 
 def test_a_cupy_array_is_viewed_without_dlpack(cupy):

@@ -1,7 +1,7 @@
 """CUDA graphs: kernels that a stream records once, and launches together at each replay."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from weft.launch.arrays import library
@@ -60,12 +60,26 @@ def torch_stream(stream: Any, device: Any) -> Any:
 
 
 def queued_on(stream: Any, like: Any) -> Any:
-    """As `torch_stream`, for the GPU of an array; an empty block for arrays of other libraries.
+    """A block in which the library of an array, PyTorch or CuPy, queues its own kernels for the array's GPU
+    on a stream; an empty block for arrays of other libraries.
 
     What a call makes beside its results must be made on the stream of its launches. They don't wait for
-    another one, on which PyTorch would also use the memory again while they still run.
+    another one, on which the library would also use the memory again while they still run.
     """
-    return torch_stream(stream, like.device) if library(type(like)) == "torch" else contextlib.nullcontext()
+    name = library(type(like))
+    if name == "torch":
+        return torch_stream(stream, like.device)
+    if name == "cupy" and stream is not None:
+        return _cupy_stream(stream, like.device)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _cupy_stream(stream: Any, device: Any) -> Iterator[None]:
+    import cupy
+
+    with device, cupy.cuda.ExternalStream(stream_handle(stream)):
+        yield
 
 
 def _external(stream: Any, device: Any) -> Any:
