@@ -109,14 +109,16 @@ def test_without_a_gpu_every_function_reports_it():
     "cause, is_chip", [("CUDA_ERROR_NO_BINARY_FOR_GPU", True), ("CUDA_ERROR_NOT_READY", False)]
 )
 def test_a_cubin_of_another_chip_names_what_to_do(monkeypatch, cause, is_chip):
-    def refuse(action, *_):
-        raise WeftError(f"{action}: {cause}")
+    def refuse(action, status):
+        raise WeftError(f"{action}: {status}")
 
-    monkeypatch.setattr(runtime, "api", lambda: SimpleNamespace(cuModuleLoadData=None))
+    results = SimpleNamespace(CUDA_ERROR_NO_BINARY_FOR_GPU="CUDA_ERROR_NO_BINARY_FOR_GPU")
+    driver = SimpleNamespace(cuModuleLoadData=lambda cubin: (cause, None), CUresult=results)
+    monkeypatch.setattr(runtime, "api", lambda: driver)
     monkeypatch.setattr(runtime, "context", lambda _: None)
     monkeypatch.setattr(runtime, "entered", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(runtime, "_current_device", lambda: H200)
-    monkeypatch.setattr(runtime, "call", refuse)
+    monkeypatch.setattr(runtime, "check", refuse)
     with pytest.raises(WeftError, match=f"loading a cubin of 3 bytes on H200 .*{cause}") as caught:
         runtime.load(b"elf")
     remedy = "compiled for another chip: compile for sm_90a (without arch), or run it in the emulator"

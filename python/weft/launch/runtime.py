@@ -24,8 +24,6 @@ from weft.launch.cuda_driver import api, call, check, context, entered, primary,
 from weft.launch.kernel_handle import Argument, KernelHandle, pack
 from weft.launch.launcher import Parameter
 
-_OTHER_CHIP = "CUDA_ERROR_NO_BINARY_FOR_GPU"
-
 
 @dataclass(frozen=True)
 class Device:
@@ -134,10 +132,11 @@ class Loaded:
         with entered(self.context):
             self.device = _current_device()
             action = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
+            status, self._module = driver.cuModuleLoadData(cubin)
             try:
-                self._module = call(action, driver.cuModuleLoadData, cubin)
+                check(action, status)
             except WeftError as error:
-                if _OTHER_CHIP not in str(error):
+                if status != driver.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU:
                     raise
                 remedy = f"compile for {self.device.chip} (without arch), or run it in the emulator"
                 raise WeftError(f"{error}: the kernel is compiled for another chip: {remedy}") from None
