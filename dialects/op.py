@@ -228,7 +228,7 @@ def _undeclared(op: Any) -> str | None:
 
 
 def _unknown(op: Any) -> str | None:
-    """A complaint about an unknown attribute, such as a misspelt one. Names with a dot are allowed."""
+    """A complaint about an unknown attribute, such as a misspelled one. Names with a dot are allowed."""
     known = [field.name for field in _declared_attributes(op.__class__)] + list(op.optional)
     for name in op.operation.attributes:
         if "." not in name and name not in known and name != "operandSegmentSizes":

@@ -197,7 +197,7 @@ class DrainOp(Op, dialect=Tile, name="drain"):
     """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
     those that it would fill next.
 
-    After a CTA has ended, its mbarriers must not be signalled. So if consumers in other CTAs, or their MMAs,
+    After a CTA has ended, its mbarriers must not be signaled. So if consumers in other CTAs, or their MMAs,
     signal the mbarriers of this CTA, its producers must execute this operation before they end.
     """
 

@@ -203,7 +203,7 @@ class BufferType(Tile.Type, name="buffer"):
     @property
     @of_type
     def element_bits(self) -> int:
-        """The distance of neighbouring elements: 8 for elements of 6 bits, of which 16 take 16 bytes."""
+        """The distance of neighboring elements: 8 for elements of 6 bits, of which 16 take 16 bytes."""
         bits = int(self.element_type.width)
         return 8 if bits == 6 else bits
 

@@ -156,7 +156,7 @@ def _operand(operand: "Registers") -> dict[str, Any]:
 
 
 def _rendered(parts: "Sequence[RenderableType]") -> str:
-    """Tables as text, as wide as the terminal; with colours where stdout is one."""
+    """Tables as text, as wide as the terminal; with colors where stdout is one."""
     from rich.console import Console
 
     terminal = sys.stdout is not None and sys.stdout.isatty()

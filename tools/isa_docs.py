@@ -262,7 +262,7 @@ def truth(claim: Claim) -> str:
 
 
 def claim_verdict(claim: Claim) -> Verdict | None:
-    """The tables' judgement of a claim's instruction, as far as its opcode goes."""
+    """The tables' judgment of a claim's instruction, as far as its opcode goes."""
     read = tables.read(claim.opcode, claim.operands)
     return read[0].judge(read[1], claim.chip) if read else written.unread(claim.opcode, claim.chip)
 

@@ -20,7 +20,7 @@ from weft.launch.kernel import Kernel
 from weft.svg import Svg
 
 # Of each tile: what a stage holds, what is read of it and what is done to sums, and what is done with stages.
-_COLOURS = (
+_COLORS = (
     ("#ffe8cc", "#ffc078", "#e8590c"),
     ("#d0ebff", "#74c0fc", "#1971c2"),
     ("#d3f9d8", "#8ce99a", "#2f9e44"),
@@ -250,12 +250,12 @@ def _heading(svg: Svg, picture: Picture) -> None:
     title = f"One CTA, {tiles} tiles of {m}x{n}, each with {blocks} K blocks of {k}; {picture.schedule}"
     svg.add("text", title, x=_LEFT, y=18, font_weight="bold")
     legend = [("waits, or another warp runs", _WAITS)]
-    for number, (held, read, busy) in enumerate(_COLOURS[: picture.tiles], 1):
+    for number, (held, read, busy) in enumerate(_COLORS[: picture.tiles], 1):
         legend += [(f"tile {number}: copies, products", busy), ("in a stage", held)]
         legend += [("being read; epilogue (E)", read)]
     left = _LEFT
-    for text, colour in legend:
-        svg.add("rect", x=left, y=30, width=9, height=9, fill=colour)
+    for text, color in legend:
+        svg.add("rect", x=left, y=30, width=9, height=9, fill=color)
         svg.add("text", text, x=left + 13, y=38)
         left += 24 + 6 * len(text)
 
@@ -273,7 +273,7 @@ def _bar(svg: Svg, picture: Picture, span: Span, left: float, right: float, top:
         y=top + (_LANE - height) / 2,
         width=right - left,
         height=height,
-        fill=_WAITS if waits else _COLOURS[span.tile][_SHADES[span.kind]],
+        fill=_WAITS if waits else _COLORS[span.tile][_SHADES[span.kind]],
     )
     if span.kind in ("waits", "read") or (span.kind == "held" and span.block < 0) or right - left < _FIGURE:
         return

@@ -109,7 +109,7 @@ def step(block: Any, x: Any, gradient: Any) -> None:
 
 def time(steps: list[Callable[[], None]]) -> list[list[float]]:
     """Milliseconds of each step in every round, in turns. A GPU at its limit of power changes its clock by
-    up to 10 % from second to second, so that only neighbours can be compared.
+    up to 10 % from second to second, so that only neighbors can be compared.
     """
     for _ in range(WARM):
         for each in steps:

@@ -59,5 +59,5 @@ def draw(schedule: Any) -> Svg:
     return svg
 
 
-def _box(svg: Svg, x: float, y: float, width: float, height: float, colour: str) -> None:
-    svg.add("rect", x=x, y=y, width=width, height=height, fill=colour, stroke=_LINE)
+def _box(svg: Svg, x: float, y: float, width: float, height: float, color: str) -> None:
+    svg.add("rect", x=x, y=y, width=width, height=height, fill=color, stroke=_LINE)

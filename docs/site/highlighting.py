@@ -1,4 +1,4 @@
-"""A hook of MkDocs: colours for MLIR, which Pygments doesn't know, and for commands with their output."""
+"""A hook of MkDocs: colors for MLIR, which Pygments doesn't know, and for commands with their output."""
 
 from typing import Any, ClassVar
 
@@ -65,13 +65,13 @@ class ConsoleLexer(RegexLexer):
 LEXERS: dict[str, type[Lexer]] = {"mlir": MlirLexer, "console": ConsoleLexer}
 
 
-def coloured(source: str, language: str, *_: Any, **__: Any) -> str:
+def colored(source: str, language: str, *_: Any, **__: Any) -> str:
     """A block of code in HTML, as superfences wants it from a custom fence."""
     return highlight(source, LEXERS[language](), HtmlFormatter(cssclass="highlight", wrapcode=True))
 
 
 def on_config(config: Any) -> Any:
-    """Has these blocks coloured here."""
-    fences = [{"name": name, "class": name, "format": coloured} for name in LEXERS]
+    """Has these blocks colored here."""
+    fences = [{"name": name, "class": name, "format": colored} for name in LEXERS]
     config.mdx_configs["pymdownx.superfences"] = {"custom_fences": fences}
     return config

@@ -91,7 +91,7 @@ class Real:
         return self.of_bits(arith.andi(self.bits(), mask))
 
     def truncated(self) -> "Real":
-        """The integer next to it towards 0."""
+        """The integer next to it toward 0."""
         return self.called("trunc")
 
     def signed_as(self, other: "Real") -> "Real":

@@ -1,1 +1,1 @@
-"""How `--raise-linalg` reads functions of linalg, recognises products, and writes them as `tile.matmul`."""
+"""How `--raise-linalg` reads functions of linalg, recognizes products, and writes them as `tile.matmul`."""

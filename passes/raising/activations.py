@@ -1,4 +1,4 @@
-"""Recognises activations by what they compute, whatever operations compute it."""
+"""Recognizes activations by what they compute, whatever operations compute it."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Recognises `residual + activation(alpha * A @ B + beta * C + bias)` in an expression."""
+"""Recognizes `residual + activation(alpha * A @ B + beta * C + bias)` in an expression."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ Materialize = Callable[[Expression, tuple[int | None, ...], Any], Buffer]
 """Has a tensor of these sizes written to memory by an earlier product. Raises Unraisable where none can."""
 
 
-def recognised(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
+def recognized(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
     """The product that computes every element of `d`. Where several do, all but one are added as C or
     residual from memory. Raises Unraisable with what is in the way.
     """
@@ -59,16 +59,16 @@ def recognised(expression: Expression, d: Buffer, op: Any, materialize: Material
             expression, shape = in_one_shape(expression, leaf)
             d = replace(d, shape=shape)
             break
-    return _recognised(expression, d, op, materialize)
+    return _recognized(expression, d, op, materialize)
 
 
-def _recognised(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
+def _recognized(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
     top = form(expression)
     products = products_in(top)
     if len({each.product for each in products}) > 1:
         for other in products[:-1]:
             expression = _with_memory(expression, other, materialize)
-        return _recognised(expression, d, op, materialize)
+        return _recognized(expression, d, op, materialize)
     if not products:
         raise Unraisable("computes a result that contains no product", op)
     if len(products) > 1:

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.passes.raising.expressions import Buffer, Expression, Sum, Unraisable
 from weft.passes.raising.plain import Plain
-from weft.passes.raising.products import Matmul, recognised
+from weft.passes.raising.products import Matmul, recognized
 from weft.passes.raising.reading import Output, Shape, argument_buffer, is_shaped
 
 
@@ -53,7 +53,7 @@ class Steps:
         if key in self._written:
             return self._written[key][1]
         provisional = Buffer(Memory(-1), shape, expression.kind)
-        matmul = recognised(expression, provisional, op, self.materialize)
+        matmul = recognized(expression, provisional, op, self.materialize)
         source = Memory(len(self._kernels))  # which kernels before it have raised
         buffer = replace(provisional, source=source)
         self._kernels.append(replace(matmul, d=replace(matmul.d, source=source)))
@@ -101,7 +101,7 @@ class Steps:
             self._outputs[buffer.source] = output.value
             self._written.pop(_key(output.expression))
             return output.value
-        matmul = recognised(output.expression, d, output.op, self.materialize)
+        matmul = recognized(output.expression, d, output.op, self.materialize)
         self._kernels.append(matmul)
         return output.value
 

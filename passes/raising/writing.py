@@ -1,4 +1,4 @@
-"""Writes recognised products as functions of one `tile.matmul`."""
+"""Writes recognized products as functions of one `tile.matmul`."""
 
 from collections.abc import Sequence
 from typing import Any

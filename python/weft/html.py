@@ -1,4 +1,4 @@
-"""Builds the small pages by which notebooks show objects. They take the notebook's colours, light or dark."""
+"""Builds the small pages by which notebooks show objects. They take the notebook's colors, light or dark."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -26,9 +26,9 @@ class Svg:
             ElementTree.SubElement(element, "title").text = title
         return element
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, colour: str) -> None:
+    def line(self, x1: float, y1: float, x2: float, y2: float, color: str) -> None:
         """A thin line."""
-        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour)
+        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=color)
 
     def _repr_svg_(self) -> str:
         """For notebooks."""

@@ -131,7 +131,7 @@ def _features(kind: str, text: str, offset: int) -> None:
 
 @functools.cache
 def _facts() -> dict:
-    from weft.tools.language_server.catalogue import OpFacts, collect
+    from weft.tools.language_server.catalog import OpFacts, collect
 
     return {str(each["name"]): OpFacts.of_plain(each) for each in collect()}
 

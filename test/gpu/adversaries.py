@@ -96,7 +96,7 @@ def _normal(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
     return _random(rng, kinds.a, m, k), _random(rng, kinds.b, k, n)
 
 
-def _cancelling(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
+def _canceling(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
     """Large terms, each of which has its negative somewhere along K, among a few small ones."""
     a, b = _normal(rng, kinds, m, n, k)
     if not kinds.integers:
@@ -184,7 +184,7 @@ def _ties(rng: Any, kinds: Kinds, m: int, n: int, k: int) -> Made:
 REGIMES = {
     "integers": Regime(_integers, exact=True, whole=True),
     "normal": Regime(_normal, integers=False),
-    "cancelling": Regime(_cancelling),
+    "canceling": Regime(_canceling),
     "subnormal": Regime(_subnormal, exact=True, integers=False),
     "largest": Regime(_largest),
     "special": Regime(_special, integers=False),

@@ -32,7 +32,7 @@ from weft.isa.mma.fragments import mnk
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import arith, ir
 
-REGIMES = ("normal", "wide", "cancelling", "subnormal", "special", "bits")
+REGIMES = ("normal", "wide", "canceling", "subnormal", "special", "bits")
 WARPS = 4
 KEPT = 8
 # As many kernels go through the compiler at once.
@@ -83,7 +83,7 @@ def matrices(form: Any, regime: str, tiles: int) -> tuple[Any, Any, Any]:
     a = codes(rng, (tiles, *batch, m, stored), form.a_type, regime)
     b = codes(rng, (tiles, *batch, k, n), form.b_type, regime)
     c = codes(rng, (tiles, *batch, m, n), c_type, regime)
-    if regime == "cancelling" and ELEMENT_TYPES[form.a_type].kind == "float":
+    if regime == "canceling" and ELEMENT_TYPES[form.a_type].kind == "float":
         a[..., 1::2] = a[..., ::2]
         sign = np.uint64(1 << (ELEMENT_TYPES[form.b_type].bits - 1))
         b[..., 1::2, :] = b[..., ::2, :] ^ sign

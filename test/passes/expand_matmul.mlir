@@ -277,7 +277,7 @@ gpu.module @warpgroups {
   }
 
   // Two CTAs share a block: each puts its sums over the stages, where the other finds them, and adds up half of the rows,
-  // four neighbouring columns a lane at once.
+  // four neighboring columns a lane at once.
   // CHECK-LABEL: gpu.func @splits
   // CHECK: %[[STAGES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 64, 64>, bf16,
   // CHECK: "tile.alloc"(%[[STAGES]]) : {{.*}} -> !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(72,1)]">, "shared">

@@ -136,7 +136,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     gpu.return
   }
 
-  // An MMA empties what TMA fills: the mbarrier for empty is signalled when the thread's MMAs are done. The wait for the
+  // An MMA empties what TMA fills: the mbarrier for empty is signaled when the thread's MMAs are done. The wait for the
   // data is fenced; that of the thread that copies isn't.
   // CHECK-LABEL: gpu.func @from_tma_to_mma
   // CHECK-SAME: (%[[STAGE:[a-z0-9]+]]: i32, %[[PHASE:[a-z0-9]+]]: i32)

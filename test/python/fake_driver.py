@@ -326,7 +326,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     fake = FakeDriver()
     _forget()
     gc.freeze()  # the collection afterwards looks at what the block makes alone, in a hundredth of the time
-    monkeypatch.setattr(cuda_driver, "_initialised", lambda: fake)
+    monkeypatch.setattr(cuda_driver, "_initialized", lambda: fake)
     for module in (launcher, sequence):
         monkeypatch.setattr(module, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.

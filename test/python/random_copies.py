@@ -229,7 +229,7 @@ def kernel(rng, cluster=1, ordered=0.9, count=30):
 
 
 def around(body, cluster=1, *, fenced=True):
-    """A kernel with a body, whose mbarriers are initialised and, if `fenced`, visible to the cluster."""
+    """A kernel with a body, whose mbarriers are initialized and, if `fenced`, visible to the cluster."""
     maps = "".join(f", .param .align 64 .b8 p_m{at}[128]" for at in range(len(SHAPES)))
     taken = "\n".join(f"mov.b64 %m{at}, p_m{at}; cvta.param.u64 %m{at}, %m{at};" for at in range(len(SHAPES)))
     fills = "\n".join(

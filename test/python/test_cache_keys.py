@@ -249,8 +249,8 @@ def test_each_thing_that_decides_about_ptx_is_in_its_key(kept, patch):
     assert made.ptx and kept("ptx") == 1
     assert replace(made).ptx and kept("ptx") == 1
     patch.setattr(codegen, "OPT_LEVEL", 0)
-    unoptimised = replace(made).ptx
-    assert unoptimised != made.ptx and kept("ptx") == 2
+    unoptimized = replace(made).ptx
+    assert unoptimized != made.ptx and kept("ptx") == 2
     patch.setattr(codegen, "OPT_LEVEL", 3)
     patch.setattr(loaded, "_content", b"another version")
     assert replace(made).ptx and kept("ptx") == 3

@@ -64,17 +64,17 @@ def test_ptx_is_for_the_chip_and_version_asked_for():
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in made.ptx
 
 
-def test_ir_is_shown_after_optimisation():
-    assert "alloca" not in codegen.to_ptx(MMA, "sm_80", (7, 0), optimised=True).ir
-    assert "alloca" in codegen.to_ptx(MMA, "sm_80", (7, 0), opt_level=0, optimised=True).ir
+def test_ir_is_shown_after_optimization():
+    assert "alloca" not in codegen.to_ptx(MMA, "sm_80", (7, 0), optimized=True).ir
+    assert "alloca" in codegen.to_ptx(MMA, "sm_80", (7, 0), opt_level=0, optimized=True).ir
     for passes in (codegen.SOME, codegen.FEW):
-        made = codegen.to_ptx(MMA, "sm_80", (7, 0), passes=passes, optimised=True)
+        made = codegen.to_ptx(MMA, "sm_80", (7, 0), passes=passes, optimized=True)
         assert "alloca" not in made.ir and "mma.sync" in made.ptx
 
 
 def test_ir_gets_the_data_layout_of_nvptx():
     assert not codegen.to_ptx(MMA, "sm_80", (7, 0)).ir  # which takes as long as reading the input
-    assert 'target datalayout = "e-p6:32:32' in codegen.to_ptx(MMA, "sm_80", (7, 0), optimised=True).ir
+    assert 'target datalayout = "e-p6:32:32' in codegen.to_ptx(MMA, "sm_80", (7, 0), optimized=True).ir
 
 
 def test_the_callers_process_never_holds_llvm():

@@ -130,11 +130,11 @@ UNWRITTEN = """.version 8.4
 def test_findings_before_a_fault_are_told(emulate):
     status, out, err = emulate(UNWRITTEN, "--arg", "zeros:4xf32")
     assert status == 1 and "error: out-of-bounds global access" in err
-    assert "uninitialised-shared" in out and "out-of-bounds" not in out
+    assert "uninitialized-shared" in out and "out-of-bounds" not in out
     status, out, err = emulate(UNWRITTEN, "--arg", "zeros:4xf32", "--json")
     told = json.loads(out)
     assert status == 1 and told["error"].startswith("out-of-bounds global access")
-    assert [finding["rule"] for finding in told["findings"]] == ["uninitialised-shared", "out-of-bounds"]
+    assert [finding["rule"] for finding in told["findings"]] == ["uninitialized-shared", "out-of-bounds"]
     _, out, _ = emulate(UNWRITTEN, "--arg", "zeros:4xf32", "--json", "--no-sanitize")
     assert json.loads(out)["findings"] is None
 
@@ -314,7 +314,7 @@ def test_seeds_show_what_the_first_launch_does_not(emulate, tmp_path):
     status, out, _ = emulate(LATE, *options, "--seeds", "8")
     (found,) = json.loads(out)["findings"]
     assert status == 1
-    assert found["rule"] == "uninitialised-shared"
+    assert found["rule"] == "uninitialized-shared"
     assert found["seed"] in range(8)
     alone, out, _ = emulate(LATE, *options, "--seed", str(found["seed"]))
     assert alone == 1

@@ -7,6 +7,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+from emulator_ptx import module
 
 from weft import emulator
 from weft.errors import WeftError
@@ -288,3 +289,9 @@ def test_explore_takes_arrays_that_nothing_may_write():
     kernel = emulator.Module(f".version 8.4\n.target sm_80\n.address_size 64\n{text}")
     explored = emulator.explore(lambda seed, _: kernel.launch("k", args=[x, y], seed=seed), [x, y], 2)
     assert (explored.seeds, explored.error, explored.findings, y[0]) == (2, None, (), 7)
+
+
+def test_rules_are_ignored_by_their_old_names_too():
+    text = module(".visible .entry k() { .reg .b32 %r; add.u32 %r, %r, 1; ret; }")
+    assert [finding.rule for finding in text.launch("k").findings] == ["uninitialized-register"]
+    assert not text.launch("k", ignore=["uninitialised-register"]).findings

@@ -176,5 +176,5 @@ def test_reads_follow_the_first_writes_of_a_buffer(recorder, stored):
       W: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
       @!%q bra W;"""
     found = both(around(body), recorder, written=False).findings
-    assert [each.rule for each in found] == (["uninitialised-global"] if stored < 64 else [])
+    assert [each.rule for each in found] == (["uninitialized-global"] if stored < 64 else [])
     assert recorder.counts["load", True] == (stored == 64)

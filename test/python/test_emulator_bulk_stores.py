@@ -58,7 +58,7 @@ def test_bytes_become_zero(body, count, zeros, compiled):
     assert not report.findings and report.counters["st.bulk"] == 8
 
 
-def test_filled_memory_is_initialised_and_may_race():
+def test_filled_memory_is_initialized_and_may_race():
     store = "mov.u32 %r4, memory; @%p1 st.bulk.weak.shared::cta [%r4], 1024, 0;"
     fill = f"{store} bar.sync 0; ld.shared.b32 %r5, [%r3];"
     assert not launch("", fill=fill)[1].findings

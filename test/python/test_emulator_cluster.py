@@ -38,7 +38,7 @@ def test_special_registers_of_clusters(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ctas_read_the_shared_memory_of_their_neighbour(seed):
+def test_ctas_read_the_shared_memory_of_their_neighbor(seed):
     body = f"""
       mov.u32 %r5, data; mad.lo.u32 %r6, %r0, 4, %r5;
       mad.lo.u32 %r7, %r1, 1000, %r0;
@@ -329,7 +329,7 @@ def test_grid_wide_rounds_progress_across_clusters(seed):
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("chip", chips("warps"))
 @pytest.mark.parametrize("seed", [None, 7])
-def test_cooperative_groups_synchronise_a_grid(chip, seed):
+def test_cooperative_groups_synchronize_a_grid(chip, seed):
     # nvcc's grid.sync() counts in a workspace whose address it takes from %envreg1 and %envreg2.
     count = 40 * 64
     a, out = np.arange(count, dtype=np.int32), np.zeros(count, np.int32)

@@ -167,4 +167,4 @@ def test_patterns_have_findings_and_none():
         for seed in range(6)
     ]
     rules = {finding.rule for report in reports for finding in report.findings}
-    assert {"shared-race", "global-race", "uninitialised-shared"} <= rules
+    assert {"shared-race", "global-race", "uninitialized-shared"} <= rules

@@ -52,7 +52,7 @@ KERNELS = {
     "the same address": "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd5], %r7;",
     "a race in shared memory": "st.shared.u32 [%r4+16], %r2; ld.shared.u32 %r7, [%r4+16];",
     "a missing barrier": "st.shared.u32 [%r5], %r2; xor.b32 %r7, %r5, 128; ld.shared.u32 %r8, [%r7];",
-    "uninitialised": "ld.shared.u32 %r8, [%r5+512]; st.global.u32 [%rd5], %r8;",
+    "uninitialized": "ld.shared.u32 %r8, [%r5+512]; st.global.u32 [%rd5], %r8;",
     "a race in global memory": "st.global.u32 [%rd2], %r2; ld.global.u32 %r8, [%rd2];",
     "a race between CTAs": "st.global.u32 [%rd2], %r2; st.global.u32 [%rd2+4], 7;",
     "out of bounds": "mul.wide.u32 %rd6, %r6, 512; add.u64 %rd7, %rd4, %rd6; ld.global.u32 %r7, [%rd7];",
@@ -206,7 +206,7 @@ def test_a_mutation_of_the_checks_is_found(monkeypatch):
 
     driver.addresses.cache_clear()
     monkeypatch.setattr(accesses, "_check_shared_load", lambda c: None)
-    body = KERNELS["uninitialised"]
+    body = KERNELS["uninitialized"]
     try:
         assert outcome(body, True) != outcome(body, False)
     finally:

@@ -77,7 +77,7 @@ def test_loads_of_vectors_have_their_own_registers():
     assert len(set(found[0])) > 60
 
 
-def test_short_code_is_optimised_and_long_code_is_not():
+def test_short_code_is_optimized_and_long_code_is_not():
     assert plan.level("x\n" * 100) == 1
     assert plan.level("x\n" * 20_000) == 0
 

@@ -36,14 +36,14 @@ STEP = 1 << 32
 def expected(name):
     """The rules that the sanitizer may find broken, and why that is so."""
     if name.startswith("two_sm"):
-        # The kernel initialises the mbarrier by which a pair frees tensor memory after its
+        # The kernel initializes the mbarrier by which a pair frees tensor memory after its
         # fence.mbarrier_init, and the barrier of the cluster that follows is relaxed: no rule of PTX orders
         # the other CTA's use after that. In some sizes, other steps of the two CTAs do.
         return {"mbarrier-race"}
     if name.endswith("_sm_80"):
         # The loop copies no rows beyond the edges of A and B, but multiplies what the shared memory of these
         # rows holds. It doesn't store these sums.
-        return {"uninitialised-shared"}
+        return {"uninitialized-shared"}
     return set()
 
 

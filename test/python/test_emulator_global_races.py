@@ -248,7 +248,7 @@ def test_a_finding_names_the_thread_that_did_it(reader):
       @%p1 ld.global.u32 %r2, [%l1]; @%p1 st.global.u32 [%l1+4], %r2; ret;
     }}"""
     (found,) = module(text).launch("k", block=64, args=[emulator.Unwritten(np.zeros(4, np.uint32))]).findings
-    assert (found.rule, found.thread.tid) == ("uninitialised-global", (reader, 0, 0))
+    assert (found.rule, found.thread.tid) == ("uninitialized-global", (reader, 0, 0))
 
 
 MASKED = """
@@ -305,7 +305,7 @@ def test_a_value_that_is_discarded_may_be_unwritten():
     text = module(MASKED.format(lanes=3, load=LOAD, use=SELECT).replace("st.global.u32 [%l2], 7;", ""))
     report = text.launch("k", grid=2, block=32, args=[emulator.Unwritten(np.zeros(256, np.uint32))])
     (found,) = report.findings
-    assert (found.rule, found.thread.tid, found.count) == ("uninitialised-global", (3, 0, 0), 29)
+    assert (found.rule, found.thread.tid, found.count) == ("uninitialized-global", (3, 0, 0), 29)
 
 
 def test_lines_with_several_loads_count_in_all_lanes():

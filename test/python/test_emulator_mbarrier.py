@@ -314,9 +314,9 @@ def test_the_instruction_limit_ends_a_wait():
 @pytest.mark.parametrize(
     "body, message",
     [
-        ("mbarrier.arrive.shared.b64 _, [bar];", "no mbarrier was initialised at shared address 0x0"),
-        ("mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;", "no mbarrier was initialised"),
-        ("mbarrier.inval.shared.b64 [bar];", "no mbarrier was initialised"),
+        ("mbarrier.arrive.shared.b64 _, [bar];", "no mbarrier was initialized at shared address 0x0"),
+        ("mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;", "no mbarrier was initialized"),
+        ("mbarrier.inval.shared.b64 [bar];", "no mbarrier was initialized"),
         ("mbarrier.init.shared.b64 [bar], 0;", r"count must be in 1\.\.1048575, got 0"),
         ("mbarrier.init.shared.b64 [bar+4], 1;", "misaligned"),
         ("mbarrier.init.shared.b64 [bar+65536], 1;", "out-of-bounds shared"),
@@ -342,7 +342,7 @@ def test_the_instruction_limit_ends_a_wait():
         (
             "mbarrier.init.shared.b64 [bar], 1; mbarrier.inval.shared.b64 [bar];"
             "mbarrier.arrive.shared.b64 _, [bar];",
-            "no mbarrier was initialised",
+            "no mbarrier was initialized",
         ),
     ],
 )

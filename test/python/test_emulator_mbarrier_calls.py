@@ -285,7 +285,7 @@ AGAIN = """mbarrier.arrive.shared.b64 %rd4, [bars], 1; bar.sync 0;
 
 @pytest.mark.parametrize("sanitize", [True, False])
 def test_inits_by_lanes_in_another_order(sanitize, monkeypatch):
-    """The last lane initialises the first mbarrier, which has completed a phase before."""
+    """The last lane initializes the first mbarrier, which has completed a phase before."""
     text = kernel(0)
     text = text[: text.index("and.b32 %r7, %r6, 3;")] + "bar.sync 0; " + AGAIN + text[text.rindex("ret;") :]
     text = re.sub(r"(mbarrier.init.shared.b64 \[bars\+0\]), \d+;", rf"\1, {BLOCK};", text)

@@ -358,7 +358,7 @@ def test_module_variables_keep_their_values():
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_atomics_on_one_address_are_serialised(space):
+def test_atomics_on_one_address_are_serialized(space):
     old, final = np.zeros((128, 9), np.int64), np.zeros(9, np.uint32)
     operations = [
         ("add.u32", "%r0"),

@@ -72,7 +72,7 @@ def test_sine_of_large_angles(chip):
 
 
 def directed(value, exact, up):
-    """The float32 neighbour of an exact number toward +infinity (up) or -infinity; `value` is near it."""
+    """The float32 neighbor of an exact number toward +infinity (up) or -infinity; `value` is near it."""
     near = np.float32(value)
     if up:
         return near if float(near) >= exact else np.nextafter(near, np.float32(np.inf))

@@ -18,7 +18,7 @@ def lanes(ctas, cluster):
     return Lanes.of(wave, np.ones((ctas, 32), np.bool_))
 
 
-def test_neighbours_with_an_even_rank_first():
+def test_neighbors_with_an_even_rank_first():
     every = lanes(8, 4)
     assert [pair_of(every, cta, 2, 1) for cta in range(8)] == [(cta & ~1, cta | 1) for cta in range(8)]
     assert [pair_of(every, cta, 1, 1) for cta in range(8)] == [(cta,) for cta in range(8)]

@@ -182,13 +182,13 @@ def test_an_interrupt_ends_all_processes(at_once, monkeypatch):
 def test_no_handler_of_a_signal_runs_in_another_process(at_once, monkeypatch):
     fork, handled = parallel._fork, os.pipe()
 
-    def signalled():
+    def signaled():
         process = fork()
         if process == 0:
             os.kill(os.getpid(), signal.SIGUSR1)
         return process
 
-    monkeypatch.setattr(parallel, "_fork", signalled)
+    monkeypatch.setattr(parallel, "_fork", signaled)
     before = signal.signal(signal.SIGUSR1, lambda *_: os.write(handled[1], b"!"))
     try:
         same(launch(kernel(), 2), launch(kernel(), 1))

@@ -16,7 +16,7 @@ IN_ALL = 80
 
 
 def findings(kernel, text, **more):
-    """What a launch of a kernel of the catalogue finds."""
+    """What a launch of a kernel of the catalog finds."""
     options = {"max_instructions": 100_000, **planted_faults.launch_options(kernel), **more}
     try:
         return emulator.Module(text).launch("k", args=planted_faults.arguments(kernel), **options).findings
@@ -49,8 +49,8 @@ TWELVE = f"{EIGHT} st.shared.u32 [%r3+8], %r4;"
     [
         ("e2m1", EIGHT, set()),
         ("e3m2", TWELVE, set()),
-        ("e3m2", EIGHT, {"uninitialised-shared"}),
-        ("e4m3", TWELVE, {"uninitialised-shared"}),
+        ("e3m2", EIGHT, {"uninitialized-shared"}),
+        ("e4m3", TWELVE, {"uninitialized-shared"}),
     ],
 )
 def test_a_product_reads_no_padding_of_packed_elements(element, filled, rules):
@@ -77,14 +77,14 @@ def test_there_are_faults_for_every_rule_and_chip():
         "fault",
         "griddepcontrol-wait",
         "mbarrier-arrivals",
-        "uninitialised-global",
+        "uninitialized-global",
     }
     for chip in ("sm_80", "sm_90a", "sm_100a"):
         assert sum(fault.kernel.endswith(chip) for fault in FAULTS) >= FOR_EACH_CHIP
 
 
 @pytest.mark.parametrize(
-    ("written", "found"), [("st.global.u32 [%d0], 7;", ()), ("", ("uninitialised-global",))]
+    ("written", "found"), [("st.global.u32 [%d0], 7;", ()), ("", ("uninitialized-global",))]
 )
 def test_unwritten_arrays_are_written_before_they_are_read(written, found):
     text = f"""

@@ -53,7 +53,7 @@ def test_shared_memory_that_nothing_has_written():
     found = check(
         EXCHANGE,
         lambda lines: [line.replace("xor.b32 %r4, %r1, 256", "add.u32 %r4, %r1, 32") for line in lines],
-        "uninitialised-shared",
+        "uninitialized-shared",
         "ld.shared",
     )
     assert found.thread.tid == (120, 0, 0)
@@ -69,7 +69,7 @@ def test_bytes_have_a_state_each():
         "ld.shared.u8 %r5, [s+127];",
     ]
     found = check(
-        lines, lambda a: [*a[:3], "ld.shared.u8 %r5, [s+128];"], "uninitialised-shared", "ld.shared"
+        lines, lambda a: [*a[:3], "ld.shared.u8 %r5, [s+128];"], "uninitialized-shared", "ld.shared"
     )
     assert found.address == 128
 
@@ -77,7 +77,7 @@ def test_bytes_have_a_state_each():
 def test_local_memory_that_its_thread_has_not_written():
     declare = ".local .align 16 .b8 l[16];"
     lines = [declare, "st.local.u32 [l+4], %r0;", "ld.local.u32 %r3, [l+4];"]
-    check(lines, lambda a: [*a[:2], "ld.local.u32 %r3, [l+8];"], "uninitialised-local", "ld.local")
+    check(lines, lambda a: [*a[:2], "ld.local.u32 %r3, [l+8];"], "uninitialized-local", "ld.local")
 
 
 FLAG = [
@@ -106,7 +106,7 @@ def test_a_flag_in_global_memory_orders():
     ]
 
 
-@pytest.mark.parametrize(("operation", "rules"), [("add", ["uninitialised-global"]), ("exch", [])])
+@pytest.mark.parametrize(("operation", "rules"), [("add", ["uninitialized-global"]), ("exch", [])])
 def test_atomic_operations_on_unwritten_arrays(operation, rules):
     text = kernel([f"atom.global.{operation}.b32 %r3, [%d0], 1;".replace("add.b32", "add.u32")])
     array = emulator.Unwritten(np.zeros(8, np.uint32))
@@ -183,14 +183,14 @@ def test_an_mbarrier_orders():
     # The read may come first and so find nothing written; whoever comes second is blamed.
     findings = run(kernel(fault)).findings
     assert run(kernel(BARRIER)).findings == ()
-    assert {f.rule for f in findings} <= {"shared-race", "uninitialised-shared"}
+    assert {f.rule for f in findings} <= {"shared-race", "uninitialized-shared"}
     assert findings
     for seed in range(5):
         assert run(kernel(BARRIER), seed=seed).findings == ()
         assert run(kernel(fault), seed=seed).findings
 
 
-def test_an_mbarrier_that_is_initialised_twice():
+def test_an_mbarrier_that_is_initialized_twice():
     again = [*BARRIER, "bar.sync 0;", "@!%p0 mbarrier.inval.shared.b64 [s+4096];"]
     again += ["@!%p0 mbarrier.init.shared.b64 [s+4096], 1;"]
     found = check(again, without("@!%p0 mbarrier.inval"), "mbarrier-init-twice", "@!%p0 mbarrier.init")
@@ -271,7 +271,7 @@ def test_a_register_that_its_thread_has_not_written():
     found = check(
         BRANCH,
         lambda lines: [line.replace("@%p0 add", "add") for line in lines],
-        "uninitialised-register",
+        "uninitialized-register",
         "add.u32",
     )
     assert found.thread.tid == (40, 0, 0)
@@ -280,7 +280,7 @@ def test_a_register_that_its_thread_has_not_written():
 
 def test_copies_of_an_unwritten_register_are_no_use_of_it():
     lines = ["mov.u32 %r5, %r6;", "mov.u32 %r6, 1;", "add.u32 %r7, %r6, 1;"]
-    check(lines, lambda a: [*a, "add.u32 %r8, %r5, 1;"], "uninitialised-register", "add.u32 %r8")
+    check(lines, lambda a: [*a, "add.u32 %r8, %r5, 1;"], "uninitialized-register", "add.u32 %r8")
 
 
 def test_half_of_a_packed_register_may_be_unwritten():
@@ -290,7 +290,7 @@ def test_half_of_a_packed_register_may_be_unwritten():
         "mov.b32 {%h2, %h3}, %r5;",
         "add.u16 %h4, %h3, 1;",
     ]
-    check(lines, lambda a: a[1:], "uninitialised-register", "add.u16 %h4")
+    check(lines, lambda a: a[1:], "uninitialized-register", "add.u16 %h4")
 
 
 def test_a_part_of_a_warp_at_an_aligned_instruction():
@@ -312,7 +312,7 @@ def test_a_part_of_a_warp_at_an_aligned_instruction():
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [
-        ("mbarrier.arrive.shared.b64 %d2, [s+4104];", "mbarrier-uninitialised"),
+        ("mbarrier.arrive.shared.b64 %d2, [s+4104];", "mbarrier-uninitialized"),
         ("mbarrier.arrive.shared.b64 %d2, [s+4096], 65;", "mbarrier-count"),
         ("ld.shared.u32 %r5, [s+8192];", "out-of-bounds"),
         ("ld.shared.u32 %r5, [s+2];", "misaligned"),
@@ -363,7 +363,7 @@ ARRIVE = [
     "ld.shared.u32 %r3, [s];",
     "END:",
 ]
-NEIGHBOUR = [
+NEIGHBOR = [
     "mov.u32 %r3, %cluster_ctarank;",
     "xor.b32 %r3, %r3, 1;",
     "add.u32 %r4, %r2, %r1;",
@@ -382,8 +382,8 @@ def test_what_is_written_after_an_arrival_is_not_there_for_who_waits():
 
 
 def test_what_is_read_before_the_wait_of_a_cluster_is_not_there():
-    swapped = [*NEIGHBOUR[:6], NEIGHBOUR[7], NEIGHBOUR[6], *NEIGHBOUR[8:]]
-    check(NEIGHBOUR, lambda _: swapped, "shared-race", "ld.shared::cluster", 64, grid=2, cluster=2)
+    swapped = [*NEIGHBOR[:6], NEIGHBOR[7], NEIGHBOR[6], *NEIGHBOR[8:]]
+    check(NEIGHBOR, lambda _: swapped, "shared-race", "ld.shared::cluster", 64, grid=2, cluster=2)
 
 
 def test_warps_may_write_the_same_bits_at_any_time():
@@ -414,18 +414,18 @@ STORED = "@%p1 st.shared.u32 [s], 0; bar.sync 0;"
     ("body", "rules"),
     [
         (f"{STORED} atom.shared.add.u32 %r2, [s], 1;", []),
-        ("atom.shared.add.u32 %r2, [s], 1;", ["uninitialised-shared"]),
-        ("red.shared.max.u32 [s], 1;", ["uninitialised-shared"]),
-        ("atom.shared.cas.b32 %r2, [s], 0, 1;", ["uninitialised-shared"]),
+        ("atom.shared.add.u32 %r2, [s], 1;", ["uninitialized-shared"]),
+        ("red.shared.max.u32 [s], 1;", ["uninitialized-shared"]),
+        ("atom.shared.cas.b32 %r2, [s], 0, 1;", ["uninitialized-shared"]),
         ("atom.shared.exch.b32 %r2, [s], 1; red.shared.add.u32 [s], 1;", []),
         # A guard is read, too, whatever comes of it.
-        ("@%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
-        ("@!%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
-        ("@%p2 bra END; mov.u32 %r2, 1; END:", ["uninitialised-register"]),
-        ("@%p3 setp.eq.u32 %p2, %r1, 0; @%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
+        ("@%p2 mov.u32 %r2, 1;", ["uninitialized-register"]),
+        ("@!%p2 mov.u32 %r2, 1;", ["uninitialized-register"]),
+        ("@%p2 bra END; mov.u32 %r2, 1; END:", ["uninitialized-register"]),
+        ("@%p3 setp.eq.u32 %p2, %r1, 0; @%p2 mov.u32 %r2, 1;", ["uninitialized-register"]),
         ("@%p3 setp.eq.u32 %p2, %r1, 0; @!%p3 bra END; @%p2 mov.u32 %r2, 1; END:", []),
     ],
 )
-def test_uninitialised_memory_is_found_in_atomics_and_guards(body, rules):
+def test_uninitialized_memory_is_found_in_atomics_and_guards(body, rules):
     found = module(ONE.format(body), "sm_80").launch("k", block=64, args=[np.zeros(1, np.uint32)]).findings
     assert sorted({finding.rule for finding in found}) == rules

@@ -225,7 +225,7 @@ def test_the_source_of_a_bulk_store_is_kept_until_its_group_was_waited_for(pendi
 def test_a_unit_reads_what_nothing_has_written():
     events = Events()
     events.unit(0, "load", 7)
-    assert events.rules() == [("uninitialised-shared", 7)]
+    assert events.rules() == [("uninitialized-shared", 7)]
 
 
 def test_blocks_have_their_own_shared_memory():
@@ -257,7 +257,7 @@ def test_tensor_memory():
     reach("load", "tcgen05", 0, "tensor", cells, events.threads(0), 12, use=accumulator)
     assert events.rules() == []
     reach("load", "tcgen05", 0, "tensor", cells + 8, events.threads(0), 13)
-    assert events.rules() == [("uninitialised-tensor", 13)]
+    assert events.rules() == [("uninitialized-tensor", 13)]
     reach("store", "tcgen05", 0, "tensor", cells + 32, events.threads(0), 14)
     assert events.rules()[1:] == [("tmem-unallocated", 14)]
     tell("relinquish", 0, 0, 0, 15)
@@ -284,7 +284,7 @@ def test_findings_are_few():
     assert found.all()[3].count == 2001
 
 
-@pytest.mark.parametrize(("used", "rules"), [(8, []), (16, [("uninitialised-shared", 6)])])
+@pytest.mark.parametrize(("used", "rules"), [(8, []), (16, [("uninitialized-shared", 6)])])
 def test_the_padding_of_packed_operands_is_not_read(used, rules):
     """4-bit elements fill the first 8 of each 16 bytes."""
     events = Events()

@@ -71,7 +71,7 @@ def test_directed_float64(mode):
 
 
 @pytest.mark.parametrize(("mode", "zero"), [("rn", 0), ("rz", 0), ("rm", 1 << 63), ("rp", 0)])
-def test_cancelling_sums_have_the_sign_of_their_rounding(mode, zero):
+def test_canceling_sums_have_the_sign_of_their_rounding(mode, zero):
     x = np.array([1.5, -2.0, 1e300, -1e-300] * 8)
     minus = (-x).view(np.uint64)
     assert (

@@ -20,7 +20,7 @@ TARGET = "sm_100a"
 
 
 def numbers(name, count=256):
-    """Every value of the format, the middle of each pair of neighbours, and what lies around them."""
+    """Every value of the format, the middle of each pair of neighbors, and what lies around them."""
     most = MOST[name]
     codes = np.arange(1 << (4 if name == "e2m1" else 6 if name[1] in "23" and name != "e5m2" else 8))
     values = codes.astype(np.uint8).view(KINDS[name]).astype(np.float64)
@@ -166,7 +166,7 @@ def test_powers_of_two_back():
     np.testing.assert_array_equal(values[:, 1], np.full(256, 2.0**-127))
 
 
-def neighbours(value, kind, most):
+def neighbors(value, kind, most):
     """The numbers of a format on either side of |value|, which is none of its own or lies within it."""
     near = np.array(min(abs(value), most), np.float32).astype(kind)
     size = float(near.astype(np.float32))
@@ -189,7 +189,7 @@ def test_random_rounding_of_pairs(name):
     got = run(body, a.view(np.uint32), b.view(np.uint32), noise, out=np.uint32, target=TARGET)
     for word, x, y, n in zip(got.tolist(), a, b, noise.tolist(), strict=True):
         for half, value, random in ((word >> 16, x, n >> 16), (word & 0xFFFF, y, n)):
-            low, high = neighbours(float(value), kind, float(ml_dtypes.finfo(kind).max))
+            low, high = neighbors(float(value), kind, float(ml_dtypes.finfo(kind).max))
             random &= (1 << bits) - 1
             part = (
                 0
@@ -218,7 +218,7 @@ def test_random_rounding_of_four(name):
         lower = n & 0xFFFF if width == 8 else n >> 8 & 0xFF00 | n & 0xFF
         for place, random in enumerate((upper, upper, lower, lower)):
             value = float(inputs[place, at])
-            low, high = neighbours(value, KINDS[name], MOST[name])
+            low, high = neighbors(value, KINDS[name], MOST[name])
             part = (
                 0
                 if low == high

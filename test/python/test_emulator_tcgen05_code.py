@@ -130,7 +130,7 @@ def test_copies_of_scales_must_be_the_same(operand, product_calls, monkeypatch):
 BROKEN = {
     r"fence\.proxy\.async\.shared::cta;": "missing-proxy-fence",
     r"tcgen05\.wait::st\.sync\.aligned;": "tmem-race",
-    r"tcgen05\.st\.[^;]*;": "uninitialised-tensor",
+    r"tcgen05\.st\.[^;]*;": "uninitialized-tensor",
 }
 
 

@@ -156,13 +156,13 @@ def test_no_proxy_fence_before():
 
 def test_operands_that_nothing_wrote():
     text, image, _ = ordinary()
-    assert rules(text, image, copy=False) == {"uninitialised-shared"}
+    assert rules(text, image, copy=False) == {"uninitialized-shared"}
 
 
 def test_d_that_nothing_wrote():
     text, image, _ = ordinary()
     text = text.replace("setp.ne.u32 %p7, 0, 0;", "setp.eq.u32 %p7, 0, 0;")
-    assert "uninitialised-tensor" in rules(text, image)
+    assert "uninitialized-tensor" in rules(text, image)
 
 
 def test_d_beyond_what_was_allocated():
@@ -250,7 +250,7 @@ def test_operands_in_tensor_memory_that_nothing_wrote(operand, written):
     # All from column 64 on, or only what begins at column 96.
     before = tensor.cells(64, 64, "words") if written else tensor.cells(96, 32, "words")
     found = rules(text, image, before=before, words=words)
-    assert found == (set() if written else {"uninitialised-tensor"})
+    assert found == (set() if written else {"uninitialized-tensor"})
 
 
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])

@@ -120,7 +120,7 @@ def test_use_without_an_allocation():
 def test_reads_of_what_was_never_written():
     body = "add.u32 %r299, %t, %b;" + LOADED
     report = tensor.launch(body, {}, findings=True)
-    assert [f.rule for f in report.findings] == ["uninitialised-tensor"]
+    assert [f.rule for f in report.findings] == ["uninitialized-tensor"]
 
 
 STORED = """

@@ -151,7 +151,7 @@ $L__func_end0:
             "needs .rni, .rzi, .rmi or .rpi",
         ),
         (".global .align 3 .u32 x;", 4, 16, "expected a power of two"),
-        (".global .u32 x[1] = {1, 2};", 4, 14, "'x' has 4 bytes, but its initialiser has 8"),
+        (".global .u32 x[1] = {1, 2};", 4, 14, "'x' has 4 bytes, but its initializer has 8"),
         (".global .u64 x = nothing;", 4, 18, "'nothing' has no address here"),
         (".visible .entry k() {\n call missing, ();\n}", 5, 7, "'missing' is not declared"),
         (".func f(); .visible .entry k() {\n call f, ();\n}", 5, 2, "'f' has no body"),

@@ -14,7 +14,7 @@ BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 
 
 def plain(body, target="sm_90a", findings=False, **options):
-    """A body with 4 KiB of zeros at %rd1, 4 KiB at %rd2 and, initialised, `tile` and [bar]."""
+    """A body with 4 KiB of zeros at %rd1, 4 KiB at %rd2 and, initialized, `tile` and [bar]."""
     text = f"""{tma.head(1024, tensor=False)}
       {tma.copy_shared(1024, "%rd2", None)}
       {tma.INIT}
@@ -164,7 +164,7 @@ def test_the_innermost_coordinate_is_a_multiple_of_16_bytes():
         tensor(f"mov.u32 %r10, 3; {LOAD}")
 
 
-def test_an_mbarrier_is_initialised():
+def test_an_mbarrier_is_initialized():
     text = f"""{tma.head(1024, tensor=False)}
       @%p1 {BULK} [tile], [%rd1], 64, [bar];
       ret; }}"""

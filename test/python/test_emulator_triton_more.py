@@ -54,7 +54,7 @@ def test_larger_groups(name, chip):
 
 
 @compiled("attention_ws")
-def test_specialised_attention(name, chip):
+def test_specialized_attention(name, chip):
     q, k, v = ((rng().standard_normal((n, 64)) * 0.5).astype(np.float16) for n in (128, 128, 128))
     o = np.zeros_like(q)
     metas = facts(f"triton.{name}", chip)["tensordesc_meta"]
@@ -98,7 +98,7 @@ def test_scales_in_tiles(name, chip):
 
 
 @compiled("split_epilogue")
-def test_specialised_products_with_a_split_epilogue(name, chip):
+def test_specialized_products_with_a_split_epilogue(name, chip):
     m, n, k = 256, 128, 128
     a, b = (rng().integers(-2, 3, s).astype(np.float16) for s in ((m, k), (n, k)))
     c = np.zeros((m, n), np.float16)

@@ -1,5 +1,5 @@
 """Triton's kernels in sizes of several tiles and a part of one, against NumPy. All sizes are multiples of 16,
-for which the kernels are specialised.
+for which the kernels are specialized.
 """
 
 import numpy as np

@@ -73,7 +73,7 @@ def test_weights_are_packed_and_unpacked(n, k, group):
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("group", [32, 128, 0])
 @pytest.mark.parametrize("dtype", [BF16, F16, np.float32])
-def test_quantising_errs_by_half_a_scale(symmetric, group, dtype):
+def test_quantizing_errs_by_half_a_scale(symmetric, group, dtype):
     exact = (RNG.standard_normal((5, 300)) / 16).astype(dtype)
     exact[1], exact[2, :128] = 0, 0.25  # of one sign
     weights = quantize_int4(exact, group=group, symmetric=symmetric)
@@ -272,7 +272,7 @@ def test_a_strided_bias():
         ("dtype must be 'bf16' or 'f16', got 'f32'", np.ones((2, 64), np.float32), {"dtype": "f32"}),
     ],
 )
-def test_weights_that_cant_be_quantised(message, values, options):
+def test_weights_that_cant_be_quantized(message, values, options):
     with pytest.raises(weft.WeftError) as caught:
         quantize_int4(values, **options)
     assert message in str(caught.value)

@@ -164,7 +164,7 @@ def test_operands_are_kept_where_they_fit(chip, version, line, near):
         assert verdict.nearest == near
 
 
-def test_both_neighbours_of_a_number_of_columns_are_near():
+def test_both_neighbors_of_a_number_of_columns_are_near():
     line = f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {F}, %d0, %d1, %p0, 1, 1, 0, 0;"
     near = written.judge(only(line), "sm_90a").nearest
     assert near[0] == line.replace("n12", "n8")

@@ -214,6 +214,6 @@ def test_other_gradients_of_scaled_products_are_refused(number, name):
     def loss(a, b, scale):
         return wjax.matmul(a, b, transpose_b=True, scales=(scale, jnp.ones((1, 16))), out_dtype="f32").sum()
 
-    what = f"gradients are those of c, bias, residual and alpha, got those of {name}: put the quantisation"
+    what = f"gradients are those of c, bias, residual and alpha, got those of {name}: put the quantization"
     with pytest.raises(weft.WeftError, match=what):
         jax.grad(loss, number)(a, b, scales)

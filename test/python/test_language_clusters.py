@@ -104,7 +104,7 @@ def test_mistakes(shared, cluster, message):
 
 @w.kernel(grid=lambda x: (w.ceil_div(x.rows, 64), 2), cluster=lambda *, cluster: cluster, persistent=1)
 def persistent_copies(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, cluster=(2, 1)):
-    """y = x: CTAs of a cluster have neighbouring rows of tiles, and share x for nothing."""
+    """y = x: CTAs of a cluster have neighboring rows of tiles, and share x for nothing."""
     ring = w.ring(2, x=(64, 64, x.dtype))
     with w.role():
         for row, column in w.tiles():

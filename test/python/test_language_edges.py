@@ -14,7 +14,7 @@ def clean(report):
 
 @w.kernel(grid=lambda x: (w.ceil_div(x.rows, 64), w.ceil_div(x.columns, 32)))
 def stencil(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], border: w.f32):
-    """The sums of four neighbours; those of the first and last rows and columns have the border's value."""
+    """The sums of four neighbors; those of the first and last rows and columns have the border's value."""
     row, column = w.cta(0) * 64, w.cta(1) * 32
     with w.role():
         sums = w.zeros((64, 32))
@@ -25,7 +25,7 @@ def stencil(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], border: w.f32):
 
 @pytest.mark.parametrize("shape", [(1, 1), (70, 40), (64, 33)])
 @pytest.mark.parametrize("border", [0.0, 2.5])
-def test_neighbours_on_all_sides(shape, border):
+def test_neighbors_on_all_sides(shape, border):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     y, p = np.zeros_like(x), np.pad(x, 1, constant_values=border)
     clean(stencil.emulate(x, y, border))
@@ -34,7 +34,7 @@ def test_neighbours_on_all_sides(shape, border):
 
 @w.kernel(grid=6)
 def quotients(x: w.In["m n", w.f32], y: w.Out["b m n", w.f32]):
-    """y[b, i] = x[b // 2 + 1 + i], from two sums of neighbours."""
+    """y[b, i] = x[b // 2 + 1 + i], from two sums of neighbors."""
     first = w.cta() // 2
     with w.role():
         sums = w.zeros((64, 8))

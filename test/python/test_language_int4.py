@@ -46,7 +46,7 @@ def integers(words, count):
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype, count, parts", [("bf16", 4, 1), ("f16", 2, 2)])
-def test_weights_are_dequantised_exactly(dtype, count, parts):
+def test_weights_are_dequantized_exactly(dtype, count, parts):
     rng, kind = np.random.default_rng(0), DTYPES[dtype]
     words = rng.integers(-(2**31), 2**31, (4 * count, 32)).astype(np.int32)
     scale = rng.standard_normal((parts, 64)).astype(kind)
@@ -229,7 +229,7 @@ def multiplied(
     y: w.Out["m n", w.f32],
     d: w.Out["m n", w.f32],
 ):
-    """The products of 64 x 128 weights, dequantised and by `warp_gemm`."""
+    """The products of 64 x 128 weights, dequantized and by `warp_gemm`."""
     weights = w.int4_weights(packed, scales, zeros, columns=x.columns, group=64, depth=128)
     ring = w.ring(1, x=(16, 128, x.dtype), **weights.buffers)
     with w.role():

@@ -69,7 +69,7 @@ def a_name_of_triton(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
 
 
 @case("weft.language has no 'silus'; did you mean 'silu'")
-def a_misspelt_name(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+def a_misspelled_name(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     y[0, 0] = w.silus(x[0, 0])  # here
 
 

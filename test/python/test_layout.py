@@ -53,7 +53,7 @@ def same_map(a: Layout, b: Layout) -> bool:
 
 
 def strided(positions: list[Position]) -> bool:
-    """Whether some digits visit these positions in order, by trial of every factorisation."""
+    """Whether some digits visit these positions in order, by trial of every factorization."""
     n = len(positions)
     if n == 1:
         return True
@@ -140,7 +140,7 @@ def test_swizzle_acts_on_the_byte_address_of_memory() -> None:
     for row, col in coords((8, 64)):
         byte = (row + 1) * 128 + col * 2
         assert layout.apply((row, col), element_bits=16) == {"m": (byte ^ ((byte & 0x380) >> 3)) // 2}
-    # Two 4-bit elements share a byte and stay neighbours.
+    # Two 4-bit elements share a byte and stay neighbors.
     nibbles = parse("S[(8,256):(256,1)] xor 128B")
     assert nibbles.apply((1, 1), element_bits=4) == {"m": 256 + 32 + 1}
 
@@ -248,7 +248,7 @@ def test_canonical_keeps_the_map_and_is_least(layout: Layout) -> None:
 def test_canonical_merges_contiguous_iterators() -> None:
     layout = parse("S[(2,1,8,4,2):(64,7,8,2,1)] + R[(2,2):(2@laneid,1@laneid)]")
     assert str(layout.canonical()) == "S[(128):(1)] + R[(4):(1@laneid)]"
-    # Contiguous numbers on different axes are not neighbours.
+    # Contiguous numbers on different axes are not neighbors.
     assert parse("S[(4,2):(2@laneid,1)]").canonical() == parse("S[(4,2):(2@laneid,1)]")
 
 

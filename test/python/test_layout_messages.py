@@ -28,7 +28,7 @@ def test_notation_prints_as_written(text: str) -> None:
     assert str(parse(text)) == text
 
 
-def test_notation_takes_spaces_and_normalises_offsets() -> None:
+def test_notation_takes_spaces_and_normalizes_offsets() -> None:
     spaced = parse(" S[ (2, 8) : (4 @ laneid, 1,) ]+O[ 5, 2@laneid, 1@m, 0@reg ]xor  32B ")
     assert str(spaced) == "S[(2,8):(4@laneid,1)] + O[2@laneid,6] xor 32B"
 

@@ -121,7 +121,7 @@ BODIES = {
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", BODIES)
-def test_activations_are_recognised_by_their_values(name: str) -> None:
+def test_activations_are_recognized_by_their_values(name: str) -> None:
     a, b = _random(16, 16, dtype=np.float16) * 2, _random(16, 16, dtype=np.float16) * 2
     d = np.empty((16, 16), np.float32)
     kernel = weft.compile(GENERIC.format(body=BODIES[name]), CHIP)

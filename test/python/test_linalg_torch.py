@@ -60,7 +60,7 @@ def test_attention_of_two_heads_with_a_mask() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-def test_normalisations_between_products(name: str) -> None:
+def test_normalizations_between_products(name: str) -> None:
     program = weft.from_linalg(EXPORTED / f"{name}.mlir", CHIP)
     w, b, scale, shift = _random(64, 32), _random(64), 1 + _random(64, seed=1), _random(64, seed=2)
     w2, b2, x = _random(24, 64, seed=3), _random(24), _random(2, 8, 32, seed=4)

@@ -96,7 +96,7 @@ def test_columns_of_mlir_are_in_utf_16(opened):
     assert document.covered(found["range"]) == '"é😀"'
 
 
-def test_a_misspelt_operation_is_corrected(opened):
+def test_a_misspelled_operation_is_corrected(opened):
     document = opened(function(MMA.format(shape="m16n8k8", b="f16").replace("mma.sync", "mma.snyc")), "mlir")
     (found,) = document.diagnostics()
     assert document.covered(found["range"]) == '"mma.snyc"'

@@ -14,7 +14,7 @@ from weft.isa import tables
 from weft.isa.family import operand_text
 from weft.tools import opt
 from weft.tools.language_server import (
-    catalogue,
+    catalog,
     checking,
     judging,
     mlir_checks,
@@ -24,7 +24,7 @@ from weft.tools.language_server import (
     ptx_checks,
     ptx_features,
 )
-from weft.tools.language_server.catalogue import OpFacts
+from weft.tools.language_server.catalog import OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.problem import preferring_one, problem, replacement
 from weft.tools.language_server.text import Text
@@ -190,7 +190,7 @@ def test_a_check_without_an_end_is_a_diagnostic(process):
 
 
 def illegal_ptx():
-    """An instruction of each family with each of its modifiers misspelt or missing."""
+    """An instruction of each family with each of its modifiers misspelled or missing."""
     for family in tables.FAMILIES:
         form = next(iter(family.table))
         names = {o.name: [f"%r{i}" for i in range(o.count)] for o in form.operands}
@@ -310,7 +310,7 @@ def test_valid_files_have_no_problem(path):
 
 @pytest.fixture(scope="module")
 def facts():
-    return {str(each["name"]): OpFacts.of_plain(each) for each in catalogue.collect()}
+    return {str(each["name"]): OpFacts.of_plain(each) for each in catalog.collect()}
 
 
 MATMUL = '"tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, '

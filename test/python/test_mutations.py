@@ -39,7 +39,7 @@ TYPES = """
 """
 ATTRIBUTES = """
     transpose_b=true transpose_b=false transpose_b=1 transpose_b="x" alpha=2.0:f32 alpha=0.5 alpha="x" alpha=1
-    alpha=0x7F800000:f32 beta=1.0:f32 beta=0x7FC00000:f32 beta=0.0:f32 beta=2.0:f64 colour="red" schedule=[]
+    alpha=0x7F800000:f32 beta=1.0:f32 beta=0x7FC00000:f32 beta=0.0:f32 beta=2.0:f64 color="red" schedule=[]
     schedule={} schedule={block=array<i64:64,64,64>,warps=array<i64:2,2>,stages=3} schedule="fast"
     schedule={block=array<i64:64,64,64>,warps=array<i64:2,2>,stages=3:i8,group=-1}
     schedule={block=array<i64:0,0,0>,warps=array<i64:2,2>,stages=3}

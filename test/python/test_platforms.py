@@ -63,7 +63,7 @@ def test_macos_does_without_the_packages_of_nvidia():
 def test_without_the_bindings_of_the_driver_there_is_a_word_about_them(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(WeftError, match=r"cuda-bindings isn't installed.*pip install"):
-        cuda_driver._initialised.__wrapped__()
+        cuda_driver._initialized.__wrapped__()
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_predictions_for_wgmma_start_from_the_model_that_chooses() -> None:
     """So that they can't contradict the choice of schedules, except where power is the limit."""
     gpu = replace(GPUS["H200"], caps={}, burst_caps={})
     predicted = predict_schedule(SCHEDULE, 4096, 4096, 4096, BF16, gpu)
-    cycles = time_model.modelled(SCHEDULE, 4096, 4096, 4096, BF16, H200)
+    cycles = time_model.modeled(SCHEDULE, 4096, 4096, 4096, BF16, H200)
     assert predicted.microseconds == pytest.approx(cycles / 1980 + gpu.launch_us)
     assert predicted.bound in ("tensor cores", "TMA") and "power" not in predicted.parts
     assert (predicted.counts.tiles, predicted.counts.waves, predicted.counts.k_blocks) == (512, 4, 64)

@@ -201,7 +201,7 @@ def test_scales_of_the_next_block_are_seen(monkeypatch, kernels):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("regime", ["integers", "cancelling", "one-hot"])
+@pytest.mark.parametrize("regime", ["integers", "canceling", "one-hot"])
 def test_a_kernel_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch, regime):
     monkeypatch.setattr(wgmma_kernel.emit, "ceil_div", wgmma_kernel.emit.div)
     case = Case((64, 64, 136), regime)

@@ -1,4 +1,4 @@
-"""Quantisation to formats with block scales, the layouts of elements and scales, and their products."""
+"""Quantization to formats with block scales, the layouts of elements and scales, and their products."""
 
 import ml_dtypes
 import numpy as np
@@ -25,7 +25,7 @@ def normal(*shape, seed=0):
 
 @pytest.mark.parametrize(("kind", "element"), ELEMENTS)
 @pytest.mark.parametrize("rounding", ["down", "up"])
-def test_a_group_differs_from_what_was_quantised_by_half_a_step_of_its_largest(kind, element, rounding):
+def test_a_group_differs_from_what_was_quantized_by_half_a_step_of_its_largest(kind, element, rounding):
     x = normal(40, 100) * np.exp2(normal(40, 1, seed=1) * 20)
     q = reference.quantize(x, kind, element=element, rounding=rounding)
     info, group = ml_dtypes.finfo(DTYPES[element]), FORMATS[kind].group
@@ -62,7 +62,7 @@ def test_an_nvfp4_scale_uses_all_of_e4m3():
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_lists_and_matrices_without_rows_are_quantised(kind):
+def test_lists_and_matrices_without_rows_are_quantized(kind):
     of_list, empty = (reference.quantize(x, kind) for x in ([[1.0] * 40], np.zeros((0, 40))))
     assert np.array_equal(of_list.values, np.ones((1, 40)))
     assert empty.elements.shape == (0, 40) and empty.scales.shape == (0, -(-40 // FORMATS[kind].group))
@@ -75,7 +75,7 @@ def test_a_group_of_nvfp4_with_infinity_has_a_scale_of_nan():
     assert np.array_equal(np.isnan(scales), [[False, False], [True, False]])
 
 
-def test_the_least_numbers_are_quantised_to_nvfp4():
+def test_the_least_numbers_are_quantized_to_nvfp4():
     q = reference.quantize(np.full((1, 16), 5e-324), "nvfp4")
     assert np.isfinite(q.values).all() and q.factor > 0
 
@@ -122,7 +122,7 @@ def test_batches_are_tiled_matrix_by_matrix():
 
 
 @pytest.mark.parametrize(("kind", "element"), ELEMENTS)
-def test_a_product_of_quantised_matrices_is_that_of_their_values(kind, element):
+def test_a_product_of_quantized_matrices_is_that_of_their_values(kind, element):
     a, b = (reference.quantize(normal(m, 96, seed=m), kind, element=element, factor=1.0) for m in (20, 12))
     want = reference.product(
         a.elements, b.elements, scale_a=a.tiled_scales, scale_b=b.tiled_scales, transpose_b=True

@@ -227,7 +227,7 @@ def test_a_function_is_not_taken_for_the_module_of_its_name(built, hook):
     assert re.search(r'<h2 id="weft.nn.convert.convert"[^>]*>\s*weft.nn.convert\s', text)
 
 
-def test_mlir_and_output_have_colours(built):
+def test_mlir_and_output_have_colors(built):
     page = (built[0] / "walkthrough" / "index.html").read_text("utf-8")
     assert '<span class="k">"tile.matmul"</span>' in page
     assert '<span class="gp">$ </span>' in page

@@ -1,5 +1,6 @@
 """The linters find nothing: ruff in all files, mypy in strict mode in the package."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -39,3 +40,16 @@ def test_mypy_finds_nothing():
     for name in PACKAGES:
         (package / name).symlink_to(ROOT / name)
     run("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), "weft", cwd=package.parent)
+
+
+def test_pages_are_in_american_english():
+    """As PTX and MLIR are, whose words these pages use."""
+    british = re.compile(
+        r"\w*(?:(?:itial|optim|ecogn|quant|nchron|ormal|erial|pecial|organ|inim|axim|vector|ummar)is(?!t)"
+        r"|colour|aviour|eighbour|odell(?:ed|ing)|gnall|ancell(?:ed|ing)|abell|spelt|catalogue|judgement)\w*"
+    )
+    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    pages += [page for folder in ("docs", "benchmarks") for page in (ROOT / folder).rglob("*.md")]
+    assert len(pages) > 50 and british.search("uninitialised-register") and not british.search("optimistic")
+    found = {(page.name, word) for page in pages for word in british.findall(page.read_text("utf-8"))}
+    assert not found

@@ -1,4 +1,4 @@
-"""Every message about a misspelt name suggests the intended name."""
+"""Every message about a misspelled name suggests the intended name."""
 
 import subprocess
 import sys
@@ -123,7 +123,7 @@ def test_nothing_near_is_no_suggestion():
     assert did_you_mean("sm_80", CHIPS) == ""  # known, but not there
 
 
-def test_a_misspelt_activation_is_suggested():
+def test_a_misspelled_activation_is_suggested():
     with pytest.raises(WeftError, match="got 'gleu'; did you mean 'gelu'"):
         weft.compile(PRODUCT.format('activation = "gleu"'), arch="sm_90a")
     with pytest.raises(WeftError, match="got 'sliu'; did you mean 'silu'"):

@@ -47,7 +47,7 @@ def test_an_early_end_is_blamed_on_the_unit_that_signals_later():
     a, d = np.ones((128, 64), np.float16), np.zeros((128, 128), np.float32)
     findings = weft.compile(text.replace(wait, "")).emulate(a, a, d).findings
     (message,) = (f.message for f in findings if f.rule == "cluster-exit")
-    assert "is signalled by an asynchronous unit, and nothing orders the end of its own CTA" in message
+    assert "is signaled by an asynchronous unit, and nothing orders the end of its own CTA" in message
 
 
 def test_its_file_multiplies_the_same():

@@ -84,7 +84,7 @@ def instructions(kernel):
 def run(kernel, x, y):
     """Emulates a copy. One to fewer than 128 lanes leaves others as they are; only this test reads them."""
     findings = kernel.emulate(x, y).findings
-    assert not [each for each in findings if each.rule != "uninitialised-tensor"]
+    assert not [each for each in findings if each.rule != "uninitialized-tensor"]
 
 
 def compiled(source, target, shape, element, group=1, change=lambda text: text):

@@ -30,7 +30,7 @@ def of(m: int, n: int, k: int, warpgroups: int = 2, stages: int = 3, **fields: o
 
 
 # A fit to new times changes these numbers. Without one, a change of a number is a mistake in the formula.
-MODELLED = (
+MODELED = (
     (BF16, (4096, 4096, 4096), of(128, 256, 64), 333920),
     (BF16, (4096, 4096, 4096), of(256, 128, 64), 333920),
     (BF16, (4000, 2000, 3000), of(192, 96, 64, 3, 3), 220729),
@@ -77,10 +77,10 @@ MODELLED = (
 )
 
 
-@pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELLED)
+@pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELED)
 def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cycles):
     assert schedule.complaint(types, SM_90A) is None
-    assert round(time_model.modelled(schedule, *shape, types, PLAIN)) == cycles
+    assert round(time_model.modeled(schedule, *shape, types, PLAIN)) == cycles
 
 
 # Tiles down a group: as many as let those that are computed at a time read the fewest rows and columns.
@@ -188,9 +188,9 @@ def test_the_model_counts_parts_as_the_schedule_does():
     one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
     less = replace(PLAIN, staged_part=0.0)
     shape = 128, 256, 64  # one tile
-    more = time_model.modelled(two, *shape, BF16, PLAIN) - time_model.modelled(two, *shape, BF16, less)
+    more = time_model.modeled(two, *shape, BF16, PLAIN) - time_model.modeled(two, *shape, BF16, less)
     assert more == pytest.approx(H200.staged_part)
-    assert time_model.modelled(one, *shape, BF16, PLAIN) == time_model.modelled(one, *shape, BF16, less)
+    assert time_model.modeled(one, *shape, BF16, PLAIN) == time_model.modeled(one, *shape, BF16, less)
 
 
 def test_brief_products_leave_room_for_the_next_launch():
@@ -236,15 +236,15 @@ def test_a_turn_hides_what_a_tile_takes_to_be_written():
     turns = replace(together, alternating=True)
     slower = replace(PLAIN, store_wait=PLAIN.store_wait + 0.5)
     more = [
-        time_model.modelled(s, *shape, BF16, slower) - time_model.modelled(s, *shape, BF16, PLAIN)
+        time_model.modeled(s, *shape, BF16, slower) - time_model.modeled(s, *shape, BF16, PLAIN)
         for s in (together, turns)
     ]
     assert more[1] < 0.2 * more[0]
     beside = replace(PLAIN, written_beside=PLAIN.written_beside + 1)
-    assert time_model.modelled(turns, *shape, BF16, beside) > time_model.modelled(turns, *shape, BF16, PLAIN)
+    assert time_model.modeled(turns, *shape, BF16, beside) > time_model.modeled(turns, *shape, BF16, PLAIN)
     alone = replace(turns, cluster=(1, 1))  # what a CTA copies itself is slowed down most
     slowed = [
-        time_model.modelled(s, *shape, BF16, beside) - time_model.modelled(s, *shape, BF16, PLAIN)
+        time_model.modeled(s, *shape, BF16, beside) - time_model.modeled(s, *shape, BF16, PLAIN)
         for s in (turns, alone)
     ]
     assert slowed[0] < slowed[1]
@@ -397,14 +397,14 @@ def test_a_choice_computes_what_depends_on_tiles_alone_once(types, patch):
     time_model.choose(4104, 4096, 4096, types, H200)
 
 
-def test_schedules_are_modelled_at_once_as_one_by_one(patch):
+def test_schedules_are_modeled_at_once_as_one_by_one(patch):
     schedules = of(128, 256, 64), of(64, 48, 64, 1, 4, splits=2), of(256, 192, 64, swap=True)
     sizes = 4000, 2000, 3000
-    assert time_model.all_modelled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
-        [time_model.modelled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
+    assert time_model.all_modeled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
+        [time_model.modeled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
     )
     patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
-    time_model.all_modelled(schedules, 300, 40, 5000, BF16, H200)
+    time_model.all_modeled(schedules, 300, 40, 5000, BF16, H200)
 
 
 def test_the_first_choice_asks_once_for_what_all_schedules_share(patch):

@@ -90,7 +90,7 @@ def test_elements_arrive_where_the_layout_has_them(name, row, column):
     kernel = weft.compile(module(element, shape, layout, landing, row, column), arch="sm_100a")
     matrix = packed_copy(arrays.view(codes.view(arrays.numpy_dtype(element))))
     out = np.full(size // 4, -1, np.int32)
-    report = kernel.emulate(matrix, out, ignore=("uninitialised-shared",) if padded else ())
+    report = kernel.emulate(matrix, out, ignore=("uninitialized-shared",) if padded else ())
     assert not report.findings
     written = wanted >= 0
     assert np.array_equal(out.view(np.uint8)[written], wanted[written])

@@ -142,7 +142,7 @@ def test_gradients_of_relu_alone_and_of_one_operand():
 
 
 @pytest.mark.parametrize("name", ["a", "scale_a", "alphas"])
-def test_gradients_of_quantised_operands_are_refused(name):
+def test_gradients_of_quantized_operands_are_refused(name):
     a, b, scales, _ = scaled_operands()
     operands = {"a": a, "b": b, "scale_a": scales[0], "scale_b": scales[1]}
     operands["alphas"] = torch.ones(1, device=DEVICE)

@@ -348,7 +348,7 @@ def test_ctas_that_share_copies_come_in_whole_clusters():
 
 
 def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
-    """Planted: the neighbour isn't told, so that this CTA's copies into it wait for ever."""
+    """Planted: the neighbor isn't told, so that this CTA's copies into it wait for ever."""
     peers = wgmma_kernel.tile.release_peer
 
     def first_alone(ring, stage, rank):

@@ -9,12 +9,12 @@
 // HELP-SAME: bf16,f16,tf32,e4m3,e4m3-
 // HELP-NEXT: promoted,e4m3-block,s8,mxfp8,mxfp6,mxfp4,nvfp4
 // HELP: libraries to compare with, from
-// HELP-NEXT: cublas,triton,deepgemm; ratios are to the first
+// HELP-NEXT: cublas,triton,deepgemm; the first has speed 1
 
 // RUN: not weft bench --show %S/Inputs/bench.json --svg %t.svg | FileCheck %s --match-full-lines
 // CHECK:      weft bench 512x512x512 1024x512x512 --against cublas,triton --sustained
 // CHECK-NEXT: A GPU, 2026-11-21T08:00:00+00:00
-// CHECK-NEXT: M x N x K {{ +}}types {{ +}}by {{ +}}µs {{ +}}TFLOP/s {{ +}}± % {{ +}}ratio {{ +}}µs {{ +}}sustained {{.*}} error
+// CHECK-NEXT: M x N x K {{ +}}types {{ +}}by {{ +}}µs {{ +}}TFLOP/s {{ +}}± % {{ +}}speed {{ +}}µs {{ +}}sustained {{.*}} error
 // CHECK-NEXT: 512x512x512 {{ +}}bf16 to bf16 {{ +}}weft [[NUMBERS:( +[0-9.]+)+]] {{ +[0-9.]+e-[0-9]+}}
 // CHECK-NEXT: {{ +}}cublas {{[ 0-9.]+e-[0-9]+}}
 // CHECK-NEXT: {{ +}}triton {{ +}}not measured: Triton isn't installed

@@ -55,9 +55,9 @@ class Checks:
         for lane in self._lanes.values():
             lane.forget(uri)
 
-    async def catalogue(self) -> list[dict[str, object]]:
-        """The facts about operations (`catalogue.collect`); nothing where MLIR can't be loaded."""
-        return await self._lanes["mlir"].catalogue()
+    async def catalog(self) -> list[dict[str, object]]:
+        """The facts about operations (`catalog.collect`); nothing where MLIR can't be loaded."""
+        return await self._lanes["mlir"].catalog()
 
     def close(self) -> None:
         """Ends all checks."""
@@ -145,10 +145,10 @@ class _Lane:
                 raise
             return self._worker.ask(request, TIMEOUT_SECONDS)[0]
 
-    async def catalogue(self) -> list[dict[str, object]]:
+    async def catalog(self) -> list[dict[str, object]]:
         def asked() -> list[dict[str, object]]:
             try:
-                answer, _ = self._worker.ask({"kind": "catalogue"}, TIMEOUT_SECONDS)
+                answer, _ = self._worker.ask({"kind": "catalog"}, TIMEOUT_SECONDS)
             except (TimeoutError, DeathError, WeftError):
                 return []
             operations: list[dict[str, object]] = answer.get("operations", [])

@@ -25,11 +25,11 @@ def request(kind: str, text: str, chip: str | None) -> Message:
 
 def _answer(message: dict[str, Any]) -> dict[str, Any]:
     kind = message["kind"]
-    if kind == "catalogue":
-        from weft.tools.language_server import catalogue
+    if kind == "catalog":
+        from weft.tools.language_server import catalog
 
         phase.enter("listing the operations")
-        return {"operations": catalogue.collect()}
+        return {"operations": catalog.collect()}
     try:
         return {"problems": _problems(kind, message["text"], message["chip"])}
     except RecursionError:

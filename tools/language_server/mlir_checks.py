@@ -22,7 +22,7 @@ _MOST = 500
 _MOST_FIXED = 50
 """The most problems for which fixes are searched: each is tried on the operation."""
 _LONGEST = 4000
-"""The most characters of an operation in which a misspelt name is searched."""
+"""The most characters of an operation in which a misspelled name is searched."""
 _MEANT = re.compile(r"^(.*); did you mean '([^']+)'\?", re.DOTALL)
 _QUOTES = re.compile(r"custom op '([\w.]+)' has no custom assembly format")
 _NAMED = re.compile(r"^'[\w.]+' op (\w+) must be |(?:attribute|expects) '(\w+)'")

@@ -8,7 +8,7 @@ from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.tools.language_server import forms, mlir_names, mlir_tokens
 from weft.tools.language_server.answers import Completion, Hover, Span
-from weft.tools.language_server.catalogue import OpFacts
+from weft.tools.language_server.catalog import OpFacts
 from weft.tools.language_server.mlir_places import Place, place
 from weft.tools.language_server.mlir_tokens import Operation, Token
 

@@ -16,7 +16,7 @@ from weft.isa.family import unknown_chip
 from weft.tools import cli
 from weft.tools.language_server import conversion, mlir_features, mlir_names, ptx_features
 from weft.tools.language_server.answers import Span
-from weft.tools.language_server.catalogue import OpFacts
+from weft.tools.language_server.catalog import OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.documents import Document, kind_of
 from weft.tools.language_server.messages import CharsetError, FrameError, Protocol, read
@@ -118,7 +118,7 @@ class Session:
         return facts
 
     async def _load_facts(self) -> dict[str, OpFacts]:
-        plain = await self.checks.catalogue()
+        plain = await self.checks.catalog()
         return {str(each["name"]): OpFacts.of_plain(each) for each in plain}
 
     def _shutdown(self, params: None) -> None:

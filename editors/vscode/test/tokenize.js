@@ -1,4 +1,4 @@
-// Tokenises files as VS Code does: node tokenize.js FILE… prints, as JSON, for each file and line the tokens
+// Tokenizes files as VS Code does: node tokenize.js FILE… prints, as JSON, for each file and line the tokens
 // with their scopes.
 
 const fs = require("fs");

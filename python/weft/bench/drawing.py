@@ -11,7 +11,7 @@ from weft.svg import Svg
 
 # Operations of a multiprocessor's tensor cores in a clock, times the bits of an element of A.
 _OPERATION_BITS = {"sm_80": 32768, "sm_90a": 65536}
-_COLOURS = ("#d9480f", "#1864ab", "#74c0fc", "#2b8a3e", "#862e9c")
+_COLORS = ("#d9480f", "#1864ab", "#74c0fc", "#2b8a3e", "#862e9c")
 _MODE = "burst"
 _MARGIN, _HEIGHT, _BELOW = 60, 260, 160
 _PER_PROBLEM, _ROOFLINE = 26, 420
@@ -53,15 +53,15 @@ def draw(report: Report) -> str:
     for result in timed:
         groups.setdefault(result.problem.kind, []).append(result)
     names = list(dict.fromkeys(result.implementation for result in timed))
-    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
+    colors = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
     widest = max((len(_problems(group)) for group in groups.values()), default=0) * _PER_PROBLEM
     left = max(widest, 240)
     svg = Svg(left + _ROOFLINE + 3 * _MARGIN, 50 + len(groups) * (_HEIGHT + _BELOW))
-    _legend(svg, report, colours)
+    _legend(svg, report, colors)
     for number, group in enumerate(groups.values()):
         top = 70 + number * (_HEIGHT + _BELOW)
-        _ratios(svg, report, group, colours, (_MARGIN, top, left, _HEIGHT))
-        _roofline(svg, report, group, colours, (left + 2 * _MARGIN, top, _ROOFLINE, _HEIGHT))
+        _ratios(svg, report, group, colors, (_MARGIN, top, left, _HEIGHT))
+        _roofline(svg, report, group, colors, (left + 2 * _MARGIN, top, _ROOFLINE, _HEIGHT))
     return svg.text()
 
 
@@ -69,11 +69,11 @@ def _problems(group: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(result.problem.shape for result in group))
 
 
-def _legend(svg: Svg, report: Report, colours: dict[str, str]) -> None:
+def _legend(svg: Svg, report: Report, colors: dict[str, str]) -> None:
     svg.add("text", f"{report.device.get('name', '')}, {report.started}", x=_MARGIN, y=20)
     x = _MARGIN
-    for name, colour in colours.items():
-        svg.add("rect", x=x, y=30, width=9, height=9, fill=colour)
+    for name, color in colors.items():
+        svg.add("rect", x=x, y=30, width=9, height=9, fill=color)
         svg.add("text", name, x=x + 13, y=38)
         x += 30 + 7 * len(name)
 
@@ -92,9 +92,7 @@ def _grid(svg: Svg, frame: _Frame, title: str, x: _Axis | None, y: _Axis) -> Non
         svg.add("text", f"{value:.6g}", x=x(value) if x else 0, y=top + height + 16, text_anchor="middle")
 
 
-def _ratios(
-    svg: Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
-) -> None:
+def _ratios(svg: Svg, report: Report, group: Sequence[Result], colors: dict[str, str], frame: _Frame) -> None:
     """One mark for each result that can be compared, a column for each problem."""
     left, top, _, height = frame
     ratios = [(result, ratio) for result in group if (ratio := report.speed(result, _MODE)) is not None]
@@ -108,11 +106,11 @@ def _ratios(
         svg.add("text", shape, x=x, y=top + height + 14, text_anchor="end", transform=rotation)
     for result, ratio in ratios:
         title = f"{result.implementation}, {result.problem.shape}: {ratio:.3f}"
-        _mark(svg, "ratio", positions[result.problem.shape], y(ratio), colours[result.implementation], title)
+        _mark(svg, "ratio", positions[result.problem.shape], y(ratio), colors[result.implementation], title)
 
 
 def _roofline(
-    svg: Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
+    svg: Svg, report: Report, group: Sequence[Result], colors: dict[str, str], frame: _Frame
 ) -> None:
     """One mark for each result, under what the memory and the tensor cores admit."""
     left, top, width, height = frame
@@ -126,11 +124,11 @@ def _roofline(
     _roof(svg, x, y, report.device.get("copy_gb_s"), peak)
     for result, intensity, rate in points:
         title = f"{result.implementation}, {result.problem.shape}: {rate:.1f} TFLOP/s"
-        _mark(svg, "roof", x(intensity), y(rate), colours[result.implementation], title)
+        _mark(svg, "roof", x(intensity), y(rate), colors[result.implementation], title)
 
 
-def _mark(svg: Svg, kind: str, x: float, y: float, colour: str, title: str) -> None:
-    svg.add("circle", title=title, class_=kind, cx=x, cy=y, r=_RADIUS, fill=colour, fill_opacity=0.8)
+def _mark(svg: Svg, kind: str, x: float, y: float, color: str, title: str) -> None:
+    svg.add("circle", title=title, class_=kind, cx=x, cy=y, r=_RADIUS, fill=color, fill_opacity=0.8)
 
 
 def _roof(svg: Svg, x: _Axis, y: _Axis, copied: float | None, peak: float | None) -> None:

@@ -28,7 +28,7 @@ class Config:
     stages: int
 
 
-# Those that win somewhere on an H200, and their neighbours.
+# Those that win somewhere on an H200, and their neighbors.
 CONFIGS = (
     Config(128, 256, 128, 8, 3),
     Config(256, 128, 128, 8, 3),

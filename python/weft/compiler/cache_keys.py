@@ -57,7 +57,7 @@ def as_imported(present: bool = True) -> bool:
 
 
 def generating(present: bool = True) -> Key | None:
-    """The key for PTX from LLVM IR: Weft's code, LLVM and its optimisation level."""
+    """The key for PTX from LLVM IR: Weft's code, LLVM and its optimization level."""
     code = loaded.identity(codegen.LIBRARY, present=present)
     return code and [*code, str(codegen.OPT_LEVEL)]
 

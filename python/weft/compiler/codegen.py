@@ -26,7 +26,7 @@ _FEW = (
     *("loop_rotate", "instruction_combine", "simplify_cfg", "dead_code_elimination"),
 )
 # Terms of an expression that LLVM's analysis of loops doesn't expand. Those of addresses of partial sums have
-# a thousand, and took a third of the time of all optimisations.
+# a thousand, and took a third of the time of all optimizations.
 _HUGE = 1024
 LAST_PTX = (9, 0)
 """The newest PTX version that LLVM 22.1 writes."""
@@ -40,7 +40,7 @@ loaded.watch(LIBRARY, *(f"{folder}/binding" for folder in _folders))
 
 @dataclass(frozen=True)
 class Generated:
-    """PTX text, and the optimised LLVM IR that it was made from, if that was asked for."""
+    """PTX text, and the optimized LLVM IR that it was made from, if that was asked for."""
 
     ptx: str
     ir: str
@@ -54,22 +54,22 @@ def to_ptx(
     opt_level: int = OPT_LEVEL,
     passes: str = ALL,
     instead: bool = True,
-    optimised: bool = False,
+    optimized: bool = False,
 ) -> Generated:
-    """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
+    """Optimize `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
     LLVM writes, or a chip that it doesn't know: then code is generated for the nearest that it has, and only
     the version and target that the text names change (`instead`: or LLVM is given the chip as it is).
     `passes`: `ALL` those of the level, `SOME` or `FEW`.
-    `optimised`: the result also has the optimised LLVM IR. Whatever LLVM refuses is a WeftError.
+    `optimized`: the result also has the optimized LLVM IR. Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
         raise WeftError("LLVM IR: a NUL byte in the text")
     newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
     written = LAST_PTX if newer else ptx_version
     known = CHIPS[chip].generated_as if instead and chip in CHIPS else chip
-    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, passes, optimised)
+    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, passes, optimized)
     answer, said = _ask(request)
     if unknown := _unknown_target(said, request):
         raise WeftError(unknown)
@@ -93,7 +93,7 @@ class _Request:
     ptx: str
     opt_level: int
     passes: str
-    optimised: bool
+    optimized: bool
 
     @property
     def target(self) -> str:
@@ -169,7 +169,7 @@ def serve(opened: list[str]) -> None:
     worker.serve(functools.partial(_generate, llvm), opened)
 
 
-def _optimise(llvm: Any, module: Any, machine: Any, level: int, passes: str) -> None:
+def _optimize(llvm: Any, module: Any, machine: Any, level: int, passes: str) -> None:
     """Runs passes on a module."""
     options = llvm.create_pipeline_tuning_options(speed_level=_FUNCTIONS_LEVEL if passes == SOME else level)
     options.loop_unrolling = False
@@ -200,8 +200,8 @@ def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
         cpu=request["chip"], features=f"+ptx{request['ptx']}", opt=level
     )
     module.triple = TRIPLE
-    # The optimiser goes by the module's own layout, and by a generic one where it has none.
+    # The optimizer goes by the module's own layout, and by a generic one where it has none.
     module.data_layout = str(machine.target_data)
-    _optimise(llvm, module, machine, level, request["passes"])
-    ir = str(module) if request["optimised"] else ""
+    _optimize(llvm, module, machine, level, request["passes"])
+    ir = str(module) if request["optimized"] else ""
     return {"ptx": machine.emit_assembly(module), "ir": ir}

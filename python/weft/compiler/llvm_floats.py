@@ -105,7 +105,7 @@ def _value(bits: int, width: int, fraction: int) -> float:
 
 
 def _widened(bits: int) -> int:
-    """The bits of a double of the same value as a float's; a signalling NaN stays one."""
+    """The bits of a double of the same value as a float's; a signaling NaN stays one."""
     exponent, units = bits >> 23 & 0xFF, bits & 0x7FFFFF
     if exponent == 0xFF:
         return (bits >> 31) << 63 | 0x7FF << 52 | units << 29

@@ -196,7 +196,7 @@ class Buffers:
         return self._device.map_multicast(name, members, size)
 
     def forget(self, address: int) -> None:
-        """Makes the buffer at an address uninitialised for the kernel."""
+        """Makes the buffer at an address uninitialized for the kernel."""
         segment = self._device.find(address)
         assert segment is not None
         segment.filled = untouched.zeros((segment.size,), np.bool_)

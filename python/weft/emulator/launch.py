@@ -286,13 +286,13 @@ class Module:
             # Variables with an initial value are tables or texts, which kernels read.
             variable.offset = self._device.map(f"'{variable.name}'", data, of_others=not variable.init)
         for variable in constants:
-            self._initialise(variable, self._device.const.data[variable.offset :])
+            self._initialize(variable, self._device.const.data[variable.offset :])
         for variable in variables:
             segment = self._device.find(variable.offset)
             assert segment is not None
-            self._initialise(variable, segment.data)
+            self._initialize(variable, segment.data)
 
-    def _initialise(self, variable: Variable, data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+    def _initialize(self, variable: Variable, data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
         for at, value in variable.init:
             written = self._symbol(value) if isinstance(value, SymbolValue) else value
             data[at : at + len(written)] = np.frombuffer(written, np.uint8)

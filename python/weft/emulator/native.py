@@ -26,7 +26,7 @@ def function_at(address: int, *, pointers: int, numbers: int) -> Callable[..., N
 
 def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) -> Mapping[str, int]:
     """The addresses of functions of LLVM IR, which live until the process ends. `code` is the level of the
-    code generator, from 0 to 3; `whole`: the IR is optimised before. The user's cache keeps the code.
+    code generator, from 0 to 3; `whole`: the IR is optimized before. The user's cache keeps the code.
     """
     return linked(object_file(ir, code=code, whole=whole), names)
 
@@ -39,7 +39,7 @@ def object_file(ir: str, *, code: int, whole: bool = False) -> bytes:
 
 
 class Library:
-    """Functions of the LLVM IR that `text` returns, which is optimised. It depends only on `name` and on the
+    """Functions of the LLVM IR that `text` returns, which is optimized. It depends only on `name` and on the
     emulator's code: `text` isn't called if the user's cache has the code.
     """
 

@@ -166,7 +166,7 @@ class Waves:
             self.totals.bytes[space] = self.totals.bytes.get(space, 0) + count
         self.done += len(wave.cta_numbers)
         if self.progress is not None:
-            self.progress(self.done + rest.cancelled, self.launch.total_ctas)
+            self.progress(self.done + rest.canceled, self.launch.total_ctas)
 
 
 def _turn(machine: Machine, wave: Wave) -> bool:

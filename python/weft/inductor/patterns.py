@@ -1,6 +1,6 @@
 """Epilogues by pattern: what follows a product in a graph of Inductor becomes a part of the product.
 
-Activations are recognised by their values, since PyTorch decomposes them in ways that change.
+Activations are recognized by their values, since PyTorch decomposes them in ways that change.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""What all instruction tables share: forms, rows, and the judgement of a form against the rows.
+"""What all instruction tables share: forms, rows, and the judgment of a form against the rows.
 
 A *form* is one spelling of an instruction: a frozen dataclass whose fields are the axes on which the
 instruction varies. A *row* is one line of a table: the fields that it fixes, and the chips and PTX version
@@ -98,7 +98,7 @@ class Form:
 
     templates: ClassVar[tuple[Template, ...]]
     """Where there are several, the first that prints a form is that form's."""
-    misspelt: ClassVar[tuple[Template, ...]] = ()
+    misspelled: ClassVar[tuple[Template, ...]] = ()
     """What is read too, though no form is printed so: a rule can say what is wrong with such a form."""
 
     _readers: ClassVar[tuple[Template, ...]]
@@ -132,8 +132,8 @@ class Form:
             form = cls._read(template, opcode, operands)
             if form is not None and form._template.is_read_as(template):
                 return form
-        misspelt = (cls._read(template, opcode, operands) for template in cls.misspelt)
-        return next((form for form in misspelt if form is not None), None)
+        misspelled = (cls._read(template, opcode, operands) for template in cls.misspelled)
+        return next((form for form in misspelled if form is not None), None)
 
     @classmethod
     def _read(cls, template: Template, opcode: str, operands: Sequence[str]) -> Self | None:

@@ -1,4 +1,4 @@
-"""The name that a misspelt one may have meant, for messages."""
+"""The name that a misspelled one may have meant, for messages."""
 
 from collections.abc import Iterable
 

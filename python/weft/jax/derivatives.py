@@ -102,7 +102,7 @@ def _check(product: Product, given: dict[str, Any], values: dict[str, Any]) -> N
     if refused and "scale_a" in product.roles:
         named = refused[0].replace("scale_", "scales of ")
         raise WeftError(
-            f"weft.jax.matmul: {what}, got those of {named}: put the quantisation and the product into a "
+            f"weft.jax.matmul: {what}, got those of {named}: put the quantization and the product into a "
             "jax.custom_vjp"
         )
     if grouped.grouping(product) in ("groups", "row_ends") and "alpha" in given and values["alpha"].size > 1:

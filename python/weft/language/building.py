@@ -220,7 +220,7 @@ def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) 
     if trace.persistent is not None and trace.cluster[1:] != (1, 1):
         raise WeftError(
             f"kernel {trace.name}: cluster of a persistent kernel must be along the grid's first axis, got "
-            f"{tuple(extents)}: its CTAs take neighbouring tiles, whose first coordinate differs"
+            f"{tuple(extents)}: its CTAs take neighboring tiles, whose first coordinate differs"
         )
     if not trace.has_tma:  # each CTA copies all for itself
         trace.cluster = (1, 1, 1)

@@ -112,7 +112,7 @@ def mask(axis: int) -> Any:
 
 
 def _step(axis: int) -> int:
-    """The distance of the ranks of neighbours along an axis."""
+    """The distance of the ranks of neighbors along an axis."""
     return prod(size(each) for each in range(axis))
 
 

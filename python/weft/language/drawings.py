@@ -15,7 +15,7 @@ from weft.layout import Layout
 from weft.svg import Svg
 
 _LEFT, _TOP, _HEIGHT, _WIDTH, _BARRIER = 60, 34, 40, 480, 150
-_COLOURS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff")
+_COLORS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff")
 
 
 def show(what: Any, file: Any = None) -> Svg:
@@ -70,7 +70,7 @@ def _ring(ring: Ring) -> Svg:
         for number, (name, (rows, columns, dtype)) in enumerate(ring.kinds.items()):
             width = _WIDTH * sizes[name] / whole
             text = f"{name}: {rows} x {columns} {dtype}"
-            _box(drawing, text, x, y, width, _COLOURS[number % len(_COLOURS)], f"{sizes[name]} bytes")
+            _box(drawing, text, x, y, width, _COLORS[number % len(_COLORS)], f"{sizes[name]} bytes")
             x += width
         full, empty = f"full: {whole} bytes", f"empty: {ring.takers} taker{'' if ring.takers == 1 else 's'}"
         for text in (full, empty):
@@ -79,6 +79,6 @@ def _ring(ring: Ring) -> Svg:
     return drawing
 
 
-def _box(drawing: Svg, text: str, x: float, y: float, width: float, colour: str, title: str) -> None:
-    drawing.add("rect", title=title, x=x, y=y, width=width, height=_HEIGHT - 8, fill=colour, stroke="white")
+def _box(drawing: Svg, text: str, x: float, y: float, width: float, color: str, title: str) -> None:
+    drawing.add("rect", title=title, x=x, y=y, width=width, height=_HEIGHT - 8, fill=color, stroke="white")
     drawing.add("text", text, x=x + width / 2, y=y + 20, font_size=10, text_anchor="middle")

@@ -10,7 +10,7 @@ from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
-from weft.language.neighbours import may_begin_before
+from weft.language.neighbors import may_begin_before
 from weft.language.scalars import Scalar
 from weft.layout import Layout
 from weft.mlir import arith

@@ -23,7 +23,7 @@ def digit(it: Iter) -> Any:
 
 
 def folded(name: str, values: list[Any]) -> Any:
-    """The reduction of values, neighbours first, so that few operations wait for each other."""
+    """The reduction of values, neighbors first, so that few operations wait for each other."""
     while len(values) > 1:
         pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
         values = [operators.apply(name, *pair) if len(pair) == 2 else pair[0] for pair in pairs]

@@ -1,4 +1,4 @@
-"""4-bit weights, dequantised in registers to the left operand of `w.gemm`."""
+"""4-bit weights, dequantized in registers to the left operand of `w.gemm`."""
 
 from collections.abc import Sequence
 from typing import Any

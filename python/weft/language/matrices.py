@@ -16,7 +16,7 @@ from weft.language.gathers import Gathered
 from weft.language.gathers import checked as gathered
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.neighbours import may_be_outside
+from weft.language.neighbors import may_be_outside
 from weft.language.scalars import DType, Scalar, as_scalar, dtype_of, i32, operand
 from weft.mlir import arith, memref
 from weft.passes.builders import emit

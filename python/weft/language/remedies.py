@@ -6,7 +6,7 @@ REMEDIES = {
     "missing-proxy-fence": "call w.fence(), and then a barrier, after the store",
     "out-of-bounds": "guard elements by a condition, as 'if i < x.rows'; w.load and w.store of tiles mask "
     "rows and columns after the last one, and before the first one where a constant is subtracted",
-    "uninitialised-shared": "store to the buffer, or fill the ring, before; w.sum and others of all threads "
+    "uninitialized-shared": "store to the buffer, or fill the ring, before; w.sum and others of all threads "
     "can't be in a branch that only some threads take",
     "async-not-awaited": "take the stage of the ring, or w.wait for the product, before",
     "async-source-overwritten": "w.wait for the products that read the stage before its release",

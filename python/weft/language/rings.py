@@ -20,7 +20,7 @@ from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
-from weft.language.neighbours import may_begin_before
+from weft.language.neighbors import may_begin_before
 from weft.language.scalars import DType, Scalar
 from weft.language.signatures import ALIGNMENT
 from weft.language.slots import Slot

@@ -165,7 +165,7 @@ class Scalar(operators.Operators, Carried):
         return dtype_of(self.value.type)
 
     def to(self, dtype: DType) -> "Scalar":
-        """The number in another type. Floats become integers towards zero."""
+        """The number in another type. Floats become integers toward zero."""
         return Scalar(converted(self.value, checked_type(dtype)))
 
     def bitcast(self, dtype: DType) -> "Scalar":

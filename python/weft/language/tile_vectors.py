@@ -11,7 +11,7 @@ from weft.language.fragments import Fragment, check_like
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import check_no_outside, check_written, is_zero
 from weft.language.mistakes import mistake
-from weft.language.neighbours import may_begin_before
+from weft.language.neighbors import may_begin_before
 from weft.language.scalars import DType, as_scalar, i32
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm, memref

@@ -14,7 +14,7 @@ from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place, nearest
 from weft.language.mistakes import mistake
-from weft.language.neighbours import may_begin_before
+from weft.language.neighbors import may_begin_before
 from weft.language.scalars import Scalar, as_scalar, check_tile, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector

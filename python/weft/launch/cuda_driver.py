@@ -14,16 +14,16 @@ _API_VERSION = 12000  # of the functions that compiled code calls
 
 
 def api() -> Any:
-    """The initialised driver API. Raises WeftError without a driver or a GPU."""
+    """The initialized driver API. Raises WeftError without a driver or a GPU."""
     try:
-        return _initialised()
+        return _initialized()
     except RuntimeError as error:  # cuda-bindings finds no libcuda
         note = Diagnostic(str(error), severity="note")
         raise WeftError(Diagnostic("no NVIDIA driver on this machine", notes=(note,))) from None
 
 
 @functools.cache
-def _initialised() -> Any:
+def _initialized() -> Any:
     try:
         with late_imports.whole():
             from cuda.bindings import driver  # type: ignore[import-untyped]
@@ -35,7 +35,7 @@ def _initialised() -> Any:
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
         raise WeftError("no GPU: the NVIDIA driver sees none (CUDA_VISIBLE_DEVICES may hide it)")
     if error:
-        raise WeftError(f"the NVIDIA driver can't be initialised: {_description(driver, error)}")
+        raise WeftError(f"the NVIDIA driver can't be initialized: {_description(driver, error)}")
     return driver
 
 

@@ -159,7 +159,7 @@ class Kernel:
 
     @property
     def llvm(self) -> str:
-        """The LLVM IR, not optimised."""
+        """The LLVM IR, not optimized."""
         return self.compiled.llvm
 
     @property

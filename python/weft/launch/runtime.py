@@ -312,7 +312,7 @@ class Prepared:
 
 
 class DeviceArray:
-    """An array in GPU memory: `shape` elements of an MLIR type, in C order, not initialised.
+    """An array in GPU memory: `shape` elements of an MLIR type, in C order, not initialized.
 
     It is freed with the object. Freeing waits for queued kernels, which may use it. `a @ b` is `weft.matmul`
     where one of them is a DeviceArray, also for arrays of NumPy, PyTorch and CuPy on the left.

@@ -12,7 +12,7 @@ from weft.errors import Diagnostic, WeftError, shown
 NAME = "forward"
 """The exported function."""
 _lock = locks.reentrant()  # PyTorch keeps what it exports in globals, and replaces a module's parameters
-_TRAINING = "a dropout or batch normalisation of the module is in training mode: call module.eval()"
+_TRAINING = "a dropout or batch normalization of the module is in training mode: call module.eval()"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 class Layout:
     """A map from the elements of a tile to positions. It has a size; callers pass the tile's shape.
 
-    `offset` is normalised: at most one (axis, value) pair for each axis, in the order of `AXES`, without 0.
+    `offset` is normalized: at most one (axis, value) pair for each axis, in the order of `AXES`, without 0.
     Methods raise LayoutError for shapes and coordinates that don't match.
     """
 
@@ -158,7 +158,7 @@ class Layout:
         return tuple(reversed(groups))
 
     def canonical(self) -> "Layout":
-        """The same map with the fewest iterators: none of extent 1, contiguous neighbours merged."""
+        """The same map with the fewest iterators: none of extent 1, contiguous neighbors merged."""
         return replace(self, shard=merge(self.shard), replica=merge(self.replica))
 
     def tile(self, outer: "Layout", outer_shape: Shape, inner_shape: Shape) -> "Layout":

@@ -57,7 +57,7 @@ def draw(layout: Any, shape: Shape = (), element_bits: int | None = None) -> Svg
                 y=y,
                 width=width,
                 height=_HEIGHT,
-                fill=_colour(each[0]),
+                fill=_color(each[0]),
                 stroke="white",
             )
             svg.add("text", text, x=x + width / 2, y=y + 12, font_size=10, text_anchor="middle")
@@ -79,8 +79,8 @@ def _text(position: dict[str, int], has_memory: bool) -> str:
     return f"{' '.join(apart)}:{position[MEMORY]}" if apart else str(position[MEMORY])
 
 
-def _colour(position: dict[str, int]) -> str:
-    """One colour for a lane, or for 8 elements of memory."""
+def _color(position: dict[str, int]) -> str:
+    """One color for a lane, or for 8 elements of memory."""
     for axis in ("laneid", "TLane", "warpid", "reg"):
         if axis in position:
             return _HUES[position[axis] % len(_HUES)]

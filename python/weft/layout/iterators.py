@@ -121,7 +121,7 @@ def fit(points: npt.NDArray[np.int64], what: Callable[[], str]) -> tuple[Iter, .
 
 
 def merge(iters: Iterable[Iter]) -> tuple[Iter, ...]:
-    """The same digits with the fewest iterators: none of extent 1, contiguous neighbours merged."""
+    """The same digits with the fewest iterators: none of extent 1, contiguous neighbors merged."""
     merged: list[Iter] = []
     for it in (it for it in iters if it.extent > 1):
         if merged and merged[-1].axis == it.axis and merged[-1].stride == it.stride * it.extent:

@@ -72,9 +72,9 @@ def over_row(maxima: list[Any]) -> Any:
         pairs = list(zip(maxima[:half], maxima[half:], strict=True))
         kept = [arith.select(upper, high, low) for low, high in pairs]
         sent = [arith.select(upper, low, high) for low, high in pairs]
-        maxima = [larger(x, _of_neighbour(y, bit)) for x, y in zip(kept, sent, strict=True)]
+        maxima = [larger(x, _of_neighbor(y, bit)) for x, y in zip(kept, sent, strict=True)]
         bit //= 2
-    return larger(maxima[0], _of_neighbour(maxima[0], OWN))
+    return larger(maxima[0], _of_neighbor(maxima[0], OWN))
 
 
 def of_rows(number: Any) -> list[Any]:
@@ -102,7 +102,7 @@ def over_all(maximum: Any, shared: Any) -> Any:
     """
     bit = LANES // 2
     while bit:
-        maximum = larger(maximum, _of_neighbour(maximum, bit))
+        maximum = larger(maximum, _of_neighbor(maximum, bit))
         bit //= 2
     thread = emit.thread()
     with emit.when(emit.equal(emit.bit_and(thread, LANES - 1), 0)):
@@ -161,6 +161,6 @@ def _store_own(numbers: list[Any], address: Any) -> None:
         llvm.store(emit.vector_of(numbers[i : i + 4]), addresses.offset(address, 4 * i))
 
 
-def _of_neighbour(number: Any, bit: int) -> Any:
+def _of_neighbor(number: Any, bit: int) -> Any:
     """The number of the lane whose number differs in a bit."""
     return emit.of_lane(number, bit, nvvm.ShflKind.bfly)

@@ -22,7 +22,7 @@ SIDE = 128
 OWN = 8
 """The rows and columns of a thread."""
 ACROSS = SIDE // OWN
-"""The threads that have the columns of a row: neighbouring lanes."""
+"""The threads that have the columns of a row: neighboring lanes."""
 MAXIMA = SIDE * SIDE
 """The offset in shared memory of 16 x 128 f32, after the transposed tile."""
 FACTORS = MAXIMA + 4 * ACROSS * SIDE

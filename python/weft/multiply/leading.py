@@ -127,7 +127,7 @@ def _dimensions(leading: tuple[int, ...], views: Sequence[ArrayView]) -> list[_D
 
 
 def _merged(dimensions: Sequence[_Dimension]) -> list[_Dimension]:
-    """The dimensions with neighbours made one where they are one in every array."""
+    """The dimensions with neighbors made one where they are one in every array."""
     merged: list[_Dimension] = []
     for inner in dimensions:
         if merged and merged[-1].holds(inner):

@@ -94,7 +94,7 @@ metadata: ; version 0.1 is what every release takes
   store i32 %features, ptr %traits
   ret ptr null
 
-stage: ; 2 initialises, 3 executes
+stage: ; 2 initializes, 3 executes
   %stage.at = getelementptr %Frame, ptr %frame, i64 0, i32 4
   %now = load i32, ptr %stage.at
   %initialize = icmp eq i32 %now, 2

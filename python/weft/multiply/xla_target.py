@@ -230,7 +230,7 @@ def _registered() -> None:
     connect(TABLE)
     atexit.register(_end)
     gpu, team, cpu = (jax.ffi.pycapsule(handler(f"weft_xla_{name}")) for name in ("gpu", "team", "cpu"))
-    # Loading a kernel would end a capture, and initialising precedes it.
+    # Loading a kernel would end a capture, and initializing precedes it.
     jax.ffi.register_ffi_target(TARGET, {"initialize": gpu, "execute": gpu}, platform="CUDA")
     jax.ffi.register_ffi_target(TEAM_TARGET, {"initialize": team, "execute": team}, platform="CUDA")
     jax.ffi.register_ffi_target(TARGET, cpu, platform="cpu")

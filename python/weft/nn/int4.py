@@ -47,7 +47,7 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
     def of(
         layer: torch.nn.Linear, *, group: int = 128, symmetric: bool = False, dtype: str | None = None
     ) -> "Int4Linear":
-        """The layer with its weight quantised, as `weft.quantize_int4` does with these options, and with the
+        """The layer with its weight quantized, as `weft.quantize_int4` does with these options, and with the
         activation of a `weft.nn.Linear`.
         """
         if not isinstance(layer, torch.nn.Linear):

@@ -1,4 +1,4 @@
-"""Matrices with block scales: quantisation, and the layouts of packed elements and of scales.
+"""Matrices with block scales: quantization, and the layouts of packed elements and of scales.
 
 Elements and scales are of ml_dtypes' types, one in each byte, unless a function states otherwise. K is the
 last dimension, along which elements share scales; a first dimension makes a batch.
@@ -76,7 +76,7 @@ def quantize(
     factor: float | None = None,
     rounding: str = "down",
 ) -> Quantized:
-    """Quantises a matrix (or batch) of real numbers to "mxfp8", "mxfp6", "mxfp4" or "nvfp4".
+    """Quantizes a matrix (or batch) of real numbers to "mxfp8", "mxfp6", "mxfp4" or "nvfp4".
 
     `element` selects among the elements of a kind, by PTX's name: "e4m3" or "e5m2" for mxfp8, "e2m3" or
     "e3m2" for mxfp6. Elements are rounded to nearest even and saturate.

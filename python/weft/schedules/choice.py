@@ -62,15 +62,15 @@ def _none(request: Request) -> Iterable[AnySchedule]:
     return ()
 
 
-def _modelled(request: Request, schedule: AnySchedule) -> float:
+def _modeled(request: Request, schedule: AnySchedule) -> float:
     assert isinstance(schedule, WarpgroupSchedule)
     model = chip_model(request.chip)
-    return time_model.modelled(schedule, *request.mnk, request.types, model, members=request.members)
+    return time_model.modeled(schedule, *request.mnk, request.types, model, members=request.members)
 
 
-def _all_modelled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
+def _all_modeled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
     model = chip_model(request.chip)
-    return time_model.all_modelled(schedules, *request.mnk, request.types, model, members=request.members)
+    return time_model.all_modeled(schedules, *request.mnk, request.types, model, members=request.members)
 
 
 def _of_wgmma(request: Request) -> dict[str, Any]:
@@ -117,8 +117,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WarpgroupSchedule: Chooser(
         lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
         lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
-        _modelled,
-        _all_modelled,
+        _modeled,
+        _all_modeled,
     ),
     TensorMemorySchedule: Chooser(
         lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),

@@ -77,7 +77,7 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     loaded = waves * ceil_div(blocks, slices) * unit + _START_US + _SLICES_US * (slices > 1)
     product = time_model.choose(m, n, k, types, model)
     copied = 2 * (m + n) * k * types.input_bytes / _COPIED
-    copied += time_model.modelled(product, m, n, k, types, model) / model.clock_mhz
+    copied += time_model.modeled(product, m, n, k, types, model) / model.clock_mhz
     return found if loaded < _CLEARLY_LESS * copied else None
 
 

@@ -46,7 +46,7 @@ def _of_wgmma(
     clock, flops = gpu.clock_ghz * 1e3, 2 * m * n * k * members
     counts = _counts(s, mnk, types, gpu, members)
     limits = _limits(s, mnk, types, chip, counts.tiles)
-    busy = time_model.modelled(s, m, n, k, types, chip, members=members) / clock + gpu.launch_us
+    busy = time_model.modeled(s, m, n, k, types, chip, members=members) / clock + gpu.launch_us
     tiles_at_a_time = chip.resident[s.ctas]
     share = counts.tiles / tiles_at_a_time * counts.k_blocks / clock
     parts = {name: cycles * share for name, cycles in limits.items()}

@@ -183,7 +183,7 @@ THOR = replace(
             "multiprocessors": "NVIDIA cutlass, issue 2784",
             "clock_ghz": "inferred: 1035 TFLOP/s in dense fp4 = 20 x 32768 x 1.58 GHz",
             "flops": _OF_B200,
-            "caps": "none published: no limit is modelled",
+            "caps": "none published: no limit is modeled",
             "l2_bytes": "NVIDIA cutlass, issue 2784",
             "l2_gb_s": "inferred: a B200's for each multiprocessor, at Thor's clock",
             "dram_gb_s": "273 GB/s nominal",

@@ -58,7 +58,7 @@ _BRIEF = 20_000  # cycles of a product, up to which room for a CTA of the next l
 def choose(
     m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
 ) -> WarpgroupSchedule:
-    """The schedule of the least modelled time for `members` products of M x N x K; one for any K where that
+    """The schedule of the least modeled time for `members` products of M x N x K; one for any K where that
     isn't known.
 
     Raises WeftError where none is legal.
@@ -101,7 +101,7 @@ def _roomy(schedules: list[WarpgroupSchedule], types: Types, chip: ChipModel) ->
 def ranked(
     m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
 ) -> Iterator[WarpgroupSchedule]:
-    """The candidates by their modelled time."""
+    """The candidates by their modeled time."""
     return (s for _, s in by_time(m, n, k, types, chip, members, known_k=known_k))
 
 
@@ -113,14 +113,14 @@ def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterato
             yield s
 
 
-def modelled(
+def modeled(
     s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1
 ) -> float:
     """The cycles that a batch of products takes."""
     return float(wgmma_cycles.cycles(Kernels.of([s], types, chip), m, n, k, members)[0])
 
 
-def all_modelled(
+def all_modeled(
     schedules: tuple[WarpgroupSchedule, ...],
     m: int,
     n: int,

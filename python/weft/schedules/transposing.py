@@ -76,4 +76,4 @@ def _wgmma_us(m: int, n: int, k: int, types: Types, chip: str, members: int) -> 
         schedule = time_model.choose(m, n, k, types, model, members=members)
     except WeftError:
         return float("inf")
-    return time_model.modelled(schedule, m, n, k, types, model, members=members) / model.clock_mhz
+    return time_model.modeled(schedule, m, n, k, types, model, members=members) / model.clock_mhz

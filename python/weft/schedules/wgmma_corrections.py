@@ -14,7 +14,7 @@ from weft.isa import tensor_map
 from weft.isa.chips import LINE_BYTES
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
 
-_WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbours
+_WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbors
 _BOUND = 3
 """The exponent of memory's share of a product's time: the larger it is, the less a share below 1 counts."""
 

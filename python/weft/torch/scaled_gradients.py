@@ -1,4 +1,4 @@
-"""Gradients of products with scales: of the bias, the residual and C. Its other operands are quantised."""
+"""Gradients of products with scales: of the bias, the residual and C. Its other operands are quantized."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any]
             raise WeftError(
                 f"weft.matmul: with scales, gradients are computed of bias, residual and c in f16, bf16 and "
                 f"f32, not of {name} in {type_name(each.dtype)}: pass {name}.detach(), or put the "
-                "quantisation and the products into a torch.autograd.Function"
+                "quantization and the products into a torch.autograd.Function"
             )
     recomputed = keep_options(ctx, keyword_only_inputs, given["residual"])
     names = [name for name in _OPERANDS if name != "residual"] if recomputed else []

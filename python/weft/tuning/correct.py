@@ -1,6 +1,6 @@
 """Fits the corrections of the time model to measured times: `weft tune --correct`.
 
-Least squares of the logarithms of measured times over modelled ones, less their mean in each product: what
+Least squares of the logarithms of measured times over modeled ones, less their mean in each product: what
 all schedules of a product have in common doesn't matter to the choice among them. Times of other GPUs and of
 older kernels count less; what the fences of these took is fitted beside the corrections, and left out.
 """

@@ -1,6 +1,6 @@
 """Fits the numbers of the time model to measured times: `weft tune --fit`.
 
-Least squares of the logarithms of measured times over modelled ones, in which outliers count less (by the
+Least squares of the logarithms of measured times over modeled ones, in which outliers count less (by the
 method of Levenberg and Marquardt). A seed divides the products: some are fitted to, others check the result.
 """
 
@@ -77,7 +77,7 @@ class Sample:
         return cls(times, times.schedules, *columns)
 
     def cycles(self, model: ChipModel) -> Array:
-        """The modelled cycles."""
+        """The modeled cycles."""
         kernels = Kernels.of(self.schedules, self.times.types, model)[self.which]
         return wgmma_cycles.cycles(kernels, self.m, self.n, self.k)
 
@@ -89,7 +89,7 @@ class Sample:
         return (least[self.product] / self.microseconds) ** _CLOSENESS
 
     def errors(self, model: ChipModel) -> Array:
-        """The logarithms of modelled over measured times."""
+        """The logarithms of modeled over measured times."""
         return np.log(self.cycles(model) / model.clock_mhz / self.microseconds)
 
 
@@ -136,10 +136,10 @@ def quality(model: ChipModel, sample: Sample) -> Quality | None:
         return None
     errors = sample.errors(model)
     chosen, best, against = [], [], []
-    modelled = errors + np.log(sample.microseconds)
+    modeled = errors + np.log(sample.microseconds)
     for number in np.unique(sample.product):
         rows = np.flatnonzero(sample.product == number)
-        chosen.append(sample.microseconds[rows[np.argmin(modelled[rows])]])
+        chosen.append(sample.microseconds[rows[np.argmin(modeled[rows])]])
         best.append(sample.microseconds[rows].min())
         against.append(sample.times.products[number].other or np.nan)
     ratio = np.array(chosen) / best

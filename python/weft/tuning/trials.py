@@ -72,7 +72,7 @@ def _different(near: list[WarpgroupSchedule], count: int) -> Iterator[WarpgroupS
 
 
 def _times(product: Product) -> dict[WarpgroupSchedule, float]:
-    """The modelled cycles of the fastest candidates, and of the same with fewer stages."""
+    """The modeled cycles of the fastest candidates, and of the same with fewer stages."""
     chip, target = chip_model(product.chip), Target.of(product.chip)
     size, types = (product.m, product.n, product.k), product.types
     times: dict[WarpgroupSchedule, float] = {}

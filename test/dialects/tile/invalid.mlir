@@ -1039,7 +1039,7 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
 
 // -----
 
-func.func @misspelt_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+func.func @misspelled_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, promote, accumulate, bit_op, schedule}}
   "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return

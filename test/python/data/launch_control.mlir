@@ -87,7 +87,7 @@ gpu.module @launch_control [#nvvm.target<chip = "sm_100a">] {
     }) {first = 3 : i64, warps = 1 : i64} : () -> ()
 
     nvvm.cluster.arrive
-    nvvm.cluster.wait  // rank 0's barriers have been signalled
+    nvvm.cluster.wait  // rank 0's barriers have been signaled
     gpu.return
   }
 }

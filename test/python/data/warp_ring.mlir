@@ -44,7 +44,7 @@ gpu.module @warp_ring [#nvvm.target<chip = "sm_90a">] {
         "tile.await"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
         %slot = "tile.stage"(%stages, %stage) : (!Stages, i32) -> !Stage
         %base = "tile.address"(%slot) : (!Stage) -> !llvm.ptr<3>
-        // Each lane reads what its neighbour wrote.
+        // Each lane reads what its neighbor wrote.
         %other = arith.xori %lane, %c1 : i32
         %cell = llvm.getelementptr %base[%other] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i32
         %value = llvm.load %cell : !llvm.ptr<3> -> i32

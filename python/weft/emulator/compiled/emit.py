@@ -407,7 +407,7 @@ class Emitter:
             whole = f"<{n} x i{8 * dtype.itemsize}>"
             return self.do(f"icmp slt {whole} {self.do(f'bitcast {kind} {x} to {whole}')}, zeroinitializer")
         if name == "nextafter":
-            return self._neighbour(x, number_of(operands[1]), dtype, n)
+            return self._neighbor(x, number_of(operands[1]), dtype, n)
         raise UntraceableError(f"calls {name} of floats")
 
     def _arithmetic(self, name: str, values: list[str], dtype: "np.dtype[Any]", n: int) -> str:
@@ -430,13 +430,13 @@ class Emitter:
             )
         return result
 
-    def _neighbour(self, x: str, towards: Any, dtype: "np.dtype[Any]", n: int) -> str:
+    def _neighbor(self, x: str, toward: Any, dtype: "np.dtype[Any]", n: int) -> str:
         """The next number in the direction of an infinity."""
-        if towards is None or not np.isinf(towards):
-            raise UntraceableError("computes a neighbour")
+        if toward is None or not np.isinf(toward):
+            raise UntraceableError("computes a neighbor")
         size = 8 * dtype.itemsize
         whole, kind = f"<{n} x i{size}>", f"<{n} x {element(dtype)}>"
-        up = towards > 0
+        up = toward > 0
         bits = self.do(f"bitcast {kind} {x} to {whole}")
         negative = self.do(f"icmp slt {whole} {bits}, zeroinitializer")
         one, minus = (splat(np.dtype(f"i{dtype.itemsize}").type(v), n) for v in (1, -1))
@@ -445,7 +445,7 @@ class Emitter:
         zero = self.do(f"fcmp oeq {kind} {x}, zeroinitializer")
         least = splat(np.array(1 if up else (1 << (size - 1)) + 1, f"u{dtype.itemsize}")[()], n)
         moved = self.select(zero, least, moved, whole, n)
-        stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(towards), n)}")
+        stays = self.do(f"fcmp ueq {kind} {x}, {splat(dtype.type(toward), n)}")
         return self.do(f"bitcast {whole} {self.select(stays, bits, moved, whole, n)} to {kind}")
 
 

@@ -24,7 +24,7 @@ from weft.emulator.sanitizer.registers import Announcement
 from weft.garbage import uncollected
 
 _SHORT = 3000
-"""The lines of LLVM IR up to which the code generator optimises, which takes it four times as long."""
+"""The lines of LLVM IR up to which the code generator optimizes, which takes it four times as long."""
 Numbers = npt.NDArray[np.int64]
 
 

@@ -66,7 +66,7 @@ def collective(decoded: Collective, after: int, opcode: str, line: int) -> End:
 
 
 def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:
-    """Fault for a thread that is not in its own member mask, whose behaviour PTX leaves undefined."""
+    """Fault for a thread that is not in its own member mask, whose behavior PTX leaves undefined."""
     mask = lanes.read(members)
     out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
     if out.any():

@@ -178,7 +178,7 @@ def reverse(op: Op) -> Step:
     def function(x: Array) -> Array:
         width = 1
         while width < kind.bits:
-            # Swaps neighbours of 1, 2, 4, ... bits.
+            # Swaps neighbors of 1, 2, 4, ... bits.
             lower = number(sum(((1 << width) - 1) << at for at in range(0, kind.bits, 2 * width)))
             by = number(width)
             x = (x >> by & lower) | (x & lower) << by

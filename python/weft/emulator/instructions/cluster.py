@@ -1,4 +1,4 @@
-"""Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and cancelling launches."""
+"""Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and canceling launches."""
 
 from collections.abc import Callable
 
@@ -212,7 +212,7 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
 
 
 def _response(first: tuple[int, int, int] | None) -> bytes:
-    """The response in memory: whether a cluster was cancelled, and its first CTA."""
+    """The response in memory: whether a cluster was canceled, and its first CTA."""
     x, y, z = first or (0, 0, 0)
     return np.array([first is not None, x, y, z], np.uint32).tobytes()
 
@@ -232,11 +232,11 @@ def query_cancel(op: Op) -> Step:
         return value.view(STORAGE[32]).reshape(*value.shape, 4)
 
     if asked == "is_canceled":
-        cancelled = op.destination(0, PRED)
+        canceled = op.destination(0, PRED)
 
         def run_told(lanes: Lanes) -> None:
             flags: Bools = words(lanes)[..., 0] != 0
-            lanes.write(cancelled, flags)
+            lanes.write(canceled, flags)
 
         return run_told
     wanted = list(enumerate("xyz", 1)) if asked == "get_first_ctaid" else [("xyz".index(asked[-1]) + 1, "")]

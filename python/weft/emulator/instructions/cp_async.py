@@ -93,7 +93,7 @@ def mbarrier_arrive(op: Op) -> Step:
 
 
 def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
-    """PTX leaves the behaviour undefined if a copy reads more bytes than its size."""
+    """PTX leaves the behavior undefined if a copy reads more bytes than its size."""
     wrong: Bools = lanes.enabled() & (read > size)
     if wrong.any():
         row, lane = divmod(int(wrong.argmax()), 32)

@@ -128,8 +128,8 @@ def copy(op: Op) -> Step:
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
                 # A multicast signals several mbarriers.
-                signalled = None if masks is not None else _mark(int(marks[at]), stride)
-                data = _from_global(one, int(begins[at]), count, line, left, right, signalled)
+                signaled = None if masks is not None else _mark(int(marks[at]), stride)
+                data = _from_global(one, int(begins[at]), count, line, left, right, signaled)
             owner, offset = divmod(int(offsets[at]), stride)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)

@@ -73,7 +73,7 @@ class Calls(Protocol):
     """
 
     def init(self, lanes: Threads, offsets: Addresses, counts: Array, line: int) -> bool:
-        """The active lanes initialise mbarriers at these offsets in the wave's shared memory."""
+        """The active lanes initialize mbarriers at these offsets in the wave's shared memory."""
 
     def look(
         self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
@@ -114,7 +114,7 @@ class Mbarriers:
         """The mbarriers that have completed a phase."""
         self.waiting: dict[tuple[int, int], dict[Waiter, None]] = {}
         self.keys: list[tuple[int, int]] = []
-        """The mbarriers that have been initialised, by their numbers."""
+        """The mbarriers that have been initialized, by their numbers."""
         self._numbers: dict[tuple[int, int], int] = {}
         self.places: npt.NDArray[np.int32] = np.zeros(memory.shared.size // BYTES, np.int32)
         """The number, plus 1, of the mbarrier alive at each word of the wave's shared memory."""
@@ -134,7 +134,7 @@ class Mbarriers:
     # The operations
 
     def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
-        """Initialises an mbarrier whose phases expect `count` arrivals."""
+        """Initializes an mbarrier whose phases expect `count` arrivals."""
         if not 1 <= count <= MOST_ARRIVALS:
             raise Fault(
                 f"an mbarrier's count must be in 1..{MOST_ARRIVALS}, got {count}",
@@ -152,7 +152,7 @@ class Mbarriers:
         self._wake(cta, offset)
 
     def init_each(self, keys: list[Key], offsets: Numbers, counts: Array, line: int) -> None:
-        """Initialises different mbarriers at legal offsets in the wave's shared memory, with legal counts.
+        """Initializes different mbarriers at legal offsets in the wave's shared memory, with legal counts.
         Observers are not told.
         """
         at, count = offsets // BYTES, counts.astype(np.uint64)
@@ -230,14 +230,14 @@ class Mbarriers:
     # The state
 
     def state(self, cta: int, offset: int, line: int) -> State:
-        """The state of an mbarrier. Fault if it was not initialised, or overwritten since."""
+        """The state of an mbarrier. Fault if it was not initialized, or overwritten since."""
         word = int(self._word(cta, offset, line)[0])
         if (cta, offset) not in self.alive:
-            what = f"no mbarrier was initialised at shared address 0x{offset:x}"
-            raise Fault(what, line, None, offset, "mbarrier-uninitialised")
+            what = f"no mbarrier was initialized at shared address 0x{offset:x}"
+            raise Fault(what, line, None, offset, "mbarrier-uninitialized")
         if word >> MARK_SHIFT & 3 != 1:
             what = f"the mbarrier at shared address 0x{offset:x} was overwritten"
-            raise Fault(what, line, None, offset, "mbarrier-uninitialised")
+            raise Fault(what, line, None, offset, "mbarrier-uninitialized")
         return State.of(word)
 
     def _word(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:

@@ -48,7 +48,7 @@ class Segment:
         self.size = len(data)
         self.filled: Bools | None = None
         """The bytes that a kernel has written, if it must write before it reads; None: all are
-        initialised.
+        initialized.
         """
         self._views: dict[int, Array] = {}
 

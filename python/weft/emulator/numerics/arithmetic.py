@@ -183,7 +183,7 @@ class _Terms:
     def of(self, part: slice | Array) -> tuple[Doubles, Exponents]:
         """The products of some k, `[terms, n, m, n']`, and the largest exponent in each sum.
 
-        The factors' exponents count, so a product of significands of 2 or more is not normalised first.
+        The factors' exponents count, so a product of significands of 2 or more is not normalized first.
         """
         left, right = self._left[part], self._right[part]
         products = left[:, :, :, None] * right[:, :, None, :]

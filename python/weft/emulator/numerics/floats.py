@@ -68,7 +68,7 @@ def _to_f32(value: Doubles, mode: str) -> Array:
 
 
 def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
-    """`nearest`, which is `value` rounded to nearest, or its neighbour if `mode` requires it."""
+    """`nearest`, which is `value` rounded to nearest, or its neighbor if `mode` requires it."""
     if mode == "rn":
         return nearest
     infinity = nearest.dtype.type(np.inf)

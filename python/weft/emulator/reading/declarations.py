@@ -1,4 +1,4 @@
-"""The part of the parser that reads tokens, operands, registers and variables with their initialisers."""
+"""The part of the parser that reads tokens, operands, registers and variables with their initializers."""
 
 import struct
 from collections.abc import Callable
@@ -299,12 +299,12 @@ class DeclarationReader:
             size *= count
         variable = Variable(name.text, space, kind, size, align or element, location)
         if self.accept("="):
-            written = self._initialiser(variable, kind.bytes, 0, 0)
+            written = self._initializer(variable, kind.bytes, 0, 0)
             if not size and counts:
                 variable.size = -(-written // element) * element
             elif written > size:
                 raise PtxError(
-                    f"'{name.text}' has {size} bytes, but its initialiser has {written}", *location
+                    f"'{name.text}' has {size} bytes, but its initializer has {written}", *location
                 )
         if not 0 <= variable.size <= _MAX_VARIABLE:
             raise PtxError(f"'{name.text}' has {variable.size} bytes", *location)
@@ -314,14 +314,14 @@ class DeclarationReader:
         self.declare(scope, name.text, variable, location)
         return variable
 
-    def _initialiser(self, variable: Variable, element: int, at: int, depth: int) -> int:
+    def _initializer(self, variable: Variable, element: int, at: int, depth: int) -> int:
         """Reads values for the bytes from `at`; returns the end of the last."""
         if not self.accept("{"):
             return self._initial_value(variable, element, at)
         if depth > 16:
-            self.fail("fewer nested initialisers")
+            self.fail("fewer nested initializers")
         while not self.accept("}"):
-            at = self._initialiser(variable, element, at, depth + 1)
+            at = self._initializer(variable, element, at, depth + 1)
             if self.token.text != "}":
                 self.expect(",")
         return at

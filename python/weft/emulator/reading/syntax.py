@@ -42,7 +42,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class SymbolValue:
-    """An initialiser that is an address: that of `name`, in its own space or generic, plus `offset`.
+    """An initializer that is an address: that of `name`, in its own space or generic, plus `offset`.
 
     It uses `size` of the address's bytes, after the first `skip`.
     """

@@ -76,7 +76,7 @@ class Grid:
 
     def __init__(self, launch: Launch, begin: int = 0, end: int | None = None) -> None:
         self.launch = launch
-        self.begun, self.cancelled = begin, 0
+        self.begun, self.canceled = begin, 0
         self.end = launch.total_ctas if end is None else end
 
     def take(self, most: int) -> list[int]:
@@ -91,7 +91,7 @@ class Grid:
         left.
         """
         taken = self.take(self.launch.cluster_size)
-        self.cancelled += len(taken)
+        self.canceled += len(taken)
         return unflatten(taken[0], self.launch.grid) if taken else None
 
 

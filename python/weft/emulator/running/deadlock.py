@@ -51,7 +51,7 @@ class Awaited:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a ring whose mbarriers were initialised from `line` on. A warp waits for it to be `full`,
+    """One stage of a ring whose mbarriers were initialized from `line` on. A warp waits for it to be `full`,
     or to be empty.
     """
 
@@ -183,7 +183,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def stages(inits: Sequence[tuple[int, int]]) -> dict[int, Stage]:
-    """The stages that mbarriers guard, by offset, if they were initialised in the order of Weft's rings: full
+    """The stages that mbarriers guard, by offset, if they were initialized in the order of Weft's rings: full
     and empty of each stage in turn, with all full ones before all empty ones in memory. `inits` has offsets
     and lines.
     """

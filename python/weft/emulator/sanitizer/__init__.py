@@ -1,4 +1,4 @@
-"""Finds mistakes that a GPU doesn't report: races, missing waits and fences, reads of uninitialised state."""
+"""Finds mistakes that a GPU doesn't report: races, missing waits and fences, reads of uninitialized state."""
 
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.findings import RULES, Finding, Findings, FoundList, ignored_rules

@@ -262,7 +262,7 @@ class Sanitizer(Watch):
             if column is not None:
                 self.clocks.learn(row, column, self.clocks.times[column] - pending)
 
-    # Synchronisation
+    # Synchronization
 
     def waited(self, threads: Bools, line: int) -> None:
         if self.launch_before is not None:

@@ -26,7 +26,7 @@ class VectorClocks:
 
     The first columns are the warps'. Each asynchronous operation whose completion is awaited separately has a
     column of its own. Besides `known` and `fenced` there are more layers; all of them are joined wherever
-    threads synchronise. With `tensor_fences`, one layer has what precedes a
+    threads synchronize. With `tensor_fences`, one layer has what precedes a
     tcgen05.fence::before_thread_sync; `met` is the part of it that a warp has received before a
     tcgen05.fence::after_thread_sync. With `global_copies`, two layers have what bulk copies see of global
     memory: as data, and as tensor maps. With `levels`, the scopes of accesses and fences, one layer for each

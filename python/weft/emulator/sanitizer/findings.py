@@ -16,23 +16,23 @@ RULES: dict[str, str] = {
     "misaligned": "The address of an access is not a multiple of its size.",
     "read-only": "A kernel writes to read-only memory.",
     "descriptor": "A matrix descriptor or a tensor map breaks a rule, such as one of alignment or swizzle.",
-    "mbarrier-uninitialised": "An mbarrier is used before init, after inval, or after being overwritten.",
+    "mbarrier-uninitialized": "An mbarrier is used before init, after inval, or after being overwritten.",
     "mbarrier-count": "An mbarrier's counts leave their range: more arrivals than pending, too many bytes.",
     "deadlock": "No warp could continue.",
-    "uninitialised-shared": "Shared memory is read before anything has written it.",
-    "uninitialised-local": "Local memory is read before its thread has written it.",
-    "uninitialised-tensor": "Tensor memory is read before anything has written it.",
-    "uninitialised-register": "A register is read before its thread has written it.",
+    "uninitialized-shared": "Shared memory is read before anything has written it.",
+    "uninitialized-local": "Local memory is read before its thread has written it.",
+    "uninitialized-tensor": "Tensor memory is read before anything has written it.",
+    "uninitialized-register": "A register is read before its thread has written it.",
     "shared-race": "Warps access the same shared memory, one of them writes, and nothing orders them.",
     "global-race": "Warps access the same global memory, one of them writes, and nothing orders them.",
-    "uninitialised-global": "Memory of malloc or an Unwritten array is read before anything has written it.",
+    "uninitialized-global": "Memory of malloc or an Unwritten array is read before anything has written it.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
     "missing-proxy-fence": "An asynchronous unit accesses what threads wrote, or overwrites what they read, "
     "without a proxy fence before.",
     "async-at-exit": "A CTA ends while an asynchronous unit may still read or write its shared memory.",
     "cluster-exit": "A CTA accesses another CTA's shared memory, and that CTA may have ended.",
-    "mbarrier-race": "An mbarrier is used, and initialised or invalidated, by threads that nothing orders.",
+    "mbarrier-race": "An mbarrier is used, and initialized or invalidated, by threads that nothing orders.",
     "mbarrier-init-fence": "An mbarrier is used by another CTA or by a unit without a fence.mbarrier_init.",
     "wait-ignored": "No instruction uses the result of a wait for an mbarrier.",
     "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, without an mbarrier.inval before.",
@@ -54,6 +54,7 @@ RULES: dict[str, str] = {
     "tmem-leaked": "Tensor memory is still allocated when its CTA ends.",
     "tmem-permit-kept": "A CTA that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
 }
+_OLD_SPELLING = "uninitialised", "uninitialized"  # of rules, which `ignore` still takes
 _MOST = 100
 
 
@@ -99,7 +100,7 @@ def ignored_rules(names: object) -> frozenset[str]:
     """The rules to ignore, by their names. Raises WeftError for an unknown rule."""
     if isinstance(names, str) or not isinstance(names, Sequence | Set):
         raise WeftError(f"ignore must be a list of rules, got {shown(names)}")
-    listed = list(names)
+    listed = [name.replace(*_OLD_SPELLING) if isinstance(name, str) else name for name in names]
     for name in listed:
         if name not in RULES:
             hint = did_you_mean(name, RULES) if isinstance(name, str) else ""

@@ -205,7 +205,7 @@ class GlobalRaces:
     def _report_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
         message = f"global memory at 0x{address:x} is read but was never written"
         thread = self.wave.thread(row, lane)
-        self.findings.add("uninitialised-global", message, line, thread, address, count)
+        self.findings.add("uninitialized-global", message, line, thread, address, count)
 
     def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
         return rows | self.number << COLUMN_BITS

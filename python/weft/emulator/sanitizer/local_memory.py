@@ -48,5 +48,5 @@ class LocalMemory:
             message = f"local memory at 0x{address:x} is read but was never written"
             count = int(np.count_nonzero(bad))
             self.findings.add(
-                "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
+                "uninitialized-local", message, access.line, self.wave.thread(row, lane), address, count
             )

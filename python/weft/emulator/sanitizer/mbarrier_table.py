@@ -85,7 +85,7 @@ class MbarrierTable:
         return column
 
     def begin(self, key: Key, row: int, time: int) -> int:
-        """An mbarrier is initialised; its uses begin anew. Returns its number."""
+        """An mbarrier is initialized; its uses begin anew. Returns its number."""
         at = self.number(key)
         self.init_rows[at], self.init_times[at] = row, time
         self.fenced_columns[at] = NONE

@@ -48,7 +48,7 @@ class MbarrierUses:
         self._unfenced: dict[int, list[_Life]] = {}
 
     def init(self, key: Key, row: int, line: int) -> None:
-        """A warp initialises an mbarrier."""
+        """A warp initializes an mbarrier."""
         known = self._lives.get(key)
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
@@ -58,7 +58,7 @@ class MbarrierUses:
         self._unfenced.setdefault(row, []).append(life)
 
     def init_each(self, keys: list[Key], rows: Rows, line: int) -> bool:
-        """Warps initialise different mbarriers. False, and nothing has changed, if one is in use."""
+        """Warps initialize different mbarriers. False, and nothing has changed, if one is in use."""
         lives = self._lives
         if not lives.keys().isdisjoint(keys):
             return False
@@ -115,7 +115,7 @@ class MbarrierUses:
 
     def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
         if self.table.init_times[life.number] > self.clocks.known[row, life.row]:
-            what = f"is used, and initialised at line {life.line}; nothing orders the two"
+            what = f"is used, and initialized at line {life.line}; nothing orders the two"
             self._report("mbarrier-race", key, what, row, line)
         elif proxy in _NEED_FENCE and (self.init_fences or self.wave.cta_of_row[row] != key[0]):
             of = "of another CTA " if self.wave.cta_of_row[row] != key[0] else ""
@@ -161,7 +161,7 @@ class MbarrierUses:
                 inside = rows.start <= column < rows.stop
                 if not inside and time > known[0, column]:
                     by_warp = column < self.wave.warps
-                    user = "used by another CTA" if by_warp else "signalled by an asynchronous unit"
+                    user = "used by another CTA" if by_warp else "signaled by an asynchronous unit"
                     what = f"is {user}, and nothing orders the end of its own CTA after that"
                     row = column if by_warp else rows.start
                     self._report("cluster-exit", key, what, row, line)

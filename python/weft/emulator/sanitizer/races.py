@@ -72,7 +72,7 @@ class Races:
         if access.kind == "atomic" and order is not None and not order.exchanges:
             never: Bools = self.shadow.written[index] == NEVER
             if never.any():
-                self._report("uninitialised-shared", "is read but was never written", access, never, count)
+                self._report("uninitialized-shared", "is read but was never written", access, never, count)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
@@ -166,7 +166,7 @@ class Races:
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = bad & ~never & ~by_unit
         if never.any():
-            self._report("uninitialised-shared", "is read but was never written", access, never, count)
+            self._report("uninitialized-shared", "is read but was never written", access, never, count)
         for rule, mask, who in (
             ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
             ("shared-race", by_warp, "and written by another warp at line {}; nothing orders the two"),
@@ -295,7 +295,7 @@ class Races:
         never = late & (shadow.written[index] == NEVER)
         if never.any():
             what = "is read but was never written"
-            self._report_unit("uninitialised-shared", what, row, index, never, line)
+            self._report_unit("uninitialized-shared", what, row, index, never, line)
         by_unit = late & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = late & ~never & ~by_unit
         if by_unit.any():

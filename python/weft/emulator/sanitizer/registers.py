@@ -202,7 +202,7 @@ class RegisterState:
         if not is_copy(traffic):
             if missing.any():
                 self._report(
-                    "uninitialised-register", "reads a register that was never written", traffic, missing
+                    "uninitialized-register", "reads a register that was never written", traffic, missing
                 )
             missing = empty
         for slot in traffic.writes:

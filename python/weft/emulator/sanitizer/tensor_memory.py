@@ -197,7 +197,7 @@ class TensorMemory:
             return
         empty: Bools = ~bad & ~here.filled[cells]
         if empty.any():
-            self._report("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
+            self._report("uninitialized-tensor", "is read but was never written", flat[empty], row, line)
 
     def _plain(
         self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None

@@ -1,6 +1,6 @@
 """The kernel for many rows of x. The weights are the left operand of `wgmma`, so that it computes y.T: two
-warpgroups dequantise 64 rows of them each into registers, while the tensor cores multiply what the other one
-has dequantised.
+warpgroups dequantize 64 rows of them each into registers, while the tensor cores multiply what the other one
+has dequantized.
 """
 
 import weft.language as w

@@ -195,7 +195,7 @@ def assemble(
         elif (alone := _suspect(log)) is not None and alone < len(part):
             todo += [[part[alone]], part[:alone] + part[alone + 1 :]]
         else:
-            # A complaint about no line: an internal error, which ends the others' judgement too.
+            # A complaint about no line: an internal error, which ends the others' judgment too.
             todo += [part[: len(part) // 2], part[len(part) // 2 :]]
     return [complaints[i] for i in range(len(entries))]
 

@@ -113,7 +113,7 @@ class RelinquishAllocPermit(Form):
 class Commit(Form):
     """One form of `tcgen05.commit`: signals an mbarrier when the thread's earlier tcgen05 work is done.
 
-    `multicast` is the width in bits of the mask of CTAs whose mbarriers are signalled; 0 signals only the
+    `multicast` is the width in bits of the mask of CTAs whose mbarriers are signaled; 0 signals only the
     mbarrier at the address. An empty `space` means a generic address. `sync_restrict` limits the work that
     counts.
     """

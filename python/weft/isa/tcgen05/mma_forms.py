@@ -56,7 +56,7 @@ def _mma(*sparse: Part) -> tuple[Template, ...]:
     )
 
 
-def _mma_misspelt(*sparse: Part) -> tuple[Template, ...]:
+def _mma_misspelled(*sparse: Part) -> tuple[Template, ...]:
     """A size of scale vectors with a kind that has one, but without `.block_scale`."""
     kind = Field("kind", ("kind::{}", _SCALED_KIND))
     head = (*sparse, CTA_GROUP, kind, Unnamed(_SIZE), _DECOMPRESS)
@@ -68,7 +68,7 @@ def _block_scale(*sparse: Part) -> tuple[Template, ...]:
     return (template("mma", *head, _COLLECTOR_A, _COLLECTOR_B, _ASHIFT),)
 
 
-def _block_scale_misspelt(*sparse: Part) -> tuple[Template, ...]:
+def _block_scale_misspelled(*sparse: Part) -> tuple[Template, ...]:
     """A size of scale vectors with a kind that has none."""
     kind = Field("kind", ("kind::{}", rf"(?!(?:{_SCALED_KIND})\Z)\w+"), default="")
     size = Field("scale_vec", ("{}", r"block\d+"), ("scale_vec::{}", r"\w+"))
@@ -114,7 +114,7 @@ class Mma(Form):
 
     sparse: ClassVar[bool] = False
 
-    templates, misspelt = _mma(), _mma_misspelt()
+    templates, misspelled = _mma(), _mma_misspelled()
 
     @classmethod
     def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
@@ -186,7 +186,7 @@ class MmaSp(Mma):
     """
 
     sparse: ClassVar[bool] = True
-    templates, misspelt = _mma(_SP), _mma_misspelt(_SP)
+    templates, misspelled = _mma(_SP), _mma_misspelled(_SP)
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class MmaBlockScale(Form):
 
     sparse: ClassVar[bool] = False
 
-    templates, misspelt = _block_scale(), _block_scale_misspelt()
+    templates, misspelled = _block_scale(), _block_scale_misspelled()
 
     @classmethod
     def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
@@ -261,7 +261,7 @@ class MmaSpBlockScale(MmaBlockScale):
     """One form of `tcgen05.mma.sp` with block scale."""
 
     sparse: ClassVar[bool] = True
-    templates, misspelt = _block_scale(_SP), _block_scale_misspelt(_SP)
+    templates, misspelled = _block_scale(_SP), _block_scale_misspelled(_SP)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Recognises operands that differ from legal ones only in the numbers of registers."""
+"""Recognizes operands that differ from legal ones only in the numbers of registers."""
 
 import re
 from collections.abc import Sequence

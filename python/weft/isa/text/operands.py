@@ -27,7 +27,7 @@ NOTHING_DECLARED = Scope()
 
 # ptxas accepts braces around these, although the ISA has no list there.
 _BRACED = ("metadata", "scale_a", "scale_b", "reduced")
-# ptxas packs a list of several types word by word: neighbours must be alike; what has no type is like all.
+# ptxas packs a list of several types word by word: neighbors must be alike; what has no type is like all.
 _UNTYPED = {".b16", ".b32", ".b64", scopes.UNKNOWN}
 _SPECIAL = {scopes.SPECIAL, scopes.LONG_SPECIAL}
 _INTEGER = "="

@@ -37,7 +37,7 @@ _STATEMENT = re.compile(
 )
 # Every tensor-core opcode has one of these in it.
 _MARKS = tuple(head for head in HEADS if not any(other != head and other in head for other in HEADS))
-# What no statement, list or initialiser begins with.
+# What no statement, list or initializer begins with.
 _NO_STATEMENT = re.compile(r"\s*[^\s\w{}(),=+.\[\]<>:|~%$@;-]")
 _MOST_SHOWN = 60
 # An operand without others in it; several of these with commas between them are all that most texts have.

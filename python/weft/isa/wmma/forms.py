@@ -125,7 +125,7 @@ class Mma(Form):
         ),
         Template("wmma.mma", *_PRODUCT, modifiers.RESULT_FIRST, modifiers.SATFINITE),
     )
-    misspelt = (
+    misspelled = (
         # Forms of f64, which the table lacks, may be rounded.
         Template(
             "wmma.mma",

@@ -1,4 +1,4 @@
-"""Indices that may be outside of an array on purpose, as those of neighbours: x[image - 1, row + 1]."""
+"""Indices that may be outside of an array on purpose, as those of neighbors: x[image - 1, row + 1]."""
 
 from typing import Any
 
