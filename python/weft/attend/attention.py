@@ -1,11 +1,13 @@
 """`weft.attention`: softmax(scale * q @ k.T) @ v for each head, by the kernels of `weft.attend.kernels`."""
 
-from typing import Any
+import inspect
+from typing import Any, Never
 
 from weft import late_imports
 from weft.attend import plans
 from weft.attend.problem import OPTIONS, Options, refuse
 from weft.errors import shown
+from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, libraries, torch_tensors
 from weft.multiply import jax_call
 
@@ -23,6 +25,22 @@ def _watched(
     """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
     chosen = {name: others.pop(name) for name in OPTIONS if name in others}
     return _by_operator({"q": q, "k": k, "v": v, **others}, Options.of(**chosen), return_lse, out, stream)
+
+
+_OTHER_NAMES = {
+    "is_causal": "pass causal, where the last query has the position of the last key",
+    **dict.fromkeys(("attn_mask", "mask"), "masks are causal, window and lengths"),
+    "dropout_p": "there is no dropout",
+    "enable_gqa": "leave it out: q may have more heads than k and v",
+    **dict.fromkeys(("softmax_scale", "sm_scale"), "pass scale"),
+    "window_size": "pass window",
+    "learnable_sink": "pass sinks",
+    "block_table": "pass page_table",
+    **dict.fromkeys(("cache_seqlens", "seqused_k"), "pass lengths"),
+    **dict.fromkeys(("max_seqlen_q", "max_seqlen_k"), "leave it out: cu_seqlens_q and cu_seqlens_k suffice"),
+    "num_splits": "pass splits",
+}
+"""Parameters of PyTorch's and FlashAttention's functions, and what to pass to this one."""
 
 
 @torch_tensors.traced_as(_watched)
@@ -49,6 +67,7 @@ def attention(
     return_lse: bool = False,
     out: Any = None,
     stream: Any = None,
+    **others: Never,
 ) -> Any:
     """`softmax(scale * q @ k.T) @ v`, for each head of a batch.
 
@@ -93,6 +112,8 @@ def attention(
     Arrays on the CPU are copied to the GPU; without a GPU, the emulator runs the kernels. docs/attention.md
     has examples, and lists what is supported.
     """
+    if others:
+        raise refuse(_no_parameter(next(iter(others))))
     arrays_of_call = (
         *(q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table),
         *(q_scale, k_scale, v_scale),
@@ -123,6 +144,13 @@ def attention(
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
     return (result, library.handed_over(lse, q)) if return_lse else result
+
+
+def _no_parameter(name: str) -> str:
+    """What is wrong with an argument of this name."""
+    own = inspect.getfullargspec(attention)
+    instead = f": {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""
+    return f"has no parameter '{name}'{instead or did_you_mean(name, [*own.args, *own.kwonlyargs])}"
 
 
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:

@@ -170,10 +170,12 @@ def sizes_of(
     step = FP8_HEAD_STEP if types["q"] == FP8 else HEAD_STEP
     for name, size in (("q and k", d), ("v", e)):
         if size % step or not step <= size <= LARGEST_HEAD:
-            nearest = min(max(-(-size // step) * step, step), LARGEST_HEAD)
+            wider = max(-(-size // step) * step, step)
+            scale = ", and pass the scale" if name != "v" else ""  # its default follows from the size
+            advice = f": add columns of zeros, up to {wider}{scale}" if wider <= LARGEST_HEAD else ""
             raise refuse(
                 f"heads of {name} must have a multiple of {step} columns in {step}..{LARGEST_HEAD}, got "
-                f"{size}: the nearest is {nearest}; columns of zeros change nothing"
+                f"{size}{advice}"
             )
     if not key_heads or heads % key_heads:
         legal = [n for n in range(1, heads + 1) if heads % n == 0]
