@@ -139,6 +139,20 @@ def test_the_speeds_in_the_readmes_are_the_means_of_the_runs() -> None:
         assert sorted(shown) == sorted(weft)
 
 
+def test_each_card_of_the_readme_has_the_figures_of_the_benchmarks() -> None:
+    root = Path(__file__).parents[2]
+    heading = "| kernels | compared with | H200 | H100 |\n"
+    rows = (root / "README.md").read_text("utf-8").partition(heading)[2].partition("\n\n")[0].split("\n")[1:]
+    page, checked = "", 0
+    for row in rows:
+        if link := re.search(r"\(([\w/]+\.md)", row):
+            page = (root / link[1]).read_text("utf-8")
+        for figure in re.findall(r"\d\.\d+", row.split(" | ", 2)[2]):
+            assert figure in page, row
+            checked += 1
+    assert checked == 16
+
+
 def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
     both = [timed("weft", 1234.5, inputs="s8"), timed("cublas", 2469.0, inputs="s8")]
     burst = [replace(result, sustained=None) for result in RESULTS[:2]]
