@@ -94,6 +94,26 @@ def test_a_deadlock_names_its_lines_and_a_remedy():
     assert "is never filled" in text and "note: each taker of a ring must take as many stages" in text
 
 
+@w.kernel()
+def leaves_a_stage(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    ring = w.ring(2, x=(64, 64, w.f16))
+    with w.role(), ring.take() as stage:
+        w.store(w.load(stage.x), y[0, 0])
+    with w.role(), w.one_thread():
+        for _ in range(2):
+            ring.fill(x=x[0, 0])
+
+
+def test_a_stage_that_nobody_takes_is_at_its_fill_with_a_remedy():
+    x = np.zeros((64, 64), np.float16)
+    with pytest.raises(weft.WeftError) as raised:
+        leaves_a_stage(x, x.copy(), on="emulator")
+    line = line_of(leaves_a_stage, "ring.fill")[0]
+    for rule in ("async-at-exit", "cluster-exit"):
+        (found,) = (each for each in str(raised.value).split("\n") if f": {rule}: " in each)
+        assert f"{__file__}:{line}:" in found and "take each stage of a ring that is filled" in found
+
+
 def test_columns_of_mistakes_count_from_1():
     @w.kernel(threads=32)
     def wrong(x: w.In["n", w.f32], y: w.Out["n", w.f32]):

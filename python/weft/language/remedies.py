@@ -10,6 +10,9 @@ REMEDIES = {
     "can't be in a branch that only some threads take",
     "async-not-awaited": "take the stage of the ring, or w.wait for the product, before",
     "async-source-overwritten": "w.wait for the products that read the stage before its release",
+    "async-at-exit": "take each stage of a ring that is filled: both roles must have as many iterations",
+    "cluster-exit": "take each stage of a ring that is filled, and let CTAs of a cluster that access each "
+    "other's buffers meet at w.cluster_barrier() at their end",
     "wgmma-in-flight": "w.wait for the product before",
     "divergent-aligned": "let all threads of the warpgroup get there: not in a branch on the thread's number",
     "shuffle-source": "let all threads of the warp get there: none of them must return before, or be outside "
