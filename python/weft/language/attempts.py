@@ -1,16 +1,25 @@
 """Operations that are built to see what a value is, and built again where they run."""
 
+from typing import Any
+
 from weft.language import trace
+from weft.language.regions import Region
 from weft.mlir import ir
 from weft.passes.builders import emit
 
 
 class Attempt:
-    """What is built from now on, until it is kept or discarded. Outside of kernels nothing is."""
+    """What is built from now on, and what changes in place, until it is kept or discarded. Outside of kernels
+    nothing is.
+    """
 
-    def __init__(self) -> None:
-        self._first = emit.constant(emit.i32(), 0).owner if trace.is_tracing() else None
-        self._loads = len(trace.current().loads) if trace.is_tracing() else 0
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self._first = None
+        if trace.is_tracing():
+            current = trace.current()
+            self._first = emit.constant(emit.i32(), 0).owner
+            self._loads, self._state = len(current.loads), current.state()
+            self._region = Region(scope)
 
     def keep(self) -> None:
         """Leaves the operations where they are."""
@@ -18,10 +27,15 @@ class Attempt:
             self._first.erase()
 
     def discard(self) -> None:
-        """Erases the operations: those with effects would run once more."""
+        """Erases the operations: those with effects would run once more. Raises WeftError if objects have
+        changed that aren't made in the kernel.
+        """
+        self._region.changes()
+        self._region.restore()
         point = ir.InsertionPoint.current
         built = list(point.block.operations)
         end = len(built) if point.ref_operation is None else built.index(point.ref_operation)
         del trace.current().loads[self._loads :]
         for each in reversed(built[built.index(self._first) : end]):
             each.operation.erase()
+        trace.current().restore(self._state)

@@ -18,8 +18,10 @@ from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
 from weft.language.multipliers import Multiplier, WgmmaProducts
+from weft.language.regions import check_fixed
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.language.signatures import ALIGNMENT, Signature, Specialization
+from weft.language.surroundings import Around
 from weft.language.tensor_products import TensorProducts
 from weft.language.trace import Trace, tracing
 from weft.language.warp_products import WarpProducts
@@ -119,8 +121,10 @@ def _traced(
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)
                 trace.tile_counts = _tile_counts(options.grid, signature, arguments, meta)
+                trace.around = Around(function, meta)
                 with variables.named():
                     result = function(*arguments, **meta)
+                check_fixed()
                 _finish(trace, result)
             if module.located:
                 _place(kernel, function)

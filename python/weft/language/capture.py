@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import captured_code, early_returns
-from weft.language.liveness import Liveness, assigned, own_names
+from weft.language.liveness import Liveness, assigned, changed, changes, own_names
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
@@ -151,17 +151,9 @@ class _Rewriter(ast.NodeTransformer):
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
         definition.body = early_returns.moved(definition.body, kernel=kernel)
-        self.liveness, self.own = Liveness(definition, kernel=kernel), own_names(definition)
-        definition.body = [*self._declared(definition), *self._block(definition.body)]
+        self.liveness, self.own = Liveness(definition), own_names(definition)
+        definition.body = self._block(definition.body)
         return definition
-
-    def _declared(self, function: ast.FunctionDef) -> list[ast.stmt]:
-        """Declares names of functions around this one that it changes in place: loops and branches assign
-        them.
-        """
-        others = {*assigned(function.body, parts=True)} - own_names(function)
-        outer = sorted(others & self.outer)
-        return [ast.copy_location(ast.Nonlocal(outer), function.body[0])] if outer else []
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         done: list[ast.stmt] = []
@@ -185,7 +177,7 @@ class _Rewriter(ast.NodeTransformer):
         before = self.open, self.liveness, self.outer
         self.open, self.liveness, self.outer = [], Liveness(node), self.outer | self.own
         own, self.own = self.own, own_names(node)
-        node.body = [*self._declared(node), *self._block(node.body)]
+        node.body = self._block(node.body)
         self.open, self.liveness, self.outer = before
         self.own = own
         return node
@@ -212,11 +204,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         name, targets = self._fresh("loop"), assigned([node.target])
-        names = tuple(each for each in assigned(node.body, parts=True) if each not in targets)
-        names = self._carried(node, names)
-        source = self.visit(node.iter)
-        with_else = ast.Constant(bool(node.orelse))
-        begun = self._assign(node, name, _runtime("loop", source, _names(names), _names(targets), with_else))
+        names = self._carried(node, tuple(each for each in assigned(node.body) if each not in targets))
+        values = _names(names), _names(changed(node.body)), _names(targets), ast.Constant(bool(node.orelse))
+        begun = self._assign(node, name, _runtime("loop", self.visit(node.iter), *values))
         body = self._inside(name, True, node.body)
         node.iter = _at(node.iter, _load(name))
         node.body = [*self._rebind(node, name, names, "begin", _locals()), *body]
@@ -226,16 +216,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> Any:
         name = self._fresh("while")
-        names = self._carried(node, assigned([*node.body, node.test], parts=True))
+        names = self._carried(node, assigned([*node.body, node.test]))
+        values = _names(names), _names(changed([*node.body, node.test])), ast.Constant(bool(node.orelse))
         again = self.visit(copy.deepcopy(node.test))
-        begun = self._assign(node, name, _runtime("While", _names(names), ast.Constant(bool(node.orelse))))
+        begun = self._assign(node, name, _runtime("While", *values))
         body = self._inside(name, True, node.body)
         entry = [
             *self._rebind(node, name, names, "begin", _locals()),
             *self._traced(node, name, ast.Expr(_call(_load(name), "condition", again, _locals()))),
             *self._rebind(node, name, names, "body"),
         ]
-        node.test = _at(node.test, _call(_load(name), "test", self.visit(node.test)))
+        attempt = _call(_load(name), "attempt", _locals())
+        test = _at(node.test, _call(_load(name), "test", self.visit(node.test)))
+        node.test = _at(node.test, ast.BoolOp(ast.And(), [_at(node.test, attempt), test]))
         end = ast.Expr(_call(_load(name), "end", _locals()))
         node.body = [*entry, *body, *self._traced(node, name, end, ast.Break())]
         node.orelse = self._block(node.orelse)
@@ -245,10 +238,11 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.body[-1], early_returns.End):
             return self._ending(node)
         name = self._fresh("branch")
-        names = self._carried(node, assigned([*node.body, *node.orelse], parts=True))
+        every = assigned([*node.body, *node.orelse])
+        names = self._carried(node, every)
         again = tuple(each for each in self._again(node) if each not in names)
-        test = self.visit(node.test)
-        begun = self._assign(node, name, _runtime("Branch", test, _names(names), _names(again)))
+        values = _names(names), _names(again), _names(every)
+        begun = self._assign(node, name, _runtime("Branch", self.visit(node.test), *values))
         then = self._inside(name, False, node.body)
         otherwise = self._inside(name, False, node.orelse)
         # A branch of its own for each side: both are traced where the condition is known on the GPU only.
@@ -286,7 +280,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _again(self, node: ast.If) -> tuple[str, ...]:
         """The names that the first side of a branch assigns, and the second one reads as they were before."""
-        found = self.liveness.read_otherwise(node, assigned(node.body, parts=True))
+        found = self.liveness.read_otherwise(node, assigned(node.body))
         return tuple(each for each in found if each in self.own or each in self.outer)
 
     def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -321,6 +315,27 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     # Expressions
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        self.generic_visit(node)
+        if changes(node) or not isinstance(node.ctx, ast.Load):
+            function = "calling" if isinstance(node.ctx, ast.Load) else "changing"
+            node.value = ast.copy_location(_runtime(function, node.value), node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = ast.copy_location(_runtime("changing", node.value), node.value)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        # A list or set changes in place.
+        changing = ast.Expr(_runtime("changing", _load(node.target.id)))
+        return [_at(node, changing), node]
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         self._no_assignment(node.body, node.orelse)

@@ -2,5 +2,19 @@
 
 from weft.language.conditions import asserted, both, chain, choose, either, negated
 from weft.language.control import Branch, Ending, While, loop
+from weft.language.regions import calling, changing
 
-__all__ = ["Branch", "Ending", "While", "asserted", "both", "chain", "choose", "either", "loop", "negated"]
+__all__ = [
+    "Branch",
+    "Ending",
+    "While",
+    "asserted",
+    "both",
+    "calling",
+    "chain",
+    "changing",
+    "choose",
+    "either",
+    "loop",
+    "negated",
+]

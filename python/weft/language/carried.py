@@ -1,12 +1,16 @@
 """What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
 
-import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
+from weft.language import objects
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
+
+RESULT = "_weft_result"
+"""The name that has a function's result."""
 
 
 class Carried(Foreign):
@@ -60,141 +64,58 @@ class Unbound:
     __array_ufunc__ = None
 
 
-def parts(value: Any) -> list[Any]:
-    """The SSA values of a value; none of a Python object."""
+def parts(value: Any, seen: set[int] | None = None) -> list[Any]:
+    """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
     if isinstance(value, Carried):
         return value.parts()
-    return [part for member in _members(value) or () for part in parts(member)]
+    seen = set() if seen is None else seen
+    if (members := objects.members(value)) is None or id(value) in seen:
+        return []
+    if objects.is_mutable(value):
+        seen.add(id(value))
+    return [part for member in members.values() for part in parts(member, seen)]
 
 
-def rebuilt(value: Any, new: Iterator[Any], twins: "Twins | None" = None) -> Any:
-    """The value with the next SSA values in place of its own. `twins` get what is made of objects that a
-    kernel can change in place. An object that several others have is made once.
+def rebuilt(value: Any, new: Iterator[Any], made: dict[int, Any] | None = None) -> Any:
+    """The value with the next SSA values in place of its own. `made` has what stands for objects that can be
+    changed in place, by their ids, and gets what is made for others.
     """
     if isinstance(value, Carried):
         return value.like(new)
-    members = _members(value)
-    if members is None:
+    made = {} if made is None else made
+    if id(value) in made:
+        return made[id(value)]
+    if (members := objects.members(value)) is None:
         return value
-    made = _with_members(value, [rebuilt(each, new, twins) for each in members])
-    return made if twins is None or not _is_mutable(value) else twins.setdefault(id(value), made)
+    if not objects.is_mutable(value):
+        return objects.with_members(value, rebuilt_members(members, new, made))
+    other = made[id(value)] = objects.twin(value)
+    objects.fill(other, rebuilt_members(members, new, made))
+    return other
 
 
-def copied(value: Any, twins: "Twins | None" = None) -> Any:
-    """The value, or a copy of a list, dictionary or dataclass with copies of its members. `twins` as for
-    `rebuilt`.
-    """
-    members = None if isinstance(value, Carried) else _members(value)
-    if members is None:
-        return value
-    made = _with_members(value, [copied(each, twins) for each in members])
-    return made if twins is None or not _is_mutable(value) else twins.setdefault(id(value), made)
+def rebuilt_members(
+    members: objects.Members, new: Iterator[Any], made: dict[int, Any] | None = None
+) -> objects.Members:
+    """Members with the next SSA values in place of their own. `made` as for `rebuilt`."""
+    return {key: rebuilt(each, new, made) for key, each in members.items()}
 
 
-Twins = dict[int, Any]
-"""What stands for a list, dictionary or dataclass in the body of a loop or branch, by the object's id."""
-
-
-class Node(NamedTuple):
-    """A value before a loop or branch, and its members, if it is a tuple, list, dictionary or dataclass."""
-
-    value: Any
-    members: tuple["Node", ...]
-
-    def put_back(self, value: Any, ends: Sequence[tuple[Any, Twins]]) -> Any:
-        """The value after it, in the objects from before it that all bodies changed in place, since other
-        names may have them, too. `ends` are the values at the ends of bodies.
-        """
-        after = None if isinstance(value, Carried) else _members(value)
-        if after is None or len(after) != len(self.members):
-            return value
-        members = [
-            each.put_back(one, part) for (each, part), one in zip(self.parts(ends), after, strict=True)
-        ]
-        if not self.stays(ends):
-            return _with_members(value, members)
-        original = self.value
-        if isinstance(original, list):
-            original[:] = members
-        elif isinstance(original, dict):
-            original.update(zip(original, members, strict=True))
-        else:
-            for field, member in zip(dataclasses.fields(original), members, strict=True):
-                setattr(original, field.name, member)
-        return original
-
-    def stays(self, ends: Sequence[tuple[Any, Twins]]) -> bool:
-        """Whether bodies end with the object that they got, which they may have changed in place."""
-        if not _is_mutable(self.value):
-            return False
-        return all(twins.get(id(self.value), self.value) is end for end, twins in ends)
-
-    def parts(self, ends: Sequence[tuple[Any, Twins]]) -> list[tuple["Node", list[tuple[Any, Twins]]]]:
-        """Each member, with its values at the ends of bodies."""
-        columns = [(_members(end) or (), twins) for end, twins in ends]
-        return [
-            (each, [(members[number], twins) for members, twins in columns if number < len(members)])
-            for number, each in enumerate(self.members)
-        ]
-
-    def is_changed(self) -> bool:
-        """Whether another value of the GPU is now in place of one of its own."""
-        now = None if isinstance(self.value, Carried) else _members(self.value)
-        if now is None or len(now) != len(self.members):
-            return False
-        return any(
-            each.is_changed()
-            if one is each.value
-            else isinstance(one, Carried) and isinstance(each.value, Carried)
-            for one, each in zip(now, self.members, strict=True)
-        )
-
-    def objects(self, ends: Sequence[tuple[Any, Twins]]) -> Iterator[tuple[int, bool]]:
-        """The id of each object that can be changed in place, and whether it stays."""
-        if _is_mutable(self.value):
-            yield id(self.value), self.stays(ends)
-        for each, part in self.parts(ends):
-            yield from each.objects(part)
-
-
-def node(value: Any) -> Node:
-    """A value with its members as they are now."""
-    members = None if isinstance(value, Carried) else _members(value)
-    return Node(value, tuple(map(node, members or ())))
-
-
-def others(scope: dict[str, Any], names: Sequence[str]) -> dict[str, Node]:
-    """The lists, dictionaries and objects of users that other names of a scope have."""
-    return {
-        name: node(value)
-        for name, value in scope.items()
-        if name not in names and _is_mutable(value) and not type(value).__module__.startswith("weft.")
-    }
-
-
-def _is_mutable(value: Any) -> bool:
-    if isinstance(value, Carried):
-        return False
-    is_object = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return isinstance(value, (list, dict)) or (is_object and not _is_frozen(value))
-
-
-def _is_frozen(value: Any) -> bool:
-    return bool(type(value).__dataclass_params__.frozen)
-
-
-def hand_over(value: Any) -> None:
+def hand_over(value: Any, seen: set[int] | None = None) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     if isinstance(value, Carried):
         value.hand_over()
         return
-    for member in _members(value) or ():
-        hand_over(member)
+    seen = set() if seen is None else seen
+    if (members := objects.members(value)) is not None and id(value) not in seen:
+        seen.add(id(value))
+        for member in members.values():
+            hand_over(member, seen)
 
 
 def complaint(before: Any, after: Any) -> str | None:
-    """Why `after` can't take the place of `before` at the end of a loop or branch, as the end of a sentence
-    that begins with the name.
+    """Why a value can't take the place of `before` at the end of a loop or branch, apart from its members, as
+    the end of a sentence that begins with the name.
     """
     if before is after:
         return None
@@ -204,19 +125,31 @@ def complaint(before: Any, after: Any) -> str | None:
         if type(other) is not type(one):
             return f"was {described(one)} and becomes {described(other)}{_remedy(one, other)}"
         return one.complaint(other)
-    members = _members(before)
-    if members is None:
+    if objects.members(before) is None:
         return _object_complaint(before, after)
-    others = _members(after)
-    if others is None or type(before) is not type(after):
+    if type(before) is not type(after):
         return f"was {described(before)} and becomes {described(after)}"
-    if len(members) != len(others):
-        kind = type(before).__name__
-        return (
-            f"was a {kind} of {len(members)} and becomes one of {len(others)}: only range of Python, which "
-            f"unrolls, can change the length of a {kind}"
-        )
-    return next((wrong for pair in zip(members, others, strict=True) if (wrong := complaint(*pair))), None)
+    return None
+
+
+def different_members(value: Any, before: objects.Members, after: objects.Members) -> str | None:
+    """Why members can't take the place of those that an object had before."""
+    if before.keys() == after.keys():
+        return None
+    kind = type(value).__name__
+    if isinstance(value, (tuple, list, dict, set, deque)):
+        if len(before) != len(after):
+            return (
+                f"was a {kind} of {len(before)} and becomes one of {len(after)}: only range of Python, which "
+                f"unrolls, can change the length of a {kind}"
+            )
+        return f"was a {kind} with {_listed(before)} and becomes one with {_listed(after)}"
+    name = next(iter(before.keys() ^ after.keys()))
+    return f"has no attribute '{name}' before or after: assign it before the loop or branch"
+
+
+def _listed(keys: objects.Members) -> str:
+    return f"{', '.join(map(repr, keys)):.60}"
 
 
 def _remedy(one: Carried, other: Any) -> str:
@@ -264,23 +197,9 @@ def _object_complaint(before: Any, after: Any) -> str | None:
     return f"{change}: a loop or branch of the GPU can't change a Python object"
 
 
-def _members(value: Any) -> Sequence[Any] | None:
-    """The members of a tuple, list, dictionary or dataclass; None of anything else."""
-    if isinstance(value, (tuple, list)):
-        return value
-    if isinstance(value, dict):
-        return list(value.values())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name) for field in dataclasses.fields(value)]
-    return None
-
-
-def _with_members(value: Any, members: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return dict(zip(value, members, strict=True))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*members)
-    if isinstance(value, (tuple, list)):
-        return type(value)(members)
-    names = [field.name for field in dataclasses.fields(value)]
-    return dataclasses.replace(value, **dict(zip(names, members, strict=True)))
+def cant_carry(name: str, wrong: str, where: str) -> str:
+    """The message about a name: what is wrong, where, and what `wrong` has after a colon, a remedy."""
+    what, colon, remedy = wrong.partition(": ")
+    if name == RESULT:
+        return f"the result {what}, {where}: all returns must have values of one type"
+    return f"'{name}' {what}, {where}{colon}{remedy}"

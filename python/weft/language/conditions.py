@@ -16,7 +16,7 @@ def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) ->
     if isinstance(known, bool):
         return then() if known else otherwise()
     branch = Branch(known, ("the value",))
-    branch.begin({})
+    branch.begin({"then": then, "otherwise": otherwise})
     one = then()
     branch.end_then({"the value": _value(one)})
     branch.end_else({"the value": _like(one, otherwise())})

@@ -5,16 +5,17 @@ The loops and branches of the GPU trace their bodies once. Names that the body a
 hold values of the GPU before it. Rings move on too: their positions are carried like a name's value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from weft.language import carried, trace
+from weft.language import trace
 from weft.language.alike import alike, computed_from
 from weft.language.attempts import Attempt
+from weft.language.branch_values import BranchValues
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
-from weft.language.early_returns import RESULT
+from weft.language.loop_values import LoopValues
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
@@ -24,115 +25,8 @@ from weft.passes.builders import emit
 
 _ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
 _LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
-_ONE_SIDE = "is assigned in one side only of a branch of the GPU: assign it before the branch"
 
-
-class _Carrier:
-    """The values of names, and the positions of rings, around a loop or branch."""
-
-    def __init__(self, names: tuple[str, ...], scope: dict[str, Any]) -> None:
-        self.names = names
-        self.values = [scope.get(name, Unbound(name, "has no value here")) for name in names]
-        self.state = trace.current().state()
-        self._nodes = [carried.node(each) for each in self.values]
-        self._twins = carried.Twins()
-        self._ends: list[tuple[list[Any], carried.Twins]] = []  # the names' values at the ends of bodies
-        self._others = carried.others(scope, names)
-
-    @property
-    def everything(self) -> list[Any]:
-        return [*self.values, self.state]
-
-    def parts(self) -> list[Any]:
-        """All SSA values, in order."""
-        parts: list[Any] = carried.parts(self.everything)
-        return parts
-
-    def hand_over(self) -> None:
-        """Passes the stages among the values on to a loop, which must release them."""
-        for value in self.values:
-            carried.hand_over(value)
-
-    def gives(self, new: Iterator[Any]) -> tuple[Any, ...]:
-        """The names' values in a body, made of other SSA values, after setting the rings' positions
-        likewise.
-        """
-        self._twins = carried.Twins()
-        values = [carried.rebuilt(each, new, self._twins) for each in self.values]
-        trace.current().restore(carried.rebuilt(self.state, new))
-        return tuple(values)
-
-    def after(self, new: Iterator[Any]) -> list[Any]:
-        """The names' values after a loop, made of its results, after setting the rings' positions
-        likewise.
-        """
-        values = [carried.rebuilt(each, new) for each in self.values]
-        trace.current().restore(carried.rebuilt(self.state, new))
-        return self.put_back(values)
-
-    def copies(self) -> list[Any]:
-        """Copies of the names' values, for the other side of a branch."""
-        self._twins = carried.Twins()
-        return [carried.copied(each, self._twins) for each in self.values]
-
-    def end_body(self, scope: dict[str, Any], *, copied: bool = True) -> None:
-        """Notes the names' values at the end of a body; of one that got them as they are unless `copied`."""
-        values = [scope.get(name) for name in self.names]
-        self._ends.append((values, self._twins if copied else carried.Twins()))
-
-    def put_back(self, values: list[Any]) -> list[Any]:
-        """The values, in the objects before that were changed in place."""
-        each = enumerate(zip(self._nodes, values, strict=True))
-        return [node.put_back(value, self._ends_of(number)) for number, (node, value) in each]
-
-    def check_objects(self) -> None:
-        """Raises WeftError for an object that a function changes in a loop, and for one that names
-        share before the loop, but not after its body.
-        """
-        for name, node in self._others.items():
-            if node.is_changed():
-                raise mistake(
-                    f"a function changes '{name}' in a loop of the GPU, and the next iteration lacks the "
-                    f"change: let it return what it makes, and assign that to '{name}' or a part of it"
-                )
-        shared = dict[int, list[tuple[str, bool]]]()
-        for number, (name, node) in enumerate(zip(self.names, self._nodes, strict=True)):
-            for object_, stays in node.objects(self._ends_of(number)):
-                shared.setdefault(object_, []).append((name, stays))
-        for found in shared.values():
-            names = " and ".join(f"'{name}'" for name in dict.fromkeys(name for name, _ in found))
-            if len(found) > 1 and not all(stays for _, stays in found):
-                raise mistake(
-                    f"{names} have one object before a loop of the GPU, and others after an iteration: begin "
-                    "with a list, dictionary or object for each"
-                )
-
-    def _ends_of(self, number: int) -> list[tuple[Any, carried.Twins]]:
-        return [(values[number], twins) for values, twins in self._ends]
-
-    def taken(self, scope: dict[str, Any], where: str) -> tuple[list[Any], list[Any]]:
-        """The names' values now, and all SSA values in order. Raises WeftError for one that can't be
-        carried.
-        """
-        values = list(self.values)
-        for number, (name, before) in enumerate(zip(self.names, self.values, strict=True)):
-            after = scope.get(name, before)
-            if isinstance(before, Unbound) or after is before:
-                continue
-            if wrong := carried.complaint(before, after):
-                raise mistake(_cant_carry(name, wrong, where))
-            values[number] = after
-            carried.hand_over(after)
-        state = trace.current().state()
-        return values, carried.parts([*values, state])
-
-
-def _cant_carry(name: str, wrong: str, where: str) -> str:
-    """The message about a name: what is wrong, where, and what `wrong` has after a colon, a remedy."""
-    what, colon, remedy = wrong.partition(": ")
-    if name == RESULT:
-        return f"the result {what}, {where}: all returns must have values of one type"
-    return f"'{name}' {what}, {where}{colon}{remedy}"
+Names = tuple[str, ...]
 
 
 class _Construct:
@@ -164,10 +58,10 @@ def _rebuild(op: Any, operands: list[Any], results: list[Any]) -> Any:
 class Loop(_Construct):
     """`for`: over `w.range` one of the GPU, over anything else Python's."""
 
-    _before: _Carrier
+    _before: LoopValues
 
-    def __init__(self, over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> None:
-        self.over, self.names, self.targets = over, names, targets
+    def __init__(self, over: Any, names: Names, changed: Names, targets: Names, has_else: bool) -> None:
+        self.over, self.names, self.changed, self.targets = over, names, changed, targets
         self.traced = isinstance(over, Range)
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
@@ -202,7 +96,7 @@ class Loop(_Construct):
         if self._entered:  # already, for the number before
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
         self._entered = True
-        self._before = _Carrier(self.names, {**scope, **self._between})
+        self._before = LoopValues(self.names, self.changed, self.targets, {**scope, **self._between})
         self._before.hand_over()
         self._initial = self._before.parts()
         bounds = alike(*list(self._op.operation.operands)[:3])
@@ -218,9 +112,8 @@ class Loop(_Construct):
             return
         self._entered = False
         trace.current().multiplier.end_body()
-        self._before.end_body(scope)
-        self._values, new = self._before.taken(scope, "in a loop of the GPU")
-        self._before.check_objects()
+        new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
         trace.current().check_released()
         scf.yield_([new[n] for n in changed])
@@ -249,8 +142,8 @@ class Loop(_Construct):
 class QueueLoop(Loop):
     """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
 
-    def __init__(self, over: Queue, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> None:
-        super().__init__(over, names, targets, has_else)
+    def __init__(self, over: Queue, names: Names, changed: Names, targets: Names, has_else: bool) -> None:
+        super().__init__(over, names, changed, targets, has_else)
         self.traced = True
         if has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
@@ -266,7 +159,7 @@ class QueueLoop(Loop):
         yield item
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
-        self._before = _Carrier(self.names, scope)
+        self._before = LoopValues(self.names, self.changed, self.targets, scope)
         self._before.hand_over()
         self._initial = self._before.parts()
         for part in self._initial:
@@ -283,9 +176,8 @@ class QueueLoop(Loop):
     def end(self, scope: dict[str, Any]) -> None:
         trace.current().multiplier.end_body()
         number = self.over.following()
-        self._before.end_body(scope)
-        _, new = self._before.taken(scope, "in a loop of the GPU")
-        self._before.check_objects()
+        new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
         trace.current().check_released()
         scf.yield_([number, *new])
         trace.current().leave(self._point)
@@ -294,9 +186,9 @@ class QueueLoop(Loop):
         self._results = list(loop.results)[1:]
 
 
-def loop(over: Any, names: tuple[str, ...], targets: tuple[str, ...], has_else: bool) -> Loop:
+def loop(over: Any, names: Names, changed: Names, targets: Names, has_else: bool) -> Loop:
     """The loop of a captured `for`."""
-    return (QueueLoop if isinstance(over, Queue) else Loop)(over, names, targets, has_else)
+    return (QueueLoop if isinstance(over, Queue) else Loop)(over, names, changed, targets, has_else)
 
 
 def _iterable(over: Any) -> Any:
@@ -309,28 +201,34 @@ def _iterable(over: Any) -> Any:
 class While(_Construct):
     """`while`: with a condition of the GPU one of the GPU, otherwise Python's."""
 
-    def __init__(self, names: tuple[str, ...], has_else: bool) -> None:
-        self.names, self._has_else = names, has_else
-        self._attempt: Attempt | None = Attempt()
+    _attempt: Attempt
+    _first: dict[str, Any]
+
+    def __init__(self, names: Names, changed: Names, has_else: bool) -> None:
+        self.names, self._changed, self._has_else = names, changed, has_else
+
+    def attempt(self, scope: dict[str, Any]) -> bool:
+        """Begins the condition."""
+        self._first = {name: scope[name] for name in self.names if name in scope}
+        self._attempt = Attempt(scope)
+        return True
 
     def test(self, value: Any) -> bool:
         """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
         known = condition(value)
-        attempt, self._attempt = self._attempt, None
         if isinstance(known, bool):
-            if attempt:
-                attempt.keep()
+            self._attempt.keep()
             return known
         if self._has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
-        if attempt:
-            attempt.discard()
+        self._attempt.discard()
         self.traced = True
         return True
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the part of the loop that computes its condition."""
-        self._before = _Carrier(self.names, scope)
+        others = {name: value for name, value in scope.items() if name not in self.names}
+        self._before = LoopValues(self.names, self._changed, (), others | self._first)
         self._before.hand_over()
         initial = self._before.parts()
         kinds = [part.type for part in initial]
@@ -343,8 +241,7 @@ class While(_Construct):
 
     def condition(self, value: Any, scope: dict[str, Any]) -> None:
         """Ends that part, with the condition."""
-        self._before.end_body(scope)
-        _, parts = self._before.taken(scope, "in the condition of a loop of the GPU")
+        parts = self._before.taken(scope, "in the condition of a loop of the GPU")
         test = scf.ConditionOp(as_scalar(value).value, parts)
         self._alike = alike(test.condition)
         trace.current().leave(self._point)
@@ -357,9 +254,8 @@ class While(_Construct):
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
         trace.current().multiplier.end_body()
-        self._before.end_body(scope)
-        _, parts = self._before.taken(scope, "in a loop of the GPU")
-        self._before.check_objects()
+        parts = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
         trace.current().check_released()
         scf.yield_(parts)
         trace.current().leave(self._point)
@@ -375,10 +271,12 @@ class While(_Construct):
 class Branch(_Construct):
     """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
 
-    def __init__(self, value: Any, names: tuple[str, ...], again: tuple[str, ...] = ()) -> None:
-        """`again` are names that aren't carried, but that the other side reads as they were before."""
+    def __init__(self, value: Any, names: Names, again: Names = (), assigned: Names = ()) -> None:
+        """`again` are names that aren't carried, but that the other side reads as they were before;
+        `assigned` are all that the sides assign.
+        """
         known = condition(value)
-        self._again = again
+        self._again, self._assigned = again, assigned
         self.names, self.traced = names, not isinstance(known, bool)
         self.then = self.traced or known
         self.otherwise = self.traced or not known
@@ -386,50 +284,35 @@ class Branch(_Construct):
 
     def begin(self, scope: dict[str, Any]) -> None:
         """Enters the side where the condition is true."""
-        self._before = _Carrier(self.names, scope)
-        kept = _Carrier(self._again, scope).values
-        self._kept = [carried.copied(each) for each in kept]
-        # The first side may change lists and objects in place.
-        self._before.values = self._before.copies()
+        self._values = BranchValues(self.names, self._again, self._assigned, scope)
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
         self._known = trace.current().multiplier.known()
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
-        self._before.end_body(scope, copied=False)
-        self._first = self._side(scope)
+        self._leave_side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
-        trace.current().restore(self._before.state)
+        trace.current().restore(self._values.state)
         multiplier = trace.current().multiplier
         before, self._known = self._known, multiplier.known()
         multiplier.restore(before)
-        return (*self._before.values, *self._kept)
+        return (*self._values.before, *self._values.kept)
 
     def end_else(self, scope: dict[str, Any]) -> None:
         """Leaves the other side."""
-        self._before.end_body(scope)
-        self._second = self._side(scope)
+        self._leave_side(scope)
+        self._values.leave()
         trace.current().multiplier.merge(self._known)
 
-    def _side(self, scope: dict[str, Any]) -> list[tuple[Any, list[Any]]]:
-        """The names' values and the rings' positions at the end of a side, each with its SSA values there."""
-        before = zip(self.names, self._before.values, strict=True)
-        values = [*(scope.get(name, value) for name, value in before), trace.current().state()]
-        sides = [(each, carried.parts(each)) for each in values]
+    def _leave_side(self, scope: dict[str, Any]) -> None:
+        self._values.end_side(scope)
         trace.current().leave(self._point)
-        return sides
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the branch."""
-        merged, pairs = list[Any](), list[tuple[Any, Any]]()
-        names = (*self.names, "a ring")
-        sides = zip(self._first, self._second, strict=True)
-        self._first, self._second = map(list, zip(*(self._numbers(*each) for each in sides), strict=True))
-        for name, (one, first), (other, second) in zip(names, self._first, self._second, strict=True):
-            merged.append(self._merged(name, one, other))
-            kept = [] if isinstance(merged[-1], Unbound) else first
-            pairs += [] if one is other or not kept else zip(first, second, strict=True)
+        self._values.merge(self._numbers)
+        pairs = self._values.pairs
         changed = [n for n, (one, other) in enumerate(pairs) if one != other]
         for block, side in ((self._op.then_block, 0), (self._op.else_block, 1)):
             with ir.InsertionPoint(block):
@@ -438,36 +321,21 @@ class Branch(_Construct):
         results = [one for one, _ in pairs]
         for number, result in zip(changed, branch.results, strict=True):
             results[number] = result
-        new = iter(results)
-        values = [
-            one if one is other else carried.rebuilt(each, new)
-            for each, (one, _), (other, _) in zip(merged, self._first, self._second, strict=True)
-        ]
+        values = self._values.after(results)
         trace.current().restore(values.pop())
-        return tuple(self._before.put_back(values))
+        return tuple(values)
 
-    def _numbers(self, *sides: tuple[Any, list[Any]]) -> Sequence[tuple[Any, list[Any]]]:
-        """The ends of both sides, of one name. Numbers of Python that differ, or that have a number of the
-        GPU beside them, become values of the GPU.
+    def _numbers(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
+        them, become values of the GPU.
         """
-        (one, _), (other, _) = sides
         if (dtype := common_type(one, other)) is None:
-            return sides
+            return one, other
         with ir.InsertionPoint(self._op):
-            made = (as_scalar(each, dtype) if isinstance(each, NUMBERS) else each for each, _ in sides)
-            return [(each, carried.parts(each)) for each in made]
-
-    def _merged(self, name: str, one: Any, other: Any) -> Any:
-        """One side's value, if the other side's can take its place."""
-        if one is other:
-            return one
-        if isinstance(one, Unbound) or isinstance(other, Unbound):
-            return Unbound(name, _ONE_SIDE)
-        for side in (one, other):
-            carried.hand_over(side)
-        if wrong := carried.complaint(one, other):
-            raise mistake(_cant_carry(name, wrong, "on the other side of a branch of the GPU"))
-        return one
+            first, second = (
+                as_scalar(each, dtype) if isinstance(each, NUMBERS) else each for each in (one, other)
+            )
+        return first, second
 
 
 class Ending(Branch):
@@ -488,11 +356,12 @@ class Ending(Branch):
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Ends the kernel and leaves the branch. Returns the names' values before it."""
+        self._values.undo()
         nvvm.exit()
         scf.yield_([])
         trace.current().leave(self._point)
         with ir.InsertionPoint(self._op.else_block):
             scf.yield_([])
-        trace.current().restore(self._before.state)
+        trace.current().restore(self._values.state)
         trace.current().multiplier.restore(self._known)
-        return tuple(self._kept)
+        return tuple(self._values.kept)

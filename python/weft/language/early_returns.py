@@ -14,10 +14,8 @@ kernel's threads instead.
 import ast
 import copy
 
+from weft.language.carried import RESULT
 from weft.language.liveness import SCOPES
-
-RESULT = "_weft_result"
-"""The name that has a function's result."""
 
 
 class End(ast.Return):

@@ -6,32 +6,78 @@ from collections.abc import Iterable
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 """What has names of its own."""
 Names = frozenset[str]
-_CHANGES = {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popitem", "popleft"}
+_CHANGES |= {"remove", "reverse", "rotate", "setdefault", "sort", "update", "add", "discard"}
+_CHANGES |= {"__setitem__", "__delitem__", "__setattr__"}
 
 
-def _changes(function: ast.expr) -> bool:
-    """Whether a function that is called is a method of lists and dictionaries that changes their size."""
-    return isinstance(function, ast.Attribute) and function.attr in _CHANGES
+def changes(node: ast.AST) -> bool:
+    """Whether a node is the attribute of a method of lists, dictionaries or sets that changes them."""
+    return isinstance(node, ast.Attribute) and node.attr in _CHANGES
 
 
-def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...]:
-    """The names that nodes assign, in their own scope, in order. With `parts`, also the names of lists,
-    dictionaries and objects of which they assign an element or attribute, or call a method that adds or
-    removes elements.
-    """
+def assigned(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+    """The names that nodes assign, in their own scope, in order."""
     names: dict[str, None] = {}
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             names[node.id] = None
-        changed = node.func if isinstance(node, ast.Call) and _changes(node.func) else node
-        stored = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store)
-        if parts and (stored or changed is not node):
-            base = changed
-            while isinstance(base, (ast.Subscript, ast.Attribute)):
-                base = base.value
-            if isinstance(base, ast.Name):
-                names[base.id] = None
+        names.update(dict.fromkeys(_named(node)))
+        if isinstance(node, SCOPES):
+            return
+        inner = _targets(node) if isinstance(node, _COMPREHENSIONS) else frozenset[str]()
+        before = {*names}
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+        for name in inner - before:  # names of a comprehension of its own
+            names.pop(name, None)
+
+    for node in nodes:
+        visit(node)
+    return tuple(names)
+
+
+def _named(node: ast.AST) -> Iterable[str]:
+    """The names that a node assigns by a text."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.MatchAs, ast.MatchStar)):
+        return [node.name] if node.name else []
+    if isinstance(node, ast.MatchMapping):
+        return [node.rest] if node.rest else []
+    if isinstance(node, ast.ExceptHandler):
+        return [node.name] if node.name else []
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [each.asname or each.name.partition(".")[0] for each in node.names]
+    return []
+
+
+def _targets(comprehension: ast.AST) -> Names:
+    """The names that belong to a comprehension."""
+    generators = comprehension.generators  # type: ignore[attr-defined]
+    return frozenset(name for each in generators for name in assigned([each.target]))
+
+
+def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+    """The names of lists, dictionaries and objects of which nodes may change parts in place, in their own
+    scope, in order: those of which they assign an element or attribute, or call a method that changes them,
+    and those from which names of these get their values.
+    """
+    names: dict[str, None] = {}
+    sources = list[tuple[Names, Names]]()  # the names that a statement assigns, and those that it reads
+
+    def visit(node: ast.AST) -> None:
+        stored = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
+            node.ctx, (ast.Store, ast.Del)
+        )
+        if stored or changes(node):
+            names.update(dict.fromkeys(_read([_base(node)])))
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = None
+        if pair := _flow(node):
+            sources.append(pair)
         if isinstance(node, SCOPES):
             return
         for child in ast.iter_child_nodes(node):
@@ -39,7 +85,35 @@ def assigned(nodes: Iterable[ast.AST], *, parts: bool = False) -> tuple[str, ...
 
     for node in nodes:
         visit(node)
+    before = -1
+    while before != len(names):
+        before = len(names)
+        for targets, read in sources:
+            if targets & names.keys():
+                names.update(dict.fromkeys(sorted(read)))
     return tuple(names)
+
+
+def _base(node: ast.AST) -> ast.AST:
+    """What elements and attributes are those of."""
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node
+
+
+def _flow(node: ast.AST) -> tuple[Names, Names] | None:
+    """The names that a node assigns, and those that it reads, of which it may assign objects."""
+    if isinstance(node, ast.Assign):
+        return frozenset(assigned(node.targets)), _read([node.value])
+    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        return frozenset(assigned([node.target])), _read([node.value])
+    if isinstance(node, (ast.For, ast.comprehension)):
+        return frozenset(assigned([node.target])), _read([node.iter])
+    if isinstance(node, ast.withitem) and node.optional_vars is not None:
+        return frozenset(assigned([node.optional_vars])), _read([node.context_expr])
+    if isinstance(node, ast.Match):
+        return frozenset(assigned(node.cases)), _read([node.subject])
+    return None
 
 
 def own_names(function: ast.FunctionDef) -> Names:
@@ -51,41 +125,39 @@ def own_names(function: ast.FunctionDef) -> Names:
         node = rest.pop()
         if isinstance(node, (ast.Nonlocal, ast.Global)):
             own |= {*node.names}
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            own |= {each.asname or each.name.partition(".")[0] for each in node.names}
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            own.add(node.name)
         if not isinstance(node, SCOPES):
             rest += ast.iter_child_nodes(node)
     return frozenset(own)
 
 
-def _changed_for_others(function: ast.FunctionDef) -> Names:
-    """The parameters, and names of functions around, of which a function assigns parts."""
-    parameters = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-    return frozenset({*assigned(function.body, parts=True)} - (own_names(function) - parameters))
+def _of_others(function: ast.FunctionDef) -> Names:
+    """The names of other functions and the module that a function assigns."""
+    found, rest = set[str](), list[ast.AST](function.body)
+    while rest:
+        node = rest.pop()
+        if isinstance(node, (ast.Nonlocal, ast.Global)):
+            found |= {*node.names}
+        if not isinstance(node, SCOPES):
+            rest += ast.iter_child_nodes(node)
+    return frozenset(found)
 
 
 class Liveness:
     """For each loop, the names that are live at its head; for each branch, those that are live after it."""
 
-    def __init__(self, function: ast.FunctionDef, *, kernel: bool = False) -> None:
+    def __init__(self, function: ast.FunctionDef) -> None:
         self.live: dict[ast.stmt, Names] = {}
         self._otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
         # A function inside may be called anywhere, so what it reads is always live.
         scopes = [each for each in ast.walk(function) if isinstance(each, SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
         self._breaks: list[tuple[Names, Names]] = []  # what is live after the loop, and at its head
-        # Callers see what a function changes in place.
-        self._after = frozenset[str]() if kernel else _changed_for_others(function)
+        self._after = _of_others(function)
         self._block(function.body, self._after)
 
     def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the names that the loop or branch has to carry: also those of lists and objects that it
-        changes in place, which may have other names.
-        """
-        in_place = {*assigned([statement], parts=True)} - {*assigned([statement])}
-        return tuple(name for name in names if name in self.live[statement] or name in in_place)
+        """Those of the names that the loop or branch has to carry."""
+        return tuple(name for name in names if name in self.live[statement])
 
     def read_otherwise(self, branch: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that the second side of a branch reads as they were before."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.language.capture import is_captured
+from weft.language.objects import Members
 from weft.language.scalars import DType
 
 _PLAIN = (bool, int, float, str, bytes, type(None), DType, np.generic, enum.Enum)
@@ -26,6 +27,31 @@ def reads(*functions: Any) -> tuple[Read, ...]:
     functions that the functions read, also in functions of the same module and those with `@w.inline`.
     """
     found: dict[tuple[int, str], Read] = {}
+    for where, name, value in everything(*functions):
+        if isinstance(value, types.FunctionType) or _is_plain(value):
+            found[id(where), name] = where, name, value
+    return tuple(found.values())
+
+
+class Around:
+    """What a kernel function reads that isn't made in it, and its meta-parameters."""
+
+    def __init__(self, function: Any, meta: dict[str, Any]) -> None:
+        self._meta = meta
+        self._reads = {(id(where), name): (where, name) for where, name, _ in everything(function)}
+        self._defaults = function.__defaults__, function.__kwdefaults__
+
+    def values(self) -> Members:
+        """The values now, by their names; variables of functions around as they are."""
+        found: Members = {}
+        for where, name in self._reads.values():
+            is_variable = isinstance(where, types.CellType)
+            found[name] = where if is_variable else now(where, name)
+        return found | self._meta | {"a default value": self._defaults}
+
+
+def everything(*functions: Any) -> Iterator[Read]:
+    """All that the functions read from global variables and closures."""
     waiting, done = [each for each in functions if isinstance(each, types.FunctionType)], set[Any]()
     while waiting:
         function = waiting.pop()
@@ -33,21 +59,18 @@ def reads(*functions: Any) -> tuple[Read, ...]:
             continue
         done.add(function)
         for where, name in _names(function):
-            value = _value(where, name)
-            if isinstance(value, types.FunctionType):
-                if value.__globals__ is function.__globals__ or is_captured(value):
-                    waiting.append(value)
-            elif not _is_plain(value):
-                continue
-            found[id(where), name] = where, name, value
-    return tuple(found.values())
+            value = now(where, name)
+            is_function = isinstance(value, types.FunctionType)
+            if is_function and (value.__globals__ is function.__globals__ or is_captured(value)):
+                waiting.append(value)
+            yield where, name, value
 
 
 def have_changed(known: tuple[Read, ...]) -> bool:
     """Whether one of the names has another value now."""
     for where, name, before in known:
-        now = where.get(name, _ABSENT) if type(where) is dict else _value(where, name)
-        if now is not before and (not _is_plain(now) or _text(now) != _text(before)):
+        value = where.get(name, _ABSENT) if type(where) is dict else now(where, name)
+        if value is not before and (not _is_plain(value) or _text(value) != _text(before)):
             return True
     return False
 
@@ -79,7 +102,8 @@ def _text(value: Any) -> str:
     return repr(value)
 
 
-def _value(where: Any, name: str) -> Any:
+def now(where: Any, name: str) -> Any:
+    """The value of a name."""
     if isinstance(where, dict):
         return where.get(name, _ABSENT)
     try:

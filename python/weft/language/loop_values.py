@@ -1,0 +1,240 @@
+"""What a loop of the GPU carries: the values of names, the members of objects that its body changes in place,
+and the positions of rings.
+
+In the body, an object that it changes in place has the values of the iteration, so that all of its names read
+them. A name that the body assigns gets a copy of its list or object, since names of the first one keep that.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft.language import carried, objects, trace
+from weft.language.carried import Unbound
+from weft.language.mistakes import mistake
+from weft.language.objects import Found
+from weft.language.regions import UNSEEN, Region, fill, fix
+
+_NO_VALUE = "has no value here"
+_BECOMES_OTHER = (
+    "{} have one object before a loop of the GPU, and others after an iteration: begin with a list, "
+    "dictionary or object for each"
+)
+_BECOME_ONE = (
+    "a loop of the GPU changes an object of {} in place, of which they have one after an iteration, but not "
+    "before the first one: assign a copy"
+)
+_MAY_BE_ONE = (
+    "'{}' may have the same object as another name, as a loop or branch of the GPU decides, so it can't be "
+    "changed in place: assign a copy before"
+)
+_IS_ASSIGNED = (
+    "a loop of the GPU assigns '{}' and changes its object in place, which has other names, too: begin with "
+    "a copy"
+)
+
+
+class LoopValues:
+    """The values of names and objects, and the positions of rings, around a loop."""
+
+    def __init__(
+        self, names: Sequence[str], changed: Sequence[str], targets: Sequence[str], scope: dict[str, Any]
+    ) -> None:
+        """`names` are those that the body assigns, `changed` those of which it assigns parts, and `targets`
+        those of the numbers of the loop.
+        """
+        own = {*names, *targets}
+        self.names = names
+        self.values = [scope.get(name, Unbound(name, _NO_VALUE)) for name in names]
+        self.state = trace.current().state()
+        roots = {name: scope[name] for name in changed if name in scope}
+        self._region = Region(scope, own)
+        in_place = objects.reached(roots, functions=False)
+        self._placed = {key: each for key, each in in_place.items() if key in self._region.inside}
+        self._roots = [(name, each) for name, each in roots.items() if name not in names]
+        rest = {name: each for name, each in scope.items() if name not in own and name not in changed}
+        self._elsewhere = objects.reached(rest, own)
+        for key, each in self._region.inside.items():
+            if key not in self._placed:
+                self._region.fix(each.value, each, UNSEEN)
+        self._begun = dict[int, Found]()  # the objects before the loop, by their ids
+        self._stays = dict[int, bool]()  # whether all bodies end with the object that they got
+        self._shared = set[int]()  # what may be one object with another
+        trace.current().regions.append(self._region)
+
+    def parts(self) -> list[Any]:
+        """All SSA values, in order."""
+        seen = set(self._placed)
+        found = [part for value in self.values for part in carried.parts(value, seen)]
+        for each in self._placed.values():
+            found += [part for member in each.members.values() for part in carried.parts(member, seen)]
+        return found + carried.parts(self.state)
+
+    def hand_over(self) -> None:
+        """Passes the stages among the values on to the loop, which must release them."""
+        for value in (*self.values, *(each.members for each in self._placed.values())):
+            carried.hand_over(value)
+
+    def gives(self, new: Iterator[Any]) -> tuple[Any, ...]:
+        """The names' values in a body, made of other SSA values, after setting objects and the rings'
+        positions likewise.
+        """
+        self._heads = {key: each.value for key, each in self._placed.items()}
+        values = [carried.rebuilt(each, new, self._heads) for each in self.values]
+        made = {
+            key: carried.rebuilt_members(each.members, new, self._heads) for key, each in self._placed.items()
+        }
+        for key, members in made.items():
+            fill(self._placed[key].value, members)
+        trace.current().restore(carried.rebuilt(self.state, new))
+        self._given = {key: Found(head, objects.members(head) or {}, "") for key, head in self._heads.items()}
+        self._after = dict[int, Any]()
+        for key, head in self._heads.items():
+            if key in self._region.outside:
+                self._region.fix(head, self._region.outside[key])
+            elif key in self._elsewhere and key not in self._placed:
+                self._region.fix(head, self._elsewhere[key], _IS_ASSIGNED)
+        return tuple(values)
+
+    def after(self, new: Iterator[Any]) -> list[Any]:
+        """The names' values after a loop, made of its results, after setting objects and the rings' positions
+        likewise.
+        """
+        made = {key: each.value for key, each in self._placed.items()}
+        values = [self._result(each, new, made) for each in self.values]
+        for each in self._placed.values():
+            fill(each.value, {key: self._result(one, new, made) for key, one in each.members.items()})
+        trace.current().restore(carried.rebuilt(self.state, new))
+        for key in self._shared:
+            self._fix(key, made.get(key))
+        return values
+
+    def _result(self, value: Any, new: Iterator[Any], made: dict[int, Any]) -> Any:
+        """A value after the loop: an object that all bodies keep is filled, others are made."""
+        if isinstance(value, carried.Carried) or id(value) in made:
+            return made[id(value)] if id(value) in made else value.like(new)
+        if (members := objects.members(value)) is None:
+            return value
+        mutable = objects.is_mutable(value)
+        if mutable:
+            made[id(value)] = value if self._stays.get(id(value)) else objects.twin(value)
+        after = {key: self._result(each, new, made) for key, each in members.items()}
+        if not mutable:
+            return objects.with_members(value, after)
+        fill(made[id(value)], after)
+        return made[id(value)]
+
+    def _fix(self, key: int, result: Any) -> None:
+        """Refuses changes of what may be one object with another after the loop."""
+        begun = self._begun[key]
+        for each in (result, begun.value):
+            if each is not None:
+                fix(each, _MAY_BE_ONE.format(begun.name))
+
+    def taken(self, scope: dict[str, Any], where: str) -> list[Any]:
+        """All SSA values at the end of a body, in order. Raises WeftError for what can't be carried."""
+        ends = [scope.get(name, value) for name, value in zip(self.names, self.values, strict=True)]
+        begins = zip(self.names, self.values, ends, strict=True)
+        pairs = [each for each in begins if not isinstance(each[1], Unbound)]
+        for name, before, end in (*pairs, *((name, each, each) for name, each in self._roots)):
+            self._match(name, before, end)
+        self._check()
+        found, seen = list[Any](), set(self._placed)
+        for name, before, end in pairs:
+            self._take((name, where), before, end, found, seen)
+        for key, each in self._placed.items():
+            end = objects.members(self._after.get(key, each.value)) or {}
+            if wrong := carried.different_members(each.value, each.members, end):
+                raise mistake(carried.cant_carry(each.name, wrong, where))
+            for member, before in each.members.items():
+                self._take((each.name, where), before, end[member], found, seen)
+        return found + carried.parts(trace.current().state())
+
+    def end(self) -> None:
+        """Leaves the loop. Raises WeftError for an object that a function has changed unseen."""
+        for key in self._region.changes():
+            if key not in self._placed:
+                raise mistake(self._region.fixed[key][1])
+        trace.current().regions.remove(self._region)
+
+    def _match(self, name: str, before: Any, end: Any) -> None:
+        """Notes which objects the next iteration has in place of those that this one began with."""
+        members = self._members(before)
+        if members is None or isinstance(before, carried.Carried):
+            return
+        if objects.is_mutable(before):
+            if id(before) not in self._heads:  # it isn't made in the kernel
+                return
+            begun = self._begun.setdefault(id(before), Found(before, members, name))
+            if id(before) in self._after:
+                if self._after[id(before)] is not end:
+                    names = " and ".join(f"'{each}'" for each in sorted({begun.name, name}))
+                    raise mistake(_BECOMES_OTHER.format(names))
+                return
+            self._after[id(before)] = end
+        after = objects.members(end) or {}
+        for key, member in members.items():
+            if key in after:
+                self._match(name, member, after[key])
+
+    def _members(self, value: Any) -> objects.Members | None:
+        """The members of a value before the loop."""
+        placed = self._placed.get(id(value))
+        return objects.members(value) if placed is None else placed.members
+
+    def _check(self) -> None:
+        """Raises WeftError where objects that the body changes in place are no longer the same, or become
+        one.
+        """
+        fixed = trace.current().fixed
+        heads = {id(head): key for key, head in self._heads.items()}
+        by_end = dict[int, list[int]]()
+        for key, end in self._after.items():
+            stays = end is self._heads[key]
+            self._stays[key] = self._stays.get(key, True) and stays
+            by_end.setdefault(id(end), []).append(key)
+            name, changed = self._begun[key].name, self._given[key].is_changed()
+            if key in self._elsewhere and not stays:
+                if changed or key in self._placed:
+                    raise mistake(_IS_ASSIGNED.format(name))
+                self._shared.add(key)
+            if key in self._elsewhere and key not in self._placed and changed:
+                raise mistake(_IS_ASSIGNED.format(name))
+            is_other = id(end) in self._region.inside or id(end) in self._region.outside
+            if (is_other and id(end) not in heads) or id(end) in fixed or key in fixed:
+                self._may_be_one([key])
+        for keys in by_end.values():
+            if len(keys) > 1:
+                self._may_be_one(keys)
+
+    def _may_be_one(self, keys: list[int]) -> None:
+        """Notes that objects may be one with others after the loop. Raises WeftError if the body changes
+        them.
+        """
+        fixed = trace.current().fixed
+        for key, given in self._given.items():
+            if (key in keys or id(given.value) in fixed) and given.is_changed():
+                names = " and ".join(dict.fromkeys(f"'{self._begun[each].name}'" for each in (*keys, key)))
+                raise mistake(_BECOME_ONE.format(names))
+        self._shared.update(keys)
+
+    def _take(self, place: tuple[str, str], before: Any, end: Any, found: list[Any], seen: set[int]) -> None:
+        """Adds the SSA values of a value at the end of a body, in the order of those before."""
+        members = self._members(before)
+        if members is None or isinstance(before, carried.Carried):
+            if wrong := carried.complaint(before, end):
+                raise mistake(carried.cant_carry(place[0], wrong, place[1]))
+            if end is not before:
+                carried.hand_over(end)
+            found += carried.parts(end if isinstance(before, carried.Carried) else before)
+            return
+        if wrong := carried.complaint(before, end):
+            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
+        if id(before) in seen:
+            return
+        if objects.is_mutable(before):
+            seen.add(id(before))
+        after = objects.members(end) or {}
+        if wrong := carried.different_members(before, members, after):
+            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
+        for key, member in members.items():
+            self._take(place, member, after[key], found, seen)

@@ -1,0 +1,229 @@
+"""Python's objects that code can change in place: lists, dictionaries, sets, objects of classes, and the
+variables of functions around. Their members, and what can be reached from them.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import os
+import sys
+import sysconfig
+import types
+from collections import deque
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.language.foreign import Foreign
+
+Members = dict[Any, Any]
+"""The members of an object by their indices, keys or attributes."""
+ARRAYS = (np.ndarray, bytearray)
+"""What has elements that aren't members."""
+_LANGUAGE = "weft.language"
+_LIBRARIES = tuple(
+    f"{path}{os.sep}"
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "purelib", "platlib")
+)
+
+
+class Found(NamedTuple):
+    """An object that can be changed in place, its members as they are now, and a name from which it was
+    reached.
+    """
+
+    value: Any
+    members: Members
+    name: str
+
+    def is_changed(self) -> bool:
+        """Whether it has other members by now."""
+        return not is_same_members(self.members, members(self.value) or {})
+
+
+def members(value: Any) -> Members | None:
+    """The members of a tuple, list, dictionary, set or object, or of a variable; None of anything else."""
+    if isinstance(value, (Foreign, *ARRAYS)):
+        return None
+    if isinstance(value, (tuple, list, deque)):
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, set):
+        return dict.fromkeys(value)
+    if isinstance(value, types.CellType):
+        return _of_cell(value)
+    return _attributes(value) if is_object(value) else None
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value is a dataclass, or an object of a class that isn't one of a library."""
+    kind = type(value)
+    if isinstance(value, (type, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
+        return False
+    return dataclasses.is_dataclass(kind) or is_users(kind.__module__)
+
+
+@functools.cache
+def is_users(module: str) -> bool:
+    """Whether a module is one of the user's own code, not of a library."""
+    root = module.partition(".")[0]
+    if root in ("weft", "builtins") or (root in sys.stdlib_module_names and root != "__main__"):
+        return False
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is None or not file.startswith(_LIBRARIES)
+
+
+def is_mutable(value: Any) -> bool:
+    """Whether code can change a value in place."""
+    if isinstance(value, (list, dict, set, deque, types.CellType, *ARRAYS)):
+        return not isinstance(value, Foreign)
+    return is_object(value) and not _is_frozen(value)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether the members of a value have names: of an object, or a variable."""
+    return isinstance(value, types.CellType) or is_object(value)
+
+
+def _is_frozen(value: Any) -> bool:
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return parameters is not None and bool(parameters.frozen)
+
+
+def _attributes(value: Any) -> Members:
+    found = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        for name, descriptor in vars(kind).items():
+            if isinstance(descriptor, types.MemberDescriptorType) and not name.startswith("__"):
+                with contextlib.suppress(AttributeError):  # of a slot that is empty
+                    found[name] = descriptor.__get__(value)
+    return found
+
+
+def _of_cell(cell: types.CellType) -> Members:
+    try:
+        return {"": cell.cell_contents}
+    except ValueError:  # of a cell that is empty
+        return {}
+
+
+def fill(value: Any, new: Members) -> None:
+    """Gives an object these members in place of its own."""
+    if isinstance(value, list):
+        value[:] = new.values()
+    elif isinstance(value, deque):
+        value.clear()
+        value.extend(new.values())
+    elif isinstance(value, dict):
+        dict.clear(value)
+        dict.update(value, new)
+    elif isinstance(value, set):
+        value.clear()
+        value.update(new)
+    elif isinstance(value, types.CellType):
+        if new:
+            value.cell_contents = new[""]
+        else:
+            del value.cell_contents
+    else:
+        _set_attributes(value, new)
+
+
+def _set_attributes(value: Any, new: Members) -> None:
+    own = getattr(value, "__dict__", {})
+    for name in [name for name in _attributes(value) if name not in new]:
+        if name in own:
+            del own[name]
+        else:
+            object.__delattr__(value, name)
+    for name, member in new.items():
+        if name in own or not isinstance(getattr(type(value), name, None), types.MemberDescriptorType):
+            own[name] = member
+        else:
+            object.__setattr__(value, name, member)
+
+
+def with_members(value: Any, new: Members) -> Any:
+    """A tuple as `value`, or an object with the attributes of a frozen one, with these members."""
+    if isinstance(value, tuple):
+        made = getattr(type(value), "_make", type(value))
+        return made(new.values())
+    other = twin(value)
+    fill(other, new)
+    return other
+
+
+def twin(value: Any) -> Any:
+    """A copy of an object, with the same members."""
+    if isinstance(value, (list, dict, set, deque)):
+        return copy.copy(value)
+    try:
+        other = object.__new__(type(value))
+    except TypeError:  # of a class that extends one of C
+        return copy.copy(value)
+    fill(other, _attributes(value))
+    return other
+
+
+def reached(roots: Members, variables: Collection[str] = (), *, functions: bool = True) -> dict[int, Found]:
+    """What can be changed in place and is reached from values, by its id; each before those inside it. Not
+    through variables of functions with these names, and only with `functions` through functions at all.
+    """
+    found, seen = dict[int, Found](), dict[int, Any]()
+    rest = [(str(name), value) for name, value in reversed(roots.items())]
+    while rest:
+        name, value = rest.pop()
+        if id(value) in seen or (isinstance(value, types.CellType) and name in variables):
+            continue
+        inside = list(_inside(name, value, functions))
+        if not inside and not is_mutable(value):
+            continue
+        seen[id(value)] = value
+        if is_mutable(value):
+            found[id(value)] = Found(value, members(value) or {}, name)
+        rest += reversed(inside)
+    return found
+
+
+def _inside(name: str, value: Any, functions: bool) -> Iterator[tuple[str, Any]]:
+    """The members of a value, and what a function or method has, with names for them."""
+    if isinstance(value, types.FunctionType):
+        if functions and (is_users(value.__module__ or "") or "__weft__" in value.__code__.co_freevars):
+            yield from zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+            yield from ((name, each) for each in value.__defaults__ or ())
+            yield from (value.__kwdefaults__ or {}).items()
+    elif isinstance(value, types.MethodType):
+        yield from ((name, each) for each in (value.__self__, value.__func__))
+    elif isinstance(value, functools.partial):
+        yield from ((name, each) for each in (value.func, *value.args, *value.keywords.values()))
+    else:
+        yield from ((name, each) for each in (members(value) or {}).values())
+
+
+def of_classes(found: dict[int, Found]) -> Members:
+    """The lists, dictionaries and sets that the classes of objects have, by their names."""
+    kinds = {type(each.value) for each in found.values() if is_object(each.value)}
+    return {
+        f"{kind.__name__}.{name}": value
+        for kind in kinds
+        for name, value in vars(kind).items()
+        if isinstance(value, (list, dict, set, deque)) and not name.startswith("__")
+    }
+
+
+def is_same_members(one: Members, other: Members) -> bool:
+    """Whether members have the same values."""
+    return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are one object, or equal numbers or texts of one type."""
+    if one is other:
+        return True
+    plain = isinstance(one, (bool, int, float, str))
+    return plain and type(one) is type(other) and repr(one) == repr(other)

@@ -1,0 +1,132 @@
+"""What the code of a loop or branch of the GPU may change in place, and what it may not.
+
+A kernel's own lists, dictionaries and objects may change as Python has it, since what holds them afterwards
+is known. What isn't made in the kernel would change while the kernel is traced, once for all threads and
+for all later traces, so a loop or branch of the GPU can't change it.
+"""
+
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from weft.language import objects, trace
+from weft.language.foreign import Foreign
+from weft.language.mistakes import mistake
+from weft.language.objects import Found
+
+_T = TypeVar("_T")
+_OUTSIDE = (
+    "a loop or branch of the GPU can't change {}, which isn't made in the kernel: it would change while the "
+    "kernel is traced, once for all threads. Make it in the kernel, or let a function return what it makes"
+)
+UNSEEN = (
+    "a function changes '{0}' in a loop of the GPU, and the next iteration lacks the change: let it return "
+    "what it makes, and assign that to '{0}' or a part of it"
+)
+_ARRAY = (
+    "a loop or branch of the GPU can't change an array of Python: all threads would get the change. Use "
+    "w.shared, or a list of values of the GPU"
+)
+
+
+class Region:
+    """The objects around the body of a loop or branch of the GPU, as they are at its beginning."""
+
+    def __init__(self, scope: dict[str, Any], assigned: Iterable[str] = ()) -> None:
+        """`assigned` are names that the loop or branch itself gives their values."""
+        self._assigned = frozenset(assigned)
+        self._around = trace.current().around
+        self._values = self._around.values() if self._around else {}
+        self.outside = objects.reached(self._values)
+        self.inside = objects.reached(scope)
+        self.outside |= objects.reached(objects.of_classes(self.outside | self.inside))
+        for each in self.outside:
+            self.inside.pop(each, None)
+        self.fixed = dict[int, tuple[Any, str]]()
+        """Objects that the body can't change, and why."""
+
+    def changes(self) -> dict[int, objects.Members]:
+        """The members that objects have now, of those that have changed. Raises WeftError for one that isn't
+        made in the kernel.
+        """
+        check_fixed()
+        for each in self.outside.values():
+            if each.is_changed():
+                raise mistake(_OUTSIDE.format(f"'{each.name}'"))
+        now = self._around.values() if self._around else {}
+        for name, value in self._values.items():
+            if not objects.is_same(now[name], value):
+                raise mistake(_OUTSIDE.format(f"'{name}'"))
+        return {
+            key: objects.members(each.value) or {}
+            for key, each in self.inside.items()
+            if each.is_changed() and not self._is_own(each)
+        }
+
+    def _is_own(self, found: Found) -> bool:
+        """Whether it is a variable that the loop or branch gives its value by its name."""
+        return isinstance(found.value, types.CellType) and found.name in self._assigned
+
+    def restore(self) -> None:
+        """Gives all objects the members that they had at the beginning."""
+        for each in self.inside.values():
+            if each.is_changed() and not self._is_own(each):
+                fill(each.value, each.members)
+
+    def fix(self, value: Any, found: Found, why: str = _OUTSIDE) -> None:
+        """Refuses changes of an object in the body, which stands for another one."""
+        name = f"'{found.name}'" if why is _OUTSIDE else found.name
+        self.fixed[id(value)] = value, why.format(name)
+
+    def complaint(self, value: Any) -> str | None:
+        """Why the body can't change an object."""
+        if (found := self.outside.get(id(value))) is not None:
+            return _OUTSIDE.format(f"'{found.name}'")
+        return self.fixed[id(value)][1] if id(value) in self.fixed else None
+
+
+def fix(value: Any, why: str) -> None:
+    """Refuses changes of an object from now on."""
+    trace.current().fixed[id(value)] = value, why, objects.members(value) or {}
+
+
+def fill(value: Any, new: objects.Members) -> None:
+    """Gives an object members, also one that can't change otherwise."""
+    objects.fill(value, new)
+    if (known := trace.current().fixed.get(id(value))) is not None:
+        fix(value, known[1])
+
+
+def check_fixed() -> None:
+    """Raises WeftError if a function that isn't traced has changed an object that can't change."""
+    for value, why, members in trace.current().fixed.values():
+        if not objects.is_same_members(members, objects.members(value) or {}):
+            raise mistake(why)
+
+
+def changing(value: _T) -> _T:
+    """An object of which code is about to change members. Raises WeftError if it can't."""
+    if isinstance(value, Foreign) or not trace.is_tracing():
+        return value
+    current = trace.current()
+    check_fixed()
+    if id(value) in current.fixed:
+        raise mistake(current.fixed[id(value)][1])
+    if not current.regions:
+        return value
+    if isinstance(value, (type, types.ModuleType)):
+        raise mistake(_OUTSIDE.format(f"an attribute of '{value.__name__}'"))
+    for region in reversed(current.regions):
+        if isinstance(value, objects.ARRAYS) and (id(value) in region.inside or id(value) in region.outside):
+            raise mistake(_ARRAY)
+        if (wrong := region.complaint(value)) is not None:
+            raise mistake(wrong)
+    return value
+
+
+def calling(value: _T) -> _T:
+    """What has a method that is about to be called, whose name is that of one of lists, dictionaries and sets
+    that changes them. Raises WeftError for one of these that can't change.
+    """
+    return changing(value) if isinstance(value, (list, dict, set, deque, *objects.ARRAYS)) else value

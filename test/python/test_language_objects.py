@@ -1,0 +1,306 @@
+"""Loops and branches of the GPU that change lists, dictionaries and objects in place."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+import weft
+import weft.language as w
+
+NUMBERS, NAMED, CALLS = [0], {"a": 0}, 0
+GRID = np.zeros(4)
+
+
+class Plain:
+    made: list[int] = []  # noqa: RUF012
+
+    def __init__(self, number):
+        self.number = number
+
+    @w.inline
+    def grow(self, by):
+        self.number = self.number + by
+        return self
+
+
+class Slots:
+    __slots__ = ("number",)
+
+    def __init__(self, number):
+        self.number = number
+
+
+OUTSIDE = Plain(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    numbers: Plain
+
+
+@w.inline
+def through_a_function(numbers):
+    numbers[0] += 1
+
+
+def plainly(numbers):
+    numbers[0] += 1
+
+
+@w.inline
+def remembers(number, kept=[]):  # noqa: B006
+    kept.append(number)
+
+
+def values_of(change):
+    """What a function of a number of the GPU and a condition computes in each thread."""
+    change = w.inline(change)
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
+        i = w.thread()
+        y[i] = change(x[i], i < 16)
+
+    y = np.zeros(32, np.int32)
+    assert not kernel.emulate(np.arange(32, dtype=np.int32), y).findings
+    return y
+
+
+def alias_in_a_loop(x, condition):
+    s = [x]
+    q, total = s, w.i32(0)
+    for k in w.range(3):
+        s[0] += k
+        total += q[0]
+    return total - 3 * x + q[0]
+
+
+def alias_in_parts_of_a_loop(x, condition):
+    s = [x]
+    q, total = s, w.i32(0)
+    for k in w.range(0, 3, unroll=2):
+        s[0] += k
+        total += q[0]
+    return total - 3 * x + q[0]
+
+
+def alias_in_while(x, condition):
+    s, n = [x], w.i32(0)
+    held, total = {"s": s}, w.i32(0)
+    while n < 3:
+        held["s"][0] += n
+        total += s[0]
+        n += 1
+    return total - 3 * x + s[0]
+
+
+def alias_in_a_branch(x, condition):
+    s = [x + 4]
+    q = s
+    if condition:
+        s[0] -= 4
+        q[0] = s[0]
+    else:
+        q[0] = s[0]
+    if condition:
+        s[0] += 4
+    return q[0] + 0 * s[0]
+
+
+def name_of_a_part(x, condition):
+    rows = [[x], [x]]
+    for k in w.range(3):
+        row = rows[1]
+        row[0] += k
+    for row in rows:
+        for _ in w.range(1):
+            row[0] += 1
+    return rows[1][0] + rows[0][0] - x
+
+
+def swapped_in_a_loop(x, condition):
+    s, q, rows = [x], [x + 4], [[x], [x + 8]]
+    for _ in w.range(3):
+        s, q = q, s
+        rows[0], rows[1] = rows[1], rows[0]
+        s[0] += 0
+    return s[0] + rows[0][0] - rows[1][0] - x + q[0] - 8
+
+
+def objects_of_classes(x, condition):
+    state, other = Plain(x), Slots(x)
+    same = state
+    if condition:
+        state.number += 4
+        other.number += 1
+    else:
+        same.grow(4)
+        other.number += 1
+    for _ in w.range(2):
+        same.number += 0
+        other.number -= 1
+    return state.number + (other.number + 1 - x)
+
+
+def variable_of_a_function(x, condition):
+    number = x
+
+    def step():
+        nonlocal number
+        number += 2
+
+    if condition:
+        step()
+        step()
+    if x >= 16:
+        number += 4
+    return number
+
+
+def default_value(x, condition):
+    def step(kept=[x]):  # noqa: B006
+        kept[0] += 2
+        return kept[0]
+
+    if condition:
+        step()
+    else:
+        step()
+    return step()
+
+
+def conditional_expression(x, condition):
+    s = [x, x]
+
+    def put(at):
+        s[at] += 4
+        return at
+
+    at = put(0) if condition else put(1)
+    return w.where(at == 0, s[0], s[1])
+
+
+def one_list_made_in_both_sides(x, condition):
+    if condition:
+        s = q = [x + 1]
+    else:
+        s = q = [x + 2]
+    s[0] = x
+    q[0] += 4
+    return s[0]
+
+
+def keys_in_other_orders(x, condition):
+    found = {"a": x, "b": x + 4}
+    if condition:
+        found = {"b": x + 4, "a": x}
+    for _ in w.range(2):
+        found = {"b": found["b"], "a": found["a"]}
+    return found["b"]
+
+
+def equal_lengths(x, condition):
+    found = [x]
+    if condition:
+        found.append(x + 4)
+    else:
+        found.extend([x + 4])
+    return found[1]
+
+
+def pushed_and_popped(x, condition):
+    found = [x]
+    for _ in w.range(2):
+        found.append(found[0] + 2)
+        found.pop(0)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(alias_in_a_loop, alias_in_parts_of_a_loop, alias_in_while, alias_in_a_branch, name_of_a_part),
+        *(
+            swapped_in_a_loop,
+            objects_of_classes,
+            variable_of_a_function,
+            default_value,
+            conditional_expression,
+        ),
+        *(one_list_made_in_both_sides, keys_in_other_orders, equal_lengths, pushed_and_popped),
+    ],
+)
+def test_objects_change_as_in_python(change):
+    expected = {"alias_in_a_loop": 7, "alias_in_parts_of_a_loop": 7, "alias_in_while": 7}
+    added = expected.get(change.__name__, 5 if change is name_of_a_part else 4)
+    assert np.array_equal(values_of(change), np.arange(32) + added)
+
+
+@pytest.mark.parametrize(
+    "name, code",
+    [
+        ("NUMBERS", "NUMBERS[0] += 1"),
+        ("NUMBERS", "NUMBERS.append(1)"),
+        ("NUMBERS", "del NUMBERS[0]"),
+        ("NUMBERS", "plainly(NUMBERS)"),
+        ("NUMBERS", "through_a_function(NUMBERS)"),
+        ("NUMBERS", "same[0] = 1"),
+        ("NUMBERS", "same += [1]"),
+        ("NAMED", "NAMED['a'] = y[i]"),
+        ("NAMED", "NAMED.update(b=1)"),
+        ("NAMED", "NAMED.setdefault('b', []).append(1)"),
+        ("OUTSIDE", "OUTSIDE.number = 1"),
+        ("OUTSIDE", "OUTSIDE.grow(1)"),
+        ("OUTSIDE", "setattr(OUTSIDE, 'number', 1)"),
+        ("Plain.made", "Plain(0).made.append(1)"),
+        ("an attribute of 'Plain'", "Plain.made = [1]"),
+        ("an attribute of 'numpy'", "np.other = 1"),
+        ("options", "options.numbers.number += 1"),
+        ("remembers", "remembers(1)"),
+        ("around", "around[0] += 1"),
+        ("count", "step()"),
+        ("CALLS", "count_calls()"),
+    ],
+)
+@pytest.mark.parametrize("construct", ["if i < 3:", "for _ in w.range(2):", "while y[i] < 1:"])
+def test_objects_that_arent_made_in_the_kernel(name, code, construct, tmp_path, monkeypatch):
+    text = f"""
+def made(w, np, NUMBERS, NAMED, OUTSIDE, Plain, plainly, through_a_function, remembers):
+    around, count = [0], 0
+
+    def step():
+        nonlocal count
+        count += 1
+
+    def count_calls():
+        global CALLS
+        CALLS = 1
+
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32], *, options):
+        i, same = w.thread(), NUMBERS
+        {construct}
+            {code}
+            y[i] = 1
+
+    return kernel
+"""
+    path, names = tmp_path / "kernels.py", {"CALLS": 0}
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    given = NUMBERS, NAMED, OUTSIDE, Plain, plainly, through_a_function, remembers
+    monkeypatch.setattr(Plain, "made", [])
+    kernel = names["made"](w, np, *given)
+    name = name if name.startswith("an ") else f"'{name}'"
+    message = f"a loop or branch of the GPU can't change {name}, which isn't made in the kernel"
+    with pytest.raises(weft.WeftError, match=re.escape(message)) as caught:
+        kernel.emulate(np.zeros(32, np.int32), options=Options(OUTSIDE))
+    NUMBERS[:], OUTSIDE.number, Plain.made = [0], 0, []
+    NAMED.clear()
+    NAMED["a"] = 0
+    where = caught.value.diagnostics[0].location
+    at_once = not code.startswith(("plainly", "setattr", "step", "count_calls"))
+    if where.file == str(path) and at_once:
+        assert text.splitlines()[where.line - 1].strip() == code
