@@ -331,25 +331,90 @@ def test_one_list_that_becomes_two_in_a_loop():
         kernel.emulate(np.zeros(32, np.int32))
 
 
-@pytest.mark.parametrize("how", ["a method", "a function inside"])
-def test_functions_that_change_objects_unseen_in_a_loop(how):
+def test_functions_that_change_objects_in_a_loop():
     @w.kernel(threads=32)
     def kernel(y: w.Out["n", w.i32]):
-        state, numbers = Counted(w.i32(0)), [w.i32(0)]
+        state, numbers, count = Counted(w.i32(0)), [w.i32(0)], w.i32(0)
 
         def step():
+            nonlocal count
             numbers[0] += 1
+            count += 10
 
         for i in w.range(3):
-            if how == "a method":
-                state.in_a_loop()
-            else:
-                step()
-            y[i] = state.number + numbers[0]
+            state.in_a_loop()
+            step()
+            y[i] = state.number + numbers[0] + count
 
-    name = "state" if how == "a method" else "numbers"
-    with pytest.raises(weft.WeftError, match=f"a function changes '{name}' in a loop of the GPU"):
-        kernel.emulate(np.zeros(32, np.int32))
+    y = np.zeros(32, np.int32)
+    assert not kernel.emulate(y).findings
+    assert y[:3].tolist() == [14, 28, 42]
+
+
+def test_functions_that_change_objects_unseen_in_a_loop():
+    @w.kernel
+    def kernel(x: w.In["m n", w.f16], y: w.Out["n", w.i32]):
+        ring = w.ring(1, x=(64, 64, x.dtype))
+        with w.role():
+            held = {"stage": ring.take(), "number": w.i32(0)}
+
+            def step():
+                held["number"] += 1
+
+            for i in w.range(3):
+                step()
+                y[i] = held["number"]
+        with w.role():
+            ring.fill(x=x[0, 0])
+
+    with pytest.raises(weft.WeftError, match="a function changes 'held' in a loop of the GPU"):
+        kernel.compile()
+
+
+def test_and_and_or_have_the_values_of_operands():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.i32], y: w.Out["k n", w.i32]):
+        i = w.thread()
+        n = i - 2
+        y[0, i] = x[i] and i + 5
+        y[1, i] = n or 7
+        y[2, i] = (n and x[i] and 9) or -1
+        inside = i < 16 and x[i] > 3
+        y[3, i] = inside.to(w.i32)
+        if (x[i] and n) or x[i] == 0:
+            y[4, i] = 1
+        y[5, i] = 1 if not (x[i] or n) else 2
+
+    x, y, i = np.arange(32, dtype=np.int32) % 5, np.zeros((6, 32), np.int32), np.arange(32)
+    assert not kernel.emulate(x, y).findings
+    pairs = [*zip(x.tolist(), i.tolist(), strict=True)]
+    assert y[0].tolist() == [a and b + 5 for a, b in pairs]
+    assert y[1].tolist() == [b - 2 or 7 for _, b in pairs]
+    assert y[2].tolist() == [((b - 2) and a and 9) or -1 for a, b in pairs]
+    assert y[3].tolist() == [b < 16 and a > 3 for a, b in pairs]
+    assert y[4].tolist() == [bool((a and b - 2) or a == 0) for a, b in pairs]
+    assert y[5].tolist() == [1 if not (a or b - 2) else 2 for a, b in pairs]
+
+
+@pytest.mark.parametrize("word", ["and", "or"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_and_and_or_of_a_condition_and_a_number(word, swapped):
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
+        i = w.thread()
+        number, condition = x[i], i < 3
+        if word == "and":
+            found = (number and condition) if swapped else (condition and number)
+        else:
+            found = (number or condition) if swapped else (condition or number)
+        if found:
+            y[i] = 1
+
+    message = (
+        f"the value of '{word}' is one of its operands, of which one is a condition and one is a value of"
+    )
+    with pytest.raises(weft.WeftError, match=f"{message} w.i32: compare that with 0"):
+        kernel.compile()
 
 
 def test_names_of_the_module_keep_their_values():

@@ -124,7 +124,7 @@ def _traced(
                 trace.around = Around(function, meta)
                 with variables.named():
                     result = function(*arguments, **meta)
-                check_fixed()
+                check_fixed(at_end=True)
                 _finish(trace, result)
             if module.located:
                 _place(kernel, function)

@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import captured_code, early_returns
-from weft.language.liveness import Liveness, assigned, changed, changes, own_names
+from weft.language.liveness import Liveness, assigned, changed, changes, own_names, passed
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
+_TRUTH = "weft_truth"
+"""The attribute of an expression of which only the truth matters."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -128,6 +130,26 @@ def _thunk(value: ast.expr) -> ast.expr:
     return ast.Lambda(ast.arguments([], [], None, [], [], None, []), value)
 
 
+def _mark_conditions(function: ast.AST) -> None:
+    """Marks the expressions in a function of which only the truth matters."""
+
+    def mark(node: ast.expr) -> None:
+        setattr(node, _TRUTH, True)
+        for each in node.values if isinstance(node, ast.BoolOp) else ():
+            mark(each)
+
+    for node in ast.walk(function):
+        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+            mark(node.test)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            mark(node.operand)
+        elif isinstance(node, ast.comprehension):
+            for each in node.ifs:
+                mark(each)
+        elif isinstance(node, ast.match_case) and node.guard is not None:
+            mark(node.guard)
+
+
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one function, and those inside it."""
 
@@ -150,6 +172,7 @@ class _Rewriter(ast.NodeTransformer):
         # Only their number matters: the function gets the original values.
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
+        _mark_conditions(definition)
         definition.body = early_returns.moved(definition.body, kernel=kernel)
         self.liveness, self.own = Liveness(definition), own_names(definition)
         definition.body = self._block(definition.body)
@@ -205,7 +228,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         name, targets = self._fresh("loop"), assigned([node.target])
         names = self._carried(node, tuple(each for each in assigned(node.body) if each not in targets))
-        values = _names(names), _names(changed(node.body)), _names(targets), ast.Constant(bool(node.orelse))
+        values = *self._loop_names(names, node.body), _names(targets), ast.Constant(bool(node.orelse))
         begun = self._assign(node, name, _runtime("loop", self.visit(node.iter), *values))
         body = self._inside(name, True, node.body)
         node.iter = _at(node.iter, _load(name))
@@ -217,7 +240,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_While(self, node: ast.While) -> Any:
         name = self._fresh("while")
         names = self._carried(node, assigned([*node.body, node.test]))
-        values = _names(names), _names(changed([*node.body, node.test])), ast.Constant(bool(node.orelse))
+        values = *self._loop_names(names, [*node.body, node.test]), ast.Constant(bool(node.orelse))
         again = self.visit(copy.deepcopy(node.test))
         begun = self._assign(node, name, _runtime("While", *values))
         body = self._inside(name, True, node.body)
@@ -272,6 +295,13 @@ class _Rewriter(ast.NodeTransformer):
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         taken = ast.Attribute(_load(name), "then", ast.Load())
         return [begun, *begin, _at(node, ast.If(taken, [*self._inside(name, False, body), *rest], []))]
+
+    def _loop_names(self, names: tuple[str, ...], body: Sequence[ast.AST]) -> list[ast.expr]:
+        """What a loop gets: the names that it carries, those of objects that its body changes in place, and
+        those of objects that functions may change.
+        """
+        others = tuple(each for each in passed(body) if each in self.own or each in self.outer)
+        return [_names(names), _names(changed(body)), _names(others)]
 
     def _carried(self, node: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that a loop or branch has to carry. Those of the module aren't assigned."""
@@ -345,7 +375,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self._no_assignment(*node.values[1:])
         self.generic_visit(node)
-        function = "both" if isinstance(node.op, ast.And) else "either"
+        function = "last_of" if isinstance(node.op, ast.And) else "first_of"
+        if hasattr(node, _TRUTH):
+            function = "both" if isinstance(node.op, ast.And) else "either"
         first, *rest = node.values
         return _at(node, _runtime(function, first, *map(_thunk, rest)))
 

@@ -1,6 +1,6 @@
 """What the code of captured functions calls, in place of loops, branches and conditions."""
 
-from weft.language.conditions import asserted, both, chain, choose, either, negated
+from weft.language.conditions import asserted, both, chain, choose, either, first_of, last_of, negated
 from weft.language.control import Branch, Ending, While, loop
 from weft.language.regions import calling, changing
 
@@ -15,6 +15,8 @@ __all__ = [
     "changing",
     "choose",
     "either",
+    "first_of",
+    "last_of",
     "loop",
     "negated",
 ]

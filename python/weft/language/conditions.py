@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.language.control import Branch
+from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, condition
+from weft.language.scalars import Scalar, as_scalar, condition, i1
 from weft.passes.builders import emit
 
 
@@ -34,8 +35,53 @@ def _like(one: Any, other: Any) -> Any:
     return other
 
 
+def last_of(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first and …`, where its value is used: the first operand that is false, or the last one."""
+    if not rest:
+        return first
+    known = condition(first)
+    if not isinstance(known, Scalar):
+        return last_of(rest[0](), *rest[1:]) if known else first
+    value = _settled(first)
+    last = value if value.dtype != i1 else _truth(False)
+    return choose(known, lambda: _as(value, last_of(rest[0](), *rest[1:]), "and"), lambda: last)
+
+
+def first_of(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first or …`, where its value is used: the first operand that is true, or the last one."""
+    if not rest:
+        return first
+    known = condition(first)
+    if not isinstance(known, Scalar):
+        return first if known else first_of(rest[0](), *rest[1:])
+    value = _settled(first)
+    found = value if value.dtype != i1 else _truth(True)
+    return choose(known, lambda: found, lambda: _as(value, first_of(rest[0](), *rest[1:]), "or"))
+
+
+def _settled(value: Any) -> Any:
+    """A value, where it is in memory the number there."""
+    return value.loaded() if isinstance(value, Loaded) else value
+
+
+def _as(one: Any, other: Any, word: str) -> Any:
+    """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
+    other way round.
+    """
+    other = _settled(other)
+    is_condition = isinstance(other, bool) or (isinstance(other, Scalar) and other.dtype == i1)
+    if is_condition != (one.dtype == i1) and isinstance(other, (bool, int, float, Scalar)):
+        number = one if is_condition else other
+        what = str(number) if isinstance(number, Scalar) else f"the Python {type(number).__name__} {number}"
+        raise mistake(
+            f"the value of '{word}' is one of its operands, of which one is a condition and one is {what}: "
+            "compare that with 0"
+        )
+    return as_scalar(other) if isinstance(other, bool) else other
+
+
 def both(first: Any, *rest: Callable[[], Any]) -> Any:
-    """`first and …`."""
+    """The truth of `first and …`."""
     if not rest:
         return first
     known = condition(first)
@@ -45,7 +91,7 @@ def both(first: Any, *rest: Callable[[], Any]) -> Any:
 
 
 def either(first: Any, *rest: Callable[[], Any]) -> Any:
-    """`first or …`."""
+    """The truth of `first or …`."""
     if not rest:
         return first
     known = condition(first)

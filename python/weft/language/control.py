@@ -15,7 +15,7 @@ from weft.language.attempts import Attempt
 from weft.language.branch_values import BranchValues
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
-from weft.language.loop_values import LoopValues
+from weft.language.loop_values import LoopNames, LoopValues
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
@@ -60,8 +60,8 @@ class Loop(_Construct):
 
     _before: LoopValues
 
-    def __init__(self, over: Any, names: Names, changed: Names, targets: Names, has_else: bool) -> None:
-        self.over, self.names, self.changed, self.targets = over, names, changed, targets
+    def __init__(self, over: Any, names: LoopNames, has_else: bool) -> None:
+        self.over, self.names, self._every = over, names.assigned, names
         self.traced = isinstance(over, Range)
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
@@ -96,7 +96,7 @@ class Loop(_Construct):
         if self._entered:  # already, for the number before
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
         self._entered = True
-        self._before = LoopValues(self.names, self.changed, self.targets, {**scope, **self._between})
+        self._before = LoopValues(self._every, {**scope, **self._between})
         self._before.hand_over()
         self._initial = self._before.parts()
         bounds = alike(*list(self._op.operation.operands)[:3])
@@ -136,14 +136,14 @@ class Loop(_Construct):
             Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
             for name, value in zip(self.names, self._before.after(iter(self._results)), strict=True)
         ]
-        return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self.targets))
+        return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self._every.targets))
 
 
 class QueueLoop(Loop):
     """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
 
-    def __init__(self, over: Queue, names: Names, changed: Names, targets: Names, has_else: bool) -> None:
-        super().__init__(over, names, changed, targets, has_else)
+    def __init__(self, over: Queue, names: LoopNames, has_else: bool) -> None:
+        super().__init__(over, names, has_else)
         self.traced = True
         if has_else:
             raise mistake("a loop of the GPU can't have an 'else'")
@@ -159,7 +159,7 @@ class QueueLoop(Loop):
         yield item
 
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
-        self._before = LoopValues(self.names, self.changed, self.targets, scope)
+        self._before = LoopValues(self._every, scope)
         self._before.hand_over()
         self._initial = self._before.parts()
         for part in self._initial:
@@ -186,9 +186,10 @@ class QueueLoop(Loop):
         self._results = list(loop.results)[1:]
 
 
-def loop(over: Any, names: Names, changed: Names, targets: Names, has_else: bool) -> Loop:
+def loop(over: Any, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
     """The loop of a captured `for`."""
-    return (QueueLoop if isinstance(over, Queue) else Loop)(over, names, changed, targets, has_else)
+    every = LoopNames(names, changed, passed, targets)
+    return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
 
 
 def _iterable(over: Any) -> Any:
@@ -204,8 +205,9 @@ class While(_Construct):
     _attempt: Attempt
     _first: dict[str, Any]
 
-    def __init__(self, names: Names, changed: Names, has_else: bool) -> None:
-        self.names, self._changed, self._has_else = names, changed, has_else
+    def __init__(self, names: Names, changed: Names, passed: Names, has_else: bool) -> None:
+        self.names, self._has_else = names, has_else
+        self._every = LoopNames(names, changed, passed)
 
     def attempt(self, scope: dict[str, Any]) -> bool:
         """Begins the condition."""
@@ -228,7 +230,7 @@ class While(_Construct):
     def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Enters the part of the loop that computes its condition."""
         others = {name: value for name, value in scope.items() if name not in self.names}
-        self._before = LoopValues(self.names, self._changed, (), others | self._first)
+        self._before = LoopValues(self._every, others | self._first)
         self._before.hand_over()
         initial = self._before.parts()
         kinds = [part.type for part in initial]

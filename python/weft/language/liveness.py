@@ -1,6 +1,7 @@
 """Which names a loop or branch has to carry: those that are read later, before they are assigned again."""
 
 import ast
+import builtins
 from collections.abc import Iterable
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -91,6 +92,20 @@ def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
         for targets, read in sources:
             if targets & names.keys():
                 names.update(dict.fromkeys(sorted(read)))
+    return tuple(names)
+
+
+def passed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+    """The names of functions that nodes call, of the objects of methods, and those in arguments, in order."""
+    calls = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
+    names: dict[str, None] = {}
+    for call in calls:
+        if isinstance(call.func, ast.Name) and call.func.id in vars(builtins):
+            continue
+        values = [call.func, *call.args, *(each.value for each in call.keywords)]
+        names.update(
+            (each.id, None) for value in values for each in ast.walk(value) if isinstance(each, ast.Name)
+        )
     return tuple(names)
 
 

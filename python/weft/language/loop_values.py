@@ -5,14 +5,16 @@ In the body, an object that it changes in place has the values of the iteration,
 them. A name that the body assigns gets a copy of its list or object, since names of the first one keep that.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from weft.language import carried, objects, trace
 from weft.language.carried import Unbound
+from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix
+from weft.language.scalars import Scalar
 
 _NO_VALUE = "has no value here"
 _BECOMES_OTHER = (
@@ -33,26 +35,33 @@ _IS_ASSIGNED = (
 )
 
 
+class LoopNames(NamedTuple):
+    """The names of a loop."""
+
+    assigned: tuple[str, ...]
+    """Those that the body assigns."""
+    changed: tuple[str, ...]
+    """Those of objects of which it assigns parts, or that it changes by methods."""
+    passed: tuple[str, ...]
+    """Those of functions that it calls, and of what these get."""
+    targets: tuple[str, ...] = ()
+    """Those of the numbers of the loop."""
+
+
 class LoopValues:
     """The values of names and objects, and the positions of rings, around a loop."""
 
-    def __init__(
-        self, names: Sequence[str], changed: Sequence[str], targets: Sequence[str], scope: dict[str, Any]
-    ) -> None:
-        """`names` are those that the body assigns, `changed` those of which it assigns parts, and `targets`
-        those of the numbers of the loop.
-        """
-        own = {*names, *targets}
-        self.names = names
-        self.values = [scope.get(name, Unbound(name, _NO_VALUE)) for name in names]
+    def __init__(self, names: LoopNames, scope: dict[str, Any]) -> None:
+        self.names = names.assigned
+        own = {*names.assigned, *names.targets}
+        self.values = [scope.get(name, Unbound(name, _NO_VALUE)) for name in self.names]
         self.state = trace.current().state()
-        roots = {name: scope[name] for name in changed if name in scope}
         self._region = Region(scope, own)
-        in_place = objects.reached(roots, functions=False)
-        self._placed = {key: each for key, each in in_place.items() if key in self._region.inside}
-        self._roots = [(name, each) for name, each in roots.items() if name not in names]
-        rest = {name: each for name, each in scope.items() if name not in own and name not in changed}
+        inside = {*names.changed, *names.passed}
+        rest = {name: each for name, each in scope.items() if name not in own | inside}
         self._elsewhere = objects.reached(rest, own)
+        self._roots = [(name, scope[name]) for name in inside if name in scope and name not in own]
+        self._placed = self._found_in_place(names, scope, own)
         for key, each in self._region.inside.items():
             if key not in self._placed:
                 self._region.fix(each.value, each, UNSEEN)
@@ -60,6 +69,28 @@ class LoopValues:
         self._stays = dict[int, bool]()  # whether all bodies end with the object that they got
         self._shared = set[int]()  # what may be one object with another
         trace.current().regions.append(self._region)
+
+    def _found_in_place(self, names: LoopNames, scope: dict[str, Any], own: set[str]) -> dict[int, Found]:
+        """The objects that the body changes in place, or that a function may change which it calls."""
+        of_names = objects.reached({name: scope[name] for name in self.names if name in scope})
+        changed = {name: scope[name] for name in names.changed if name in scope}
+        found = objects.reached(changed, functions=False)
+        given = objects.reached({name: scope[name] for name in names.passed if name in scope}, own)
+        weak = {
+            key: each
+            for key, each in given.items()
+            if key not in of_names and key not in found and all(map(_is_plain, each.members.values()))
+        }
+        found = {key: each for key, each in (found | weak).items() if key in self._region.inside}
+        count = -1
+        while count != len(found):  # what has an object that stays as it is can't change either
+            count = len(found)
+            found = {
+                key: each
+                for key, each in found.items()
+                if key not in weak or objects.reached(each.members, functions=False).keys() <= found.keys()
+            }
+        return found
 
     def parts(self) -> list[Any]:
         """All SSA values, in order."""
@@ -137,6 +168,9 @@ class LoopValues:
         pairs = [each for each in begins if not isinstance(each[1], Unbound)]
         for name, before, end in (*pairs, *((name, each, each) for name, each in self._roots)):
             self._match(name, before, end)
+        for key, each in self._placed.items():
+            if key not in self._after:
+                self._match(each.name, each.value, each.value)
         self._check()
         found, seen = list[Any](), set(self._placed)
         for name, before, end in pairs:
@@ -238,3 +272,8 @@ class LoopValues:
             raise mistake(carried.cant_carry(place[0], wrong, place[1]))
         for key, member in members.items():
             self._take(place, member, after[key], found, seen)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a loop may carry a value that its body perhaps doesn't change."""
+    return isinstance(value, (Scalar, Fragment)) or not isinstance(value, carried.Carried)

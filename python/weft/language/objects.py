@@ -193,7 +193,8 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
 def _inside(name: str, value: Any, functions: bool) -> Iterator[tuple[str, Any]]:
     """The members of a value, and what a function or method has, with names for them."""
     if isinstance(value, types.FunctionType):
-        if functions and (is_users(value.__module__ or "") or "__weft__" in value.__code__.co_freevars):
+        module = value.__module__ or ""
+        if functions and (is_users(module) or module.startswith("weft.")):
             yield from zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
             yield from ((name, each) for each in value.__defaults__ or ())
             yield from (value.__kwdefaults__ or {}).items()

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from weft import construction
+from weft.errors import Diagnostic, WeftError
 from weft.language import objects, trace
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
@@ -88,7 +90,8 @@ class Region:
 
 def fix(value: Any, why: str) -> None:
     """Refuses changes of an object from now on."""
-    trace.current().fixed[id(value)] = value, why, objects.members(value) or {}
+    where = construction.here()
+    trace.current().fixed[id(value)] = value, why, objects.members(value) or {}, where
 
 
 def fill(value: Any, new: objects.Members) -> None:
@@ -98,11 +101,13 @@ def fill(value: Any, new: objects.Members) -> None:
         fix(value, known[1])
 
 
-def check_fixed() -> None:
-    """Raises WeftError if a function that isn't traced has changed an object that can't change."""
-    for value, why, members in trace.current().fixed.values():
+def check_fixed(*, at_end: bool = False) -> None:
+    """Raises WeftError if a function that isn't traced has changed an object that can't change: at the line
+    that is traced now, or `at_end` at the end of the loop or branch that fixed it.
+    """
+    for value, why, members, where in trace.current().fixed.values():
         if not objects.is_same_members(members, objects.members(value) or {}):
-            raise mistake(why)
+            raise WeftError(Diagnostic(why, where if at_end else construction.here()))
 
 
 def changing(value: _T) -> _T:

@@ -107,7 +107,7 @@ class Trace:
     messages: list[str] = field(default_factory=list)  # of w.check
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
-    fixed: dict[int, tuple[Any, str, Any]] = field(default_factory=dict)  # objects that can't change
+    fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
     _points: list[Any] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
