@@ -190,6 +190,9 @@ def of_other_matrices(
     copied: w.Out["a b m n"],
     stored: w.Out["a b m n"],
     added: w.Out["a b m n"],
+    gathered: w.Out["a b m n"],
+    scattered: w.Out["a b m n"],
+    moved: w.Out["a b m n"],
     border: w.f32,
     zero: w.i32,
 ):
@@ -204,6 +207,10 @@ def of_other_matrices(
             w.store(w.load(stage.t), copied[i, j])
         w.store(w.load(x[i, j], shape), stored[i - 1, j + 1, zero - 1])
         w.atomic_add(added[i + 1, j - 1], w.load(x[i, j], shape))
+        rows = w.row(w.zeros(64)) + 1
+        w.store(w.load(x[i - 1, j + 1, rows, 0], shape), gathered[i, j])
+        w.store(w.load(x[i, j], shape), scattered[i - 1, j, rows, 0])
+        w.atomic_add(moved[i, j - 1, rows, 0], w.load(x[i, j], shape))
     with w.role(), w.one_thread():
         ring.fill(t=x[i - 1, j + 1, zero - 1])
 
@@ -213,14 +220,17 @@ def test_tiles_of_matrices_that_a_batch_lacks_are_outside(chip):
     x = np.random.default_rng(0).standard_normal((2, 3, 60, 8)).astype(np.float32)
     inner = (slice(1, -1),) * 3
     bordered, padded = (np.pad(x, ((1, 1), (1, 1), (1, 1), (0, 0)), constant_values=v) for v in (7, 0))
-    found = [np.zeros_like(padded) for _ in range(5)]  # with a margin that must stay 0
+    found = [np.zeros_like(padded) for _ in range(8)]  # with a margin that must stay 0
     clean(of_other_matrices.emulate(x, *(each[inner] for each in found), 7.0, 0, arch=chip))
-    loaded, shifted, copied, stored, added = found
+    loaded, shifted, copied, stored, added, gathered, scattered, moved = found
     assert np.array_equal(loaded[inner], bordered[1:-1, :-2, 1:-1])
     assert np.array_equal(shifted[inner], bordered[2:, :-2, :-2])
     assert np.array_equal(copied[inner], padded[:-2, 2:, :-2])
     assert np.array_equal(stored[inner], padded[2:, :-2, 2:])
     assert np.array_equal(added[inner], padded[:-2, 2:, 1:-1])
+    assert np.array_equal(gathered[inner], padded[:-2, 2:, 2:])
+    assert np.array_equal(scattered[inner], padded[2:, 1:-1, :-2])
+    assert np.array_equal(moved[inner], padded[1:-1, 2:, :-2])
     for each in found:
         each[inner] = 0
         assert not each.any()

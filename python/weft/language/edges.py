@@ -10,7 +10,7 @@ from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
 from weft.language.maths import where
 from weft.language.matrices import Place
-from weft.language.neighbors import may_begin_before
+from weft.language.neighbors import existing, may_begin_before
 from weft.language.scalars import Scalar
 from weft.layout import Layout
 from weft.mlir import arith
@@ -40,7 +40,7 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any
     down, across = row(loaded) + first_row, column(loaded) + first_column
     has_row = (down >= 0) & (down < place.matrix.rows)
     inside = has_row & (across >= 0) & (across < place.matrix.columns)
-    has_matrix = place.has_matrix()
+    has_matrix, _ = existing(place.matrix.value, place.member)
     inside = inside if has_matrix is None else inside & Scalar(has_matrix)
     return where(inside, loaded, outside)  # type: ignore[no-any-return]
 
@@ -75,8 +75,5 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None
     numbers: Any = local + first_row
     if rows is not None:
         numbers = where(local < Scalar(emit.value(rows)), numbers, -1)
-    has_matrix = place.has_matrix()
-    if has_matrix is not None:
-        numbers = where(Scalar(has_matrix), numbers, -1)
-    outer = [Scalar(each) for each in place.nearest_member(has_matrix)]
+    outer = [Scalar(each) for each in place.member]
     return Gathered(place.matrix, (*outer, numbers, first_column))

@@ -9,6 +9,7 @@ from weft.language.coordinates import column
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, layout_for, spread, together
 from weft.language.mistakes import mistake
+from weft.language.neighbors import existing
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.mlir import arith, ir, llvm, memref, scf, vector
 from weft.passes.builders import addresses, emit
@@ -178,9 +179,9 @@ class _Rows:
         self.rows: list[Any] = spread(of.indices[-2], shape, self.layout).elements()  # type: ignore[arg-type]
         columns = column(tile) + of.indices[-1]
         self.start, self.offsets = columns.base.value, columns.offsets
-        outer = [each.value for each in of.indices[:-2]]
-        self.outer = outer
         value = of.matrix.value
+        self.outer = [each.value for each in of.indices[:-2]]
+        self.has_matrix, outer = existing(value, self.outer)
         self.matrix = addresses.Matrix(matrices.member(value, *outer) if outer else value)
         run = registers.run(self.layout, shape)
         self.width = min(run, _VECTOR_BYTES // self.matrix.bytes) if of.matrix.aligned else 1
@@ -250,7 +251,9 @@ class _Rows:
             if line not in known:
                 row = self.rows[register]
                 start = self.matrix.element_of(self.matrix.row(row), self.start)
-                known[line] = _within([(row, self.matrix.rows)]), start
+                exists = _within([(row, self.matrix.rows)])
+                exists = exists if self.has_matrix is None else arith.andi(exists, self.has_matrix)
+                known[line] = exists, start
             exists, start = known[line]
             offset = self.offsets[register]
             inside = arith.andi(exists, _within([(emit.add(self.start, offset), self.matrix.columns)]))

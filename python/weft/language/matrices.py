@@ -16,9 +16,9 @@ from weft.language.gathers import Gathered
 from weft.language.gathers import checked as gathered
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.neighbors import may_be_outside
+from weft.language.neighbors import existing
 from weft.language.scalars import DType, Scalar, as_scalar, dtype_of, i32, operand
-from weft.mlir import arith, memref
+from weft.mlir import memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
@@ -146,11 +146,6 @@ def _first(index: Any) -> str:
     return "0" if start is None else str(start) if isinstance(start, int) else "…"
 
 
-def nearest(indices: list[Any], are_inside: Any) -> list[Any]:
-    """Indices, or zeros if they aren't inside of an array, an i1 or None."""
-    return indices if are_inside is None else [emit.select(are_inside, each, 0) for each in indices]
-
-
 class Place(Loaded):
     """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
 
@@ -204,45 +199,26 @@ class Place(Loaded):
         given = [each.value for each in self.indices[:count]]
         return [*given, *[emit.value(0)] * (count - len(given))]
 
-    def has_matrix(self) -> Any:
-        """Whether the batch has the matrix of a tile, an i1; None where its indices must be inside."""
-        return self._has(self.member)
-
-    def nearest_member(self, has_matrix: Any) -> list[Any]:
-        """The indices of the matrix, or those of the first one if the batch doesn't have it."""
-        return nearest(self.member, has_matrix)
-
     @property
     def outer(self) -> list[Any]:
         """The indices of all dimensions but the last, as SSA values; those left out are 0."""
         given = [each.value for each in self.indices[: self.matrix.rank - 1]]
         return [*given, *[emit.value(0)] * (self.matrix.rank - 1 - len(given))]
 
-    def has_row(self) -> Any:
-        """Whether the array has the row of a vector, an i1; None where its indices must be inside."""
-        return self._has(self.outer)
-
-    def length(self, has_row: Any) -> Any:
-        """The elements of a vector's row: the last size of the array, or 0 if it doesn't have the row."""
+    def row(self) -> tuple[Any, list[Any], Any]:
+        """Whether the array has the row of a vector, and its indices, as `existing` returns them. And the
+        number of its elements: 0 if the array doesn't have it.
+        """
+        has_row, outer = existing(self.matrix.value, self.outer)
         size = matrices.size(self.matrix.value, -1)
-        return size if has_row is None else emit.select(has_row, size, 0)
-
-    def _has(self, first: list[Any]) -> Any:
-        """Whether the first indices are inside of the array, an i1; None where they must be."""
-        found = None
-        for dimension, index in enumerate(first):
-            if may_be_outside(index):
-                size = emit.value(matrices.size(self.matrix.value, dimension))
-                inside = arith.cmpi(arith.CmpIPredicate.ult, index, size)
-                found = inside if found is None else arith.andi(found, inside)
-        return found
+        return has_row, outer, size if has_row is None else emit.select(has_row, size, 0)
 
     def memref(self) -> Any:
         """The matrix of two dimensions in which it is. One that the batch doesn't have is without rows."""
         if not self.member:
             return self.matrix.value
-        has_matrix = self.has_matrix()
-        member = matrices.member(self.matrix.value, *self.nearest_member(has_matrix))
+        has_matrix, indices = existing(self.matrix.value, self.member)
+        member = matrices.member(self.matrix.value, *indices)
         if has_matrix is None:
             return member
         return matrices.with_rows(member, emit.select(has_matrix, matrices.size(member, 0), 0))

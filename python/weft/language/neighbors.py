@@ -4,6 +4,8 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import arith, ir, scf
+from weft.passes.builders import emit
+from weft.passes.kernels import matrices
 
 
 def may_begin_before(start: Any) -> bool:
@@ -17,6 +19,19 @@ def may_be_outside(index: Any) -> bool:
     """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
     known = mlir.constant(index)
     return known < 0 if known is not None else bool(_constant_part(index))
+
+
+def existing(array: Any, first: list[Any]) -> tuple[Any, list[Any]]:
+    """Whether an array, a memref, has the matrix or row at these first indices, SSA values: an i1, or None
+    where it must have it. And these indices, or zeros if it doesn't have it.
+    """
+    has = None
+    for dimension, index in enumerate(first):
+        if may_be_outside(index):
+            size = emit.value(matrices.size(array, dimension))
+            inside = arith.cmpi(arith.CmpIPredicate.ult, index, size)
+            has = inside if has is None else arith.andi(has, inside)
+    return has, first if has is None else [emit.select(has, each, 0) for each in first]
 
 
 def _constant_part(value: Any) -> int | None:

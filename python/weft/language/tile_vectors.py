@@ -41,7 +41,7 @@ def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     columns = like.columns
     if isinstance(source, Buffer):
         return _vector_of_buffer(source, layout, columns)
-    if not is_zero(outside) or may_begin_before(source.indices[-1].value) or source.has_row() is not None:
+    if not is_zero(outside) or may_begin_before(source.indices[-1].value) or source.row()[0] is not None:
         return _by_elements(source, layout, columns, outside)
     loaded = tile.load_row(
         _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
@@ -126,7 +126,7 @@ def vector_indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
     """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
     base = row(vector)
     start = emit.add(base.base.value, place.indices[-1].value)
-    return [emit.add(start, each) for each in base.offsets], place.length(place.has_row())
+    return [emit.add(start, each) for each in base.offsets], place.row()[2]
 
 
 def element_at(place: Place, number: Any) -> list[Any]:

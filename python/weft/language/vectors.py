@@ -12,7 +12,7 @@ from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
-from weft.language.matrices import Place, nearest
+from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.neighbors import may_begin_before
 from weft.language.scalars import Scalar, as_scalar, check_tile, i32
@@ -131,10 +131,9 @@ class _Vector:
     def __init__(self, place: Place, count: int, layout: Layout) -> None:
         matrix = place.matrix
         matrix.check_element(place.indices, "a vector's first index")
-        has_row = place.has_row()
-        outer = nearest(place.outer, has_row)
+        _, outer, limit = place.row()
         self.start = place.indices[-1].value if len(place.indices) == matrix.rank else emit.value(0)
-        self.limit = emit.value(place.length(has_row))
+        self.limit = emit.value(limit)
         self.element = addresses.stored_type(matrix.dtype.type)
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
