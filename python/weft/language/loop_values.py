@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from weft.language import carried, objects, trace
 from weft.language.carried import Unbound
 from weft.language.fragments import Fragment
+from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix
@@ -68,6 +69,7 @@ class LoopValues:
         self._begun = dict[int, Found]()  # the objects before the loop, by their ids
         self._stays = dict[int, bool]()  # whether all bodies end with the object that they got
         self._shared = set[int]()  # what may be one object with another
+        self._others = list[tuple[int, Any]]()  # objects from before the loop that take the place of others
         trace.current().regions.append(self._region)
 
     def _found_in_place(self, names: LoopNames, scope: dict[str, Any], own: set[str]) -> dict[int, Found]:
@@ -136,7 +138,9 @@ class LoopValues:
             fill(each.value, {key: self._result(one, new, made) for key, one in each.members.items()})
         trace.current().restore(carried.rebuilt(self.state, new))
         for key in self._shared:
-            self._fix(key, made.get(key))
+            self._fix(key, made.get(key), self._begun[key].value)
+        for key, other in self._others:
+            self._fix(key, other)
         return values
 
     def _result(self, value: Any, new: Iterator[Any], made: dict[int, Any]) -> Any:
@@ -154,12 +158,11 @@ class LoopValues:
         fill(made[id(value)], after)
         return made[id(value)]
 
-    def _fix(self, key: int, result: Any) -> None:
+    def _fix(self, key: int, *values: Any) -> None:
         """Refuses changes of what may be one object with another after the loop."""
-        begun = self._begun[key]
-        for each in (result, begun.value):
-            if each is not None:
-                fix(each, _MAY_BE_ONE.format(begun.name))
+        for each in values:
+            if objects.is_mutable(each):
+                fix(each, _MAY_BE_ONE.format(self._begun[key].name))
 
     def taken(self, scope: dict[str, Any], where: str) -> list[Any]:
         """All SSA values at the end of a body, in order. Raises WeftError for what can't be carried."""
@@ -236,6 +239,7 @@ class LoopValues:
             is_other = id(end) in self._region.inside or id(end) in self._region.outside
             if (is_other and id(end) not in heads) or id(end) in fixed or key in fixed:
                 self._may_be_one([key])
+                self._others.append((key, end))
         for keys in by_end.values():
             if len(keys) > 1:
                 self._may_be_one(keys)
@@ -276,4 +280,5 @@ class LoopValues:
 
 def _is_plain(value: Any) -> bool:
     """Whether a loop may carry a value that its body perhaps doesn't change."""
-    return isinstance(value, (Scalar, Fragment)) or not isinstance(value, carried.Carried)
+    is_number = isinstance(value, Scalar) or (isinstance(value, Loaded) and value.element is not None)
+    return is_number or isinstance(value, Fragment) or not isinstance(value, carried.Carried)
