@@ -179,3 +179,28 @@ def test_bits_keep_their_width():
         number.compile()
     with pytest.raises(weft.WeftError, match=r"tiles can't have elements of w\.i16"):
         tile.compile()
+
+
+@pytest.mark.parametrize(
+    "dtype, remedy",
+    [
+        (w.f16, ": single numbers"),
+        (w.bf16, r": t\.to\(w\.f32\)\.bitcast\(w\.i32\) has its bits in the upper half; single"),
+    ],
+)
+def test_bits_of_tiles_of_16_bits(dtype, remedy):
+    @w.kernel
+    def kernel(x: w.In["m n", dtype]):
+        w.load(x[0, 0], (64, 64)).bitcast(w.i16)
+
+    with pytest.raises(weft.WeftError, match=rf"can't have elements of w\.i16, as bits of {dtype}{remedy}"):
+        kernel.compile()
+
+
+def test_bitcast_of_an_element_needs_a_type():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.i32]):
+        y[0] = x[0].bitcast()
+
+    with pytest.raises(weft.WeftError, match=r"x\.bitcast missing 1 .* 'dtype': write x\.bitcast\(dtype\)"):
+        kernel.compile()

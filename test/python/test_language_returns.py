@@ -156,6 +156,38 @@ def test_clusters_return_before_roles():
         assert y.tolist() == [1] * last + [0] * (4 - last)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_other_sides_of_returns_before_roles(first):
+    if first:
+
+        @w.kernel(grid=4)
+        def kernel(y: w.Out["n", w.i32], last: w.i32):
+            if w.cta() >= last:
+                return
+            else:  # noqa: RET505
+                place = w.cta() + 1
+            with w.role():
+                if w.thread() == 0:
+                    y[place] = 1
+
+    else:
+
+        @w.kernel(grid=4)
+        def kernel(y: w.Out["n", w.i32], last: w.i32):
+            place = 0
+            if w.cta() < last:
+                place = w.cta() + 1
+            else:
+                return
+            with w.role():
+                if w.thread() == 0:
+                    y[place] = 1
+
+    y = np.zeros(5, np.int32)
+    assert not kernel.emulate(y, 2).findings
+    assert y.tolist() == [0, 1, 1, 0, 0]
+
+
 def test_returns_before_roles_are_those_of_ctas():
     @w.kernel
     def of_threads(x: w.Out["n", w.i32]):

@@ -27,7 +27,8 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     kernel may have an `End` in branches.
     """
     if kernel:
-        body = [_ended(each, body[number + 1 :]) for number, each in enumerate(body)]
+        parts = (_ended(each, body[number + 1 :]) for number, each in enumerate(body))
+        body = [statement for part in parts for statement in part]
     if not any(isinstance(each, ast.If) and _returns(each) for each in body):
         return body
     has_value = any(each.value is not None for each in _found(body))
@@ -40,17 +41,24 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     return made
 
 
-def _ended(statement: ast.stmt, rest: list[ast.stmt]) -> ast.stmt:
-    """A statement of a kernel; one that returns before a role has an `End`."""
+def _ended(statement: ast.stmt, rest: list[ast.stmt]) -> list[ast.stmt]:
+    """A statement of a kernel; one that returns before a role has an `End`, and its other side follows it."""
     if not isinstance(statement, ast.If) or not any(isinstance(each, ast.With) for each in rest):
-        return statement
-    *first, last = statement.body
-    alone = not any(map(_returns, [*first, *statement.orelse])) and not statement.orelse
-    if not alone or not isinstance(last, ast.Return) or last.value is not None:
-        return statement
-    made = copy.copy(statement)
-    made.body = [*first, ast.copy_location(End(None), last)]
-    return made
+        return [statement]
+    sides, test = (statement.body, statement.orelse), statement.test
+    if not _is_return(sides[0]):
+        sides, test = (sides[1], sides[0]), ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
+    ending, other = sides
+    if not _is_return(ending) or any(map(_returns, [*ending[:-1], *other])):
+        return [statement]
+    end = ast.copy_location(End(None), ending[-1])
+    return [ast.copy_location(ast.If(test, [*ending[:-1], end], []), statement), *other]
+
+
+def _is_return(side: list[ast.stmt]) -> bool:
+    """Whether a side of a branch ends with a return without a value."""
+    last = side[-1] if side else None
+    return isinstance(last, ast.Return) and last.value is None
 
 
 def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:

@@ -83,6 +83,10 @@ def _called(owner: str | None, name: str) -> tuple[str, Any] | None:
     for own, value in sorted(classes.items(), key=lambda each: each[1].__name__ != owner):
         method = value.__dict__.get(name)
         if inspect.isfunction(method):
+            if owner not in (None, value.__name__) and not name.startswith(
+                "__"
+            ):  # of a class that isn't public
+                return f"x.{name}", method
             return {"__init__": own, "__call__": "w.f32"}.get(name, f"{own}.{name}"), method
     return None
 

@@ -16,12 +16,15 @@ from weft.language.scalars import (
     DType,
     Scalar,
     as_scalar,
+    bf16,
     check_tile,
     checked_type,
     constant,
     converted,
     dtype_of,
+    f16,
     f32,
+    i16,
     i32,
     reinterpreted,
     same,
@@ -123,7 +126,12 @@ class Fragment(operators.Operators, Carried):
 
     def bitcast(self, dtype: DType) -> "Fragment":
         """The bits of each element as an element of another type with as many bits, in the same layout."""
-        check_tile(checked_type(dtype))
+        if checked_type(dtype) == i16 and self.dtype in (f16, bf16):
+            remedy = "single numbers can be w.i16, x[i, j].bitcast(w.i16)"
+            if self.dtype == bf16:
+                remedy = f"t.to(w.f32).bitcast(w.i32) has its bits in the upper half; {remedy}"
+            raise mistake(f"tiles can't have elements of {dtype}, as bits of {self.dtype}: {remedy}")
+        check_tile(dtype)
         return self._with(reinterpreted(self.lane, dtype))
 
     def _with(self, lane: Any) -> "Fragment":
