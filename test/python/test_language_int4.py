@@ -1,5 +1,8 @@
 """4-bit weights in registers, transposed tiles, clusters and dependent launches, in `weft.language`."""
 
+import contextlib
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -162,6 +165,23 @@ def test_a_dependent_kernel_waits_before_its_first_role():
     assert kernel.launch.dependent
     waits, first_copy = kernel.ptx.index("griddepcontrol.wait"), kernel.ptx.index("cp.async.bulk")
     assert kernel.ptx.index("mbarrier.init") < waits < first_copy
+
+
+@pytest.mark.parametrize("dependent", [True, "early"])
+@pytest.mark.parametrize("has_role", [False, True])
+def test_the_next_launch_begins_after_the_wait_or_before_it(dependent, has_role):
+    @w.kernel(dependent=dependent)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        with w.role() if has_role else contextlib.nullcontext():
+            y[w.thread()] = x[w.thread()]
+
+    x = np.arange(128, dtype=np.float32)
+    y = np.zeros_like(x)
+    assert not kernel.emulate(x, y).findings and np.array_equal(y, x)
+    compiled = kernel.compile()
+    steps = re.findall(r"griddepcontrol\.(\w+)|(ld)\.global", compiled.ptx)
+    begins = ["wait", "launch_dependents"][:: -1 if dependent == "early" else 1]
+    assert ["".join(each) for each in steps] == [*begins, "ld"] and compiled.launch.dependent
 
 
 def test_chips_without_dependent_launches_have_ordinary_ones():

@@ -1,6 +1,7 @@
 """Misuse of roles, rings, buffers and functions that is refused at the line that makes it."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -178,9 +179,11 @@ def test_wrong_options_have_the_line_of_the_kernel(options, message):
     assert (where.file, where.line) == (__file__, lines[1])
 
 
-def test_dependent_is_a_flag():
-    with pytest.raises(weft.WeftError, match="dependent must be True or False, got 'x'"):
-        w.kernel(dependent="x")(an_empty_one)
+@pytest.mark.parametrize("given", ["x", 2, None, ["early"]])
+def test_dependent_has_three_values(given):
+    message = re.escape(f"dependent must be True, False or 'early', got {given!r}")
+    with pytest.raises(weft.WeftError, match=message):
+        w.kernel(dependent=given)(an_empty_one)
 
 
 @pytest.mark.parametrize("use", [lambda: w.f32(1), lambda: w.sum(1.0), w.thread])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Annotated as In
 from typing import Annotated as Out
-from typing import Any, ClassVar, Generic, ParamSpec, TypeAlias, overload
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, overload
 
 from typing_extensions import TypeVar
 
@@ -366,7 +366,7 @@ def kernel(
     threads: int | Callable[..., int | None] | None = None,
     persistent: Any = None,
     cluster: Any = None,
-    dependent: bool = False,
+    dependent: bool | Literal["early"] = False,
     arch: str | None = None,
 ) -> Callable[[Callable[..., None]], KernelFunction]: ...
 def inline(function: Callable[_P, _R]) -> Callable[_P, _R]: ...

@@ -39,7 +39,7 @@ class Options:
     threads: Any
     persistent: Any
     cluster: Any = None
-    dependent: bool = False
+    dependent: bool | str = False
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -268,6 +268,7 @@ def _set_launch(
     if options.dependent and trace.chip in GRIDDEPCONTROL:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
         trace.dependent = True
+        trace.precedes_early = options.dependent == "early"
     if trace.persistent is not None:
         limit = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), trace.persistent)
         contract.PERSISTENT.set(kernel, limit)

@@ -283,7 +283,7 @@ def kernel(
     threads: Any = None,
     persistent: Any = None,
     cluster: Any = None,
-    dependent: bool = False,
+    dependent: bool | str = False,
     arch: str | None = None,
 ) -> Any:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
@@ -296,6 +296,7 @@ def kernel(
     in a cluster, in one to three dimensions of the grid, which must be multiples of them, or a function of
     meta-parameters that returns them or None. With `dependent`, the kernel begins while the launch before it
     in the stream still runs, and waits for its end before its first role, or at its beginning if it has none.
+    The next launch, if dependent, may then begin, or with `dependent="early"` even before that.
     `arch` is the chip to compile for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
@@ -312,8 +313,8 @@ def kernel(
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
     if not callable(threads):
         checked_threads(threads)
-    if not isinstance(dependent, bool):
-        raise WeftError(f"dependent must be True or False, got {shown(dependent)}")
+    if not isinstance(dependent, bool) and dependent != "early":
+        raise WeftError(f"dependent must be True, False or 'early', got {shown(dependent)}")
     return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)
 
 

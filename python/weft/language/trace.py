@@ -83,6 +83,7 @@ class Trace:
     persistent: int | None = None
     counts_ctas: bool = False  # the kernel knows how many CTAs there are, which may be fewer than tiles
     dependent: bool = False  # it waits for earlier work itself
+    precedes_early: bool = False  # the next launch may begin before that
     cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
     grid_rank: int = 1
     tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
@@ -271,14 +272,22 @@ class Trace:
             if self.sharing:
                 begin_cluster()
             if self.dependent:
-                _await_earlier_work()
+                self._await_earlier_work()
             self.multiplier.begin()
 
     def finish_waiting(self) -> None:
         """In a dependent kernel without roles, waits for earlier work at the beginning."""
         if self.dependent and self._anchor is None:
             with self.at_entry():
-                _await_earlier_work()
+                self._await_earlier_work()
+
+    def _await_earlier_work(self) -> None:
+        """Waits for the launch before, and lets the next one begin, which waits for this one."""
+        if self.precedes_early:
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+        await_previous_launch()
+        if not self.precedes_early:
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
 
     # What loops and branches carry beside names
 
@@ -305,12 +314,6 @@ class Trace:
         for slot in self._loops[-1]:
             if slot.held:
                 raise WeftError(Diagnostic(_NEVER_RELEASED.format(slot.ring.name), slot.where))
-
-
-def _await_earlier_work() -> None:
-    """Waits for the launch before, and lets the next one begin, which waits for this one."""
-    await_previous_launch()
-    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
 
 
 _NEVER_RELEASED = (
