@@ -66,7 +66,7 @@ def prepared(sets: list[Any], meta: dict[str, Any]) -> tuple[list[list[Any]], to
     """The launches for each set of arrays, as calls, and the output of the first."""
     (q, _, _), splits = sets[0], meta.pop("splits", 8)
     d, group = q.shape[-1], HEADS // KEY_HEADS
-    chosen = tiles.decode(d, d, group) | meta
+    chosen = tiles.decode(d, d, group, ahead=splits > 1) | meta
     options: dict[str, Any] = {"device": "cuda"}
     parts = torch.zeros(splits * BATCH, KEY_HEADS, group, d, **options)
     sums = torch.zeros(splits * BATCH, KEY_HEADS, group, **options)

@@ -1,5 +1,6 @@
 """`weft.attention` of one query for each sequence: as in float64, in the emulator with its sanitizer."""
 
+import itertools
 import math
 
 import ml_dtypes
@@ -9,6 +10,7 @@ from test_attention import BF16, F16, RNG, check
 
 import weft
 from weft.attend import tiles
+from weft.attend.kernels.combine import combine
 from weft.attend.kernels.decode import decode
 
 LARGEST = 227 * 1024  # bytes of shared memory
@@ -44,6 +46,7 @@ def decoded(batch, heads, keys, sizes, options, dtype=F16, lengths=None, page=0)
     "heads, sizes, options",
     [
         ((2, 2), (64, 64), {}),
+        ((3, 1), (64, 64), {"splits": 5}),  # of which two have no keys
         pytest.param((6, 2), (64, 64), {"splits": 3, "sinks": True}, marks=pytest.mark.slow),
         pytest.param((20, 1), (72, 200), {"sinks": True, "causal": True}, marks=pytest.mark.slow),
         pytest.param((8, 1), (256, 256), {"splits": 7}, marks=pytest.mark.slow),
@@ -98,12 +101,26 @@ def test_orders_of_warps():
 def test_tiles_fit_into_shared_memory():
     for d in range(8, 257, 8):
         for e in range(8, 257, 8):
-            for heads in (1, 9, tiles.MOST_TOGETHER):
-                chosen = tiles.decode(d, e, heads, page=48)
+            for heads, ahead in itertools.product((1, 9, tiles.MOST_TOGETHER), (False, True)):
+                chosen = tiles.decode(d, e, heads, page=48, ahead=ahead)
                 m, n, stages = chosen["M"], chosen["N"], chosen["stages"]
                 rows = n * (chosen["width"] + chosen["value_width"])
-                assert 2 * (stages * rows + m * (chosen["width"] + n)) <= LARGEST - 1024
+                bytes_ = 2 * (stages * rows + m * (chosen["width"] + n))
+                assert bytes_ <= LARGEST - 1024
+                assert stages == 3 or bytes_ > 114 * 1024  # of which a multiprocessor has twice as many
                 assert chosen["pieces"] == n // math.gcd(n, 48)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_the_first_blocks_are_prefetched_before_the_wait(limited):
+    """Unless the array of lengths, which an earlier launch may write, shows which these are."""
+    types = *["bf16"] * 3, *["i32"] * 2, "f32", "f32", "f32", "f32", "f32", "i32", "i32"
+    chosen = tiles.decode(64, 64, 8, ahead=True)
+    ptx = decode.compile(*types, D=64, E=64, arch="sm_90a", **chosen, splits=4, limited=limited).ptx
+    before, after = ptx.split("griddepcontrol.wait")
+    assert ("prefetch.global.L2" in before) != limited and "prefetch.global.L2" not in after
+    ptx = combine.compile(*["f32"] * 3, "bf16", "f32", E=64, splits=4, arch="sm_90a").ptx
+    assert ptx.index("griddepcontrol.launch_dependents") < ptx.index("griddepcontrol.wait")
 
 
 @pytest.mark.slow

@@ -290,6 +290,7 @@ def _forward(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) ->
 def _decode(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:
     """Launches the kernel for one query of each sequence, of few heads that share keys."""
     sizes, flags = call.sizes, call.flags
+    ahead = splits > 1 and not (flags["limited"] or sizes.page)
     call.launch(
         decode,
         *(q, call.matrices("k"), call.matrices("v")),
@@ -299,7 +300,7 @@ def _decode(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> 
         *(o, sums),
         *call.numbers,
         **{name: each for name, each in flags.items() if name != "packed"},
-        **tiles.decode(sizes.d, sizes.e, sizes.group, page=sizes.page),
+        **tiles.decode(sizes.d, sizes.e, sizes.group, page=sizes.page, ahead=ahead),
         paged=sizes.page > 0,
         sinking="sinks" in call.given and splits == 1,
         splits=splits,

@@ -5,6 +5,7 @@ from typing import Any
 
 WARPGROUP_ROWS = 64  # of queries
 _SHARED_BYTES = 227 * 1024
+_HALF_BYTES = 114 * 1024  # of a multiprocessor
 _SHORT, _LONG = 1024, 4096  # sequences
 _NEAR_BYTES = 8 << 20
 _FP8_STEP = 32  # columns of a product's step, and bytes of the narrowest swizzle
@@ -64,14 +65,17 @@ MOST_TOGETHER = 32
 """The heads that share keys, up to which the decode kernel is faster than the forward kernel."""
 
 
-def decode(d: int, e: int, heads: int, *, page: int = 0) -> dict[str, Any]:
+def decode(d: int, e: int, heads: int, *, page: int = 0, ahead: bool = False) -> dict[str, Any]:
     """The meta-parameters of the decode kernel for heads of `d` columns, with values of `e`, of which this
-    number share keys.
+    number share keys. `ahead` is whether the first blocks of each part of the keys may be prefetched.
     """
     wide, value = width(d), -(-e // 64) * 64
     n = 128 if wide + value <= 128 else 64
     pieces = n // math.gcd(n, page) if page else 1
     chosen = {"M": -(-heads // 8) * 8, "N": n, "stages": 3, "pieces": pieces}
+    if ahead and max(wide, value) <= 128:
+        # A multiprocessor holds one CTA: the next launch then prefetches where CTAs have ended, not before.
+        chosen |= {"stages": _HALF_BYTES // (2 * n * (wide + value)) + 1, "ahead": 2}
     return chosen | {"width": wide, "value_width": value}
 
 

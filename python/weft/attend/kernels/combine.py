@@ -15,7 +15,7 @@ def _grid(o, *, E):
     return w.ceil_div(o.rows * E, THREADS), o.size("heads"), o.size("batches")
 
 
-@w.kernel(grid=_grid, threads=THREADS, dependent=True)
+@w.kernel(grid=_grid, threads=THREADS, dependent="early")
 def combine(
     parts: w.In["parts heads m E", w.f32],
     sums: w.In["parts heads m", w.f32],

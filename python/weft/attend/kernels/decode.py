@@ -42,6 +42,7 @@ def decode(
     M=8,
     N=128,
     stages=3,
+    ahead=0,
     pieces=1,
     limited=False,
     paged=False,
@@ -53,7 +54,8 @@ def decode(
 ):
     """The arguments and meta-parameters are those of `forward`. The rows of q, up to `M`, are the heads that
     share keys. Of several splits, each has every n-th block of keys. With `paged`, a block is copied in this
-    number of `pieces`.
+    number of `pieces`. While the launch before still runs, the first blocks of a CTA, `ahead` in number, are
+    prefetched to L2, unless `lengths` or `pages` show which these are.
     """
     queries = w.ring(1, q=(M, width, q.dtype))
     keys = w.ring(stages, k=(N, width, k.dtype))
@@ -69,6 +71,13 @@ def decode(
         rows, _, position, blocks, _ = tiles.at(0, 0, w.cta(1) // splits)
         count = blocks.end - blocks.begin
         return rows, position, blocks, w.ceil_div(w.maximum(count - split, 0), splits)
+
+    if ahead and not (limited or paged):
+        rows, _, blocks, _ = part()
+        for i in range(ahead):
+            first = w.maximum(blocks.end - 1 - split - i * splits, blocks.begin) * N
+            w.prefetch(k[rows.batch, head, first, 0], N, D)
+            w.prefetch(v[rows.batch, head, first, 0], N, E)
 
     with w.role():
         c = (softcap if capped else scale) * LOG2E
