@@ -2,13 +2,17 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 
 class _Thread(threading.local):
     postponed: deque[Callable[[], object]] | None = None
     optional: tuple[Callable[[], object], ...] = ()
+    known: dict[Hashable, Any] | None = None
 
 
 _thread = _Thread()
@@ -22,13 +26,13 @@ def postponing() -> Iterator[None]:
     if _thread.postponed is not None:
         yield
         return
-    _thread.postponed = deque()
+    _thread.postponed, _thread.known = deque(), {}
     failed = True
     try:
         yield
         failed = False
     finally:
-        rest, _thread.postponed, _thread.optional = _thread.postponed, None, ()
+        rest, _thread.postponed, _thread.optional, _thread.known = _thread.postponed, None, (), None
         # An ExitStack goes on after an error.
         with suppress(Exception) if failed else nullcontext(), ExitStack() as works:
             for work in reversed(rest):
@@ -41,6 +45,17 @@ def later(work: Callable[[], object]) -> None:
         work()
     else:
         _thread.postponed.append(work)
+
+
+def once(name: Hashable, compute: Callable[[], _T]) -> _T:
+    """What a function returns. In a block of `postponing`, it is called once for each name."""
+    known = _thread.known
+    if known is None:
+        return compute()
+    if name not in known:
+        known[name] = compute()
+    found: _T = known[name]
+    return found
 
 
 def meanwhile(work: Callable[[], object]) -> None:

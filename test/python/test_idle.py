@@ -202,6 +202,19 @@ forked.set()
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_in_a_block_a_name_is_computed_once():
+    computed = []
+    for _ in range(2):
+        assert idle.once("a", lambda: computed.append("outside") or 1) == 1
+    with idle.postponing():
+        for _ in range(2):
+            assert idle.once("a", lambda: computed.append("inside") or 2) == 2
+            assert idle.once("b", lambda: computed.append("other") or None) is None
+    with idle.postponing():
+        assert idle.once("a", lambda: 3) == 3
+    assert computed == ["outside", "outside", "inside", "other"]
+
+
 def test_an_entry_whose_key_changes_until_it_is_kept_isnt(tmp_path):
     state = ["before"]
     with idle.postponing():
