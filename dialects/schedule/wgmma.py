@@ -2,6 +2,7 @@
 others multiply.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import ClassVar, TypeVar
@@ -305,11 +306,18 @@ class WarpgroupSchedule(AnySchedule):
         """The most stages in that much shared memory, in addition to the staged D, one of its equal `parts`,
         or so many `slots` for strips.
         """
-        staging = self.staging(types)
-        staged = int(slots * staging.strip or staging.whole // parts)
+        return self.fitting(types)(shared_bytes, parts, slots)
+
+    def fitting(self, types: Types) -> Callable[[int, int, int], int]:
+        """`most_stages` for these types, of which a caller asks for several numbers."""
+        staging, each = self.staging(types), self.stage_bytes(types) + STAGE_BARRIER_BYTES
         turns = int(wgmma_turns.barrier_bytes(1, self.warpgroups)) if self.alternating else 0
-        rest = shared_bytes - staged - turns
-        return rest // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
+
+        def most(shared_bytes: int, parts: int = 1, slots: int = 0) -> int:
+            staged = int(slots * staging.strip or staging.whole // parts)
+            return (shared_bytes - staged - turns) // each
+
+        return most
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

@@ -369,7 +369,7 @@ def test_all_kernels_are_every_tile_with_every_division(types: Types) -> None:
         (number, stages, splits, slices, *cluster, False)
         for number, tile in enumerate(kernels.tiles)
         for together in (False, True)
-        for stages in time_model._stages(replace(tile, splits=1 + together), types, H200)
+        for stages in next(time_model._stages([replace(tile, splits=1 + together)], types, H200))
         for splits, cluster, slices in divisions
         if (splits * slices > 1) == together and tile.block[1] % (8 * splits) == 0
     ]

@@ -338,19 +338,19 @@ class Family(Generic[F]):
 
         A verdict that names no choices gets the nearest legal forms.
         """
+        support = self.table.get(form)
+        if support is not None and (chip is None or chip in support.chips):
+            return None
         if chip is not None and chip not in self.chips():
             return Verdict("chip", f"needs {describe(self.chips())}: {chip} has no form of {self.name}")
         for rule in self.rules:
             if verdict := rule(form):
                 near = tuple(opcode for opcode in verdict.nearest if self._has(opcode, chip))
                 return replace(verdict, nearest=near or self.nearest(form, chip))
-        support = self.table.get(form)
         if support is None:
             return self._refuse_form(form, chip)
-        if chip is not None and chip not in support.chips:
-            reason = f"needs {describe(support.chips)}: {chip} has no {form.ptx}"
-            return Verdict("chip", reason, self.nearest(form, chip))
-        return None
+        reason = f"needs {describe(support.chips)}: {chip} has no {form.ptx}"
+        return Verdict("chip", reason, self.nearest(form, chip))
 
     def _has(self, opcode: str, chip: str | None) -> bool:
         """Whether a chip has a form of this family that is spelled so."""

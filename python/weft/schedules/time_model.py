@@ -4,7 +4,7 @@ Times are cycles of a multiprocessor; `wgmma_cycles` computes them, `chip_models
 each chip.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
@@ -191,11 +191,11 @@ def _all_kernels(types: Types, chip: ChipModel) -> _All:
     def legal(columns: int, together: bool) -> Array:
         return every[(added == together) & (columns % (8 * every[:, 0]) == 0)]
 
+    both = [replace(tile, splits=1 + together) for tile in tiles for together in (False, True)]
     rows = [
-        ((number, stages), legal(tile.block[1], together))
-        for number, tile in enumerate(tiles)
-        for together in (False, True)
-        for stages in _stages(replace(tile, splits=1 + together), types, chip)
+        ((number // 2, stages), legal(s.block[1], s.splits > 1))
+        for (number, s), every_stages in zip(enumerate(both), _stages(both, types, chip), strict=True)
+        for stages in every_stages
     ]
     if not rows:
         none, never = np.zeros(0, int), np.zeros(0, bool)
@@ -234,33 +234,42 @@ def _tiles_in_turns(types: Types, target: Target) -> Iterator[WarpgroupSchedule]
             yield s
 
 
-def _stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> list[int]:
-    """The most stages that fit with a tile of D staged in any parts, and with a whole one, and the most that
-    leave room for a CTA of the next launch.
+def _stages(
+    schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel
+) -> Iterator[list[int]]:
+    """For each schedule, the most stages that fit with a tile of D staged in any parts, and with a whole one,
+    and the most that leave room for a CTA of the next launch.
     """
+    found = [_stages_alone(s, types, chip) for s in schedules]
+    beside = [replace(s, stages=half) for s, (_, half) in zip(schedules, found, strict=True) if half]
+    two_fit = iter(Kernels.of(beside, types, chip).two_fit if beside else ())
+    return (stages + [half] * bool(half and next(two_fit)) for stages, half in found)
+
+
+def _stages_alone(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> tuple[list[int], int]:
+    """The numbers of stages of a CTA, and one with which two CTAs may fit, or 0."""
     facts = chip.facts
     if s.alternating:
-        return _stages_in_turns(s, types, facts.shared_bytes)
-    most = min(s.most_stages(types, facts.shared_bytes), _MOST_STAGES)
-    half = s.most_stages(types, wgmma_kernels.room_of_two(facts))
+        return _stages_in_turns(s, types, facts.shared_bytes), 0
+    fitting = s.fitting(types)
+    most = min(fitting(facts.shared_bytes, 1, 0), _MOST_STAGES)
+    half = fitting(wgmma_kernels.room_of_two(facts), 1, 0)
     more = _more_stages(s, types, chip, most)
     if s.rows * s.block[1] > _MOST_SUMS:
         whole = types.input_bytes == 2 and s.staged(types) and most >= _FEWEST_PARTED
-        return [*more, most] if whole else more
+        return ([*more, most] if whole else more), 0
     if most < 2:
-        return more
+        return more, 0
     fewest = _FEWEST_STAGES - (s.block[1] <= _FEW_ROWS)  # which wait for little but B
-    if not fewest <= half < most:
-        return [*more, most]
-    two_fit = Kernels.of([replace(s, stages=half)], types, chip).two_fit[0]
-    return [*more, most, half] if two_fit else [*more, most]
+    return [*more, most], half if fewest <= half < most else 0
 
 
 def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> list[int]:
     """The most stages that fit beside each warpgroup's tile of D in any parts that are whole lines."""
     if s.splits > 1:
         return []
-    found = {s.most_stages(types, shared_bytes, parts): parts for parts in reversed(_PARTS_IN_TURNS)}
+    fitting = s.fitting(types)
+    found = {fitting(shared_bytes, parts, 0): parts for parts in reversed(_PARTS_IN_TURNS)}
     return [
         min(count, _MOST_STAGES)
         for count, parts in sorted(found.items())
@@ -274,10 +283,10 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     """
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
-    room = chip.facts.shared_bytes
-    found = {s.most_stages(types, room, parts) for parts in STAGING_PARTS}
+    room, fitting = chip.facts.shared_bytes, s.fitting(types)
+    found = {fitting(room, parts, 0) for parts in STAGING_PARTS}
     if (staging := s.staging(types)).strip:
-        found |= {s.most_stages(types, room, slots=slots) for slots in range(1, staging.strips)}
+        found |= {fitting(room, 1, slots) for slots in range(1, staging.strips)}
     return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
 
 
