@@ -4,9 +4,10 @@ Without `chip`, kernels are for the target of their module, or for a chip that h
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from weft import extensions
+from weft import extensions, late_imports
 from weft.dialects.op import judged_on, refuse
 from weft.dialects.schedule import (
     AnySchedule,
@@ -19,23 +20,29 @@ from weft.dialects.schedule import (
 )
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels import (
-    direct_kernel,
-    mma_kernel,
-    tcgen05_kernel,
-    tma_mma_kernel,
-    wgmma_kernel,
-    wmma_kernel,
-)
 from weft.passes.registry.pass_ import Pass
 
+
+def _in(name: str) -> Callable[[MatmulOp], None]:
+    """`expand` in a module of `weft.passes.kernels`, imported for the first kernel of its family. All take 40
+    ms, and most processes need one, or find their kernels on disk.
+    """
+
+    def expand(op: MatmulOp) -> None:
+        with late_imports.whole():
+            family = import_module(f"weft.passes.kernels.{name}")
+        family.expand(op)
+
+    return expand
+
+
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
-    WmmaSchedule: wmma_kernel.expand,
-    Schedule: mma_kernel.expand,
-    DirectSchedule: direct_kernel.expand,
-    TmaMmaSchedule: tma_mma_kernel.expand,
-    WarpgroupSchedule: wgmma_kernel.expand,
-    TensorMemorySchedule: tcgen05_kernel.expand,
+    WmmaSchedule: _in("wmma_kernel"),
+    Schedule: _in("mma_kernel"),
+    DirectSchedule: _in("direct_kernel"),
+    TmaMmaSchedule: _in("tma_mma_kernel"),
+    WarpgroupSchedule: _in("wgmma_kernel"),
+    TensorMemorySchedule: _in("tcgen05_kernel"),
 }
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 

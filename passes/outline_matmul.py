@@ -17,8 +17,8 @@ from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import func, gpu, ir, operations
-from weft.passes.kernels.global_sums import workspace_types
 from weft.passes.kernels.matrices import element_bytes
+from weft.passes.kernels.workspace_sums import workspace_types
 from weft.passes.registry.pass_ import Pass
 
 

@@ -19,9 +19,8 @@ from weft.passes.kernels.fragments import add
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.workspace_sums import VECTOR
 from weft.passes.kernels.writer import oriented, store
-
-VECTOR = 4  # contiguous sums that a lane reads at once
 
 
 class ClusterSums:

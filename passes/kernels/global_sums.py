@@ -21,21 +21,12 @@ from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import sums_type
-from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.tile_order import Slices, Tile
 from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.workspace_sums import VECTOR, workspace_types
 from weft.passes.kernels.writer import DirectWriter
-
-
-def workspace_types(element: Any) -> list[Any]:
-    """The types of the arguments that such a kernel has after its own: vectors of sums, a row of which has
-    one for each thread of a warpgroup, and counters.
-    """
-    dynamic = ir.ShapedType.get_dynamic_size()
-    sums = ir.MemRefType.get([dynamic, WARPGROUP], ir.VectorType.get([VECTOR], element))
-    return [sums, ir.MemRefType.get([dynamic], emit.i32())]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from weft.dialects.tile import MatmulOp
 from weft.isa.chips import register_share
 from weft.mlir import arith, ir, scf, vector
 from weft.passes.builders import emit
-from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
 from weft.passes.kernels.global_sums import Slots, ThreadSums
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Slices, Tile
 from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.workspace_sums import VECTOR
 from weft.passes.kernels.writer import DirectWriter, Writer
 
 _AT_ONCE = 8, 32  # sums that a thread loads of a slice: at least, and at most

@@ -1,5 +1,8 @@
 """What a process finds on disk of the products of earlier processes: their schedules, and their kernels."""
 
+import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +102,18 @@ def test_nothing_is_kept_without_a_cache(folder, patch):
     assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == choice.choose(*SIZES, TYPES, CHIP)
     product_kernel.plain(TYPES, SCHEDULE, CHIP)
     assert not list(folder.iterdir())
+
+
+def test_a_process_imports_what_writes_kernels_of_its_family(folder):
+    """And nothing of it if its kernel is on disk."""
+    product = """
+        import sys, weft
+        from weft.dialects.schedule import Types, WarpgroupSchedule
+        from weft.multiply import product_kernel
+        product_kernel.plain(Types("f16", "f16", "f16"), WarpgroupSchedule((64, 64, 64), 1, 4), "sm_90a")
+        print(*sorted(m.rpartition(".")[2] for m in sys.modules if m.startswith("weft.passes.kernels.")))
+    """
+    command = [sys.executable, "-c", inspect.cleandoc(product)]
+    first, second = (subprocess.check_output(command, text=True).split() for _ in range(2))
+    assert {"wgmma_kernel", "epilogue"} <= set(first) and "tcgen05_kernel" not in first
+    assert "wgmma_kernel" not in second and "epilogue" not in second

@@ -234,9 +234,7 @@ def _tiles_in_turns(types: Types, target: Target) -> Iterator[WarpgroupSchedule]
             yield s
 
 
-def _stages(
-    schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel
-) -> Iterator[list[int]]:
+def _stages(schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel) -> Iterator[list[int]]:
     """For each schedule, the most stages that fit with a tile of D staged in any parts, and with a whole one,
     and the most that leave room for a CTA of the next launch.
     """
