@@ -253,6 +253,11 @@ def scanned_conditions(x: w.In["m n", w.f32]):
     w.associative_scan(x[0, 0] > 0.0, lambda a, b: a | b)  # here
 
 
+@mistakes(r"floats of 8 bits have no arithmetic: convert them with \.to\(w\.f32\)")
+def scanned_floats_of_8_bits(x: w.In["m n", w.f32]):
+    w.associative_scan(x[0, 0].to(w.e5m2), lambda a, b: b)  # here
+
+
 @mistakes(
     r"w\.associative_scan expects fragments of one shape and layout, got a fragment of 64 x 8 .* 64 x 16"
 )

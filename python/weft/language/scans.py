@@ -73,8 +73,11 @@ def _alike(one: Fragment, other: Fragment) -> bool:
 def _check_types(name: str, values: Values, law: Law) -> None:
     if not values:
         raise mistake(f"{name} expects a fragment, or a number of each thread, got ()")
-    if isinstance(law, Function) and any(dtype_of(each.type) == i1 for each in values):
+    kinds = [dtype_of(each.type) for each in values]
+    if isinstance(law, Function) and i1 in kinds:
         raise mistake(f"{name} expects numbers, got conditions: convert them with .to(w.i32)")
+    if any(kind.is_float and kind.bits == 8 for kind in kinds):
+        raise mistake("floats of 8 bits have no arithmetic: convert them with .to(w.f32)")
 
 
 @dataclass
