@@ -1,7 +1,10 @@
 """Loops and branches of the GPU that change lists, dictionaries and objects in place."""
 
+import array
+import collections
 import dataclasses
 import re
+import types
 
 import numpy as np
 import pytest
@@ -304,3 +307,63 @@ def made(w, np, NUMBERS, NAMED, OUTSIDE, Plain, plainly, through_a_function, rem
     at_once = not code.startswith(("plainly", "setattr", "step", "count_calls"))
     if where.file == str(path) and at_once:
         assert text.splitlines()[where.line - 1].strip() == code
+
+
+@pytest.mark.parametrize(
+    "code, message",
+    [
+        ("found = {i}", "it can't be in a set or a key of a dictionary: use a list"),
+        ("found = {x[i]: 1}", "it can't be in a set or a key of a dictionary: use a list"),
+        (
+            "found = {w.shared(1, 8, w.i32)[0, 0]}",
+            "it can't be in a set or a key of a dictionary: use a list",
+        ),
+        (
+            "found = i < 3_000_000_000",
+            "3000000000 is beyond the numbers of w.i32, which are less than 2147483648",
+        ),
+        ("found = i // 0x80000000", "2147483648 is beyond the numbers of w.i32"),
+        ("found = w.load(x[0], 512) > 2**31", "2147483648 is beyond the numbers of w.i32"),
+        ("if i < 3: numbers[0] = 1", "can't change Python's ndarray: all threads would get the change"),
+        ("if i < 3: others[0] = 1", "can't change Python's array: all threads would get the change"),
+        ("if i < 3: step.number = 1", "can't change an attribute of 'step', which isn't made in the kernel"),
+    ],
+)
+def test_what_only_looks_like_python(code, message, tmp_path):
+    text = f"""
+@w.kernel(threads=128)
+def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
+    i, numbers, others = w.thread(), np.zeros(2), array.array("i", [0])
+    def step(): return 0
+    {code}
+"""
+    path, names = tmp_path / "kernels.py", {"w": w, "np": np, "array": array}
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    with pytest.raises(weft.WeftError, match=re.escape(message)) as caught:
+        names["kernel"].compile()
+    assert caught.value.diagnostics[0].location.line == 6
+
+
+def test_objects_of_libraries():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["k n", w.i32]):
+        i = w.thread()
+        space, counts = types.SimpleNamespace(a=i), collections.Counter(a=1)
+        same, queue = space, collections.deque([i, 0])
+        if i < 16:
+            same.a += 1
+            counts["a"] += 1
+            queue.rotate()
+            table = np.zeros(2, np.int32)
+            table[0] = 3
+            y[3, i] = table[0]
+        for _ in w.range(2):
+            same.a += 1
+            queue[1] += 1
+        y[0, i], y[1, i], y[2, i] = space.a, counts["a"], queue[1]
+
+    y, i = np.zeros((4, 32), np.int32), np.arange(32)
+    assert not kernel.emulate(y).findings
+    assert np.array_equal(y[0], i + 2 + (i < 16)) and np.array_equal(y[1], 1 + (i < 16))
+    assert np.array_equal(y[2], np.where(i < 16, i, 0) + 2) and np.array_equal(y[3], 3 * (i < 16))

@@ -20,8 +20,6 @@ from weft.passes.builders.shared_tiles import Point, SharedTile
 class Element(Loaded):
     """An element of a buffer. In arithmetic, it is the element's value."""
 
-    __hash__ = object.__hash__
-
     def __init__(self, buffer: Any, row: Any, column: Any) -> None:
         self.buffer, self._at = buffer, (row, column)
         # At once, so that the element is that of now. Removed at the end if nothing needs it.

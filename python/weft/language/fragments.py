@@ -17,6 +17,7 @@ from weft.language.scalars import (
     Scalar,
     as_scalar,
     bf16,
+    check_sign,
     check_tile,
     checked_type,
     constant,
@@ -145,6 +146,7 @@ class Fragment(operators.Operators, Carried):
         one, second = together(self, other)
         if one is None:
             return NotImplemented
+        check_sign(name, other, one.dtype)
         same(one.dtype, second.dtype)
         pair = (second, one) if swapped else (one, second)
         return one._with(operators.apply(name, *(each.lane for each in pair)))

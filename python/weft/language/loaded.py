@@ -12,7 +12,7 @@ from weft.language.scalars import DType, Scalar
 class Loaded(operators.Operators, Carried):
     """A number in memory. In arithmetic, it is its value."""
 
-    __hash__ = object.__hash__
+    __hash__ = Scalar.__hash__
     element: Scalar | None
     """The number as it was when this was made; None for the first element of a tile, without all indices."""
 

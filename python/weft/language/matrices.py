@@ -149,8 +149,6 @@ def _first(index: Any) -> str:
 class Place(Loaded):
     """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
 
-    __hash__ = object.__hash__
-
     def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
         self.matrix, self.indices = matrix, indices
         self.element = None

@@ -65,7 +65,11 @@ def is_object(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, (type, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
         return False
-    return dataclasses.is_dataclass(kind) or is_users(kind.__module__)
+    return (
+        dataclasses.is_dataclass(kind)
+        or isinstance(value, types.SimpleNamespace)
+        or is_users(kind.__module__)
+    )
 
 
 @functools.cache

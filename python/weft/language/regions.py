@@ -27,8 +27,8 @@ UNSEEN = (
     "what it makes, and assign that to '{0}' or a part of it"
 )
 _ARRAY = (
-    "a loop or branch of the GPU can't change an array of Python: all threads would get the change. Use "
-    "w.shared, or a list of values of the GPU"
+    "a loop or branch of the GPU can't change Python's {}: all threads would get the change. Use w.shared, "
+    "or a list of values of the GPU"
 )
 
 
@@ -120,11 +120,14 @@ def changing(value: _T) -> _T:
         raise mistake(current.fixed[id(value)][1])
     if not current.regions:
         return value
-    if isinstance(value, (type, types.ModuleType)):
+    if isinstance(value, (type, types.ModuleType, types.FunctionType)):
         raise mistake(_OUTSIDE.format(f"an attribute of '{value.__name__}'"))
+    is_known = objects.is_mutable(value) or objects.is_object(value)
+    if not is_known and not type(value).__module__.startswith("weft."):
+        raise mistake(_ARRAY.format(type(value).__name__))
     for region in reversed(current.regions):
         if isinstance(value, objects.ARRAYS) and (id(value) in region.inside or id(value) in region.outside):
-            raise mistake(_ARRAY)
+            raise mistake(_ARRAY.format(type(value).__name__))
         if (wrong := region.complaint(value)) is not None:
             raise mistake(wrong)
     return value

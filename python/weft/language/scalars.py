@@ -147,12 +147,18 @@ def checked_type(dtype: Any) -> DType:
 
 
 NUMBERS = (bool, int, float)
+_SIGNED = ("lt", "le", "gt", "ge", "floordiv", "mod", "minimum", "maximum", "shr")
+"""Operations that depend on the sign of integers."""
 
 
 class Scalar(operators.Operators, Carried):
     """A number of the GPU. Operators on it build operations; with Python's numbers too."""
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        raise mistake(
+            "only the GPU knows this number, so it can't be in a set or a key of a dictionary: use a list, "
+            "or an index of an array"
+        )
 
     def __init__(self, value: Any) -> None:
         check_value(value, "Scalar")
@@ -175,6 +181,7 @@ class Scalar(operators.Operators, Carried):
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
         if (second := operand(other, self.dtype)) is None:
             return NotImplemented
+        check_sign(name, other, self.dtype)
         same(self.dtype, second.dtype)
         pair = (second, self) if swapped else (self, second)
         return Scalar(operators.apply(name, *(each.value for each in pair)))
@@ -237,6 +244,19 @@ def operand(value: Any, dtype: DType) -> Scalar | None:
         return as_scalar(value if isinstance(value, NUMBERS) else value.item(), dtype)
     loaded = getattr(value, "loaded", None)
     return loaded() if callable(loaded) else None
+
+
+def check_sign(name: str, number: Any, dtype: DType) -> None:
+    """Raises WeftError for a number of Python that has the sign bit of an integer type, in an operation that
+    would take it for a negative one.
+    """
+    if name in _SIGNED and isinstance(number, int) and not dtype.is_float and dtype.bits > 1:
+        limit = 2 ** (dtype.bits - 1)
+        if number >= limit:
+            raise mistake(
+                f"{shown(number)} is beyond the numbers of {dtype}, which are less than {limit}: use a wider "
+                "type"
+            )
 
 
 def same(one: DType, other: DType) -> None:
