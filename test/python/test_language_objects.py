@@ -367,3 +367,54 @@ def test_objects_of_libraries():
     assert not kernel.emulate(y).findings
     assert np.array_equal(y[0], i + 2 + (i < 16)) and np.array_equal(y[1], 1 + (i < 16))
     assert np.array_equal(y[2], np.where(i < 16, i, 0) + 2) and np.array_equal(y[3], 3 * (i < 16))
+
+
+@pytest.mark.parametrize(
+    "begin, change, read",
+    [
+        ("n = 0", "n += 1", "n"),
+        ("n = [0]", "n[0] += 1", "n[0]"),
+        ("n = Plain(0)", "n.number = 4", "n.number"),
+        ("n = {'a': [True]}", "n['a'][0] = False", "n['a'][0].to(w.i32)"),
+    ],
+)
+@pytest.mark.parametrize("only_one", [False, True])
+def test_numbers_that_change_in_a_role(begin, change, read, only_one, tmp_path):
+    inside = f"with w.one_thread():\n            {change}" if only_one else change
+    after = f"y[0] = {read}" if only_one else f"0\n    with w.role():\n        y[0] = {read}"
+    text = f"""
+@w.kernel
+def kernel(y: w.Out["n", w.i32]):
+    {begin}
+    with w.role():
+        {inside}
+        {after}
+"""
+    path, names = tmp_path / "kernels.py", {"w": w, "Plain": Plain}
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    message = "'n' changes in a role or in w.one_thread, which other threads don't execute"
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        names["kernel"].compile()
+    assert f"y[0] = {read}" in text.splitlines()[caught.value.diagnostics[0].location.line - 1]
+
+
+def test_roles_with_numbers_of_their_own():
+    @w.kernel
+    def kernel(y: w.Out["n", w.i32]):
+        phase, state = 0, Plain(w.i32(0))
+        with w.role():
+            phase += 1
+            state.number = state.number + phase
+            for _ in range(2):
+                phase += 1
+            if w.thread() == 0:
+                y[0] = state.number + phase
+        with w.role():
+            phase = 5
+            if w.thread() == 0:
+                y[1] = phase
+
+    y = np.zeros(2, np.int32)
+    assert not kernel.emulate(y).findings
+    assert y.tolist() == [4, 5]

@@ -320,6 +320,15 @@ class _Rewriter(ast.NodeTransformer):
         finally:
             self.open.pop()
 
+    def visit_With(self, node: ast.With) -> Any:
+        name, every = self._fresh("block"), assigned(node.body)
+        names = tuple(each for each in every if each in self.own or each in self.outer)
+        begun = self._assign(node, name, _runtime("ThreadBlock", _names(names), _locals()))
+        enter = _at(node, ast.Expr(_call(_load(name), "enter")))
+        node.items = [self.visit(each) for each in node.items]
+        node.body = [enter, *self._block(node.body)]
+        return [begun, node, *self._rebind(node, name, names, "after", _locals())]
+
     def visit_Break(self, node: ast.Break) -> Any:
         return self._leaving(node, "break")
 

@@ -3,10 +3,12 @@
 from weft.language.conditions import asserted, both, chain, choose, either, first_of, last_of, negated
 from weft.language.control import Branch, Ending, While, loop
 from weft.language.regions import calling, changing
+from weft.language.thread_blocks import ThreadBlock
 
 __all__ = [
     "Branch",
     "Ending",
+    "ThreadBlock",
     "While",
     "asserted",
     "both",
