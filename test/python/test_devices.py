@@ -86,6 +86,7 @@ def views(given: list[GpuArray]) -> list[ArrayView]:
 
 @pytest.mark.slow
 def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", "0")  # where another process may have left both
     chips, compile_ = [], product_kernel.kernel.compile_shared
     monkeypatch.setattr(
         product_kernel.kernel,

@@ -257,6 +257,7 @@ def test_what_is_no_schedule_is_refused(schedule, message):
 
 
 def test_kernels_are_compiled_once(monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", "0")  # where another process may have left it
     made = []
     compile_ = product_kernel.kernel.compile_shared
     monkeypatch.setattr(product_kernel.kernel, "compile_shared", lambda *a: made.append(1) or compile_(*a))
