@@ -117,7 +117,7 @@ def test_promoted_sums_need_fp8() -> None:
         (scale_factors, "_element", (0, 0), Product(*FP8, scaled=True)),
         (grid_tiles, "element", (0,), Product("bf16", "bf16", "f32", many="rows")),
     ],
-    ids=str,
+    ids=["scale", "group"],
 )
 def test_another_group_or_scale_is_caught(
     where: Any, name: str, first: tuple[int, ...], made: Product, monkeypatch: pytest.MonkeyPatch
