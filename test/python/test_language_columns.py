@@ -53,3 +53,15 @@ def test_values_of_other_widths_are_reduced(dtype, numpy):
     rows, columns = np.zeros(128, numpy), np.zeros(16, numpy)
     assert not sums.emulate(x, rows, columns).findings
     assert np.array_equal(rows, x.sum(1)) and np.array_equal(columns, x.max(0))
+
+
+@pytest.mark.parametrize("columns, registers", [(256, None), (224, 184)])
+def test_values_of_all_warps_neednt_fit_in_registers_at_once(columns, registers):
+    @w.kernel(arch="sm_90a")
+    def largest(x: w.In["m n", w.f32], y: w.Out["n", w.f32]):
+        with w.role(registers=registers):
+            w.store_row(w.max(w.load(x[0, 0], (64, columns)), axis=0), y[0])
+
+    x, y = np.random.default_rng(0).random((64, columns), np.float32), np.zeros(columns, np.float32)
+    assert not largest.emulate(x, y).findings
+    assert np.array_equal(y, x.max(0)) and largest.compile().resources.spill_stores == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import BufferType, FragmentType
-from weft.isa.chips import WARPS
+from weft.isa.chips import THREAD_REGISTERS, WARPS
 from weft.language import registers, trace
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
@@ -50,13 +50,16 @@ def across_warps(x: Fragment, values: dict[int, Any], fold: Callable[[list[Any]]
     tile.store(part.value, mine, emit.value(0), emit.value(0), vector_bytes=width)
     warpgroup_barrier()
     count = len(registers.registers_of(of_columns, (columns,)))
-    together = Layout((Iter(WARPS, count), *of_columns.shard), of_columns.replica)
-    zero = emit.value(0)
-    kind = FragmentType.of((WARPS, columns), x.dtype.type, together)
-    read = Fragment.of(tile.load(mine, zero, zero, kind, vector_bytes=width))
+    # All warps' values at once if they fit in registers, as the compiler then overlaps the loads.
+    fit = WARPS * count * x.dtype.bits // 32 <= (role.registers or THREAD_REGISTERS)
+    rows, zero = WARPS if fit else 1, emit.value(0)
+    together = Layout((Iter(rows, count), *of_columns.shard), of_columns.replica)
+    kind = FragmentType.of((rows, columns), x.dtype.type, together)
     of_column = dict[int, list[Any]]()
-    for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
-        of_column.setdefault(at[1], []).append(element)
+    for warp in range(0, WARPS, rows):
+        read = Fragment.of(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
+        for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
+            of_column.setdefault(at[1], []).append(element)
     folded = {column: fold(elements) for column, elements in of_column.items()}
     order = [at[0] for at in registers.registers_of(of_columns, (columns,))]
     return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
