@@ -418,3 +418,36 @@ def test_roles_with_numbers_of_their_own():
     y = np.zeros(2, np.int32)
     assert not kernel.emulate(y).findings
     assert y.tolist() == [4, 5]
+
+
+def generated():
+    yield from (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(lambda: iter([1, 2, 3]), lambda: enumerate([1, 2]), generated, lambda: (k for k in range(4))),
+        *(lambda: zip([1, 2], [2, 3], strict=True), lambda: map(abs, [1, 2]), lambda: reversed([1, 2])),
+    ],
+)
+def test_iterators_that_loops_and_branches_advance(made):
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32], *, where):
+        i, numbers = w.thread(), made()
+        next(numbers)
+        if where == "branch":
+            if i < 3:
+                next(numbers)
+        elif where == "loop":
+            for _ in w.range(2):
+                next(numbers)
+        else:
+            for _ in w.range(2):
+                y[i] = 1
+        next(numbers)
+
+    for where in ("branch", "loop"):
+        with pytest.raises(weft.WeftError, match="can't take values from 'numbers', an iterator of Python"):
+            kernel.compile(where=where)
+    kernel.compile(where="before and after")

@@ -83,7 +83,11 @@ class LoopValues:
             for key, each in given.items()
             if key not in of_names and key not in found and all(map(_is_plain, each.members.values()))
         }
-        found = {key: each for key, each in (found | weak).items() if key in self._region.inside}
+        found = {
+            key: each
+            for key, each in (found | weak).items()
+            if key in self._region.inside and not objects.is_iterator(each.value)
+        }
         count = -1
         while count != len(found):  # what has an object that stays as it is can't change either
             count = len(found)

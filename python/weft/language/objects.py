@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import operator
 import os
 import sys
 import sysconfig
@@ -23,6 +24,7 @@ Members = dict[Any, Any]
 """The members of an object by their indices, keys or attributes."""
 ARRAYS = (np.ndarray, bytearray)
 """What has elements that aren't members."""
+_ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
 _LANGUAGE = "weft.language"
 _LIBRARIES = tuple(
     f"{path}{os.sep}"
@@ -42,7 +44,7 @@ class Found(NamedTuple):
 
     def is_changed(self) -> bool:
         """Whether it has other members by now."""
-        return not is_same_members(self.members, members(self.value) or {})
+        return not is_same_members(self.members, state(self.value))
 
 
 def members(value: Any) -> Members | None:
@@ -58,6 +60,22 @@ def members(value: Any) -> Members | None:
     if isinstance(value, types.CellType):
         return _of_cell(value)
     return _attributes(value) if is_object(value) else None
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether a value is an iterator, of which code takes values one after the other."""
+    return isinstance(value, _ITERATORS) or hasattr(type(value), "__length_hint__")
+
+
+def state(value: Any) -> Members:
+    """The members of a value; of an iterator where it is."""
+    if isinstance(value, types.GeneratorType):
+        frame = value.gi_frame
+        own = {} if frame is None else {"": frame.f_lasti, **frame.f_locals}
+        return {**own, "yield from": value.gi_yieldfrom}
+    if is_iterator(value) and hasattr(value, "__length_hint__"):
+        return {"": operator.length_hint(value)}
+    return members(value) or {}
 
 
 def is_object(value: Any) -> bool:
@@ -84,7 +102,7 @@ def is_users(module: str) -> bool:
 
 def is_mutable(value: Any) -> bool:
     """Whether code can change a value in place."""
-    if isinstance(value, (list, dict, set, deque, types.CellType, *ARRAYS)):
+    if isinstance(value, (list, dict, set, deque, types.CellType, *ARRAYS)) or is_iterator(value):
         return not isinstance(value, Foreign)
     return is_object(value) and not _is_frozen(value)
 
@@ -189,7 +207,7 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
             continue
         seen[id(value)] = value
         if is_mutable(value):
-            found[id(value)] = Found(value, members(value) or {}, name)
+            found[id(value)] = Found(value, state(value), name)
         rest += reversed(inside)
     return found
 
@@ -206,6 +224,9 @@ def _inside(name: str, value: Any, functions: bool) -> Iterator[tuple[str, Any]]
         yield from ((name, each) for each in (value.__self__, value.__func__))
     elif isinstance(value, functools.partial):
         yield from ((name, each) for each in (value.func, *value.args, *value.keywords.values()))
+    elif isinstance(value, _ITERATORS):
+        parts = state(value).values() if isinstance(value, types.GeneratorType) else value.__reduce__()[1]
+        yield from ((name, each) for each in parts)
     else:
         yield from ((name, each) for each in (members(value) or {}).values())
 

@@ -26,6 +26,10 @@ UNSEEN = (
     "a function changes '{0}' in a loop of the GPU, and the next iteration lacks the change: let it return "
     "what it makes, and assign that to '{0}' or a part of it"
 )
+_ITERATOR = (
+    "a loop or branch of the GPU can't take values from '{}', an iterator of Python: all threads would get "
+    "the next ones. Take them before"
+)
 _ARRAY = (
     "a loop or branch of the GPU can't change Python's {}: all threads would get the change. Use w.shared, "
     "or a list of values of the GPU"
@@ -60,11 +64,13 @@ class Region:
         for name, value in self._values.items():
             if not objects.is_same(now[name], value):
                 raise mistake(_OUTSIDE.format(f"'{name}'"))
-        return {
-            key: objects.members(each.value) or {}
-            for key, each in self.inside.items()
-            if each.is_changed() and not self._is_own(each)
+        found = {
+            key: each for key, each in self.inside.items() if each.is_changed() and not self._is_own(each)
         }
+        for each in found.values():
+            if objects.is_iterator(each.value):
+                raise mistake(_ITERATOR.format(each.name))
+        return {key: objects.members(each.value) or {} for key, each in found.items()}
 
     def _is_own(self, found: Found) -> bool:
         """Whether it is a variable that the loop or branch gives its value by its name."""
