@@ -345,6 +345,24 @@ def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
     assert caught.value.diagnostics[0].location.line == 6
 
 
+def test_numbers_of_python_that_a_branch_adds_to():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        i, count, text = w.thread(), 1, "a"
+        if i < 3:
+            count += 4
+        if i < 5:
+            inner = 1
+            inner += 2
+            text += ""
+            count += inner
+        y[i] = count + len(text)
+
+    y, i = np.zeros(32, np.int32), np.arange(32)
+    assert not kernel.emulate(y).findings
+    assert np.array_equal(y, 2 + 4 * (i < 3) + 3 * (i < 5))
+
+
 def test_objects_of_libraries():
     @w.kernel(threads=32)
     def kernel(y: w.Out["k n", w.i32]):

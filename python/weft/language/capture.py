@@ -373,7 +373,7 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(node.target, ast.Name):
             return node
         # A list or set changes in place.
-        changing = ast.Expr(_runtime("changing", _load(node.target.id)))
+        changing = ast.Expr(_runtime("calling", _load(node.target.id)))
         return [_at(node, changing), node]
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:

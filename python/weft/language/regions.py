@@ -128,8 +128,8 @@ def changing(value: _T) -> _T:
         return value
     if isinstance(value, (type, types.ModuleType, types.FunctionType)):
         raise mistake(_OUTSIDE.format(f"an attribute of '{value.__name__}'"))
-    is_known = objects.is_mutable(value) or objects.is_object(value)
-    if not is_known and not type(value).__module__.startswith("weft."):
+    is_known = isinstance(value, (bool, int, float, str, tuple)) or objects.is_mutable(value)
+    if not is_known and not objects.is_object(value) and not type(value).__module__.startswith("weft."):
         raise mistake(_ARRAY.format(type(value).__name__))
     for region in reversed(current.regions):
         if isinstance(value, objects.ARRAYS) and (id(value) in region.inside or id(value) in region.outside):
@@ -141,6 +141,6 @@ def changing(value: _T) -> _T:
 
 def calling(value: _T) -> _T:
     """What has a method that is about to be called, whose name is that of one of lists, dictionaries and sets
-    that changes them. Raises WeftError for one of these that can't change.
+    that changes them, or what is added to. Raises WeftError for one of these that can't change.
     """
     return changing(value) if isinstance(value, (list, dict, set, deque, *objects.ARRAYS)) else value
