@@ -4,7 +4,7 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from operator import index
-from typing import Protocol
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,9 @@ from weft.emulator.reading.types import Type
 from weft.errors import WeftError, shown
 
 Bytes = npt.NDArray[np.uint8]
+_Bits = npt.NDArray[Any]
+_LARGE, _SPARSE = 1 << 30, 16
+"""Memory of so many bytes, and so many times the bytes of its arrays, isn't copied whole."""
 Key = tuple[int, ...]
 """The number of an argument, followed by the offset of an array inside a structure."""
 
@@ -151,7 +154,7 @@ class Buffers:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._copies: list[tuple[Bytes, Bytes, Bytes]] = []
+        self._copies: list[tuple[_Bits, _Bits, _Bits]] = []
         """What had to be copied: its memory, the copy, and the bytes that both had at first."""
 
     def map(
@@ -186,9 +189,17 @@ class Buffers:
         if begin % 16 == 0:
             return data, writable
         # NumPy copies an unaligned view whole for every gather: copy it once instead.
-        copy = data.copy()
+        most = max(_LARGE, _SPARSE * sum(array.nbytes for array in arrays))
+        if len(data) < most or any(map(_is_wide, arrays)):
+            copy = data.copy()
+            parts = [(data, copy)]
+        else:  # rows with gigabytes between them
+            copy = untouched.zeros((len(data),), np.uint8)
+            parts = [(_plain(array), _plain(_within(copy, array, begin))) for array in arrays]
+            for own, part in parts:
+                part[...] = own
         if writable:
-            self._copies.append((data, copy, copy.copy()))
+            self._copies += [(own, part, part.copy()) for own, part in parts]
         return copy, writable
 
     def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
@@ -205,10 +216,26 @@ class Buffers:
         """Copies the results of buffers that had to be copied to their arrays."""
         for data, copy, before in self._copies:
             put_changes(data, copy, before)
-            before[:] = copy
+            before[...] = copy
 
 
-def put_changes(data: Bytes, copy: Bytes, before: Bytes) -> None:
+def _is_wide(array: npt.NDArray[np.generic]) -> bool:
+    """Whether no integers have the width of its elements."""
+    return array.itemsize not in (1, 2, 4, 8)
+
+
+def _plain(array: npt.NDArray[Any]) -> _Bits:
+    """The array's elements as integers, which differ if their bits do."""
+    return array.view(f"u{array.itemsize}")
+
+
+def _within(memory: Bytes, array: npt.NDArray[np.generic], begin: int) -> npt.NDArray[Any]:
+    """An array in a copy of memory that begins at an address."""
+    offset = array.__array_interface__["data"][0] - begin
+    return np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+
+
+def put_changes(data: _Bits, copy: _Bits, before: _Bits) -> None:
     """Writes what has changed in a copy of some memory to the memory. Others may have written the rest, such
     as columns of a matrix between those of a buffer.
     """
