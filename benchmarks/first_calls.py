@@ -73,6 +73,7 @@ def timed_apart(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for part in parts:
                 cache = Path(folder, "process" if part == "cached" else part)
                 environment = os.environ | {"WEFT_CACHE_DIR": str(cache)}
+                environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed Weft has bytecode
                 if cache.name != "process":
                     environment["WEFT_REUSE"] = "0"  # no kernel of another product
                 command = [sys.executable, __file__, *sys.argv[1:], "--part", part]
