@@ -9,7 +9,7 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
-from weft.dialects.op import kind_of
+from weft.dialects.op import kind_of, refuse
 from weft.isa.family import operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, operations, vector
@@ -30,6 +30,17 @@ def name_sums(product: Any, first: int) -> None:
     are undefined values.
     """
     product.attributes[_FIRST_SUM] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
+
+
+def _first_sum(product: Any) -> int | None:
+    """The number of the first of its named registers, if its sums are in any."""
+    if _FIRST_SUM not in product.attributes:
+        return None
+    number = product.attributes[_FIRST_SUM]
+    if not isinstance(number, ir.IntegerAttr) or number.value < 0:
+        what = f"expects {_FIRST_SUM} to be an integer from 0 on, as lower-gemm-async writes it"
+        raise refuse(product, what)
+    return int(number.value)
 
 
 def sum_name(number: int | str = "") -> str:
@@ -152,7 +163,7 @@ def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
         chains.leave(unused, code if chains.adjoins(op) else _Assembly(code.built()))
         return [unused]
     left = iter(code.built())
-    if _FIRST_SUM in op.attributes:
+    if _first_sum(op) is not None:
         return [llvm.mlir_undef(op.operation.result.type)]
     return [join(each.type, left) for each in op.operation.results]
 
@@ -175,7 +186,7 @@ class _Assembly:
         """Adds an instruction. If it isn't the first, it updates all registers of those before."""
         names: dict[str, list[str]] = {}
         first, words = not self._lines, list[str]()
-        named = op.attributes[_FIRST_SUM].value if _FIRST_SUM in op.attributes else None
+        named = _first_sum(op)
         for operand in form.operands:
             if named is not None and operand.role == "inout":
                 names[operand.name] = [sum_name(named + number) for number in range(operand.count)]
