@@ -469,3 +469,25 @@ def test_iterators_that_loops_and_branches_advance(made):
         with pytest.raises(weft.WeftError, match="can't take values from 'numbers', an iterator of Python"):
             kernel.compile(where=where)
     kernel.compile(where="before and after")
+
+
+@pytest.mark.parametrize("change", ["a[0] = 3", "b[0] = 3"])
+@pytest.mark.parametrize("around", ["if i < 16:", "for _ in w.range(y.shape[0]):"])
+def test_objects_that_may_be_one_stay_as_they_are(around, change, tmp_path):
+    """Whether `a` and `b` are one list is known on the GPU only, so neither can be changed for both."""
+    text = f"""
+@w.kernel(threads=32)
+def kernel(y: w.Out["n", w.i32]):
+    i = w.thread()
+    a, b = [i], [i + 1]
+    {around}
+        a = b
+    {change}
+    y[i] = a[0] + b[0]
+"""
+    path, names = tmp_path / "kernels.py", {"w": w}
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), names)
+    with pytest.raises(weft.WeftError, match="may have the same object") as caught:
+        names["kernel"].compile(np.zeros(32, np.int32), arch="sm_90a")
+    assert change in text.splitlines()[caught.value.diagnostics[0].location.line - 1]
