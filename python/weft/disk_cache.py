@@ -112,9 +112,9 @@ class Cache:
             if shared.made is data:
                 shared.made = None
 
-    def find(self, kind: str, key: Key) -> bytes | None:
-        """The entry of that kind and key; None if there is none."""
-        if self.directory is None:
+    def find(self, kind: str, key: Key | None) -> bytes | None:
+        """The entry of that kind and key; None if there is none, or no key."""
+        if self.directory is None or key is None:
             return None
         digest = _digest(kind, *key)
         try:

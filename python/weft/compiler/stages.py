@@ -254,7 +254,7 @@ def kept(bytecode: bytes, arch: str) -> Compiled | None:
     key = (
         None if instrumentation.current().watches else _key(bytecode, Target.of(arch), "-", "aligned", False)
     )
-    entry = cache.default().find("llvm", key) if key else None
+    entry = cache.default().find("llvm", key)
     return None if entry is None else of_entry(entry)
 
 

@@ -80,7 +80,7 @@ class Library:
             return library_file(self._name, self._text)
         if not self._sought:
             self._sought, key = True, _library_key(self._name)
-            kept = disk_cache.default().find("library", key) if key is not None else None
+            kept = disk_cache.default().find("library", key)
             if kept is not None:
                 return kept
         if background.busy():

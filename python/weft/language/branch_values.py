@@ -10,15 +10,11 @@ from typing import Any
 from weft.language import carried, objects, trace
 from weft.language.carried import Carried, Unbound
 from weft.language.mistakes import mistake
-from weft.language.regions import Region, fill, fix
+from weft.language.regions import Region, fill, fix_shared
 
 _NO_VALUE = "has no value here"
 _ONE_SIDE = "is assigned in one side only of a branch of the GPU: assign it before the branch"
 _WHERE = "on the other side of a branch of the GPU"
-_MAY_BE_ONE = (
-    "'{}' may have the same object as another name, as a branch of the GPU decides, so it can't be changed "
-    "in place: assign a copy before"
-)
 _ABSENT = object()
 
 Numbers = Callable[[Any, Any], tuple[Any, Any]]
@@ -144,8 +140,7 @@ class BranchValues:
             fill(value, {key: each.build(results) for key, each in members.items()})
         for name, plan, *others in self._shared:
             for each in (plan.made, *others):
-                if each is not _ABSENT:
-                    fix(each, _MAY_BE_ONE.format(name))
+                fix_shared(each, name, "a branch")
         return values
 
     def _plan(self, name: str, one: Any, other: Any) -> _Plan:

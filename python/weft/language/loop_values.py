@@ -14,7 +14,7 @@ from weft.language.fragments import Fragment
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.objects import Found
-from weft.language.regions import UNSEEN, Region, fill, fix
+from weft.language.regions import UNSEEN, Region, fill, fix_shared
 from weft.language.scalars import Scalar
 
 _NO_VALUE = "has no value here"
@@ -25,10 +25,6 @@ _BECOMES_OTHER = (
 _BECOME_ONE = (
     "a loop of the GPU changes an object of {} in place, of which they have one after an iteration, but not "
     "before the first one: assign a copy"
-)
-_MAY_BE_ONE = (
-    "'{}' may have the same object as another name, as a loop or branch of the GPU decides, so it can't be "
-    "changed in place: assign a copy before"
 )
 _IS_ASSIGNED = (
     "a loop of the GPU assigns '{}' and changes its object in place, which has other names, too: begin with "
@@ -165,8 +161,7 @@ class LoopValues:
     def _fix(self, key: int, *values: Any) -> None:
         """Refuses changes of what may be one object with another after the loop."""
         for each in values:
-            if objects.is_mutable(each):
-                fix(each, _MAY_BE_ONE.format(self._begun[key].name))
+            fix_shared(each, self._begun[key].name, "a loop or branch")
 
     def taken(self, scope: dict[str, Any], where: str) -> list[Any]:
         """All SSA values at the end of a body, in order. Raises WeftError for what can't be carried."""
@@ -261,16 +256,14 @@ class LoopValues:
 
     def _take(self, place: tuple[str, str], before: Any, end: Any, found: list[Any], seen: set[int]) -> None:
         """Adds the SSA values of a value at the end of a body, in the order of those before."""
+        if wrong := carried.complaint(before, end):
+            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
         members = self._members(before)
         if members is None or isinstance(before, carried.Carried):
-            if wrong := carried.complaint(before, end):
-                raise mistake(carried.cant_carry(place[0], wrong, place[1]))
             if end is not before:
                 carried.hand_over(end)
             found += carried.parts(end if isinstance(before, carried.Carried) else before)
             return
-        if wrong := carried.complaint(before, end):
-            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
         if id(before) in seen:
             return
         if objects.is_mutable(before):

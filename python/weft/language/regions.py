@@ -30,6 +30,10 @@ _ITERATOR = (
     "a loop or branch of the GPU can't take values from '{}', an iterator of Python: all threads would get "
     "the next ones. Take them before"
 )
+_MAY_BE_ONE = (
+    "'{}' may have the same object as another name, as {} of the GPU decides, so it can't be changed in "
+    "place: assign a copy before"
+)
 _ARRAY = (
     "a loop or branch of the GPU can't change Python's {}: all threads would get the change. Use w.shared, "
     "or a list of values of the GPU"
@@ -98,6 +102,12 @@ def fix(value: Any, why: str) -> None:
     """Refuses changes of an object from now on."""
     where = construction.here()
     trace.current().fixed[id(value)] = value, why, objects.members(value) or {}, where
+
+
+def fix_shared(value: Any, name: str, decides: str) -> None:
+    """Refuses changes of an object from now on that may be one with another name's, as `decides` decides."""
+    if objects.is_mutable(value):
+        fix(value, _MAY_BE_ONE.format(name, decides))
 
 
 def fill(value: Any, new: objects.Members) -> None:

@@ -1,9 +1,9 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from weft import disk_cache, idle
 from weft.builder import Module, memref
@@ -156,15 +156,15 @@ def compiled(
     them, since -0.0 equals 0.0. Raises WeftError, with the caller's line, if there is none.
     """
     what = types, ranks, added, transposed, alpha, beta, promote, activation
-    build = functools.partial(_module, *what, schedule)
+    product = *what, schedule
     if schedule is None:
-        return kernel.compile_shared(build(), chip)
-    made = _from_disk((*what, schedule), chip, build)
+        return kernel.compile_shared(_module(product), chip)
+    made = _from_disk(product, chip)
     idle.later(functools.partial(compiled_schedules.add, (*what, chip), schedule))
     return made
 
 
-def _from_disk(product: compiled_schedules.Kind, chip: str, build: Callable[[], Module]) -> kernel.Kernel:
+def _from_disk(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
     """The kernel of a product. Its module is built only if nobody has compiled it before."""
     kept = disk_cache.default()
 
@@ -172,28 +172,18 @@ def _from_disk(product: compiled_schedules.Kind, chip: str, build: Callable[[], 
         decides = cache_keys.lowering(present)
         return decides and [repr(product), *decides]
 
-    found = key(False)
-    bytecode = kept.find("module", found) if found else None
+    bytecode = kept.find("module", key(False))
     made = kernel.compiled_before(bytecode, chip) if bytecode is not None else None
     if made is None:
-        made = kernel.compile_shared(build(), chip)
+        made = kernel.compile_shared(_module(product), chip)
         new = made.compiled.bytecode
         idle.later(lambda: kept.get_or_make("module", key, lambda: new))
     return made
 
 
-def _module(
-    types: Types,
-    ranks: tuple[int, int, int],
-    added: tuple[tuple[str, str, int], ...],
-    transposed: tuple[bool, bool],
-    alpha: str,
-    beta: str,
-    promote: bool,
-    activation: str | None,
-    schedule: AnySchedule | None,
-) -> Module:
-    """The module of a product."""
+def _module(product: tuple[Any, ...]) -> Module:
+    """The module of a product: the arguments of `compiled`, without the chip."""
+    types, ranks, added, transposed, alpha, beta, promote, activation, schedule = product
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
         matrices = [memref("x".join("?" * rank) or "1", t, strides=_strides(rank)) for t, rank in kinds]
