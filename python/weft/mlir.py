@@ -331,6 +331,17 @@ def constant(value: Any) -> Any:
     return owner.opview.literal_value if is_constant else None
 
 
+def splat(value: Any) -> Any:
+    """The number of an `arith.constant`, or that of all elements of a vector; None for any other value."""
+    owner = value.owner
+    if not isinstance(value.type, ir.VectorType):
+        return constant(value)
+    if isinstance(owner, ir.Block) or not isinstance(owner.opview, arith.ConstantOp):
+        return None
+    elements = owner.opview.value
+    return elements.get_splat_value().value if elements.is_splat else None
+
+
 def symbol(op: Any) -> str:
     """The name of a function."""
     return str(op.operation.attributes["sym_name"].value_bytes.decode("utf-8", "backslashreplace"))

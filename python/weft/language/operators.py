@@ -4,6 +4,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from weft import mlir
 from weft.errors import shown
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
@@ -82,8 +83,14 @@ class Operators:
     def __lshift__(self, other: Any) -> Any:
         return self.binary("shl", other, False)
 
+    def __rlshift__(self, other: Any) -> Any:
+        return self.binary("shl", other, True)
+
     def __rshift__(self, other: Any) -> Any:
         return self.binary("shr", other, False)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self.binary("shr", other, True)
 
     def __lt__(self, other: Any) -> Any:
         return self.binary("lt", other, False)
@@ -174,6 +181,35 @@ def _differs(rest: Any, divisor: Any) -> Any:
     return arith.andi(signs, arith.cmpi(arith.CmpIPredicate.ne, rest, zero))
 
 
+def _shift_left(a: Any, bits: Any) -> Any:
+    """Integers shifted to the left. By their width or more, 0, as PTX has it: LLVM's result is undefined."""
+    if _shifts(a, bits):
+        return arith.shli(a, bits)
+    fits = arith.cmpi(arith.CmpIPredicate.ult, bits, emit.constant(bits.type, _width(a)))
+    return arith.select(fits, arith.shli(a, bits), emit.constant(a.type, 0))
+
+
+def _shift_right(a: Any, bits: Any) -> Any:
+    """Integers shifted to the right. By their width or more, copies of the sign, as PTX has it."""
+    if not _shifts(a, bits):
+        bits = arith.minui(bits, emit.constant(bits.type, _width(a) - 1))
+    return arith.shrsi(a, bits)
+
+
+def _width(value: Any) -> int:
+    """The bits of a number, or of the elements of a vector."""
+    element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
+    return int(element.width)
+
+
+def _shifts(a: Any, bits: Any) -> bool:
+    """Whether Python knows the bits of a shift. Raises WeftError if they are too many, or negative."""
+    known, width = mlir.splat(bits), _width(a)
+    if known is not None and not 0 <= known < width:
+        raise mistake(f"a number of {width} bits can be shifted by 0 to {width - 1} bits, got {known}")
+    return known is not None
+
+
 _I, _F = arith.CmpIPredicate, arith.CmpFPredicate
 _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "add": arith.addi,
@@ -184,8 +220,8 @@ _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "and": arith.andi,
     "or": arith.ori,
     "xor": arith.xori,
-    "shl": arith.shli,
-    "shr": arith.shrsi,
+    "shl": _shift_left,
+    "shr": _shift_right,
     "minimum": arith.minsi,
     "maximum": arith.maxsi,
     **{name: _compare(_I, arith.cmpi, f"s{name}") for name in ("lt", "le", "gt", "ge")},
