@@ -206,6 +206,11 @@ def here() -> Location | None:
     return _source(_caller(sys._getframe(1)))
 
 
+def is_called_by_user() -> bool:
+    """Whether the function that asks was called by code outside Weft, directly or by a builtin function."""
+    return not is_hidden(sys._getframe(2).f_code.co_filename)
+
+
 def _source(caller: FrameType | None) -> Location | None:
     """The source location of a frame."""
     if caller is None:

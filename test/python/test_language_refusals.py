@@ -140,6 +140,30 @@ def an_axis_of_another_type(t, x, r):
     w.sum(t, "rows")  # here
 
 
+def a_text(t, x, r):
+    w.print(f"x is {x[0, 0]}")  # here
+
+
+def a_text_of_a_tile(t, x, r):
+    str(t)  # here
+
+
+def a_print_of_python(t, x, r):
+    print("x is", x[0, 0] + 1.0)  # here
+
+
+def an_element_of_a_buffer(t, x, r):
+    "{}".format(r.take().x[0, 0])  # here
+
+
+def a_part_of_a_tile(t, x, r):
+    t.columns(0, 32)  # here
+
+
+def a_called_shape(t, x, r):
+    x.shape()  # here
+
+
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -175,12 +199,39 @@ def an_axis_of_another_type(t, x, r):
         (a_maximum_of_python, r"only the GPU knows this condition: .* w\.maximum in place of min\(\) and"),
         (a_maximum_of_two, r"axis must be None, 0 or 1, got 0\.0: w\.maximum\(x, y\) is of two values$"),
         (a_minimum_of_two_tiles, r"axis must be .*, got a fragment of 64 x 64 w\.f32: w\.minimum\(x, y\) is"),
+        (a_text, r"when only the GPU knows an element of the array 'x': print it by w\.print\(\"x is\", x\)"),
+        (a_text_of_a_tile, r"only the GPU knows a fragment of 64 x 64 w\.f32: print it by w\.print"),
+        (a_print_of_python, r"only the GPU knows a value of w\.f32: print it by w\.print"),
+        (an_element_of_a_buffer, r"only the GPU knows an element of a buffer of .*: print it by w\.print"),
+        (a_part_of_a_tile, r"'columns' of a fragment .* can't be called: load parts .*columns\(first, cou"),
+        (a_called_shape, r"'shape' of the array 'x' can't be called: write x\.shape$"),
         (an_axis_of_another_type, r"axis must be None, 0 or 1, got 'rows'$"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_what_python_refuses_is_named_at_its_line(body, message):
     refused(body, message)
+
+
+def test_representations_are_known_to_python():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            assert repr(t).startswith("<a fragment of 64 x 8 w.f32, ")
+            assert f"{[x[0, 0], x[0, 0] + 1.0]}" == "[<an element of the array 'x'>, <a value of w.f32>]"
+
+    kernel.module()
+
+
+def test_calls_of_other_numbers_stay():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32]):
+        number = 3
+        number(x[0])
+
+    with pytest.raises(TypeError, match="'int' object is not callable"):
+        kernel.module()
 
 
 @pytest.mark.parametrize("value", [1, None, object()])

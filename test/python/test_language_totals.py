@@ -111,7 +111,7 @@ def an_array(x: w.In["m n", w.f32]):
     w.sum(x)  # here
 
 
-@mistakes(r"got a place in the array 'x', along axis 1")
+@mistakes(r"got an element of the array 'x', along axis 1")
 def a_number_along_an_axis(x: w.In["m n", w.f32]):
     w.sum(x[0, 0], axis=1)  # here
 

@@ -39,7 +39,7 @@ class Element(Loaded):
         assert self.element is not None
         return self.element
 
-    def __str__(self) -> str:
+    def noun(self) -> str:
         return f"an element of {self.buffer}"
 
 

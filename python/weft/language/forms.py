@@ -1,6 +1,7 @@
 """Calls of the language's functions with arguments that they don't have, at the user's line."""
 
 import inspect
+import linecache
 import re
 import sys
 from itertools import islice
@@ -23,6 +24,8 @@ def complaint(error: TypeError | AttributeError) -> WeftError | None:
     """
     where, is_own = _raised_at(error.__traceback__)
     message = _missing(error, is_own) if isinstance(error, AttributeError) else _refused(error, is_own)
+    if message is None and where is not None and not is_own and "object is not callable" in str(error):
+        message = _not_called(error.__traceback__)
     return None if message is None or where is None else WeftError(Diagnostic(message, where))
 
 
@@ -52,6 +55,29 @@ def _missing(error: AttributeError, is_own: bool) -> str | None:
     known = [each for each in language.__all__ if each.islower()]
     instead = names.instead_of_attribute(str(error.name), error.obj, known)
     return f"{error.obj} has no '{error.name}'{instead}"
+
+
+def _not_called(traceback: TracebackType | None) -> str | None:
+    """The message about an attribute of a value of the language that is a number or tuple, and was called."""
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return None
+    frame = traceback.tb_frame
+    first, last, begin, end = next(islice(frame.f_code.co_positions(), traceback.tb_lasti // 2, None))
+    line = linecache.getline(frame.f_code.co_filename, first or 0)
+    part = line.encode()[begin:end].decode() if first == last else ""
+    match = re.match(r"(\w+)\.(\w+)\(", part)
+    if match is None or not isinstance(frame.f_locals.get(match[1]), Foreign):
+        return None
+    owner, name = frame.f_locals[match[1]], match[2]
+    instead = f"write {match[1]}.{name}"
+    if name in ("rows", "columns"):
+        instead = (
+            "load parts one by one, or choose elements by w.where, w.row and w.column; only buffers have "
+            f".{name}(first, count)"
+        )
+    return f"'{name}' of {owner} can't be called: {instead}"
 
 
 def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:

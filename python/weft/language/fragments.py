@@ -184,11 +184,11 @@ class Fragment(operators.Operators, Carried):
             return f"was in layout {self.layout} and becomes {other.layout}: w.convert it back"
         return None
 
-    def __str__(self) -> str:
+    def noun(self) -> str:
         return f"a fragment of {' x '.join(map(str, self.shape))} {self.dtype}"
 
     def __repr__(self) -> str:
-        return f"<{self}, {self.layout}>"
+        return f"<{self.noun()}, {self.layout}>"
 
     def __bool__(self) -> bool:
         raise mistake(

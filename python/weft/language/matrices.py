@@ -171,8 +171,8 @@ class Place(Loaded):
         self.matrix.check_element(self.indices)
         return self.element
 
-    def __str__(self) -> str:
-        return f"a place in {self.matrix}"
+    def noun(self) -> str:
+        return f"an element of {self.matrix}"
 
     # As the first element of a tile or vector
 

@@ -14,7 +14,7 @@ TRITON = {
     "dot": "w.gemm, and w.wait for its result",
     "constexpr": "meta-parameters: those after '*'",
     "static_range": "range of Python",
-    "static_print": "print of Python",
+    "static_print": "print of Python, for what Python knows, such as t.shape",
     "static_assert": "assert of Python",
     "device_print": "w.print",
     "device_assert": "w.check",

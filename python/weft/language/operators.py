@@ -4,7 +4,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from weft import mlir
+from weft import construction, mlir
 from weft.errors import shown
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
@@ -25,6 +25,21 @@ class Operators:
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
         """The result of an operation; NotImplemented where the other operand may know better."""
         raise NotImplementedError
+
+    def noun(self) -> str:
+        """What it is, in messages."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        if construction.is_called_by_user():  # by an f-string, str(), format() or print()
+            raise mistake(
+                f"Python makes texts while the kernel is traced, when only the GPU knows {self.noun()}: print "
+                'it by w.print("x is", x), as an argument of its own'
+            )
+        return self.noun()
+
+    def __repr__(self) -> str:
+        return f"<{self.noun()}>"
 
     def __add__(self, other: Any) -> Any:
         return self.binary("add", other, False)

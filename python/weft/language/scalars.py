@@ -202,11 +202,8 @@ class Scalar(operators.Operators, Carried):
             return None
         return f"was {self} and becomes {other}: convert it with .to({self.dtype})"
 
-    def __str__(self) -> str:
+    def noun(self) -> str:
         return f"a value of {self.dtype}"
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
 
     def __bool__(self) -> bool:
         raise mistake(
