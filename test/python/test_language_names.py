@@ -34,13 +34,16 @@ def test_names_that_nothing_stands_for_are_listed():
             assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}
 
 
+_OF_ALL = ("__str__", "__repr__")  # which each object has
+
+
 def test_operators_are_in_the_stub():
     operators = {name for name in vars(operators_of_values.Operators) if re.fullmatch("__[a-z]+__", name)}
     stub = Path(w.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
     for kind in ("Scalar", "Fragment"):
         body = re.search(rf"^class {kind}.*?(?=^class |^\w)", stub, re.DOTALL | re.MULTILINE)[0]
         missing = {name for name in operators if f"def {name}(" not in body}
-        assert missing <= {"__hash__", "__module__", "__doc__", "__dict__", "__weakref__"}, kind
+        assert missing <= {"__hash__", "__module__", "__doc__", "__dict__", "__weakref__", *_OF_ALL}, kind
 
 
 def test_completion_shows_public_names_only():

@@ -153,7 +153,7 @@ def a_print_of_python(t, x, r):
 
 
 def an_element_of_a_buffer(t, x, r):
-    "{}".format(r.take().x[0, 0])  # here
+    format(r.take().x[0, 0])  # here
 
 
 def a_part_of_a_tile(t, x, r):

@@ -33,8 +33,8 @@ class Operators:
     def __str__(self) -> str:
         if construction.is_called_by_user():  # by an f-string, str(), format() or print()
             raise mistake(
-                f"Python makes texts while the kernel is traced, when only the GPU knows {self.noun()}: print "
-                'it by w.print("x is", x), as an argument of its own'
+                f"Python makes texts while the kernel is traced, when only the GPU knows {self.noun()}: "
+                'print it by w.print("x is", x), as an argument of its own'
             )
         return self.noun()
 
