@@ -141,7 +141,7 @@ def products(count: int) -> list[tuple[Any, tuple[int, int, int]]]:
     from weft.dialects.schedule import Types
     from weft.schedules import choice
 
-    types = Types("bf16", "bf16", "bf16", (False, True))
+    types = Types("bf16", "bf16", "bf16")
     shapes: dict[Any, list[tuple[int, int, int]]] = {}
     for shape in random_shapes(7, 300):
         sizes = shape.m, shape.n, shape.k
@@ -221,7 +221,7 @@ def compilations(count: int, *, attention: bool) -> Iterator[tuple[str, Callable
     from weft.multiply import product_kernel
 
     def product(element: str, schedule: Any) -> Any:
-        types = Types(element, element, element, (False, True))
+        types = Types(element, element, element)
         with idle.postponing():
             return product_kernel.plain(types, schedule, CHIP).cubin
 
