@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.dialects.element_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES, matrix_complaint
 from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
 from weft.isa.suggest import did_you_mean
-from weft.mlir import ir
 
 _ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
 OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
@@ -112,33 +111,6 @@ def element_types(name: str) -> list[str]:
     """The element types that an operand with this role may have."""
     words = [WORD] if name in WORDS else []
     return [*ROLES[name].elements, *BLOCK_SCALES.get(name, ()), *words]
-
-
-def role_names(attribute: Any, count: int) -> list[str]:
-    """The role of each of `count` operands by the attribute `roles`; without it the only one is C."""
-    if attribute is None:
-        return ["c"][:count]
-    return [role.value for role in attribute]
-
-
-def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
-    """Why the attribute doesn't assign each value a role of its own, or a value doesn't suit its role."""
-    if attribute is None:
-        if len(values) > 1:
-            return f"expects A, B, D and at most one C without 'roles', got {3 + len(values)} operands"
-    elif not isinstance(attribute, ir.ArrayAttr) or not all(isinstance(r, ir.StringAttr) for r in attribute):
-        return f"expects attribute 'roles' to be an array of strings, got {attribute}"
-    elif len(attribute) != len(values):
-        return f"expects a role for each of {len(values)} operands after D, got {attribute}"
-    names = role_names(attribute, len(values))
-    for name, value in zip(names, values, strict=True):
-        if name not in ROLES:
-            return f"roles must be among {', '.join(ROLES)}, got '{name}'"
-        if names.count(name) > 1:
-            return f"expects one operand with role '{name}', got {names.count(name)}"
-        if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
-            return wrong
-    return None
 
 
 def extents(

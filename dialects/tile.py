@@ -5,6 +5,7 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 
 from typing import Any
 
+from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.dialects.tile_async import gemm_async, pin, wait_gemm
@@ -61,7 +62,6 @@ from weft.dialects.tile_roles import role
 from weft.dialects.tile_sums import add_products, clear_sums, read_sums, reading
 from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
 from weft.dialects.tile_types import (
-    ELEMENT_TYPES,
     BufferType,
     FragmentType,
     MapType,

@@ -3,11 +3,9 @@
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.dialects.tile_limits import MOST_PARTIES
 from weft.dialects.tile_types import Tile, index_complaint
 from weft.mlir import constant, ext, ir, strides
-
-MOST_PARTIES = 16  # of a claim: each has a bit of a counter
-COUNTER_STRIDE = 8  # of counters in different sectors of L2: none waits for another
 
 
 class ClaimOp(Op, dialect=Tile, name="claim"):

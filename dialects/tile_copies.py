@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.instruction import judge
 from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.dialects.tile_rings import TMA, ring_of_barrier
 from weft.dialects.tile_types import (
-    ELEMENT_TYPES,
     MapType,
     Tile,
     element_complaint,

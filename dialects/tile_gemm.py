@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
-from weft.dialects.tile_types import (
-    NARROW_TYPES,
-    PTX_SCALES,
-    Tile,
-    is_buffer,
-    is_fragment,
-    tile_complaint,
-)
+from weft.dialects.tile_types import Tile, is_buffer, is_fragment, tile_complaint
 from weft.isa import block_scales
 from weft.mlir import ext
 

@@ -5,6 +5,7 @@ from ctypes import c_float
 from math import isfinite
 from typing import Any
 
+from weft.dialects.element_types import INPUT_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
     FACTORS,
@@ -13,8 +14,6 @@ from weft.dialects.operand_roles import (
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
     WORD,
-    role_complaint,
-    role_names,
 )
 from weft.dialects.schedule import (
     AnySchedule,
@@ -28,17 +27,14 @@ from weft.dialects.tile_matmul_checks import (
     dims,
     gathered_complaint,
     is_f64,
+    role_complaint,
+    role_names,
     schedule_complaint,
     shape_complaint,
     type_complaint,
 )
 from weft.dialects.tile_operands import of_one_type, unwrapped
-from weft.dialects.tile_types import (
-    INPUT_TYPES,
-    PTX_SCALES,
-    Tile,
-    matrix_complaint,
-)
+from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.mlir import ext, ir
 
 

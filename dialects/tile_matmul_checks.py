@@ -1,8 +1,10 @@
 """What must hold for the operands and attributes of `tile.matmul`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.dialects.operand_roles import (
     ACTIVATIONS,
     FACTORS,
@@ -15,6 +17,7 @@ from weft.dialects.operand_roles import (
     SENDING,
     WORD,
     activation_complaint,
+    element_types,
     extents,
     role_of,
     title,
@@ -29,13 +32,40 @@ from weft.dialects.schedule import (
     schedule_of,
 )
 from weft.dialects.schedule.product_types import accumulate_complaint, bit_op_complaint
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
+from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
 from weft.mlir import ir
 from weft.target import Target
+
+
+def role_names(attribute: Any, count: int) -> list[str]:
+    """The role of each of `count` operands by the attribute `roles`; without it the only one is C."""
+    if attribute is None:
+        return ["c"][:count]
+    return [role.value for role in attribute]
+
+
+def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
+    """Why the attribute doesn't assign each value a role of its own, or a value doesn't suit its role."""
+    if attribute is None:
+        if len(values) > 1:
+            return f"expects A, B, D and at most one C without 'roles', got {3 + len(values)} operands"
+    elif not isinstance(attribute, ir.ArrayAttr) or not all(isinstance(r, ir.StringAttr) for r in attribute):
+        return f"expects attribute 'roles' to be an array of strings, got {attribute}"
+    elif len(attribute) != len(values):
+        return f"expects a role for each of {len(values)} operands after D, got {attribute}"
+    names = role_names(attribute, len(values))
+    for name, value in zip(names, values, strict=True):
+        if name not in ROLES:
+            return f"roles must be among {', '.join(ROLES)}, got '{name}'"
+        if names.count(name) > 1:
+            return f"expects one operand with role '{name}', got {names.count(name)}"
+        if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
+            return wrong
+    return None
 
 
 def type_complaint(op: Any) -> str | None:

@@ -20,8 +20,6 @@ from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import constant, ext, ir
 
 MOST_STAGES = 64
-STAGE_BARRIER_BYTES = 2 * mbarriers.BYTES
-"""Shared memory of a stage's mbarriers: one for full, one for empty."""
 
 TMA, THREADS, WARPS, WARPGROUPS, MMA, CLC = "tma", "threads", "warps", "warpgroups", "mma", "clc"
 FILLERS = (TMA, THREADS, WARPS, MMA, CLC)

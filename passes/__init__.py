@@ -57,7 +57,7 @@ from weft.passes.registry.pipeline import (
 )
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
-from weft.schedules.choice import CHOOSERS, Chooser
+from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
 
 PASSES = {
     p.flag: p
@@ -222,17 +222,13 @@ def register_schedule(
 def registered() -> tuple[Any, ...]:
     """What is registered by Weft itself, which decides together with its files what the passes do."""
     others = {entry.value.family for entry in _families.entries()}
-    schedules = (
-        tuple(family for family in FAMILIES.so_far if family not in others),
-        tuple(each for each in CHOOSERS.items() if each[0] not in others),
-        tuple(each for each in KERNELS.items() if each[0] not in others),
-    )
+    kernels = tuple(each for each in KERNELS.items() if each[0] not in others)
+    schedules = FAMILIES.own(), own_choosers(), kernels
     candidates = tuple(each for some in _own_candidates().values() for each in some)
     return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, candidates
 
 
-OWN = registered()
-"""What is registered by Weft itself."""
+extensions.watch(registered)
 
 
 def every() -> dict[str, Pass]:

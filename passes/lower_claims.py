@@ -12,7 +12,8 @@ descriptors in it as values that may differ between lanes.
 from collections.abc import Callable
 from typing import Any
 
-from weft.dialects.tile_claims import MOST_PARTIES, AwaitOthersOp, ClaimOp
+from weft.dialects.tile_claims import AwaitOthersOp, ClaimOp
+from weft.dialects.tile_limits import MOST_PARTIES
 from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope

@@ -7,8 +7,8 @@ from functools import cache, partial
 from typing import Any
 
 from weft.dialects import mma
+from weft.dialects.element_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.dialects.tile import GemmOp, GemmScaledOp
-from weft.dialects.tile_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.isa import mma as isa
 from weft.passes.analysis import uniformity
 from weft.passes.builders import scaled_products

@@ -6,13 +6,13 @@ goes through an empty instruction at that point.
 from typing import Any
 
 from weft.dialects import tile, wgmma
+from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_operands import OperandOp
 from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp
-from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
 from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects import tcgen05, tile
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_roles import RoleOp
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, TMEM, is_buffer, is_tensor_buffer
+from weft.dialects.tile_types import TMEM, is_buffer, is_tensor_buffer
 from weft.isa.tcgen05 import mma_rows as isa
 from weft.isa.tcgen05.descriptors import KINDS, PLAIN_FIELDS, SCALED_FIELDS
 from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaWs

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import mlir
+from weft import instrumentation, mlir
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, ir, operations
@@ -27,7 +27,6 @@ from weft.passes.raising.reading import Reader, is_shaped, shape_of
 from weft.passes.raising.steps import Result, Steps
 from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.raising.writing import write
-from weft.passes.registry import instrumentation
 from weft.passes.registry.pass_ import Pass
 
 

@@ -13,7 +13,7 @@ from weft.tools import cli, pass_printing
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.compiler.stages import Compiled
+    from weft.compiler.compiled import Compiled
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -43,9 +43,10 @@ def _run(options: Namespace) -> int:
     terminal = sys.stdout is not None and sys.stdout.isatty()
     if options.emit == "cubin" and options.output == "-" and terminal:
         raise WeftError("a cubin can't be printed to a terminal: name a file with -o")
-    from weft.compiler.stages import Compiled, compile_module
+    from weft.compiler.compiled import Compiled
+    from weft.compiler.stages import compile_module
+    from weft.instrumentation import instrumented
     from weft.launch import runtime
-    from weft.passes.registry.instrumentation import instrumented
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weft.compiler.compiled import Compiled
 from weft.compiler.launch_record import Argument, Launch, MemrefArgument, PointerArgument, ScalarArgument
-from weft.compiler.stages import Compiled, compile_module
+from weft.compiler.stages import compile_module
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.launch import arrays, runtime

@@ -12,9 +12,9 @@ from typing import Any
 
 from weft.dialects import DIALECTS, tile
 from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.launch_contract import CONTRACT
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
 from weft.isa.tcgen05.descriptors import KINDS, Kind, legal_m, legal_n
 from weft.mlir import ext
 from weft.passes.builders.tcgen05_products import ACCUMULATORS

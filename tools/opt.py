@@ -12,9 +12,9 @@ from weft import extensions, mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
+from weft.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
 from weft.opt_flags import NAMES
-from weft.passes.registry.instrumentation import Instrumentation, instrumented
 from weft.passes.registry.pipeline import Element
 from weft.passes.registry.reproduction import reproduced
 from weft.tools import cli, verify_diagnostics

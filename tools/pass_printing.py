@@ -10,7 +10,7 @@ from weft.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli
 
 if TYPE_CHECKING:
-    from weft.passes.registry.instrumentation import Instrumentation
+    from weft.instrumentation import Instrumentation
 
 _EXPLAIN = "--tile-explain-dispatch"
 _SWITCHES = (
@@ -37,7 +37,7 @@ def add_explain(parser: ArgumentParser) -> None:
 
 def printing(options: Namespace) -> "Instrumentation":
     """What these options want to see of passes, except remarks about candidates."""
-    from weft.passes.registry.instrumentation import Instrumentation  # which imports MLIR
+    from weft.instrumentation import Instrumentation  # which imports MLIR
 
     path = options.mlir_pass_pipeline_crash_reproducer
     return Instrumentation(

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
-from weft import mlir
+from weft import late_imports
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
-from weft.mlir import ir
 
 LEFT_OUT: Mapping[str, bool] = {"left out": True}
 """The metadata of a flag that is written only where it is true."""
@@ -34,6 +33,9 @@ class Written:
         """The attribute that states this schedule. Fields that are 0 are left out: it is their default. So
         are flags that are false, if their metadata is LEFT_OUT.
         """
+        with late_imports.whole():
+            from weft.mlir import ir
+
         i64 = ir.IntegerType.get_signless(64)
 
         def as_attribute(value: Any) -> Any:
@@ -59,6 +61,10 @@ def check_names(entries: Iterable[str], *kinds: Iterable[str]) -> None:
 
 
 def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
+    with late_imports.whole():
+        from weft import mlir
+        from weft.mlir import ir
+
     if count is not None:
         if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
             raise WeftError(f"schedule field '{name}' must be an array<i64> of {count}, got {attribute}")

@@ -5,6 +5,7 @@ import operator
 from dataclasses import fields, replace
 from typing import Any
 
+from weft import late_imports
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import FAMILIES, read_schedule
 from weft.dialects.schedule.family import AnySchedule
@@ -43,6 +44,9 @@ def as_schedule(schedule: object) -> AnySchedule | None:
 def _read(text: str) -> AnySchedule:
     if not text.isascii():
         raise WeftError(f"schedule must be ASCII text, such as {_EXAMPLE}, got {shown(text)}")
+    with late_imports.whole():
+        from weft import mlir  # noqa: F401  # which may be missing: that isn't a mistake in the text
+
     try:
         return read_schedule(text)
     except WeftError as error:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from weft import extensions, locks, mlir, mlir_text
+from weft import extensions, late_imports, locks, mlir_text
 from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.family import AnySchedule
@@ -31,7 +31,6 @@ from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
 from weft.isa.suggest import did_you_mean
-from weft.mlir import ir
 
 
 class Families:
@@ -54,6 +53,10 @@ class Families:
     def so_far(self) -> tuple[type[AnySchedule], ...]:
         """The families that are registered already. Extensions need not have been loaded."""
         return tuple(self._by_key.values())
+
+    def own(self) -> tuple[type[AnySchedule], ...]:
+        """Weft's own families, and those that weren't added by `weft.register_schedule`."""
+        return tuple(f for f in self.so_far if extensions.source("schedule", f.key) is None)
 
     def add(self, family: type[AnySchedule]) -> None:
         """Registers a family, once. Raises WeftError where its key is a field of another, or the reverse."""
@@ -81,6 +84,9 @@ class Families:
 
     def of(self, attribute: Any) -> AnySchedule:
         """The schedule that an attribute states. Raises WeftError for one that is none."""
+        with late_imports.whole():
+            from weft.mlir import ir
+
         if not isinstance(attribute, ir.DictAttr):
             raise WeftError(f"schedule must be a dictionary, got {attribute}")
         names = {named.name for named in attribute}
@@ -140,6 +146,7 @@ def families_named(name: str) -> tuple[type[AnySchedule], ...]:
 FAMILIES = Families(
     WmmaSchedule, Schedule, DirectSchedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule
 )
+extensions.watch(FAMILIES.own)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:
@@ -152,6 +159,10 @@ def read_schedule(text: str) -> AnySchedule:
     mlir_text.check(text, "<schedule>")
     if not text:
         raise WeftError("schedule must not be empty")  # MLIR's parser would crash
+    with late_imports.whole():
+        from weft import mlir
+        from weft.mlir import ir
+
     with ir.Context(load_on_create_dialects=()):  # dialects take 5 ms to load, and no schedule names one
         return schedule_of(mlir.parse_attribute(text, "<schedule>"))
 

@@ -5,7 +5,7 @@ from dataclasses import Field, dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from weft.dialects.schedule import page
+from weft import late_imports
 from weft.dialects.schedule.attribute import Written
 from weft.dialects.schedule.product_types import GROUP_ROWS, Types
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
@@ -81,6 +81,9 @@ class AnySchedule(Written):
         """Why the schedule can't be lowered, or can't run on `target`."""
 
     def _repr_html_(self) -> str:
+        with late_imports.whole():
+            from weft.dialects.schedule import page
+
         return page.page(self)
 
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:

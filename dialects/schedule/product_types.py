@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
+from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
 from weft.errors import shown
 from weft.isa import mma
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of

@@ -5,13 +5,12 @@ are in tensor memory.
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
-from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
-from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.cluster_features import ANSWER_BYTES

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import ClassVar, TypeVar
 
+from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.schedule import wgmma_copies, wgmma_turns
 from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.staging import Staging
-from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
-from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import LINE_BYTES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.launch_limits import PORTABLE_CLUSTER

@@ -5,9 +5,10 @@ memory, because the layouts of `wmma.load` have no swizzles.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, Types
-from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
+from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, wmma
 from weft.isa.chips import LANES, ChipSet, describe
 from weft.isa.conversion import FP8_ROUNDING

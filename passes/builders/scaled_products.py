@@ -9,8 +9,8 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 from weft.dialects import mma, tile
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile import GemmScaledOp
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES
 from weft.isa import mma as isa
 from weft.isa.block_scales import SCALINGS, BlockScaling
 from weft.isa.chips import LANES

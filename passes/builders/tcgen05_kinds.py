@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, TMEM
+from weft.dialects.tile_types import TMEM
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, Kind
 from weft.isa.tcgen05.mma_rows import scale_vecs
 from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN

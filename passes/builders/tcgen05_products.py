@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
-from weft.dialects.tile_types import PTX_INPUTS, PTX_SCALES, is_tensor_buffer
+from weft.dialects.tile_types import is_tensor_buffer
 from weft.isa.tcgen05 import tensor_layouts
 from weft.isa.tcgen05.descriptors import (
     KINDS,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.tile_types import FP8_TYPES, FragmentType
+from weft.dialects.element_types import FP8_TYPES
+from weft.dialects.tile_types import FragmentType
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, fragment_coordinates

@@ -16,7 +16,7 @@ from weft.dialects.launch_contract import WORKSPACE
 from weft.dialects.op import refuse
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.dialects.tile_claims import COUNTER_STRIDE
+from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes.builders import emit, thread_ids

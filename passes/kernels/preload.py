@@ -8,7 +8,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule, ceil_div
 from weft.dialects.tile import MatmulOp
-from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
+from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES
 from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
 from weft.mlir import arith, ir, memref, nvvm, scf

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft import extensions, mlir
+from weft import extensions, instrumentation, mlir
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, shown
 from weft.mlir import ir
-from weft.passes.registry import instrumentation
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:+ -]*", re.ASCII)
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import phase
+from weft import instrumentation, phase
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, located
-from weft.passes.registry import instrumentation
 from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.reproduction import reproduction
 

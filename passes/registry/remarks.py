@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import mlir
+from weft import instrumentation, mlir
 from weft.errors import Diagnostic
-from weft.passes.registry import instrumentation
 
 Path = tuple[str, Sequence[str]]
 """The instructions that an operation becomes, and for each faster way why it isn't taken."""

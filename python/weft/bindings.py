@@ -1,5 +1,6 @@
 """Chooses the package of MLIR bindings: the first one that has what Weft needs."""
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from weft.compiler import loaded
 from weft.errors import WeftError
 
+PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
+"""The packages that may have the bindings, the preferred one first, and their PyPI projects."""
 # Modules that Weft imports from the package, and names in them that older bindings or unrelated packages
 # lack.
 _NEEDED = {
@@ -54,12 +57,27 @@ def choose(names: Sequence[str], install: str) -> Chosen:
         paths = _paths(name)
         if paths is None:
             continue
-        loaded.watch(name, *paths, *(f"{path}/_mlir_libs" for path in paths))
+        _watch(name, paths)
         if (reason := _lacking(name, paths)) is None:
             return Chosen(name, tuple(left))
         left.append(f"the package '{name}' at {', '.join(paths) or 'an unknown path'} isn't used: {reason}")
     notes = "".join(f"; {sentence}" for sentence in left)
     raise WeftError(f"no MLIR Python bindings are installed: {install}{notes}")
+
+
+@functools.cache
+def watched() -> tuple[str, ...]:
+    """The installed packages, whose files decide which of them is chosen, and what it does. They are recorded
+    without importing any of them.
+    """
+    found = {name: paths for name in PROJECTS if (paths := _paths(name)) is not None}
+    for name, paths in found.items():
+        _watch(name, paths)
+    return tuple(found)
+
+
+def _watch(name: str, paths: Sequence[str]) -> None:
+    loaded.watch(name, *paths, *(f"{path}/_mlir_libs" for path in paths))
 
 
 def distribution(name: str, project: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
-from weft import construction, idle, mlir, module_arguments
+from weft import construction, idle, launch_extents, mlir, module_arguments
 from weft.dialects import context, dialects
 from weft.dialects.launch_contract import GRID, WRITES
 from weft.errors import WeftError
@@ -117,9 +117,9 @@ class Module:
         """
         self._check_outside()
         name, types = module_arguments.symbol(name), module_arguments.types(arguments)
-        threads = module_arguments.block(block)
-        ctas = None if grid is None else module_arguments.grid(grid)
-        together = None if cluster is None else module_arguments.cluster(cluster, ctas)
+        threads = launch_extents.block(block)
+        ctas = None if grid is None else launch_extents.grid(grid)
+        together = None if cluster is None else launch_extents.cluster(cluster, ctas)
         written = None if writes is None else module_arguments.writes(writes, len(types))
         target = None if chip is None else module_arguments.target(chip)
         holder = gpu.GPUModuleOp(name)

@@ -20,8 +20,7 @@ from weft import bindings, late_imports, mlir_text, phase, quick_builders
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 
-_PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
-_CHOSEN = bindings.choose(tuple(_PROJECTS), "pip install torch-mlir==20261001")
+_CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir==20261001")
 DISTRIBUTION = _CHOSEN.name
 LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
@@ -120,7 +119,7 @@ def find_dialect(name: str, module: str) -> None:
 def version() -> str:
     """The PyPI project and version of the bindings."""
     with late_imports.whole():
-        return bindings.distribution(DISTRIBUTION, _PROJECTS[DISTRIBUTION])
+        return bindings.distribution(DISTRIBUTION, bindings.PROJECTS[DISTRIBUTION])
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:

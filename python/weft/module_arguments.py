@@ -1,14 +1,13 @@
 """Checks of the arguments of `weft.Module` and `weft.memref`. The bindings' errors show C++ signatures."""
 
-import operator
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import mlir
 from weft.dialects.op import string_complaint
 from weft.errors import WeftError, shown
 from weft.isa import launch_limits
+from weft.launch_extents import integer, listed
 from weft.mlir import ir
 from weft.target import Target
 
@@ -28,7 +27,7 @@ def symbol(name: object) -> str:
 
 def types(arguments: object) -> list[Any]:
     """The types of a function's arguments. Raises WeftError for anything else."""
-    kinds = _listed("arguments", arguments, "MLIR types, such as results of weft.memref")
+    kinds = listed("arguments", arguments, "MLIR types, such as results of weft.memref")
     for kind in kinds:
         if not isinstance(kind, ir.Type):
             raise WeftError(
@@ -39,26 +38,9 @@ def types(arguments: object) -> list[Any]:
     return kinds
 
 
-def block(value: object) -> list[int]:
-    """The threads of a CTA in x, y and z. Raises WeftError for a block that no launch can have."""
-    return _extents("block", value, launch_limits.block_complaint)
-
-
-def grid(value: object) -> list[int]:
-    """The CTAs of a launch in x, y and z. Raises WeftError for a grid that no launch can have."""
-    return _extents("grid", value, launch_limits.grid_complaint)
-
-
-def cluster(value: object, ctas: Sequence[int] | None) -> list[int]:
-    """The CTAs of a cluster in x, y and z, of a grid of `ctas` if that is given. Raises WeftError for a
-    cluster that no launch can have.
-    """
-    return _extents("cluster", value, lambda extents: launch_limits.cluster_complaint(extents, ctas))
-
-
 def writes(value: object, arguments: int) -> list[int]:
     """The numbers of the arguments that a kernel writes. Raises WeftError for one that it doesn't have."""
-    numbers = [_integer(each) for each in _listed("writes", value, "integers")]
+    numbers = [integer(each) for each in listed("writes", value, "integers")]
     known = [each for each in numbers if each is not None and 0 <= each < arguments]
     if len(known) != len(numbers):
         raise WeftError(f"writes must be numbers of arguments, in 0..{arguments - 1}, got {shown(value)}")
@@ -74,14 +56,15 @@ def target(chip: object) -> Any:
 
 def memref(shape: object, element: object, strides: object) -> Any:
     """The type of a matrix, in the current context. Raises WeftError for an invalid type."""
-    sizes = [_size(each) for each in (shape.split("x") if isinstance(shape, str) else _sizes("shape", shape))]
+    given = shape.split("x") if isinstance(shape, str) else listed("shape", shape, "integers")
+    sizes = [_size(each) for each in given]
     if not sizes:
         raise WeftError("shape must have at least one size, got none")
     if not isinstance(element, str) or not _ELEMENT.fullmatch(element):
         raise WeftError(f"element must be the name of a number type, such as 'bf16', got {shown(element)}")
     layout = None
     if strides is not None:
-        distances = [_stride(each) for each in _sizes("strides", strides)]
+        distances = [_stride(each) for each in listed("strides", strides, "integers")]
         if len(distances) != len(sizes):
             raise WeftError(f"each of the {len(sizes)} sizes must have a stride, got {len(distances)}")
         layout = ir.StridedLayoutAttr.get(0, distances)
@@ -98,7 +81,7 @@ def memref(shape: object, element: object, strides: object) -> Any:
 def _size(value: object) -> int:
     if isinstance(value, str) and value == "?":
         return int(ir.ShapedType.get_dynamic_size())
-    size = int(value) if isinstance(value, str) and _SIZE.fullmatch(value) else _integer(value)
+    size = int(value) if isinstance(value, str) and _SIZE.fullmatch(value) else integer(value)
     if size is None:
         raise WeftError(f"shape must consist of integers and '?', got {shown(value)}")
     if complaint := launch_limits.size_complaint(size):
@@ -109,39 +92,9 @@ def _size(value: object) -> int:
 def _stride(value: object) -> int:
     if isinstance(value, str) and value == "?":
         return int(ir.ShapedType.get_dynamic_stride_or_offset())
-    stride = int(value) if isinstance(value, str) and _SIZE.fullmatch(value) else _integer(value)
+    stride = int(value) if isinstance(value, str) and _SIZE.fullmatch(value) else integer(value)
     if stride is None:
         raise WeftError(f"strides must consist of integers and '?', got {shown(value)}")
     if not 0 <= stride <= _MOST_STRIDE:
         raise WeftError(f"strides must be in 0..2**63 - 1, got {shown(stride)}")
     return stride
-
-
-def _extents(name: str, value: object, complaint: Callable[[Sequence[int]], str | None]) -> list[int]:
-    integers = [_integer(each) for each in _sizes(name, value)]
-    extents = [each for each in integers if each is not None]
-    if len(extents) != len(integers):
-        raise WeftError(f"{name} must be three integers (x, y, z), got {shown(value)}")
-    if wrong := complaint(extents):
-        raise WeftError(wrong)
-    return extents
-
-
-def _sizes(name: str, value: object) -> list[Any]:
-    return _listed(name, value, "integers")
-
-
-def _listed(name: str, value: object, entries: str) -> list[Any]:
-    try:
-        return list(value)  # type: ignore[call-overload, no-any-return]
-    except TypeError:
-        raise WeftError(f"{name} must be a sequence of {entries}, got {shown(value)}") from None
-
-
-def _integer(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None

@@ -3,11 +3,8 @@
 from dataclasses import dataclass, replace
 
 from weft.errors import Diagnostic, WeftError
-from weft.isa import mma
 from weft.isa.chips import CHIPS, Chip
 from weft.isa.family import unknown_chip
-
-_FAMILIES = {"mma": mma.FAMILIES}
 
 
 @dataclass(frozen=True)
@@ -30,15 +27,6 @@ class Target:
     def ptx(self) -> tuple[int, int]:
         """The PTX version to generate."""
         return max(self.chip.ptx, (8, 4))
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The instruction families of which the chip has at least one form."""
-        return tuple(
-            name
-            for name, tables in _FAMILIES.items()
-            if any(self.chip.name in table.chips() for table in tables)
-        )
 
     def __str__(self) -> str:
         return self.chip.name

@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, kernel_handle, launcher, runtime, sequence
-from weft.multiply import compiled_schedules, launches, matmul, product_kernel, row_copies
+from weft.multiply import compiled_schedules, copy_kernels, launches, matmul, product_kernel
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -342,5 +342,5 @@ def _forget() -> None:
     matmul.plans.clear()
     launches.zeros.clear()
     caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
-    for cache in (*caches, launcher._driver, sequence._driver, sequence._lane, row_copies._kernel):
+    for cache in (*caches, launcher._driver, sequence._driver, sequence._lane, copy_kernels._kernel):
         cache.cache_clear()

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from weft.dialects.element_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS, PTX_SCALES
 from weft.dialects.operand_roles import extents, role_of
 from weft.dialects.schedule import FAMILIES, Types, ceil_div
-from weft.dialects.tile_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS, PTX_SCALES
 from weft.isa import block_scales, mma
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor
 from weft.isa.tcgen05.tensor_layouts import SCALE_COLUMNS, SCALES_OF_COLUMN, scales

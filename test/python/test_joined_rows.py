@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compiler.map_parameters import MapParameter
+from weft.compiler.launch_record import MapParameter
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.distributed import products
 from weft.errors import WeftError

@@ -105,15 +105,17 @@ def test_nothing_is_kept_without_a_cache(folder, patch):
 
 
 def test_a_process_imports_what_writes_kernels_of_its_family(folder):
-    """And nothing of it if its kernel is on disk."""
+    """And neither that nor MLIR if its kernel is on disk."""
     product = """
         import sys, weft
         from weft.dialects.schedule import Types, WarpgroupSchedule
         from weft.multiply import product_kernel
         product_kernel.plain(Types("f16", "f16", "f16"), WarpgroupSchedule((64, 64, 64), 1, 4), "sm_90a")
-        print(*sorted(m.rpartition(".")[2] for m in sys.modules if m.startswith("weft.passes.kernels.")))
+        print(*sorted(sys.modules))
     """
     command = [sys.executable, "-c", inspect.cleandoc(product)]
     first, second = (subprocess.check_output(command, text=True).split() for _ in range(2))
-    assert {"wgmma_kernel", "epilogue"} <= set(first) and "tcgen05_kernel" not in first
-    assert "wgmma_kernel" not in second and "epilogue" not in second
+    kernels = "weft.passes.kernels"
+    assert {"weft.mlir", f"{kernels}.wgmma_kernel", f"{kernels}.epilogue"} <= set(first)
+    assert f"{kernels}.tcgen05_kernel" not in first
+    assert not {"weft.mlir", "weft.passes", "weft.dialects.tile", "llvmlite"} & set(second)

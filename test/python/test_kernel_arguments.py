@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compiler.launch_record import MemrefArgument
-from weft.compiler.map_parameters import MapParameter
+from weft.compiler.launch_record import MapParameter, MemrefArgument
 from weft.errors import WeftError
 from weft.launch import arrays, kernel_arguments
 from weft.layout import Layout, LayoutError

@@ -12,7 +12,7 @@ from matrix_cases import FAMILY_NAMES, ROWS_OF, SIZES, Stated, every
 from products import Product
 
 import weft
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.element_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.passes.kernels.ends_order import Ends

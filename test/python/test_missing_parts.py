@@ -3,6 +3,7 @@ what to install.
 """
 
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -133,6 +134,33 @@ def test_calls(call, told):
         assert error is None
     else:
         assert error.startswith(CALLS[call]) and "\n" not in error
+
+
+def test_without_bindings_each_call_that_compiles_tells_what_to_install():
+    """The first one, too, of which the import is a part."""
+    program = """
+        import sys
+        sys.modules.update(mlir=None, torch_mlir=None)  # as if they weren't installed
+        import numpy as np, weft
+        ones = np.ones((64, 64), np.float32)
+        calls = (
+            lambda: weft.matmul(ones, ones),
+            lambda: weft.matmul(ones, ones, schedule="{warpgroups = 2}"),
+            lambda: weft.compile("module {}", "sm_80"),
+            lambda: weft.attention(*[ones[None, None]] * 3),
+            lambda: weft.Module(),
+            lambda: weft.register_dialect(None),
+        )
+        for call in calls * 2:
+            try:
+                call()
+            except weft.WeftError as error:
+                print(repr(str(error)))
+    """
+    command = [sys.executable, "-c", inspect.cleandoc(program)]
+    said = subprocess.check_output(command, text=True).splitlines()
+    assert len(said) == 12
+    assert len({*said}) == 1 and said[0].startswith("'no MLIR Python bindings are installed: pip install ")
 
 
 @pytest.mark.parametrize(

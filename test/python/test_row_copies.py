@@ -5,7 +5,7 @@ import pytest
 from machine_code import local_memory
 
 from weft.launch import arrays
-from weft.multiply import row_copies
+from weft.multiply import copy_kernels, row_copies
 from weft.multiply.row_copies import Rows
 
 RNG = np.random.default_rng(3)
@@ -23,7 +23,7 @@ def copied(unit, *matrices):
         for each, of in zip(matrices, rows, strict=True)
     ]
     targets = [np.full(of.nbytes, 77, np.uint8) for of in rows]
-    kernel = row_copies.kernel_of(rows, unit, "sm_90a")
+    kernel = copy_kernels.kernel_of(rows, unit, "sm_90a")
     report = kernel.emulate(*row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
     assert not report.findings
     same = []
@@ -55,7 +55,7 @@ def test_every_row_is_copied(unit, matrices):
 
 
 def test_vectors_beyond_i32_are_numbered_too(monkeypatch):
-    monkeypatch.setattr(row_copies, "_MOST_NUMBERED", 10)
+    monkeypatch.setattr(copy_kernels, "_MOST_NUMBERED", 10)
     kernel, same = copied(2, some(2, 33, 67), some(41, 67))
     assert all(same) and "div.u64" in kernel.ptx
 

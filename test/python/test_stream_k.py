@@ -9,7 +9,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import MOST_RUNS, OTHER_REGISTERS, Types
-from weft.dialects.tile_claims import COUNTER_STRIDE
+from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import register_share
 from weft.launch.dimensions import dimensions, workspaces_of
 from weft.passes import lower_claims

@@ -15,7 +15,7 @@ from weft.bench import compiling
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
-from weft.multiply import padded_rows, row_copies, transposed_copies
+from weft.multiply import copy_kernels, padded_rows, row_copies
 from weft.multiply.row_copies import Columns, Rows
 from weft.schedules import transposing
 from weft.schedules.database import Product
@@ -33,7 +33,7 @@ def emulated(unit, matrices, transposed):
         for each, of in zip(matrices, rows, strict=True)
     ]
     targets = [np.full(of.nbytes, 77, BYTE) for of in rows]
-    kernel = row_copies.kernel_of(rows, unit, "sm_90a")
+    kernel = copy_kernels.kernel_of(rows, unit, "sm_90a")
     report = kernel.emulate(*row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
     assert not report.findings
     same = []
@@ -74,7 +74,7 @@ def test_columns_of_a_batch_with_one_row_each():
     assert (long.pitch, long.ctas) == (640, 5)
 
 
-@pytest.mark.parametrize("size", transposed_copies.ELEMENTS)
+@pytest.mark.parametrize("size", row_copies.ELEMENTS)
 def test_banks_of_shared_memory_have_no_conflicts(size):
     """By the addresses that `TransposedCopy` computes: of 32 lanes, in as many parts as have 128 bytes."""
     per_vector, pitch = 16 // size, 128 * size

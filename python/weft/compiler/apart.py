@@ -12,7 +12,7 @@ from typing import Any
 from weft import disk_cache as cache
 from weft import mlir, phase
 from weft.compiler import cache_keys, reproducer, stages, worker
-from weft.compiler.stages import Compiled
+from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
 from weft.schedules import database
@@ -90,7 +90,7 @@ def _compiled_apart(
         if not cache_keys.as_imported():
             raise _ChangedError
         answer = _asked(module, options)
-        entry = stages.to_entry(answer["compiled"])
+        entry = to_entry(answer["compiled"])
         if not answer["lasting"]:
             raise _Passing(entry)
         return entry
@@ -103,7 +103,7 @@ def _compiled_apart(
         entry = cache.default().get_or_make("llvm", key, make)
     except _Passing as passing:
         entry = passing.entry
-    return stages.of_entry(entry)
+    return of_entry(entry)
 
 
 class _ChangedError(Exception):

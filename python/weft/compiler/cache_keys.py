@@ -5,7 +5,7 @@ With `present` false, files that were unchanged once aren't looked at again (`lo
 
 from dataclasses import astuple
 
-from weft import extensions, idle, mlir, passes
+from weft import bindings, extensions, idle, late_imports
 from weft.compiler import codegen, identity, loaded, ptxas
 from weft.disk_cache import Key
 from weft.errors import warn
@@ -28,7 +28,7 @@ def lowering(present: bool = True) -> Key | None:
 def _lowering(present: bool) -> Key | None:
     installed = extensions.loaded()
     packages = [each.package for each in installed]
-    code = loaded.identity(mlir.DISTRIBUTION, packages=packages, present=present)
+    code = loaded.identity(*bindings.watched(), packages=packages, present=present)
     if code is None:
         return None
     for package in packages:
@@ -36,9 +36,12 @@ def _lowering(present: bool) -> Key | None:
     for each in installed:
         code += astuple(each)
     entries = [(each.kind, each.name, each.value) for each in extensions.entries()]
-    own, replaced = passes.registered() == passes.OWN, identity.replaced(_DECIDE)
-    if own and not entries and not replaced:
+    replaced = identity.replaced(_DECIDE)
+    if extensions.own_tables() and not entries and not replaced:
         return code
+    with late_imports.whole():
+        from weft import passes
+
     try:
         return [*code, identity.digest(passes.registered(), entries, replaced)]
     except identity.UnidentifiedError as error:
@@ -53,12 +56,12 @@ def as_imported(present: bool = True) -> bool:
     an installed extension can't be loaded.
     """
     packages = [each.package for each in extensions.loaded()]
-    if passes.registered() != passes.OWN or identity.replaced(_DECIDE):
+    if not extensions.own_tables() or identity.replaced(_DECIDE):
         return False
     others = [each for each in extensions.entries() if not each.source.installed]
     if others:
         return False
-    return loaded.identity(mlir.DISTRIBUTION, packages=packages, present=present) is not None
+    return loaded.identity(*bindings.watched(), packages=packages, present=present) is not None
 
 
 def generating(present: bool = True) -> Key | None:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from weft import mlir
+from weft import bindings
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _BUILTIN = (
@@ -23,7 +23,7 @@ _BUILTIN = (
     types.MemberDescriptorType,
 )
 # In these packages a name identifies a function: the keys hold their versions, or Python's.
-_KNOWN = frozenset({"weft", "numpy", mlir.DISTRIBUTION, *sys.stdlib_module_names}) - {"__main__"}
+_KNOWN = frozenset({"weft", "numpy", *bindings.PROJECTS, *sys.stdlib_module_names}) - {"__main__"}
 _extended: set[str] = set()
 _CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
 

@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.compiler.map_parameters import MapParameter
-from weft.compiler.workspace_parameters import WorkspaceParameter
-from weft.dialects.schedule import ceil_div
+from weft.dialects.schedule.product_types import ceil_div
 
 Sizes = Sequence[int]
 
@@ -90,6 +88,45 @@ def _value(expression: Expression, sizes: Sizes) -> int:
         return sizes[operands[0]]
     left, right = operands
     return OPERATIONS[what](_value(left, sizes), _value(right, sizes))
+
+
+@dataclass(frozen=True)
+class MapParameter:
+    """A tensor map that a launch creates for one of its matrices and passes after its arguments.
+
+    `matrix` is the number of the memref argument, `box` the rows and columns of one copy; `swizzle` and
+    `l2_promotion` are named as in `weft.isa.tensor_map`. With `padded`, which an entry may leave out, packed
+    elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16). With `chunk`,
+    which an entry may leave out, too, the map counts columns in chunks of so many bytes, the box's columns as
+    well. With `any_rows`, again optional, the kernel uses the map only if the matrix and its rows are aligned
+    as TMA needs it; any other legal strides do for a matrix that isn't. If it is
+    `skewed`, it begins at the last multiple of 16 bytes before the matrix, and has more columns on the left.
+    If it is `joined`, it has a dimension for eight rows of at most 16 bytes, and boxes have whole groups.
+    """
+
+    matrix: int
+    box: tuple[int, int]
+    swizzle: str
+    l2_promotion: str
+    padded: bool = False
+    chunk: int = 0
+    any_rows: bool = False
+    skewed: bool = False
+    joined: bool = False
+
+
+@dataclass(frozen=True)
+class WorkspaceParameter:
+    """Memory that a launch provides, passed as a memref descriptor after the kernel's arguments.
+
+    It has `rows` for each tile that the grid counts, or `of_ctas` for each CTA of the launch, of `row_shape`
+    elements of `element_bytes`.
+    """
+
+    rows: int
+    row_shape: tuple[int, ...]
+    element_bytes: int
+    of_ctas: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """The tensor maps that a launch passes after a kernel's arguments, read from the kernel's attribute."""
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from itertools import takewhile
 from typing import Any
 
 from weft import mlir
+from weft.compiler.launch_record import MapParameter
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLE_NAMES, one_of
@@ -13,31 +14,6 @@ from weft.mlir import ir
 
 _NAME = TENSOR_MAPS.name
 _RANKS = range(2, 5)  # of matrices, batches and batches of batches
-
-
-@dataclass(frozen=True)
-class MapParameter:
-    """A tensor map that a launch creates for one of its matrices and passes after its arguments.
-
-    `matrix` is the number of the memref argument, `box` the rows and columns of one copy; `swizzle` and
-    `l2_promotion` are named as in `weft.isa.tensor_map`. With `padded`, which an entry may leave out, packed
-    elements of 4 or 6 bits get a byte each in shared memory (16 of them the low bytes of 16). With `chunk`,
-    which an entry may leave out, too, the map counts columns in chunks of so many bytes, the box's columns as
-    well. With `any_rows`, again optional, the kernel uses the map only if the matrix and its rows are aligned
-    as TMA needs it; any other legal strides do for a matrix that isn't. If it is
-    `skewed`, it begins at the last multiple of 16 bytes before the matrix, and has more columns on the left.
-    If it is `joined`, it has a dimension for eight rows of at most 16 bytes, and boxes have whole groups.
-    """
-
-    matrix: int
-    box: tuple[int, int]
-    swizzle: str
-    l2_promotion: str
-    padded: bool = False
-    chunk: int = 0
-    any_rows: bool = False
-    skewed: bool = False
-    joined: bool = False
 
 
 def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:

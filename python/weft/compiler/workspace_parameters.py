@@ -4,26 +4,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft.compiler.launch_record import WorkspaceParameter
 from weft.dialects.launch_contract import CTA_WORKSPACE, GRID, WORKSPACE
 from weft.dialects.op import refuse
 from weft.mlir import ir
-
-
-@dataclass(frozen=True)
-class WorkspaceParameter:
-    """Memory that a launch provides, passed as a memref descriptor after the kernel's arguments.
-
-    It has `rows` for each tile that the grid counts, or `of_ctas` for each CTA of the launch, of `row_shape`
-    elements of `element_bytes`.
-    """
-
-    rows: int
-    row_shape: tuple[int, ...]
-    element_bytes: int
-    of_ctas: bool = False
 
 
 def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParameter, ...]:

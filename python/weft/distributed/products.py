@@ -9,11 +9,11 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Self
 
+from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.operand_roles import ACTIVATIONS, GATED_COLUMNS, GATES
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.schedule.product_types import PROMOTED
-from weft.dialects.tile_types import FP8_TYPES
 from weft.distributed.added import SCALES, added_to
 from weft.distributed.devices import Memory
 from weft.distributed.teams import Team

@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 
+from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.tile_types import FP8_TYPES
 from weft.errors import WeftError, shown
 from weft.jax import team_product
 from weft.jax.collectives import Asked

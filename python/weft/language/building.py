@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import module_arguments
+from weft import launch_extents
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
@@ -220,7 +220,7 @@ def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) 
     if made is None:
         return
     extents = list(made) if isinstance(made, (tuple, list)) else [made]
-    trace.cluster = tuple(module_arguments.cluster([*extents, *[1] * (3 - len(extents))], None))
+    trace.cluster = tuple(launch_extents.cluster([*extents, *[1] * (3 - len(extents))], None))
     if trace.persistent is not None and trace.cluster[1:] != (1, 1):
         raise WeftError(
             f"kernel {trace.name}: cluster of a persistent kernel must be along the grid's first axis, got "

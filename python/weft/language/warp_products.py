@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.tile import FragmentType
-from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa.chips import CHIPS, WARPS, describe
 from weft.isa.family import Registers
 from weft.isa.mma import SYNC, Sync

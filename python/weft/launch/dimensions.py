@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import module_arguments
+from weft import launch_extents
 from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.errors import WeftError, about
 from weft.launch import runtime
@@ -43,7 +43,7 @@ def dimensions(
             )
             most = max(each * available // ctas, 1) * ctas
             grid = (min(tiles, most) if each else tiles, 1, 1)
-    return _extents(launch, module_arguments.grid, grid), _block(launch, block)
+    return _extents(launch, launch_extents.grid, grid), _block(launch, block)
 
 
 def _check_clusters(launch: Launch, sizes: list[int]) -> None:
@@ -93,7 +93,7 @@ def _block(launch: Launch, requested: Sequence[int] | None) -> runtime.Dim:
         requested = launch.block
     if requested is None:
         raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
-    block = _extents(launch, module_arguments.block, requested)
+    block = _extents(launch, launch_extents.block, requested)
     if launch.block not in (None, block):
         raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {block}")
     return block

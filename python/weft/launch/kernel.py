@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports, passes
-from weft.builder import Module
-from weft.compiler.apart import compile_input
+from weft import late_imports
+from weft.compiler.compiled import Compiled, kept
 from weft.compiler.launch_record import Launch, ScalarArgument
 from weft.compiler.ptxas import Resources
-from weft.compiler.stages import Compiled, compile_module, kept
 from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
@@ -40,6 +38,7 @@ from weft.launch.workspace import PerStream, Pool
 
 if TYPE_CHECKING:
     from weft import emulator
+    from weft.builder import Module
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
@@ -55,15 +54,22 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     compiled, and WeftInternalError with a reproducer if MLIR crashes. Any number of threads may compile.
     """
     _check_arguments(module, arch, kernel)
+    with late_imports.whole():
+        from weft.builder import Module
+        from weft.compiler.apart import compile_input
+
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module
     return _selected(compile_input(source, arch, default=default), kernel)
 
 
-def compile_shared(module: Module, arch: str) -> "Kernel":
+def compile_shared(module: "Module", arch: str) -> "Kernel":
     """As `compile`, for a module that Weft itself makes. It has no source locations, so that all programs
     share its entries of the cache. Errors have locations.
     """
+    with late_imports.whole():
+        from weft import passes
+
     copy = module.mlir.operation.clone()
     passes.manager("strip-debuginfo", module.context).run(copy)
     try:
@@ -72,7 +78,7 @@ def compile_shared(module: Module, arch: str) -> "Kernel":
         return compile(module, arch=arch)
 
 
-def compile_unlocated(module: Module, arch: str) -> "Kernel":
+def compile_unlocated(module: "Module", arch: str) -> "Kernel":
     """As `compile`, for a module that was built without locations, which this changes."""
     return _compiled(module.finished(), arch)
 
@@ -84,6 +90,9 @@ def compiled_before(bytecode: bytes, arch: str) -> "Kernel | None":
 
 
 def _compiled(module: Any, arch: str) -> "Kernel":
+    with late_imports.whole():
+        from weft.compiler.apart import compile_input
+
     return _selected(compile_input(module, arch, default=None, own=True), None)
 
 
@@ -243,6 +252,9 @@ class Kernel:
 
         Raises WeftError if the program itself requires aligned rows.
         """
+        with late_imports.whole():
+            from weft.compiler.stages import compile_module
+
         source = self.compiled
         compiled = compile_module(source.module(), self.chip, name=source.name, rows="any", own=True)
         launch = replace(compiled.launches[self.name], names=self.launch.names)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import packed_elements
-from weft.compiler.launch_record import Launch, MemrefArgument, PointerArgument, ScalarArgument
-from weft.compiler.map_parameters import MapParameter
+from weft.compiler.launch_record import Launch, MapParameter, MemrefArgument, PointerArgument, ScalarArgument
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map

@@ -8,8 +8,8 @@ from math import prod
 from numbers import Integral
 from typing import Any
 
+from weft.dialects.element_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
 from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
-from weft.dialects.tile_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError, about, shown
 from weft.isa.block_scales import FORMATS, WORD_BLOCKS
 from weft.launch import arrays

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import late_imports
-from weft.multiply import xla_target
 from weft.multiply.options import Options
 
 
@@ -39,6 +38,7 @@ def call(
         import jax
 
         from weft.jax import placement, primitive
+        from weft.multiply import xla_target
 
     placement.check_devices(dict(zip(roles, operands, strict=True)))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import idle
-from weft.dialects.tile_types import BYTE_TYPES, PTX_PACKED
+from weft.dialects.element_types import BYTE_TYPES, PTX_PACKED
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, cuda_driver, launcher, runtime
 from weft.launch.arrays import ArrayView, Planned

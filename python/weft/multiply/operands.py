@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
+from weft.dialects.element_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.dialects.operand_roles import (
     GROUPINGS,
     SCALE_OF_WORDS,
@@ -12,7 +13,6 @@ from weft.dialects.operand_roles import (
 )
 from weft.dialects.schedule import PROMOTED, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
-from weft.dialects.tile_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft import late_imports
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -129,7 +130,10 @@ def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) ->
     unit = gcd(_MOST_UNIT if kept else ROW_BYTES, *(aligned_to(view) for view in views), *kept)
     sources = [_flat(view, view.address, of.span) for view, of in zip(views, rows, strict=True)]
     targets = [_flat(view, 0, of.nbytes) for view, of in zip(views, rows, strict=True)]
-    kernel = row_copies.kernel_of(rows, unit, chip)
+    with late_imports.whole():
+        from weft.multiply import copy_kernels
+
+    kernel = copy_kernels.kernel_of(rows, unit, chip)
     return kernel.plan(row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
 
 

@@ -5,10 +5,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from weft import disk_cache, idle
-from weft.builder import Module, memref
+from weft import disk_cache, idle, late_imports
 from weft.compiler import cache_keys
-from weft.dialects import tile
 from weft.dialects.operand_roles import FACTORS
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.dialects.schedule.product_types import HALF
@@ -181,8 +179,12 @@ def _from_disk(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
     return made
 
 
-def _module(product: tuple[Any, ...]) -> Module:
+def _module(product: tuple[Any, ...]) -> Any:
     """The module of a product: the arguments of `compiled`, without the chip."""
+    with late_imports.whole():
+        from weft.builder import Module, memref
+        from weft.dialects import tile
+
     types, ranks, added, transposed, alpha, beta, promote, activation, schedule = product
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]

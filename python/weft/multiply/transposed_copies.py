@@ -1,4 +1,4 @@
-"""The copy of an MN-major matrix to a K-major one: a part of the kernel of `row_copies`.
+"""The copy of an MN-major matrix to a K-major one: a part of the kernel of `copy_kernels`.
 
 A CTA copies a tile of 128 rows with 128 bytes each. A thread loads 16 bytes of each of four rows, transposes
 them in registers, and stores them to shared memory, column by column. Then each thread copies 16 bytes of a
@@ -9,31 +9,22 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import build
-from weft.dialects.schedule import ceil_div
 from weft.dialects.tile import AddressOp, BufferType
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, gpu, ir, llvm, nvvm
 from weft.multiply.copied_bytes import Bytes, i64
+from weft.multiply.row_copies import THREADS, TRANSPOSED_TILE
 from weft.passes.builders import addresses, emit
 
-ELEMENTS = (1, 4)
-"""The sizes in bytes of elements that are transposed."""
-THREADS = 256
-_ROWS = 128  # of a tile
-_WIDTH = 128  # bytes of its rows
+_ROWS, _WIDTH = TRANSPOSED_TILE
 _AT_ONCE = 4  # rows of which a thread loads a vector
 _ACROSS = _WIDTH // ROW_BYTES  # vectors in a row of a tile
 _LOW, _HIGH = 0x5140, 0x7362  # `prmt` interleaves the lower or upper bytes of two words,
 _FIRST, _SECOND = 0x5410, 0x7632  # and joins their lower or upper halves
 
 
-def ctas(members: int, count: int, width: int) -> int:
-    """The CTAs that copy `members` matrices of `count` rows of `width` bytes."""
-    return members * ceil_div(count, _ROWS) * ceil_div(width, _WIDTH)
-
-
 def emitted_ctas(members: Any, count: Any, width: Any) -> Any:
-    """The same, of i32 values in a kernel."""
+    """`Columns.ctas` of i32 values in a kernel."""
     return emit.mul(members, emit.mul(emit.ceil_div(count, _ROWS), emit.ceil_div(width, _WIDTH)))
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from weft import file_locks, late_imports, system
+from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
-from weft.dialects.tile_types import ELEMENT_TYPES
 from weft.errors import WeftError, shown, warn
 from weft.isa.chips import CHIPS
 from weft.isa.launch_limits import MOST_SIZE

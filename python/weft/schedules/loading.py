@@ -9,7 +9,7 @@ copies 37, 45 and 72.
 from dataclasses import replace
 
 from weft.dialects.schedule import AnySchedule, DirectSchedule, Types, WarpgroupSchedule, ceil_div
-from weft.dialects.tile_claims import MOST_PARTIES
+from weft.dialects.tile_limits import MOST_PARTIES
 from weft.schedules import direct, time_model
 from weft.schedules.chip_models import CHIP_MODELS, ChipModel
 from weft.target import Target

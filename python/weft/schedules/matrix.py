@@ -6,11 +6,7 @@ from functools import cached_property
 from itertools import product as combinations
 from typing import Any
 
-from weft.dialects.operand_roles import OUTPUT_TYPES
-from weft.dialects.schedule import FAMILIES, AnySchedule, Types
-from weft.dialects.schedule.families import family_name
-from weft.dialects.schedule.product_types import BIT
-from weft.dialects.tile_types import (
+from weft.dialects.element_types import (
     BYTE_TYPES,
     FP8_TYPES,
     NARROW_TYPES,
@@ -18,6 +14,10 @@ from weft.dialects.tile_types import (
     PTX_INPUTS,
     PTX_PACKED,
 )
+from weft.dialects.operand_roles import OUTPUT_TYPES
+from weft.dialects.schedule import FAMILIES, AnySchedule, Types
+from weft.dialects.schedule.families import family_name
+from weft.dialects.schedule.product_types import BIT
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.isa.mma import BIT_OPS

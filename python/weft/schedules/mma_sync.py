@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.schedule import COPY, GROUP_ROWS, Schedule, Types, ceil_div
-from weft.dialects.tile_types import FP8_TYPES
 from weft.isa import async_copy
 from weft.target import Target
 

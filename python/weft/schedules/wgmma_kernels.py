@@ -19,8 +19,7 @@ from weft.dialects.schedule import (
     added_pieces,
     wgmma_turns,
 )
-from weft.dialects.tile_claims import MOST_PARTIES
-from weft.dialects.tile_rings import STAGE_BARRIER_BYTES
+from weft.dialects.tile_limits import MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
 from weft.schedules.chip_models import ChipModel

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from weft import mlir
 from weft.errors import Diagnostic
 
 
@@ -99,6 +98,8 @@ def prepare(manager: Any, names: frozenset[str]) -> None:
     if wanted.timing:
         manager.enable_timing()
     if wanted.statistics is not None:
+        from weft import mlir  # which is imported already, as the manager is MLIR's
+
         manager.enable_statistics(mlir.display_mode(wanted.statistics))
     before = wanted.before_all or bool(names & wanted.before)
     after = wanted.after_all or bool(names & wanted.after)
