@@ -103,3 +103,25 @@ def test_a_side_of_a_branch_reads_what_the_other_side_changes():
     y = np.zeros_like(x)
     assert not chosen.emulate(x, y).findings
     assert np.array_equal(y, np.where(x < 16, 2 * x + 1, x - 1))
+
+
+@pytest.mark.parametrize("step", [0, -1])
+@pytest.mark.parametrize("unroll", [1, 2])
+def test_a_step_that_is_not_positive_stops_the_kernel(step, unroll):
+    x = np.zeros(32, np.float32)
+    with pytest.raises(
+        weft.WeftError, match=r"'step of w\.range must be positive' failed at .*unroll\.py:14"
+    ):
+        counted.emulate(x, x.copy(), 9, 0, step, unroll=unroll)
+
+
+def test_steps_of_sizes_and_of_numbers_of_ctas_need_no_check():
+    @w.kernel(grid=lambda x: 2, threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32], *, step):
+        for i in w.range(w.thread(), x.rows, step(x)):
+            y[i] = x[i]
+
+    for step in (lambda x: 32 * w.ctas(), lambda x: w.ceil_div(x.rows, 64) + w.thread()):
+        assert "cf.assert" not in str(kernel.module(step=step))
+    for step in (lambda x: x.rows - 1, lambda x: x[0].to(w.i32), lambda x: w.ctas() * -1):
+        assert "cf.assert" in str(kernel.module(step=step))

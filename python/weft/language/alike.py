@@ -1,11 +1,28 @@
-"""Which numbers of a kernel are the same for all warpgroups of a CTA, as far as their operations show."""
+"""Which numbers of a kernel are the same for all warpgroups of a CTA, and which ones aren't negative, as far
+as their operations show.
+"""
 
 from typing import Any
 
+from weft import mlir
 from weft.mlir import ir
 
 _DIALECTS = ("arith", "affine", "math")
 _OPS = ("memref.dim", "gpu.block_id", "gpu.grid_dim")
+_COUNTS = (*_OPS, "gpu.thread_id", "gpu.block_dim")
+_KEEP_SIGN = (
+    "addi",
+    "muli",
+    "divsi",
+    "divui",
+    "remsi",
+    "remui",
+    "maxsi",
+    "minsi",
+    "index_cast",
+    "index_castui",
+    "extsi",
+)
 
 
 def alike(*values: Any) -> bool:
@@ -49,3 +66,25 @@ def computed_from(value: Any, operation: str) -> bool:
             return True
         rest += owner.operands
     return False
+
+
+def not_negative(value: Any) -> bool:
+    """Whether a number is computed from sizes, from numbers of threads and CTAs, and from constants that
+    aren't negative, without subtractions.
+    """
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if (known := mlir.constant(each)) is not None:
+            if known < 0:
+                return False
+            continue
+        owner = each.owner
+        if isinstance(owner, ir.Block):
+            return False
+        name = owner.operation.name
+        if name not in _COUNTS:
+            if name.removeprefix("arith.") not in _KEEP_SIGN:
+                return False
+            rest += owner.operation.operands
+    return True

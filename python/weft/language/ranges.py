@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from weft.language.alike import not_negative
+from weft.language.debugging import check
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, i32
 from weft.passes.builders import emit
@@ -21,6 +23,8 @@ class Range:
     def loops(self) -> Iterator["Part"]:
         """The loops that go through the numbers: one, or with `unroll` a second one for what is left."""
         begin, end, step = (as_scalar(each, i32).value for each in (self.begin, self.end, self.step))
+        if not not_negative(step):  # a loop would run without end
+            check(Scalar(step) > 0, "step of w.range must be positive")
         if self.unroll == 1:
             yield Part(begin, end, step, (0,))
             return
@@ -54,9 +58,9 @@ class Part:
 def range_(first: Any, end: Any = None, step: Any = 1, *, unroll: int = 1) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.
 
-    With one argument, it begins at 0. The step must be positive. With `unroll`, the body is repeated this
-    number of times in an iteration, and a second loop executes the rest. A loop over Python's `range` is
-    unrolled completely.
+    With one argument, it begins at 0. The step must be positive: the kernel stops if it isn't. With `unroll`,
+    the body is repeated this number of times in an iteration, and a second loop executes the rest. A loop
+    over Python's `range` is unrolled completely.
     """
     if not isinstance(unroll, int) or isinstance(unroll, bool) or unroll < 1:
         raise mistake(f"unroll of w.range must be a positive number that Python knows, got {unroll}")
