@@ -125,3 +125,33 @@ def test_steps_of_sizes_and_of_numbers_of_ctas_need_no_check():
         assert "cf.assert" not in str(kernel.module(step=step))
     for step in (lambda x: x.rows - 1, lambda x: x[0].to(w.i32), lambda x: w.ctas() * -1):
         assert "cf.assert" in str(kernel.module(step=step))
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_a_loop_gives_numbers_of_python_the_type_that_they_had_before_it(times):
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], n: w.i32, y: w.Out["n", w.f32]):
+        a, found, pair, m = x[0], n > 100, [x[1], x[2]], n + 7
+        for i in w.range(n):
+            y[i] = a + pair[0]
+            a, found, pair[0] = 2, True, 3.5
+        while m > 3:
+            m = 2
+        y[28], y[29], y[30], y[31] = a, found.to(w.f32), pair[0], m.to(w.f32)
+
+    x, y = np.arange(1, 33, dtype=np.float32), np.zeros(32, np.float32)
+    assert not kernel.emulate(x, times, y).findings
+    assert y[:3].tolist() == ([3, 5.5, 5.5] if times else [0, 0, 0])
+    assert y[28:].tolist() == ([2, 1, 3.5, 2] if times else [1, 0, 2, 2])
+
+
+@pytest.mark.parametrize("number, message", [(1.5, "begin with a value of w.f32"), (2**40, "doesn't fit")])
+def test_a_loop_refuses_numbers_of_python_that_have_no_place_in_the_type(number, message):
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32], n: w.i32):
+        for _ in w.range(n):
+            n = number
+        y[0] = n
+
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile()

@@ -161,6 +161,8 @@ def _remedy(one: Carried, other: Any) -> str:
     if not isinstance(other, (bool, int, float)) or dtype is None:
         return ""
     number = written(other)
+    if isinstance(other, float) and not dtype.is_float:
+        return f": begin with a value of w.f32, or end with one of {dtype}"
     return f": write {dtype}({number})" if shape is None else f": write w.full({shape}, {number}, {dtype})"
 
 

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from weft.language import carried, objects, trace
 from weft.language.carried import Unbound
+from weft.language.common_types import common_type
 from weft.language.fragments import Fragment
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix_shared
-from weft.language.scalars import Scalar
+from weft.language.scalars import NUMBERS, Scalar, as_scalar
 
 _NO_VALUE = "has no value here"
 _BECOMES_OTHER = (
@@ -255,7 +256,11 @@ class LoopValues:
         self._shared.update(keys)
 
     def _take(self, place: tuple[str, str], before: Any, end: Any, found: list[Any], seen: set[int]) -> None:
-        """Adds the SSA values of a value at the end of a body, in the order of those before."""
+        """Adds the SSA values of a value at the end of a body, in the order of those before. A number of
+        Python in place of one of the GPU gets its type.
+        """
+        dtype = common_type(before, end) if isinstance(end, NUMBERS) else None
+        end = end if dtype is None or isinstance(before, NUMBERS) else as_scalar(end, dtype)
         if wrong := carried.complaint(before, end):
             raise mistake(carried.cant_carry(place[0], wrong, place[1]))
         members = self._members(before)
