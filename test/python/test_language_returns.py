@@ -39,6 +39,35 @@ def test_kernels_return_early():
     assert (y[0] == -1).all() and not y[1:].any()
 
 
+@w.kernel(threads=64)
+def inner(x: w.In["n", w.f32], y: w.Out["n", w.f32], *, only=True):
+    i = w.thread()
+    if i < x.rows:
+        y[i] = 1.0
+        if x[i] < 10.0:
+            if x[i] < 5.0:
+                y[i] = 2.0
+            else:
+                return
+        elif only and x[i] > 40.0:
+            return
+        y[i] += 2.0
+        if i == 20:
+            y[i] = -1.0
+            return
+    else:
+        return
+    y[i] += x[i]
+
+
+def test_inner_branches_return_where_both_sides_need_what_follows():
+    x, y = np.arange(50, dtype=np.float32), np.zeros(50, np.float32)
+    for only in (True, False):
+        assert not inner.emulate(x, y, only=only).findings
+        kept = np.where(x < 5, 4 + x, np.where(x == 20, -1, 3 + x))
+        assert np.array_equal(y, np.where(((x >= 5) & (x < 10)) | (only & (x > 40)), 1, kept))
+
+
 @w.inline
 def level(v):
     if v > 0.5:
@@ -211,6 +240,65 @@ def test_returns_before_roles_are_those_of_ctas():
         between.compile()
 
 
+@w.kernel(grid=lambda x: x.rows)
+def nested(x: w.In["m", w.i32], y: w.Out["m", w.i32], *, returns=True):
+    number = x[w.cta()]
+    mark = 1
+    if number > 10:
+        mark = 2
+        if number > 20:
+            if number == 30:
+                mark = 3
+            return
+        if number % 2 == 0:
+            mark = 4
+        elif returns:  # Python's
+            return
+        else:
+            mark = 5
+    elif number < 0:
+        return
+    else:
+        mark += number
+    with w.role():
+        if w.thread() == 0:
+            y[w.cta()] = mark
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_nested_branches_return_before_roles(chip):
+    x = np.array([-3, 0, 5, 10, 11, 12, 20, 21, 30], np.int32)
+    y = np.zeros_like(x)
+    assert not nested.emulate(x, y, arch=chip).findings
+    assert y.tolist() == [0, 1, 6, 11, 0, 4, 4, 0, 0]
+    assert not nested.emulate(x, y, returns=False, arch=chip).findings
+    assert y.tolist() == [0, 1, 6, 11, 5, 4, 4, 0, 0]
+
+
+def test_nested_returns_are_those_of_ctas():
+    @w.kernel
+    def outer(x: w.Out["n", w.i32]):
+        if w.thread() > 3:
+            x[1] = 3
+            if x.rows > 3:
+                return
+        with w.role():
+            x[0] = 1
+
+    @w.kernel
+    def known(x: w.Out["n", w.i32], *, returns=True):
+        if w.thread() > 3:
+            x[1] = 3
+            if returns:
+                return
+        with w.role():
+            x[0] = 1
+
+    for kernel in (outer, known):
+        with pytest.raises(weft.WeftError, match=r"its condition can't depend on w\.thread\(\): put the"):
+            kernel.compile()
+
+
 @pytest.mark.parametrize(
     "body, result",
     [
@@ -219,6 +307,10 @@ def test_returns_before_roles_are_those_of_ctas():
         ("if a:\n    b()\nelse:\n    return\nc()", "if a:\n    b()\n    c()"),
         ("if a:\n    return 1", "if a:\n    R = 1\nelse:\n    R = None\nreturn R"),
         ("if a:\n    if b:\n        return 1\nreturn 2", None),  # both sides of the first need the rest
+        (
+            "if a:\n    if b:\n        return\n    c()\nd()",
+            "E = False\nif a:\n    if b:\n        E = True\n    else:\n        c()\nif not E:\n    d()",
+        ),
         ("for i in a:\n    if i:\n        return 1\nreturn 2", None),
         ("if a:\n    with b:\n        return 1\nreturn 2", None),
         ("def f():\n    if a:\n        return 1\nreturn f()", None),
@@ -228,5 +320,6 @@ def test_returns_before_roles_are_those_of_ctas():
 def test_what_follows_moves_to_the_other_side(body, result):
     tree = ast.parse(body.replace("R", "_weft_result"))
     made = ast.Module(moved(tree.body), [])
-    wanted = body if result is None else result.replace("R", "_weft_result")
+    wanted = body if result is None else result
+    wanted = wanted.replace("R", "_weft_result").replace("E", "_weft_returned")
     assert ast.unparse(ast.fix_missing_locations(made)) == ast.unparse(ast.parse(wanted))

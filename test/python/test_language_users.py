@@ -322,7 +322,7 @@ def a_function_of_integers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(w.exp(w.zeros((64, 8), w.i32)), y[0, 0])  # here
 
 
-@case("'return' can't leave a loop or branch of the GPU: write what follows under the opposite condition")
+@case("'return' can't leave a loop or branch of the GPU: put what follows under the opposite")
 def an_early_return(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():
         if w.thread() >= x.rows:

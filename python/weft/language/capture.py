@@ -288,10 +288,12 @@ class _Rewriter(ast.NodeTransformer):
         name = self._fresh("branch")
         again = self._again(node)
         test = self.visit(node.test)
-        begun = self._assign(node, name, _runtime("Ending", test, _names(()), _names(again)))
+        around = [_load(each) for each, _ in self.open]
+        begun = self._assign(node, name, _runtime("Ending", test, _names(again), *around))
         *body, end = node.body
         rest = self._rebind(node, name, again, "end_then", _locals())
-        rest[0].orelse = [ast.copy_location(ast.Return(None), end)]  # type: ignore[attr-defined]
+        returns = _at(end, ast.If(_call(_load(name), "ends"), [ast.Return(None)], []))
+        rest[0].orelse = [returns]  # type: ignore[attr-defined]
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         taken = ast.Attribute(_load(name), "then", ast.Load())
         return [begun, *begin, _at(node, ast.If(taken, [*self._inside(name, False, body), *rest], []))]

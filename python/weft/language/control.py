@@ -37,7 +37,7 @@ class _Construct:
     def leave(self, word: str) -> None:
         """Refuses `break`, `continue` and `return` where the GPU decides whether they run."""
         if self.traced:
-            instead = "write what follows under the opposite condition"
+            instead = "put what follows under the opposite condition, and return a value at the end"
             if word != "return":
                 instead = "loop by 'while' with this condition, or put the rest of the body under 'if'"
             raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
@@ -345,16 +345,34 @@ class Ending(Branch):
     threads of the CTA.
     """
 
+    def __init__(self, value: Any, again: Names, *around: Branch) -> None:
+        super().__init__(value, (), again)
+        self._around = around
+
     def begin(self, scope: dict[str, Any]) -> None:
         """Enters the branch."""
+        self._check()
+        super().begin(scope)
+
+    def _check(self) -> None:
         if trace.current().roles:
             raise mistake("a return must be before the first role of a kernel, or in a branch of a role")
-        if computed_from(self._condition.value, "gpu.thread_id"):
+        conditions = (each._condition for each in (self, *self._around) if each.traced)
+        if any(computed_from(each.value, "gpu.thread_id") for each in conditions):
             raise mistake(
                 "a return before roles ends all threads of the CTA, so its condition can't depend on "
                 "w.thread(): put the branch into the role"
             )
-        super().begin(scope)
+
+    def ends(self) -> bool:
+        """Whether the function returns at the end of a branch that Python takes. In a branch of the GPU, the
+        kernel ends there instead, and what follows is traced.
+        """
+        if not any(each.traced for each in self._around):
+            return True
+        self._check()
+        nvvm.exit()
+        return False
 
     def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """Ends the kernel and leaves the branch. Returns the names' values before it."""

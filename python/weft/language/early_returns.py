@@ -5,6 +5,7 @@
     y[i] = x[i]           becomes       else:
                                             y[i] = x[i]
 
+Where both sides need what follows, as after `if a: if b: return`, a name has whether one of them returned.
 Functions return the value of a name that the sides assign. Returns in loops and in `with` blocks stay.
 
 In a kernel, what follows may have roles, which can't be in a branch. There, a branch that returns ends the
@@ -17,6 +18,9 @@ import copy
 from weft.language.carried import RESULT
 from weft.language.liveness import SCOPES
 
+_RETURNED = "_weft_returned"
+"""The name that has whether a branch returned."""
+
 
 class End(ast.Return):
     """A return at the end of a branch of a kernel, before its roles."""
@@ -27,8 +31,8 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     kernel may have an `End` in branches.
     """
     if kernel:
-        parts = (_ended(each, body[number + 1 :]) for number, each in enumerate(body))
-        body = [statement for part in parts for statement in part]
+        last = max((number for number, each in enumerate(body) if isinstance(each, ast.With)), default=0)
+        body = [*_all_ended(body[:last]), *body[last:]]
     if not any(isinstance(each, ast.If) and _returns(each) for each in body):
         return body
     has_value = any(each.value is not None for each in _found(body))
@@ -41,16 +45,22 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     return made
 
 
-def _ended(statement: ast.stmt, rest: list[ast.stmt]) -> list[ast.stmt]:
-    """A statement of a kernel; one that returns before a role has an `End`, and its other side follows it."""
-    if not isinstance(statement, ast.If) or not any(isinstance(each, ast.With) for each in rest):
+def _all_ended(statements: list[ast.stmt]) -> list[ast.stmt]:
+    return [each for statement in statements for each in _ended(statement)]
+
+
+def _ended(statement: ast.stmt) -> list[ast.stmt]:
+    """A statement of a kernel before a role; one that returns has an `End`, and its other side follows it."""
+    if not isinstance(statement, ast.If):
         return [statement]
-    sides, test = (statement.body, statement.orelse), statement.test
-    if not _is_return(sides[0]):
+    sides, test = (_all_ended(statement.body), _all_ended(statement.orelse)), statement.test
+    if not _is_return(sides[0]) and _is_return(sides[1]):
         sides, test = (sides[1], sides[0]), ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
     ending, other = sides
-    if not _is_return(ending) or any(map(_returns, [*ending[:-1], *other])):
+    if any(map(_returns, [*ending[:-1], *other])):
         return [statement]
+    if not _is_return(ending):
+        return [ast.copy_location(ast.If(test, ending, other), statement)]
     end = ast.copy_location(End(None), ending[-1])
     return [ast.copy_location(ast.If(test, [*ending[:-1], end], []), statement), *other]
 
@@ -75,7 +85,8 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
         rest = statements[number + 1 :]
         ends = _ends(statement.body), _ends(statement.orelse)
         if not any(ends) and rest:
-            return None  # both sides would need what follows
+            noted = None if has_value else _noted(statement, rest)
+            return noted and [*done, *noted]
         sides = (statement.body, statement.orelse)
         made = [
             _tail(side if ended else [*side, *rest], has_value)
@@ -88,6 +99,28 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
         return [*done, statement]
     last = statements[-1] if statements else None
     return [*done, *_assigned(last, None, has_value)]
+
+
+def _noted(statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
+    """A branch of which both sides need what follows, and that under the condition that none returned."""
+    sides = _tail([_Noting().visit(statement)], False), _tail(rest, False)
+    if sides[0] is None or sides[1] is None:
+        return None
+    begin = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(False))
+    test = ast.UnaryOp(ast.Not(), ast.Name(_RETURNED, ast.Load()))
+    others = [begin, *sides[0], ast.If(test, sides[1], [])]
+    return [each if each in sides[0] else ast.copy_location(each, statement) for each in others]
+
+
+class _Noting(ast.NodeTransformer):
+    """Notes each return in a name."""
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        noted = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(True))
+        return [ast.copy_location(noted, node), node]
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node
 
 
 def _assigned(at: ast.stmt | None, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
