@@ -1,12 +1,15 @@
 """Compiles functions from LLVM IR for this host, without a C compiler."""
 
 import ctypes
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import Any
 
-from weft import locks
+from weft import disk_cache, late_imports, locks
+from weft.compiler import cache_keys
+from weft.launch import code_images
+from weft.launch.code_images import Image
 
 _METH_FASTCALL = 0x0080
 
@@ -27,7 +30,8 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
 _lock = locks.reentrant()
-_engines: dict[str, Any] = {}
+_functions: dict[str, Callable[[str], int]] = {}
+"""What finds the addresses of functions, by their files."""
 
 
 def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
@@ -45,26 +49,67 @@ def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
 def address(file: str, name: str, uses: Sequence[str] = ()) -> int:
     """The address of a function of an .ll file of Weft. `uses` lists the files whose functions it calls."""
     with _lock:
-        if file not in _engines:
-            _engines[file] = _compiled(file, uses)
-        return int(_engines[file].get_function_address(name))
+        if file not in _functions:
+            _functions[file] = _of_file(file, uses)
+        return _functions[file](name)
 
 
-def _compiled(file: str, uses: Sequence[str]) -> Any:
-    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+def _of_file(file: str, uses: Sequence[str]) -> Callable[[str], int]:
+    """What finds the addresses of a file's functions."""
+    text = (pkgutil.get_data("weft", file) or b"").decode()
+    if code_images.supported() and (image := _image(text)) is not None:
+        addresses = code_images.load(image, lambda name: _address_of(name, uses))
+        return lambda name: addresses.get(name, 0)
+    return _in_memory(text, uses)
+
+
+def _address_of(name: str, uses: Sequence[str]) -> int:
+    """The address of a function that a file calls: Python's, one of another file, or of the C library."""
+    if name.startswith("Py") or not (found := next(filter(None, (address(f, name) for f in uses)), 0)):
+        library = ctypes.pythonapi if name.startswith("Py") else ctypes.CDLL(None)
+        found = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    return found
+
+
+def _image(text: str) -> Image | None:
+    """The machine code of functions, from the cache if it is there; None if it can't be an image."""
+
+    def key(present: bool) -> disk_cache.Key | None:
+        decides = cache_keys.generating(present)
+        return decides and [text, *decides]
+
+    def make() -> bytes:
+        module, machine = _parsed(text, code_images.CODE_MODEL)
+        image = code_images.image_of(machine.emit_object(module))
+        return b"" if image is None else image.written()
+
+    entry = disk_cache.default().get_or_make("host", key, make)
+    return Image.read(entry) if entry else None
+
+
+def _parsed(text: str, code_model: str = "jitdefault") -> tuple[Any, Any]:
+    """A module for this host, and what compiles it."""
+    with late_imports.whole():
+        import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(resources.files("weft").joinpath(file).read_text("utf-8"))
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
+    module = llvm.parse_assembly(text)
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    machine = target.create_target_machine(opt=2, codemodel=code_model)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    return module, machine
+
+
+def _in_memory(text: str, uses: Sequence[str]) -> Callable[[str], int]:
+    """What finds the addresses of functions that LLVM compiles and loads in this process."""
+    module, machine = _parsed(text)
+    import llvmlite.binding as llvm
+
     for name in (f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")):
-        if name.startswith("Py"):
-            llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-        else:
-            llvm.add_symbol(name, next(a for other in uses if (a := address(other, name))))
+        llvm.add_symbol(name, _address_of(name, uses))
     if sys.platform == "win32":  # where functions call this before they use stack of variable size
         llvm.add_symbol("__chkstk", ctypes.cast(ctypes.windll.ntdll["__chkstk"], ctypes.c_void_p).value)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return engine
+    return lambda name: int(engine.get_function_address(name))
