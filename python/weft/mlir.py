@@ -16,9 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, late_imports, mlir_text, phase, quick_builders
+from weft import bindings, late_imports, mlir_text, phase, quick_builders, unknown_names
 from weft.errors import Diagnostic, Location, WeftError
-from weft.isa.suggest import did_you_mean
 
 _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir==20261001")
 DISTRIBUTION = _CHOSEN.name
@@ -248,24 +247,31 @@ def _parse_error(failure: Any, text: str, name: str) -> WeftError:
                 generic = f'"{bare[1]}"(…) : (…) -> (…)'
                 message = f"custom op '{bare[1]}' has no custom assembly format: write {generic}"
                 return WeftError(Diagnostic(message, Location(name, number, bare.start(1) + 1)))
-    return error(failure, name)
+    about = [unknown_names.explained(each, text, _known()) for each in error(failure, name).diagnostics]
+    return WeftError(*about)
 
 
 # The name of an operation at the beginning of a line, perhaps after its results.
 _BARE = re.compile(r"^\s*(?:%[\w$.:, %-]+=\s*)?([a-z]\w*\.[\w.]+)")
 
 
-_UNKNOWN_OPERATION = re.compile(r"unregistered operation '([\w.]+)'|custom op '([\w.]+)' is unknown")
-
-
 def _suggestion(message: str) -> str:
-    """The names of similar operations, if a message is about an unknown operation; otherwise nothing."""
-    if (unknown := _UNKNOWN_OPERATION.match(message)) is None:
-        return ""
-    name = unknown[1] or unknown[2]
-    known = upstream_operations().keys() | _defined_in_python() | _operations_of(name.partition(".")[0])
-    same = [each for each in known if each.partition(".")[0] == name.partition(".")[0]]
-    return did_you_mean(name, same) or did_you_mean(name, known)
+    """The name of a similar operation, if a message is about an unknown operation; otherwise nothing."""
+    name = unknown_names.operation(message)
+    return "" if name is None else _known(name.partition(".")[0]).like(name)
+
+
+def _known(upstream: str = "") -> unknown_names.Known:
+    """The names that text may contain: those of Weft, of extensions, and of the dialects of upstream's that
+    Weft uses, or that is called `upstream`.
+    """
+    operations = upstream_operations().keys() | _defined_in_python() | _operations_of(upstream)
+    dialects = {each.name: each for each in ext.Dialect.__subclasses__()}
+    types, attributes = (
+        {name: [each._name for each in getattr(dialect, of)] for name, dialect in dialects.items()}
+        for of in ("types", "attributes")
+    )
+    return unknown_names.Known(operations, types, attributes)
 
 
 def upstream_operations() -> dict[str, Any]:

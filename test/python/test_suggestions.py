@@ -81,6 +81,12 @@ PROGRAMS = {
     '"tile.matmull"() : () -> ()': "'tile.matmul'",
     "gpu.fnc @x": "'gpu.func'",
     "tile.matmull": "'tile.matmul'",
+    "tyle.matmul": "'tile.matmul'",
+    '"tyle.matmul"() : () -> ()': "'tile.matmul'",
+    "!R = !tile.rng<3>": "'ring'",
+    "!R = !tyle.ring<3>": "'tile'",
+    '#l = #tile.layot<"S[(8):(1)]">': "'layout'",
+    '#l = #tyle.layout<"S[(8):(1)]">': "'tile'",
     PRODUCT.format("transpoze_a = true"): "'transpose_a'",
     PRODUCT.format("schedule = {blok = array<i64: 1>}"): "'block'",
     KERNEL.replace(" kernel {", " kernel attributes {weft.gird = 3 : i32} {"): "'weft.grid'",
@@ -116,6 +122,29 @@ def test_names_of_the_package():
     code = "import weft; weft.matmull"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "Did you mean: 'matmul'?" in done.stderr
+
+
+UNKNOWN = {
+    '\n  %0 = "foo.bar"() : () -> i32': "-:2:8: error: no dialect has an operation 'foo.bar'",
+    "func.func @f() { foo.bar }": "-:1:18: error: no dialect has an operation 'foo.bar'",
+    "!T = !foo.bar": "-:1:11: error: no dialect is called 'foo'",
+    "!T = !tile.nothing": "-:1:12: error: dialect 'tile' has no type 'nothing': its types are any, buffer, "
+    "fragment, map, ring",
+    "!T = !mma.fragment": "-:1:11: error: dialect 'mma' has no type 'fragment': it has no types",
+}
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_names_of_no_dialect(text):
+    """MLIR's own messages name neither the operation nor the type."""
+    with pytest.raises(WeftError) as caught:
+        weft.compile(text, arch="sm_90a")
+    assert str(caught.value) == UNKNOWN[text]
+
+
+def test_of_equally_similar_names_the_one_with_the_same_letters_is_suggested():
+    assert did_you_mean("layout_a", ["a_layout", "b_layout"]) == "; did you mean 'a_layout'?"
+    assert did_you_mean("layout_b", ["a_layout", "b_layout"]) == "; did you mean 'b_layout'?"
 
 
 def test_nothing_near_is_no_suggestion():

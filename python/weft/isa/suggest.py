@@ -1,12 +1,20 @@
 """The name that a misspelled one may have meant, for messages."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, to append to a message; nothing where no known name is similar."""
-    from difflib import get_close_matches  # milliseconds that only a mistake should cost
+    # milliseconds that only a mistake should cost
+    from difflib import SequenceMatcher, get_close_matches
 
-    spelled = {each.lower(): each for each in known}
-    matches = get_close_matches(name.lower(), list(spelled), 1)
-    return f"; did you mean '{spelled[matches[0]]}'?" if matches and spelled[matches[0]] != name else ""
+    def similar(each: str) -> tuple[float, int]:
+        """How similar a name is; among equals, those with the same letters, as a_layout for layout_a."""
+        return SequenceMatcher(None, each, wrong).ratio(), -(Counter(each) - Counter(wrong)).total()
+
+    spelled, wrong = {each.lower(): each for each in known}, name.lower()
+    matches = get_close_matches(wrong, list(spelled))
+    if not matches or (best := spelled[max(matches, key=similar)]) == name:
+        return ""
+    return f"; did you mean '{best}'?"
