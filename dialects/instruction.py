@@ -196,8 +196,22 @@ class InstructionOp(Op):
         present += [f.name for f in self._fields if isinstance(f, ext.OperandDef) and self.values(f.name)]
         for name in present:
             if name not in known and name != "inouts":
-                return f"takes no {name} in this form: its operands are {', '.join(known)}"
+                legal = self._legal_with(name, form)
+                return f"takes no {name} in this form: its operands are {', '.join(known)}{legal}"
         return None
+
+    def _legal_with(self, operand: str, form: Any) -> str:
+        """What has this operand, to append to a message: the nearest instruction, or, where it is spelled
+        like the op's own, the types of the operands by which they differ.
+        """
+        near = self.family.closest_with(operand, form, self.target.chip.name if self.target else None)
+        if near is None:
+            return ""
+        if near.ptx != form.ptx:
+            return f"; nearest legal with {operand}: {near.ptx}"
+        own = [(each.name, each.count, each.type) for each in form.operands]
+        other = [o for o in near.operands if (o.name, o.count, o.type) not in own and o.name != operand]
+        return f"; legal with {' and '.join(f'{o.name} of type {o.type}' for o in other)}" if other else ""
 
 
 def repeated(op: Any, operands: Mapping[str, Sequence[Any]]) -> Any:

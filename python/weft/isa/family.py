@@ -333,6 +333,11 @@ class Family(Generic[F]):
                 break
         return tuple(spelled)
 
+    def closest_with(self, operand: str, form: F, chip: str | None) -> F | None:
+        """The closest legal form that has an operand of this name."""
+        near = self._index(chip).by_distance(form)
+        return next((each for each in near if any(o.name == operand for o in each.operands)), None)
+
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
         """None if `form` is legal on `chip` (without one: on some chip), otherwise why it isn't.
 

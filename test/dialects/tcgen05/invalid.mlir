@@ -513,7 +513,7 @@ func.func @ld_result(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_stray_offset(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op takes no offset in this form: its operands are data, address}}
+  // expected-error @below {{'tcgen05.ld' op takes no offset in this form: its operands are data, address; nearest legal with offset: tcgen05.ld.sync.aligned.16x32bx2.x2.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x64b", num = 2 : i64, offset = 0 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }

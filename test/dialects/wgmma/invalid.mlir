@@ -129,7 +129,7 @@ func.func @scale_of_integers(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %
 // -----
 
 func.func @transpose_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op takes no trans_b in this form: its operands are d, a, b, scale_d, scale_a, scale_b}}
+  // expected-error @below {{'wgmma.mma_async' op takes no trans_b in this form: its operands are d, a, b, scale_d, scale_a, scale_b; nearest legal with trans_b: wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16}}
   %0 = "wgmma.mma_async"(%h2, %l, %l, %c) {shape = "m64n8k32", a_type = "e4m3", b_type = "e5m2", d_type = "f16", trans_b = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(vector<2xf16>, vector<2xf16>)>, i64, i64, i1) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -137,7 +137,7 @@ func.func @transpose_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>,
 // -----
 
 func.func @transpose_of_registers(%f4: !llvm.struct<(f32, f32, f32, f32)>, %w: i32, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op takes no trans_a in this form: its operands are d, a, b, scale_d, scale_a, scale_b, trans_b}}
+  // expected-error @below {{'wgmma.mma_async' op takes no trans_a in this form: its operands are d, a, b, scale_d, scale_a, scale_b, trans_b; legal with a of type i64}}
   %0 = "wgmma.mma_async"(%f4, %w, %w, %w, %w, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", trans_a = 1 : i64, operandSegmentSizes = array<i32: 1, 4, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i32, i32, i32, i32, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
