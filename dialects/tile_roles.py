@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 from weft.dialects.op import Op, check_in_a_module
 from weft.dialects.tile_types import Tile
-from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS
 from weft.mlir import ext, ir
@@ -56,7 +57,19 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
             return f"registers must be 0 or {counts}, got {registers}"
         if len(self.body.blocks) != 1 or [str(a.type) for a in self.body.blocks[0].arguments] != ["i32"]:
             return "expects a region of one block with one argument of type i32"
-        return None
+        return self._block_complaint(name, LANES if self.by_warps else WARPGROUP)
+
+    def _block_complaint(self, name: str, unit: int) -> str | None:
+        """Why the CTA lacks some of the agents, of `unit` threads each. A kernel may not state its block."""
+        kernel = self.operation.parent
+        while kernel is not None and kernel.name != "gpu.func":
+            kernel = kernel.parent and kernel.parent.operation
+        block = kernel and kernel.attributes.get("known_block_size")
+        if not isinstance(block, ir.DenseI32ArrayAttr):
+            return None
+        most, last = prod(block) // unit, self.first.value + self.count
+        limit = f"{most}, as known_block_size is {prod(block)}"
+        return f"first + {name} must be at most {limit}, got {last}" if last > most else None
 
 
 @contextmanager

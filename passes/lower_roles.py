@@ -4,7 +4,6 @@ registers as their role needs (`setmaxnreg`).
 
 from typing import Any
 
-from weft.dialects.op import refuse
 from weft.dialects.tile_roles import RoleOp
 from weft.isa.chips import LANES, WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
@@ -18,12 +17,8 @@ def run(module: Any) -> None:
     """Lowers every role."""
     for op in operations(module, RoleOp):
         uniformity.require(op, Scope.WARP if op.by_warps else Scope.WARPGROUP)
-        threads, last = thread_ids.threads_of(op), op.first.value + op.count
-        unit, name = (LANES, "warps") if op.by_warps else (WARPGROUP, "warpgroups")
-        if threads < last * unit:
-            raise refuse(op, f"expects {last} {name}, got a block of {threads} threads")
         with ir.InsertionPoint(op), op.location:
-            _branch(op, unit, threads)
+            _branch(op, LANES if op.by_warps else WARPGROUP, thread_ids.threads_of(op))
         op.operation.erase()
 
 

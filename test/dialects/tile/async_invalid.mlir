@@ -1134,3 +1134,27 @@ func.func @read_below() {
   %0 = "tile.read_sums"() {first_sum = 0, order = array<i64: 0, 1, 2, -1>} : () -> !D8
   return
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @more_than_the_block_has() kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    // expected-error @below {{'tile.role' op first + warpgroups must be at most 2, as known_block_size is 256, got 3}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 1, warpgroups = 2, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @more_warps_than_the_block_has() kernel attributes {known_block_size = array<i32: 96, 1, 1>} {
+    // expected-error @below {{'tile.role' op first + warps must be at most 3, as known_block_size is 96, got 4}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 2, warps = 2} : () -> ()
+    gpu.return
+  }
+}
