@@ -52,7 +52,7 @@ def _exec_scope(op: GemmAsyncOp) -> str | None:
     each = _is_of_warpgroup(op.c) and active_threads.one_of_each_warp(op)
     if each and len(active_threads.warps_in_warpgroups(op) or ()) == 1:
         return None
-    return f"unsupported exec_scope {scope}"
+    return f"needs one thread or one warp, got exec_scope {scope}"
 
 
 def _is_of_warpgroup(buffer: Any) -> bool:

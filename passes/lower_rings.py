@@ -271,7 +271,7 @@ def _require_one_thread(op: Any, put_it: str) -> None:
     if not active_threads.one_of_each_warp(op):
         scope = active_threads.scope(op)
         where = f"{put_it} a branch on nvvm.elect.sync"
-        raise refuse(op, f"expects one thread, got unsupported exec_scope {scope}: {where}")
+        raise refuse(op, f"expects one thread, got exec_scope {scope}: {where}")
 
 
 def _mask(op: Any, ring: Barriers) -> list[Any]:

@@ -61,7 +61,7 @@ def copy(op: Any) -> None:
     """A `tile.copy_tmem`."""
     scope = active_threads.scope(op)
     if scope not in ("thread", "warp"):
-        raise refuse(op, f"expects one thread or a warp, got unsupported exec_scope {scope}")
+        raise refuse(op, f"expects one thread or a warp, got exec_scope {scope}")
     found = plan(op.source.type, op.destination.type)
     if isinstance(found, str):
         raise refuse(op, f"expects {found}")

@@ -104,7 +104,7 @@ gpu.module @m {
 !Tensor = !tile.buffer<array<i64: 128, 8>, f16, #tile.layout<"S[(128,8):(1@TLane,1@TCol)]">, "tmem">
 gpu.module @m {
   gpu.func @copy_by_all(%s: !Shared, %t: !Tensor) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.copy_tmem' op expects one thread or a warp, got unsupported exec_scope CTA (128 threads)}}
+    // expected-error @below {{'tile.copy_tmem' op expects one thread or a warp, got exec_scope CTA (128 threads)}}
     "tile.copy_tmem"(%s, %t) : (!Shared, !Tensor) -> ()
     gpu.return
   }

@@ -7,7 +7,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @by_all_threads(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope CTA (128 threads))}}
+      // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope CTA (128 threads))}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
@@ -25,7 +25,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       "tile.role"() ({
       ^bb0(%number: i32):
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope warpgroup)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope warpgroup)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warpgroups = 1 : i64} : () -> ()
     }) : () -> ()
@@ -44,7 +44,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       "tile.role"() ({
       ^bb0(%number: i32):
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope 64 threads)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 64 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warps = 2 : i64} : () -> ()
     }) : () -> ()
@@ -65,7 +65,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c8 = arith.constant 8 : index
       %some = arith.cmpi ult, %thread, %c8 : index
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope 8 threads)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 8 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -88,7 +88,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %number = arith.remui %thread, %c128 : index
       %some = arith.cmpi eq, %number, %c0 : index
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope 2 threads)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 2 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -107,7 +107,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       %some = nvvm.elect.sync -> i1
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope 4 threads)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 4 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -131,7 +131,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c0 = arith.constant 0 : i32
       %some = arith.cmpi eq, %word, %c0 : i32
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: unsupported exec_scope some lanes of a warp)}}
+        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope some lanes of a warp)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()

@@ -111,7 +111,7 @@ gpu.module @m {
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @release_by_mmas_of_a_whole_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1} : () -> !tile.ring<3>
-    // expected-error @below {{'tile.release' op expects one thread, got unsupported exec_scope warp: put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync}}
+    // expected-error @below {{'tile.release' op expects one thread, got exec_scope warp: put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync}}
     "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     gpu.return
   }
@@ -126,7 +126,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     %c2 = arith.constant 2 : i32
     %some = arith.cmpi ult, %thread, %c2 : i32
     scf.if %some {
-      // expected-error @below {{'tile.release' op expects one thread, got unsupported exec_scope 2 threads: put it where one thread issues}}
+      // expected-error @below {{'tile.release' op expects one thread, got exec_scope 2 threads: put it where one thread issues}}
       "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     }
     gpu.return
@@ -186,7 +186,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @request_by_a_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %r = "tile.make_ring"() {filled_by = "clc", emptied_by = "warps", consumers = 1} : () -> !tile.ring<3>
-    // expected-error @below {{'tile.try_cancel' op expects one thread, got unsupported exec_scope CTA (128 threads): put it in a branch on nvvm.elect.sync}}
+    // expected-error @below {{'tile.try_cancel' op expects one thread, got exec_scope CTA (128 threads): put it in a branch on nvvm.elect.sync}}
     "tile.try_cancel"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     gpu.return
   }
