@@ -108,3 +108,32 @@ def test_who_has_not_come_to_a_clusters_barrier():
     assert lines[2].startswith("    rank 0, warps 0, 1 wait at line ")
     assert lines[4].startswith("    rank 1, warps 0, 1 wait at line")
     assert lines[5].startswith("    rank 1, warp 2 (31 lanes) waits at line")
+
+
+BRANCHES = """
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %t, %v; .reg .pred %p;
+  mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 11;
+  @%p bra OTHER;
+  .loc 1 7 3
+  shfl.sync.bfly.b32 %v, %t, 1, 31, -1;
+  bra DONE;
+OTHER:
+  .loc 1 9 3
+  shfl.sync.bfly.b32 %v, %t, 2, 31, -1;
+DONE:
+  ret; }
+.file 1 "sums.py"
+"""
+
+
+def test_lanes_that_wait_for_each_other_are_told_to_meet():
+    with pytest.raises(emulator.Deadlock) as caught:
+        module(BRANCHES, "sm_90a").launch("k", block=64, args=[np.zeros(4)])
+    _, _, first, second, rule = str(caught.value).splitlines()
+    assert first.startswith("    warp 0 (12 lanes) waits at line") and "(sums.py:7) (shfl.sync)" in first
+    assert second.startswith("    warp 0 (20 lanes) waits at line") and "(sums.py:9) (shfl.sync)" in second
+    assert rule == "    lanes of warp 0 wait for each other at several instructions: all must execute one"
+    assert caught.value.lanes_apart
+    (found,) = caught.value.findings
+    assert found.message.count("sums.py:7") == 1

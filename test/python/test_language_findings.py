@@ -85,6 +85,21 @@ def starves(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
         ring.fill(x=x[0, 0])
 
 
+def test_sums_of_a_warp_in_two_branches_get_the_remedy_of_exchanges():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        i = w.thread()
+        if i < 16:
+            y[i] = w.sum(x[i], within="warp")
+        else:
+            y[i] = w.sum(w.exp(x[i]), within="warp") * 2.0
+
+    x = np.zeros(32, np.float32)
+    with pytest.raises(emulator.Deadlock, match="lanes of warp 0 wait for each other at") as raised:
+        kernel(x, x.copy())
+    assert "let all threads of the warp get there: none of them" in str(raised.value)
+
+
 def test_a_deadlock_names_its_lines_and_a_remedy():
     x = np.zeros((64, 64), np.float16)
     with pytest.raises(emulator.Deadlock) as raised:

@@ -16,11 +16,14 @@ class PtxError(WeftError):
 
 
 def with_sources(message: str, sources: Mapping[int, Location]) -> str:
-    """A message with the source line, file:line, after each line of the PTX for which `sources` has one."""
+    """A message with the source line, file:line, after each line of the PTX for which `sources` has one, and
+    that isn't followed by it.
+    """
 
     def with_source(match: re.Match[str]) -> str:
         source = sources.get(int(match[1]))
-        return f"{match[0]} ({source.file}:{source.line})" if source else match[0]
+        text = f" ({source.file}:{source.line})" if source else ""
+        return match[0] if message.startswith(text, match.end()) else match[0] + text
 
     return re.sub(r"\bline (\d+)", with_source, message)
 
@@ -79,10 +82,13 @@ class TimeLimit(Fault):
 class Deadlock(WeftError):
     """No warp can continue. `waiting` has one line for every warp that waits, and for every mbarrier that a
     warp waits for. The message, `report`, groups those with the same state. `line` is that of the first.
-    `printed` is what the kernel has printed.
+    `printed` is what the kernel has printed. `lanes_apart` is whether lanes of a warp wait for each other at
+    several instructions.
     """
 
+    rule = "deadlock"
     printed = ""
+    lanes_apart = False
 
     def __init__(self, waiting: Sequence[str], report: Sequence[str], line: int) -> None:
         self.findings: tuple[object, ...] = ()

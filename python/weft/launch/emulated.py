@@ -63,7 +63,7 @@ def told(remedies: Mapping[str, str]) -> "Iterator[list[emulator.Report]]":
         yield reports
     except (Fault, Deadlock) as error:
         sys.stdout.write(error.printed)
-        rule = error.rule if isinstance(error, Fault) else "deadlock"
+        rule = "shuffle-source" if isinstance(error, Deadlock) and error.lanes_apart else error.rule
         if rule in remedies:
             advise(error, remedies[rule])
         raise

@@ -22,6 +22,8 @@ _WARP = 32
 # What instructions wait for, other than lanes and mbarriers.
 _AWAITED = {"tcgen05.alloc": "free columns of tensor memory, or for the other CTA of its pair"}
 
+_FOR_LANES = "for other lanes of its warp"
+
 
 @dataclass(frozen=True)
 class Awaited:
@@ -128,7 +130,18 @@ def waits_of(
 def stuck(waits: Sequence[Wait]) -> Deadlock:
     """The error that reports these warps."""
     line = min((wait.line for wait in waits if wait.line), default=0)
-    return Deadlock(_lines_of(waits), report(waits), line)
+    error = Deadlock(_lines_of(waits), report(waits), line)
+    error.lanes_apart = bool(_apart(waits))
+    return error
+
+
+def _apart(waits: Iterable[Wait]) -> list[int]:
+    """The warps of which some lanes wait at one instruction for others, and these at another one."""
+    lines: dict[tuple[Block, int], set[int]] = {}
+    for wait in waits:
+        if wait.what == _FOR_LANES:
+            lines.setdefault((wait.block, wait.warp), set()).add(wait.line)
+    return sorted({warp for (_, warp), found in lines.items() if len(found) > 1})
 
 
 def _lines_of(waits: Sequence[Wait]) -> tuple[str, ...]:
@@ -173,6 +186,9 @@ def _of_cluster(waits: Sequence[Wait], alone: bool) -> Iterable[str]:
         yield f"{of}{who}{each} wait{'' if len(warps) > 1 else 's'} {at} {what}"
         for barrier in members[0].awaits:
             yield "  " + (barrier.stage.verdict(barrier.state) if barrier.stage else barrier.lacks())
+    if apart := _apart(waits):
+        of = f"warp{'s' if len(apart) > 1 else ''} {_ranges(apart)}"
+        yield f"lanes of {of} wait for each other at several instructions: all must execute one"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -222,7 +238,7 @@ def waits_of_groups(groups: Iterable[Group], blocks: Sequence[Any], wave: Wave) 
             near = f"near line {block.line}"
             waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
             continue
-        what = _AWAITED.get(block.waits, "other lanes of its warp")
+        what = f"for {_AWAITED[block.waits]}" if block.waits in _AWAITED else _FOR_LANES
         at, awaits = f"at line {block.line} ({block.waits})", awaited_by(wave, group)
-        waits += waits_of(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
+        waits += waits_of(group.lanes, block.line, at, "" if awaits else what, awaits)
     return waits
