@@ -33,4 +33,5 @@ def may_be_mixed(a: str, b: str) -> bool:
 
 PTX_SCALES = {"f8E8M0FNU": "ue8m0", "f8E4M3FN": "ue4m3"}
 """The PTX types as which they read block scales of MLIR's types."""
-ELEMENT_TYPES = (*PTX_INPUTS, "f8E8M0FNU", "i32", "i64")
+_WIDE_INTEGERS = ("i16", "i32", "i64", "ui16", "ui32", "ui64")
+ELEMENT_TYPES = (*PTX_INPUTS, "f8E8M0FNU", *_WIDE_INTEGERS)

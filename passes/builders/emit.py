@@ -1,5 +1,5 @@
 """Arithmetic on i32 values that may also be Python numbers (then it is folded), constants, elements of
-vectors, branches and loops.
+vectors, their bits as other types, branches and loops.
 """
 
 from collections.abc import Callable, Iterator
@@ -204,20 +204,21 @@ def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> 
     number; with `bfly`, that of this lane's number xor `lane`; with `up`, that `lane` lanes before, or this
     one if there is none. Values of less than 32 bits are sent as a word, those of 64 bits as two.
     """
-    bits = own.type.width
-    if bits == i32().width:
+    bits_ = own.type.width
+    whole = ir.IntegerType.get_signless(bits_)
+    if bits_ == i32().width:
+        word = signless(own)
         last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
-        return nvvm.ShflOp(value(-1), own, value(lane), last, kind, results=[own.type]).res
-    whole = ir.IntegerType.get_signless(bits)
-    number = own if own.type == whole else arith.bitcast(whole, own)
-    if bits < i32().width:
-        other = arith.trunci(whole, of_lane(arith.extui(i32(), number), lane, kind))
+        other = nvvm.ShflOp(value(-1), word, value(lane), last, kind, results=[word.type]).res
+    elif bits_ < i32().width:
+        word = arith.extui(i32(), bits(own, whole))
+        other = arith.trunci(whole, of_lane(word, lane, kind))
     else:
-        half = constant(whole, i32().width)
+        number, half = bits(own, whole), constant(whole, i32().width)
         words = arith.trunci(i32(), number), arith.trunci(i32(), arith.shrui(number, half))
         low, high = (arith.extui(whole, of_lane(each, lane, kind)) for each in words)
         other = arith.ori(low, arith.shli(high, half))
-    return other if own.type == whole else arith.bitcast(own.type, other)
+    return bits(other, own.type)
 
 
 @contextmanager
@@ -268,12 +269,56 @@ def repeat(
 
 def constant(kind: Any, number: float) -> Any:
     """A number as a value of an integer or float type, or in every element of a vector."""
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    given, kind = kind, signless_type(kind)
+    element = element_of(kind)
     if isinstance(element, ir.IntegerType):
         one = ir.IntegerAttr.get(element, int(number))
     else:
         one = ir.FloatAttr.get(element, number)
-    return arith.constant(kind, one if element == kind else ir.DenseElementsAttr.get_splat(kind, one))
+    made = arith.constant(kind, one if element == kind else ir.DenseElementsAttr.get_splat(kind, one))
+    return bits(made, given)
+
+
+def element_of(kind: Any) -> Any:
+    """The type of a vector's elements, or of a scalar."""
+    return kind.element_type if isinstance(kind, ir.VectorType) else kind
+
+
+def signless_type(kind: Any) -> Any:
+    """A type, of a scalar or a vector, with signless integers in place of unsigned ones."""
+    element = element_of(kind)
+    if not isinstance(element, ir.IntegerType) or element.is_signless:
+        return kind
+    whole = ir.IntegerType.get_signless(element.width)
+    return ir.VectorType.get(kind.shape, whole) if isinstance(kind, ir.VectorType) else whole
+
+
+def signless(value: Any) -> Any:
+    """A scalar or vector as operations of `arith` take it, whose integers are signless."""
+    return bits(value, signless_type(value.type))
+
+
+def bits(value: Any, kind: Any) -> Any:
+    """The bits of a scalar, or of each element of a vector, as those of another type, which may also be that
+    of the vector. Nothing is executed for it.
+    """
+    if isinstance(value.type, ir.VectorType) and not isinstance(kind, ir.VectorType):
+        kind = ir.VectorType.get(value.type.shape, kind)
+    if value.type == kind:
+        return value
+    owner = value.owner
+    made = None if isinstance(owner, ir.Block) else owner.operation
+    if made is not None and made.name in _CASTS and made.operands[0].type == kind:
+        return made.operands[0]
+    if isinstance(kind, ir.VectorType):
+        return vector.bitcast(kind, value)
+    if signless_type(value.type) == signless_type(kind):
+        return ir.Operation.create(_SIGN_CAST, results=[kind], operands=[value]).result
+    return bits(arith.bitcast(signless_type(kind), signless(value)), kind)
+
+
+_SIGN_CAST = "builtin.unrealized_conversion_cast"
+_CASTS = (_SIGN_CAST, "vector.bitcast", "arith.bitcast")
 
 
 def vector_of(scalars: list[Any]) -> Any:

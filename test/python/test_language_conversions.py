@@ -115,20 +115,6 @@ def test_values_out_of_range_of_fp8_become_its_largest():
         assert np.array_equal(y.astype(np.float32), np.clip(x, -448, 448))
 
 
-def test_there_are_no_tiles_of_i16():
-    message = r"conversions\.py:\d+:\d+: error: tiles can't have elements of w\.i16: use w\.i32"
-    for old, new in ((w.i16, w.i32), (w.i32, w.i16)):
-        with pytest.raises(weft.WeftError, match=message):
-            kernels(old, new)[0].compile()
-
-    @w.kernel(grid=1)
-    def buffer():
-        w.shared(64, 64, w.i16)
-
-    with pytest.raises(weft.WeftError, match=message):
-        buffer.compile()
-
-
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(
     "old, new",
@@ -164,11 +150,6 @@ def test_bits_keep_their_width():
     def number(x: w.In["n", w.f32], y: w.Out["n", w.i64]):
         y[0] = x[0].bitcast(w.i64)
 
-    @w.kernel
-    def tile(x: w.In["m n", w.f16]):
-        with w.role():
-            w.load(x[0, 0], (64, 16)).bitcast(w.i16)
-
     @w.kernel(threads=32)
     def condition(x: w.In["n", w.f32], y: w.Out["n", w.i8]):
         y[0] = (x[0] > 0.0).bitcast(w.i8)
@@ -177,24 +158,6 @@ def test_bits_keep_their_width():
         condition.compile()
     with pytest.raises(weft.WeftError, match=r"bitcast needs a type of 32 bits, as w\.f32 has, got w\.i64"):
         number.compile()
-    with pytest.raises(weft.WeftError, match=r"tiles can't have elements of w\.i16"):
-        tile.compile()
-
-
-@pytest.mark.parametrize(
-    "dtype, remedy",
-    [
-        (w.f16, ": single numbers"),
-        (w.bf16, r": t\.to\(w\.f32\)\.bitcast\(w\.i32\) has its bits in the upper half; single"),
-    ],
-)
-def test_bits_of_tiles_of_16_bits(dtype, remedy):
-    @w.kernel
-    def kernel(x: w.In["m n", dtype]):
-        w.load(x[0, 0], (64, 64)).bitcast(w.i16)
-
-    with pytest.raises(weft.WeftError, match=rf"can't have elements of w\.i16, as bits of {dtype}{remedy}"):
-        kernel.compile()
 
 
 def test_bitcast_of_an_element_needs_a_type():

@@ -16,7 +16,7 @@ def test_names_of_triton_lead_to_names_of_the_language():
     page = (ROOT / "docs" / "triton.md").read_text("utf-8")
     for name, instead in names.TRITON.items():
         assert name not in w.__all__
-        listed = re.search(rf"(tl|triton)\.{name}\b", page) or re.fullmatch(r"(float|int)\d+", name)
+        listed = re.search(rf"(tl|triton)\.{name}\b", page) or re.fullmatch(r"(float|u?int)\d+", name)
         assert listed, f"docs/triton.md must list {name}"
         for own in re.findall(r"\bw\.(\w+)", instead):
             assert own in w.__all__, f"{name}: {instead}"
@@ -28,7 +28,7 @@ def test_names_that_nothing_stands_for_are_listed():
         assert f"`tl.{name}`" in without
         with pytest.raises(AttributeError, match=f"no '{name}', and nothing in its place: docs/triton.md"):
             getattr(w, name)
-    for other in (names._CUDA, names._NUMPY, names._UNSIGNED, names._PARAMETERS):
+    for other in (names._CUDA, names._NUMPY, names._PARAMETERS):
         for name, instead in other.items():
             assert name not in w.__all__
             assert set(re.findall(r"\bw\.(\w+)", instead)) <= {*w.__all__}

@@ -140,7 +140,9 @@ def a_tile_that_is_stored_to_a_vector(x: w.In["m n", w.f32], y: w.Out["m n", w.f
         w.store(w.load(x[0, 0], (64, 8)), v[0])  # here
 
 
-@case("w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, got those of w.i8")
+@case(
+    "w.atomic_add adds elements of w.f64, w.f32, w.f16, w.bf16, w.i64, w.i32, w.u64, w.u32, got those of w.i8"
+)
 def atomic_additions_of_bytes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], v: w.Out["k", w.i8]):
     w.atomic_add(v[w.thread()], 1)  # here
 

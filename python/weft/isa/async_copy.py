@@ -116,5 +116,5 @@ def _additions() -> Iterator[tuple[AddTensor, Support]]:
 
 
 ADD_TENSOR = Family("cp.reduce.async.bulk.tensor", AddTensor, _additions)
-ADDED_TYPES = ("f32", "f16", "bf16", "i32")
+ADDED_TYPES = ("f32", "f16", "bf16", "i64", "i32", "ui64", "ui32")
 """MLIR's names of the types of elements that TMA adds; for others, the map has no such operation."""

@@ -36,6 +36,7 @@ from weft.language.maths import (
     log2,
     maximum,
     minimum,
+    mulhi,
     rcp,
     relu,
     rsqrt,
@@ -71,7 +72,25 @@ from weft.language.roles import (
     turns,
     warpgroup_barrier,
 )
-from weft.language.scalars import DType, Scalar, bf16, e4m3, e5m2, f16, f32, f64, i1, i8, i16, i32, i64
+from weft.language.scalars import (
+    DType,
+    Scalar,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from weft.language.scans import associative_scan, cumsum
 from weft.language.signals import await_signals, signal
 from weft.language.slots import Slot
@@ -162,6 +181,7 @@ __all__ = [
     "maximum",
     "min",
     "minimum",
+    "mulhi",
     "one_thread",
     "pin",
     "prefetch",
@@ -195,6 +215,10 @@ __all__ = [
     "torch_op",
     "transpose",
     "turns",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
     "wait",
     "warp_any",
     "warp_gemm",

@@ -22,16 +22,17 @@ from weft.language.memory import (
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
-from weft.language.scalars import DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64
+from weft.language.scalars import DTYPES, DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64, u32, u64
 from weft.language.tile_vectors import element_at, vector_indices
 from weft.language.updates import compared, exchanged, of_array, update
 from weft.mlir import arith, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
-_ADDED = (f64, f32, f16, bf16, i64, i32)
-_ADDED_SHARED = (f64, f32, f16, i64, i32)
-_COMPARED = (f32, i64, i32)
+_INTEGERS = (i64, i32, u64, u32)
+_ADDED = (f64, f32, f16, bf16, *_INTEGERS)
+_ADDED_SHARED = (f64, f32, f16, *_INTEGERS)
+_COMPARED = (f32, *_INTEGERS)
 
 
 def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
@@ -73,8 +74,8 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
 
 
 def atomic_max(to: Any, value: Any) -> Any:
-    """Makes an element of f32, i64 or i32 the larger one of itself and a number, in one step for all threads,
-    and returns what it was before.
+    """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
+    all threads, and returns what it was before.
 
     A vector, a tile and fragments of indices are as for `w.atomic_add`. NaN is larger than all other floats,
     or with its sign set, smaller.
@@ -88,20 +89,20 @@ def atomic_min(to: Any, value: Any) -> Any:
 
 
 def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
-    """Stores a number to an element of i32 or i64 if the element is `expected`, in one step for all threads,
-    and returns what the element was before. The element may also be one of shared memory.
+    """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
+    threads, and returns what the element was before. The element may also be one of shared memory.
 
     The thread then sees what another one stored before it changed the element by `w.atomic_cas` or
     `w.atomic_xchg`; so does its CTA after a barrier.
     """
-    pointer, dtype = _one_element(to, "w.atomic_cas", (i64, i32))
+    pointer, dtype = _one_element(to, "w.atomic_cas", _INTEGERS)
     numbers = (as_scalar(each, dtype).value for each in (expected, value))
     return _changed("cas", dtype, lambda: compared(pointer, *numbers))
 
 
 def atomic_xchg(to: Any, value: Any) -> Any:
-    """Stores a number to an element of f32, i64 or i32, and returns what the element was before, in one step
-    for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
+    """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
+    one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
     """
     pointer, dtype = _one_element(to, "w.atomic_xchg", _COMPARED)
     number = as_scalar(value, dtype).value
@@ -235,7 +236,8 @@ def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
 def _check_added(dtype: DType, value: Any) -> None:
     """Raises WeftError for elements that TMA can't add."""
     if dtype.name not in ADDED_TYPES:
-        raise mistake(f"TMA adds elements of {', '.join(ADDED_TYPES)}, got {value}: leave via out")
+        known = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)
+        raise mistake(f"TMA adds elements of {known}, got {value}: leave via out")
 
 
 def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, elements, trace
 from weft.language.carried import Carried
 from weft.language.mistakes import check_value, mistake
-from weft.language.scalars import DType, as_scalar, check_tile, dtype_of, i1, i8, i32
+from weft.language.scalars import DType, as_scalar, dtype_of, i1, i8, i32
 from weft.layout import Layout
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
@@ -156,7 +156,6 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
             raise mistake(f"{name} of a buffer must be a positive number that Python knows, got {value}")
     if not isinstance(dtype, DType):
         raise mistake(f"the type of a buffer's elements must be one such as w.bf16, got {shown(dtype)}")
-    check_tile(dtype)
     if dtype == i1:
         raise mistake(f"the type of a buffer's elements can't be {i1}: use {i8}, with 0 and 1")
     if not any(columns * dtype.bytes % width == 0 for width in SWIZZLES):

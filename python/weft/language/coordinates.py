@@ -10,8 +10,6 @@ from weft.layout import Layout
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit, fragment_coordinates
 
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-
 
 class Coordinates(Fragment):
     """Row or column numbers: one number of the lane, plus a constant for each of its registers.
@@ -49,7 +47,7 @@ class Coordinates(Fragment):
         if single and (name == "add" or (name == "sub" and not swapped)):
             base = self.base.binary(name, other, False)
             return Coordinates(base, self.offsets, self.shape, self.layout)
-        if name in _COMPARISONS and not swapped:
+        if name in operators.COMPARISONS and not swapped:
             if single:
                 return self._compared(
                     name, as_scalar(other, None if isinstance(other, Scalar) else i32), None

@@ -9,7 +9,19 @@ from weft.language import exchanges, trace
 from weft.language.coordinates import column, row
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted, f64, i1, i32, i64
+from weft.language.scalars import (
+    NUMBERS,
+    Scalar,
+    as_scalar,
+    condition,
+    converted,
+    f64,
+    i1,
+    i32,
+    i64,
+    u32,
+    u64,
+)
 from weft.mlir import gpu, ir
 from weft.passes.builders import emit
 
@@ -50,9 +62,10 @@ def _printed(values: Sequence[Any]) -> None:
         if scalar.dtype.is_float:
             numbers.append(converted(scalar.value, f64))
             return "%g"
+        kinds = (u32, u64) if scalar.dtype.is_unsigned else (i32, i64)
         wide = scalar.dtype.bits > i32.bits
-        numbers.append(converted(scalar.value, i64 if wide else i32))
-        return "%lld" if wide else "%d"
+        numbers.append(emit.signless(converted(scalar.value, kinds[wide])))
+        return ("%ll" if wide else "%") + ("u" if scalar.dtype.is_unsigned else "d")
 
     for value in values:
         if isinstance(value, (str, *NUMBERS)):

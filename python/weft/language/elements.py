@@ -12,7 +12,7 @@ from weft.language.gathers import Gathered, check_index
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import DType, Scalar, as_scalar, i32, operand
-from weft.mlir import arith, llvm
+from weft.mlir import llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile
 
@@ -95,12 +95,11 @@ def _read(buffer: Any, at: Sequence[Any]) -> Any:
     kind = buffer.dtype.type
     load = llvm.load(addresses.stored_type(kind), address(buffer, *at), alignment=buffer.dtype.bytes)
     trace.current().loads.append(load)
-    return load if load.type == kind else arith.bitcast(kind, load)
+    return emit.bits(load, kind)
 
 
 def _write(buffer: Any, at: Sequence[Any], number: Any) -> None:
-    stored = addresses.stored_type(number.type)
-    word = number if number.type == stored else arith.bitcast(stored, number)
+    word = emit.bits(number, addresses.stored_type(number.type))
     llvm.store(word, address(buffer, *at), alignment=buffer.dtype.bytes)
 
 

@@ -16,16 +16,13 @@ from weft.language.scalars import (
     DType,
     Scalar,
     as_scalar,
-    bf16,
+    check_fits,
     check_sign,
-    check_tile,
     checked_type,
     constant,
     converted,
     dtype_of,
-    f16,
     f32,
-    i16,
     i32,
     reinterpreted,
     same,
@@ -59,7 +56,6 @@ class Fragment(operators.Operators, Carried):
 
     def _check_fits(self) -> None:
         """Raises WeftError for more registers than a thread has: the compiler would spill them."""
-        check_tile(self.dtype)
         kind, role = self.lane.type, trace.current().role
         bits = kind.element_type.width
         needed = kind.shape[0] * bits // 32 if bits > 1 else 0
@@ -127,13 +123,7 @@ class Fragment(operators.Operators, Carried):
 
     def bitcast(self, dtype: DType) -> "Fragment":
         """The bits of each element as an element of another type with as many bits, in the same layout."""
-        if checked_type(dtype) == i16 and self.dtype in (f16, bf16):
-            remedy = "single numbers can be w.i16, x[i, j].bitcast(w.i16)"
-            if self.dtype == bf16:
-                remedy = f"t.to(w.f32).bitcast(w.i32) has its bits in the upper half; {remedy}"
-            raise mistake(f"tiles can't have elements of {dtype}, as bits of {self.dtype}: {remedy}")
-        check_tile(dtype)
-        return self._with(reinterpreted(self.lane, dtype))
+        return self._with(reinterpreted(self.lane, checked_type(dtype)))
 
     def _with(self, lane: Any) -> "Fragment":
         return Fragment(lane, self.shape, self.layout)
@@ -217,11 +207,9 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     if not isinstance(other, NUMBERS) and getattr(other, "ndim", None) == 0 and hasattr(other, "item"):
         other = other.item()  # a number of NumPy
     if isinstance(other, NUMBERS):
+        check_fits(other, one.dtype)
         kind = ir.VectorType.get(one.lane.type.shape, one.dtype.type)
-        scalar = as_scalar(other, one.dtype)  # checks that it fits
-        lane = constant(kind, other)
-        scalar.value.owner.erase()
-        return one, Fragment(lane, one.shape, one.layout)
+        return one, Fragment(constant(kind, other), one.shape, one.layout)
     if isinstance(other, Scalar) or callable(getattr(other, "loaded", None)):
         value = as_scalar(other).value
         kind = ir.VectorType.get(one.lane.type.shape, value.type)
@@ -334,7 +322,7 @@ def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = 
     count = len(registers.registers_of(layout, shape))
     kind = ir.VectorType.get([count], dtype.type)
     if isinstance(value, NUMBERS):
-        as_scalar(value, dtype).value.owner.erase()
+        check_fits(value, dtype)
         return Fragment(constant(kind, value), shape, layout)
     return Fragment(vector.broadcast(kind, as_scalar(value, dtype).value), shape, layout)
 

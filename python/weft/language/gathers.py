@@ -11,7 +11,7 @@ from weft.language.fragments import Fragment, common, layout_for, spread, togeth
 from weft.language.mistakes import mistake
 from weft.language.neighbors import existing
 from weft.language.scalars import Scalar, as_scalar, i32
-from weft.mlir import arith, ir, llvm, memref, scf, vector
+from weft.mlir import arith, ir, llvm, memref, scf
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
@@ -195,19 +195,11 @@ class _Rows:
         """The tile, with zeros for what is outside of the array."""
         kind = ir.VectorType.get([len(self.rows)], self.matrix.element)
         (lane,) = self._either([kind], lambda width: [self._loaded(width)])
-        dtype = self.of.dtype.type
-        lane = (
-            lane
-            if dtype == self.matrix.element
-            else vector.bitcast(ir.VectorType.get([len(self.rows)], dtype), lane)
-        )
-        return Fragment(lane, self.shape, self.layout)
+        return Fragment(emit.bits(lane, self.of.dtype.type), self.shape, self.layout)
 
     def store(self, fragment: Fragment) -> None:
         """Stores a tile in this layout, but not what is outside of the array."""
-        lane = fragment.lane
-        if lane.type.element_type != self.matrix.element:
-            lane = vector.bitcast(ir.VectorType.get(lane.type.shape, self.matrix.element), lane)
+        lane = emit.bits(fragment.lane, self.matrix.element)
 
         def stored(width: int) -> list[Any]:
             elements = emit.elements(lane)

@@ -14,21 +14,25 @@ import numpy as np
 from weft.errors import WeftError
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, numbers_of
-from weft.language.scalars import DType
+from weft.language.scalars import DType, i8, u8
 from weft.language.signatures import Signature
 from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
 
 
-def in_bytes(value: Any) -> Any:
-    """An array of bool as one of i8 in the same memory; anything else as it is."""
+def in_bytes(value: Any, kind: Any) -> Any:
+    """An array of bool as one of bytes in the same memory, of u8 if the argument's annotation says so,
+    otherwise of i8. Anything else as it is.
+    """
     dtype = getattr(value, "dtype", None)
     if dtype is None or arrays.type_name(dtype) != "i1":
         return value
     torch = sys.modules.get("torch")
+    unsigned = isinstance(kind, ArrayArgument) and kind.dtype == u8
     if torch is not None and isinstance(value, torch.Tensor):
-        return value.view(torch.int8)
-    return replace(value if isinstance(value, ArrayView) else arrays.view(value), dtype="i8")
+        return value.view(torch.uint8 if unsigned else torch.int8)
+    view = value if isinstance(value, ArrayView) else arrays.view(value)
+    return replace(view, dtype=(u8 if unsigned else i8).name)
 
 
 @contextmanager

@@ -217,7 +217,8 @@ class KernelFunction:
         """The arguments of a call in order, and its meta-parameters."""
         trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
-        return [given.in_bytes(each) for each in values], meta
+        kinds = self.signature.arguments.values()
+        return [given.in_bytes(*each) for each in zip(values, kinds, strict=True)], meta
 
     def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
         special = self.signature.specialization(values, meta)

@@ -11,7 +11,7 @@ from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, from_first, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1, i32
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, votes
 from weft.passes.kernels import activations
@@ -187,8 +187,7 @@ def absolute(x: Any) -> Any:
     """The absolute value."""
     if isinstance(x, NUMBERS):
         return abs(x)
-    x = x if isinstance(x, (Fragment, Scalar)) else as_scalar(x)
-    return maximum(x, -x)
+    return abs(x if isinstance(x, (Fragment, Scalar)) else as_scalar(x))
 
 
 def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
@@ -212,6 +211,15 @@ def maximum(a: Any, b: Any) -> Any:
     return _pair("maximum", max, a, b)
 
 
+def mulhi(a: Any, b: Any) -> Any:
+    """The upper half of the bits of products of integers (`mul.hi`), which are signed or unsigned as their
+    type is. The lower half is `a * b`.
+    """
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+        raise mistake(f"w.mulhi expects a number of the GPU, which has a type, got {a} and {b}")
+    return _pair("mulhi", max, a, b)
+
+
 def ceil_div(a: Any, b: Any) -> Any:
     """The quotient of integers, rounded up. `a` must not be negative."""
     if hasattr(a, "ceil_div"):
@@ -220,7 +228,7 @@ def ceil_div(a: Any, b: Any) -> Any:
         raise mistake(f"w.ceil_div expects a positive integer to divide by, got {shown(b)}")
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return -(-a // b)
-    if isinstance(a, Scalar) and isinstance(b, int):
+    if isinstance(a, Scalar) and a.dtype == i32 and isinstance(b, int):
         return Scalar(emit.ceil_div(a.value, b))
     try:
         return (a + (b - 1)) // b

@@ -19,7 +19,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, check_tile, i32
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, scf
 from weft.passes.builders import addresses, emit
@@ -66,7 +66,6 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
         or not all(isinstance(each, int) and each > 1 for each in shape)
     ):
         raise mistake(vectors.shape_complaint(shape))
-    check_tile(source.dtype)
     source.check_matrix("w.load_row and w.load_column load vectors")
     source.matrix.check_element(source.indices, "a tile's first index")
     layout = layout_for(shape, like)

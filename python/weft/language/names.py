@@ -54,6 +54,8 @@ TRITON = {
     "compile": "kernel.export",
     **{f"float{bits}": f"w.f{bits}" for bits in (16, 32, 64)},
     **{f"int{bits}": f"w.i{bits}" for bits in (1, 8, 16, 32, 64)},
+    **{f"uint{bits}": f"w.u{bits}" for bits in (8, 16, 32, 64)},
+    "umulhi": "w.mulhi, of u32 or u64",
     "bfloat16": "w.bf16",
     "float8e4nv": "w.e4m3",
     "float8e5": "w.e5m2",
@@ -84,11 +86,6 @@ _CUDA = {
     "float_as_int": "x.bitcast(w.i32)",
     "int_as_float": "x.bitcast(w.f32)",
     **dict.fromkeys(("shfl", "shuffle"), 'w.sum(x, within="warp"), or elements of w.shared'),
-}
-_UNSIGNED = {
-    f"{prefix}{bits}": f"w.i{bits}, which has the same bits: there are no unsigned types"
-    for prefix in ("u", "ui", "uint")
-    for bits in (8, 16, 32, 64)
 }
 _ANNOTATIONS = {"InOut": "w.Out, whose elements a kernel may read, too"}
 _NUMPY = {
@@ -168,7 +165,7 @@ _OPTIONS = {
 
 def instead(name: str, known: Iterable[str]) -> str:
     """What to write in place of a name that the language doesn't have, to append to a message."""
-    others = (TRITON, _CUDA, _NUMPY, _ANNOTATIONS, _UNSIGNED)
+    others = (TRITON, _CUDA, _NUMPY, _ANNOTATIONS)
     if found := next((names[name] for names in others if name in names), None):
         return f": use {found}"
     if name in WITHOUT:

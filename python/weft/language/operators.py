@@ -131,10 +131,10 @@ class Operators:
     def __invert__(self) -> Any:
         if self.dtype.is_float:
             raise mistake("'~' can't be applied to floats: compare them first, or use -")
-        return self.binary("xor", self.dtype.bits == 1 or -1, False)
+        return self.binary("xor", self.dtype.ones, False)
 
     def __abs__(self) -> Any:
-        return self.binary("maximum", -self, False)
+        return self if self.dtype.is_unsigned else self.binary("maximum", -self, False)
 
     def __pow__(self, exponent: Any) -> Any:
         known = isinstance(exponent, Real) and not isinstance(exponent, bool)
@@ -148,8 +148,10 @@ class Operators:
 
 
 def apply(name: str, a: Any, b: Any) -> Any:
-    """The SSA value of an operation on two SSA values of one type, scalars or vectors."""
-    element = a.type.element_type if isinstance(a.type, ir.VectorType) else a.type
+    """The SSA value of an operation on two SSA values of one type, scalars or vectors. The type decides
+    whether integers are signed.
+    """
+    kind, element = a.type, emit.element_of(a.type)
     floats = not isinstance(element, ir.IntegerType)
     if floats and element.width == 8:
         raise mistake("floats of 8 bits have no arithmetic: convert them with .to(w.f32)")
@@ -162,12 +164,17 @@ def apply(name: str, a: Any, b: Any) -> Any:
         if floats and name in ("floordiv", "mod"):
             remedy = "use w.floor"
         raise mistake(f"'{symbol}' can't be applied to {'floats' if floats else 'integers'}: {remedy}")
-    return table[name](a, b)
+    if floats or element.is_signless:
+        return table[name](a, b)
+    made = _UNSIGNED[name](emit.signless(a), emit.signless(b))
+    return made if name in COMPARISONS else emit.bits(made, kind)
 
 
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+"""The operations whose results are conditions."""
 _OF_CONDITIONS = ("and", "or", "xor", "mul", "eq", "ne")
 """The operations on one bit with the results that Python has."""
-_SYMBOLS = {"div": "/", "floordiv": "//", "mod": "%"}
+_SYMBOLS = {"mulhi": "w.mulhi", "div": "/", "floordiv": "//", "mod": "%"}
 _SYMBOLS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 
 
@@ -196,33 +203,48 @@ def _differs(rest: Any, divisor: Any) -> Any:
     return arith.andi(signs, arith.cmpi(arith.CmpIPredicate.ne, rest, zero))
 
 
-def _shift_left(a: Any, bits: Any) -> Any:
-    """Integers shifted to the left. By their width or more, 0, as PTX has it: LLVM's result is undefined."""
-    if _shifts(a, bits):
-        return arith.shli(a, bits)
-    fits = arith.cmpi(arith.CmpIPredicate.ult, bits, emit.constant(bits.type, _width(a)))
-    return arith.select(fits, arith.shli(a, bits), emit.constant(a.type, 0))
+_AMOUNT = 32
+"""The bits of a shift's amount in PTX. Of a longer one, LLVM drops the others if it folds the choice of 0."""
+
+
+def _shift_in_zeros(shift: Callable[[Any, Any], Any], unsigned: bool) -> Callable[[Any, Any], Any]:
+    """A shift of integers that is 0 by their width or more, as PTX has it: LLVM's result is undefined."""
+
+    def shifted(a: Any, bits: Any) -> Any:
+        if _is_known(a, bits, unsigned):
+            return shift(a, bits)
+        width = emit.constant(bits.type, _width(a))
+        if _width(a) > _AMOUNT:
+            capped = arith.minui(bits, width)
+            half = arith.shrui(capped, emit.constant(bits.type, 1))
+            return shift(shift(a, half), arith.subi(capped, half))
+        fits = arith.cmpi(arith.CmpIPredicate.ult, bits, width)
+        return arith.select(fits, shift(a, bits), emit.constant(a.type, 0))
+
+    return shifted
 
 
 def _shift_right(a: Any, bits: Any) -> Any:
-    """Integers shifted to the right. By their width or more, copies of the sign, as PTX has it."""
-    if not _shifts(a, bits):
+    """Signed integers shifted to the right. By their width or more, copies of the sign, as PTX has it."""
+    if not _is_known(a, bits, False):
         bits = arith.minui(bits, emit.constant(bits.type, _width(a) - 1))
     return arith.shrsi(a, bits)
 
 
 def _width(value: Any) -> int:
     """The bits of a number, or of the elements of a vector."""
-    element = value.type.element_type if isinstance(value.type, ir.VectorType) else value.type
-    return int(element.width)
+    return int(emit.element_of(value.type).width)
 
 
-def _shifts(a: Any, bits: Any) -> bool:
+def _is_known(a: Any, bits: Any, unsigned: bool) -> bool:
     """Whether Python knows the bits of a shift. Raises WeftError if they are too many, or negative."""
     known, width = mlir.splat(bits), _width(a)
-    if known is not None and not 0 <= known < width:
+    if known is None:
+        return False
+    known = known % 2**width if unsigned else known
+    if not 0 <= known < width:
         raise mistake(f"a number of {width} bits can be shifted by 0 to {width - 1} bits, got {known}")
-    return known is not None
+    return True
 
 
 _I, _F = arith.CmpIPredicate, arith.CmpFPredicate
@@ -230,17 +252,29 @@ _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "add": arith.addi,
     "sub": arith.subi,
     "mul": arith.muli,
+    "mulhi": lambda a, b: arith.mulsi_extended(a, b)[1],
     "floordiv": _floor_div,
     "mod": _floor_mod,
     "and": arith.andi,
     "or": arith.ori,
     "xor": arith.xori,
-    "shl": _shift_left,
+    "shl": _shift_in_zeros(arith.shli, False),
     "shr": _shift_right,
     "minimum": arith.minsi,
     "maximum": arith.maxsi,
     **{name: _compare(_I, arith.cmpi, f"s{name}") for name in ("lt", "le", "gt", "ge")},
     **{name: _compare(_I, arith.cmpi, name) for name in ("eq", "ne")},
+}
+_UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
+    **_INTEGERS,
+    "mulhi": lambda a, b: arith.mului_extended(a, b)[1],
+    "floordiv": arith.divui,
+    "mod": arith.remui,
+    "shl": _shift_in_zeros(arith.shli, True),
+    "shr": _shift_in_zeros(arith.shrui, True),
+    "minimum": arith.minui,
+    "maximum": arith.maxui,
+    **{name: _compare(_I, arith.cmpi, f"u{name}") for name in ("lt", "le", "gt", "ge")},
 }
 _FLOATS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: arith.addf(a, b, fastmath=_FAST),

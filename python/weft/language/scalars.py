@@ -42,6 +42,21 @@ class DType:
         return "f" in self.name
 
     @property
+    def is_unsigned(self) -> bool:
+        """Whether it is a type of unsigned integers."""
+        return self.name.startswith("ui")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it is a type of signed integers."""
+        return not self.is_float and not self.is_unsigned and self.bits > 1
+
+    @property
+    def ones(self) -> int | bool:
+        """The integer with all bits set."""
+        return self.bits == 1 or (2**self.bits - 1 if self.is_unsigned else -1)
+
+    @property
     def bits(self) -> int:
         """The width of an element."""
         return int(re.search(r"\d+", self.name)[0])  # type: ignore[index]
@@ -71,6 +86,10 @@ _NAMES = {
     "i32": "i32",
     "i16": "i16",
     "i8": "i8",
+    "ui64": "u64",
+    "ui32": "u32",
+    "ui16": "u16",
+    "ui8": "u8",
     "i1": "i1",
 }
 DTYPES = {name: DType(name, short) for name, short in _NAMES.items()}
@@ -96,14 +115,21 @@ i16 = DTYPES["i16"]
 """Signed integers of 16 bits."""
 i8 = DTYPES["i8"]
 """Signed integers of 8 bits."""
+u64 = DTYPES["ui64"]
+"""Unsigned integers of 64 bits."""
+u32 = DTYPES["ui32"]
+"""Unsigned integers of 32 bits."""
+u16 = DTYPES["ui16"]
+"""Unsigned integers of 16 bits."""
+u8 = DTYPES["ui8"]
+"""Unsigned integers of 8 bits."""
 i1 = DTYPES["i1"]
 """Truth values."""
 
 
 def dtype_of(kind: Any) -> DType:
     """The element type of an MLIR type, which may be a vector."""
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-    return DTYPES[str(element)]
+    return DTYPES[str(emit.element_of(kind))]
 
 
 def named(name: object) -> DType:
@@ -120,13 +146,8 @@ def named(name: object) -> DType:
 _FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
 _FOREIGN |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
 _FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+_FOREIGN |= {f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
 _FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
-
-
-def check_tile(dtype: DType) -> None:
-    """Raises WeftError for a type of which there are numbers, but no tiles."""
-    if dtype == i16:
-        raise mistake(f"tiles can't have elements of {dtype}: use {i32}; single numbers can be {dtype}")
 
 
 def instead_of(dtype: Any) -> str:
@@ -193,9 +214,10 @@ class Scalar(operators.Operators, Carried):
         return Scalar(next(parts))
 
     def number(self) -> str:
-        owner = self.value.owner
-        made = None if isinstance(owner, ir.Block) else owner.opview
-        return written(made.literal_value) if isinstance(made, arith.ConstantOp) else super().number()
+        known = mlir.constant(emit.signless(self.value))
+        if known is None:
+            return super().number()
+        return written(known % 2**self.dtype.bits if self.dtype.is_unsigned else known)
 
     def complaint(self, other: "Scalar") -> str | None:
         if other.dtype == self.dtype:
@@ -247,19 +269,21 @@ def check_sign(name: str, number: Any, dtype: DType) -> None:
     """Raises WeftError for a number of Python that has the sign bit of an integer type, in an operation that
     would take it for a negative one.
     """
-    if name in _SIGNED and isinstance(number, int) and not dtype.is_float and dtype.bits > 1:
+    if name in _SIGNED and isinstance(number, int) and dtype.is_signed:
         limit = 2 ** (dtype.bits - 1)
         if number >= limit:
             raise mistake(
                 f"{shown(number)} is beyond the numbers of {dtype}, which are less than {limit}: use a wider "
-                "type"
+                "type, or an unsigned one"
             )
 
 
 def same(one: DType, other: DType) -> None:
     """Raises WeftError for operands of two types."""
     if one != other:
-        best = max(one, other, key=lambda each: (each.is_float, each.bits))
+        best = str(max(one, other, key=lambda each: (each.is_float, each.bits)))
+        if one.bits == other.bits and one.is_unsigned != other.is_unsigned:
+            best = f"{one}) or .to({other}"
         raise mistake(f"operands must have one type, got {one} and {other}: convert one with .to({best})")
 
 
@@ -275,12 +299,7 @@ def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
         raise mistake(f"expects a number, got {shown(value)}")
     if dtype is None:
         dtype = i1 if isinstance(value, bool) else i32 if isinstance(value, int) else f32
-    if isinstance(value, float) and not dtype.is_float:
-        raise mistake(f"expects an integer beside a value of {dtype}, got {value}: convert with .to(w.f32)")
-    if not dtype.is_float and not -(2 ** (dtype.bits - 1)) <= value < 2**dtype.bits:
-        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
-    if dtype.is_float and isinstance(value, int) and abs(value) >= 2**1024:
-        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
+    check_fits(value, dtype)
     try:
         kind = dtype.type
     except RuntimeError:  # there is no context
@@ -288,9 +307,21 @@ def as_scalar(value: Any, dtype: DType | None = None) -> Scalar:
     return Scalar(constant(kind, value))
 
 
+def check_fits(value: float, dtype: DType) -> None:
+    """Raises WeftError for a number of Python that isn't one of a type."""
+    if isinstance(value, float) and not dtype.is_float:
+        raise mistake(f"expects an integer beside a value of {dtype}, got {value}: convert with .to(w.f32)")
+    least = 0 if dtype.is_unsigned else -(2 ** (dtype.bits - 1))
+    if not dtype.is_float and not least <= value < 2**dtype.bits:
+        range_ = f", whose numbers are in 0..{dtype.ones}" if dtype.is_unsigned else ""
+        raise mistake(f"{shown(value)} doesn't fit into {dtype}{range_}")
+    if dtype.is_float and isinstance(value, int) and abs(value) >= 2**1024:
+        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
+
+
 def constant(kind: Any, number: float) -> Any:
     """A number as an SSA value of this type, or in all elements of a vector type."""
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    element = emit.element_of(kind)
     if isinstance(element, ir.IntegerType):
         width = element.width
         number = int(number) if int(number) < 2 ** (width - 1) or width == 1 else int(number) - 2**width
@@ -312,7 +343,7 @@ def condition(value: Any) -> bool | Scalar:
 
 def converted(value: Any, dtype: DType) -> Any:
     """An SSA value, a scalar or a vector, in another type. Floats are rounded once; those beyond the range of
-    fp8 become its largest value.
+    fp8 become its largest value. Integers keep their lowest bits.
     """
     old = dtype_of(value.type)
     if old == dtype:
@@ -326,13 +357,17 @@ def converted(value: Any, dtype: DType) -> Any:
         if old.bits == dtype.bits:
             return converted(converted(value, f32), dtype)
         return (arith.extf if dtype.bits > old.bits else arith.truncf)(kind, value)
-    if old.is_float:
-        return arith.fptosi(kind, value)
     if dtype.is_float:
-        return (arith.uitofp if old == i1 else arith.sitofp)(kind, value)
+        return (arith.sitofp if old.is_signed else arith.uitofp)(kind, emit.signless(value))
+    whole = emit.signless_type(kind)
+    if old.is_float:
+        return emit.bits((arith.fptoui if dtype.is_unsigned else arith.fptosi)(whole, value), kind)
+    number = emit.signless(value)
     if dtype.bits < old.bits:
-        return arith.trunci(kind, value)
-    return (arith.extui if old == i1 else arith.extsi)(kind, value)
+        number = arith.trunci(whole, number)
+    elif dtype.bits > old.bits:
+        number = (arith.extsi if old.is_signed else arith.extui)(whole, number)
+    return emit.bits(number, kind)
 
 
 def reinterpreted(value: Any, dtype: DType) -> Any:
@@ -342,7 +377,7 @@ def reinterpreted(value: Any, dtype: DType) -> Any:
         raise mistake(f"bitcast is for numbers, got a condition: convert it with .to({dtype})")
     if old.bits != dtype.bits:
         raise mistake(f"bitcast needs a type of {old.bits} bits, as {old} has, got {dtype}")
-    return value if old == dtype else arith.bitcast(_kind(value, dtype), value)
+    return emit.bits(value, _kind(value, dtype))
 
 
 def _kind(value: Any, dtype: DType) -> Any:

@@ -145,7 +145,7 @@ class Signature:
             known = kind.dtype or ", ".join(map(str, ELEMENTS))
             raise WeftError(
                 f"kernel {self.name}: '{name}' must have elements of {known}, got "
-                f"{arrays.numpy_dtype(view.dtype)}{_instead(view.dtype)}"
+                f"{arrays.numpy_dtype(view.dtype)}"
             )
         dtype = DTYPES[view.dtype]
         if kind.dtype not in (None, dtype):
@@ -206,14 +206,6 @@ def _default(name: str, kind: DType, value: Any, refuse: Callable[[str], WeftErr
         return number_for(value, ScalarArgument(kind.name), f"the default of '{name}'")
     except WeftError as error:
         raise refuse(str(error)) from None
-
-
-def _instead(dtype: str) -> str:
-    """What to pass in place of an array of a type that kernels don't have, to append to a message."""
-    bits = dtype.removeprefix("ui")
-    if bits == dtype or f"i{bits}" not in DTYPES:
-        return ""
-    return f": a view of it as int{bits} has the same bits"
 
 
 def _is_aligned(view: ArrayView) -> bool:

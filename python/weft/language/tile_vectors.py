@@ -15,7 +15,6 @@ from weft.language.neighbors import may_begin_before
 from weft.language.scalars import DType, as_scalar, i32
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm, memref
-from weft.mlir import vector as vector_
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
@@ -112,10 +111,7 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
         number = emit.rem(emit.add(numbers.base.value, offset), count)
         at = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
         elements.append(llvm.load(kind, at, alignment=source.dtype.bytes))
-    lane = emit.vector_of(elements)
-    if kind != source.dtype.type:
-        lane = vector_.bitcast(ir.VectorType.get([len(elements)], source.dtype.type), lane)
-    return Fragment(lane, (rows,), layout)
+    return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
 
 
 def _one(dtype: DType) -> Any:
@@ -181,9 +177,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
         raise mistake(f"expects a buffer of {' x '.join(map(str, shape))} {vector.dtype}, got {buffer}")
     buffer.written_by_lanes()
     base, numbers = tile.address(buffer.value), row(vector)
-    elements, stored = vector.elements(), addresses.stored_type(vector.dtype.type)
-    if stored != vector.dtype.type:
-        elements = emit.elements(vector_.bitcast(ir.VectorType.get([len(elements)], stored), vector.lane))
+    elements = emit.elements(emit.bits(vector.lane, addresses.stored_type(vector.dtype.type)))
     with emit.when(exchanges.first_of_copies(vector.layout)):
         for offset, element in zip(numbers.offsets, elements, strict=True):
             number = emit.add(numbers.base.value, offset)

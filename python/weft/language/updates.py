@@ -19,6 +19,8 @@ def update(name: str, pointer: Any, number: Any) -> Any:
     "min").
     """
     dtype = dtype_of(number.type)
+    if dtype.is_unsigned:
+        name = {"max": "umax", "min": "umin"}.get(name, name)
     if name != "add" and dtype == f32:
         return _extreme_of_floats(name, pointer, number)
     if name == "add" and dtype == bf16 and trace.current().chip not in BF16_ADD:
@@ -27,7 +29,9 @@ def update(name: str, pointer: Any, number: Any) -> Any:
 
 
 def _atomic(name: str, pointer: Any, number: Any) -> Any:
-    return llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, number, _RELAXED, syncscope=_GPU)
+    word = emit.signless(number)
+    old = llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, word, _RELAXED, syncscope=_GPU)
+    return emit.bits(old, number.type)
 
 
 def _extreme_of_floats(name: str, pointer: Any, number: Any) -> Any:
@@ -75,8 +79,9 @@ def exchanged(pointer: Any, number: Any) -> Any:
 
 def compared(pointer: Any, expected: Any, number: Any) -> Any:
     """Stores a number to an element that is the expected one."""
-    swapped = llvm.cmpxchg(pointer, expected, number, _BOTH, _ACQUIRE, syncscope=_GPU)
-    return llvm.extractvalue(number.type, swapped, [0])
+    expected, word = emit.signless(expected), emit.signless(number)
+    swapped = llvm.cmpxchg(pointer, expected, word, _BOTH, _ACQUIRE, syncscope=_GPU)
+    return emit.bits(llvm.extractvalue(word.type, swapped, [0]), number.type)
 
 
 def of_array(name: str, element: Any, array: Any, at: list[Any]) -> Any:

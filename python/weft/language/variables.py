@@ -192,9 +192,9 @@ def _words(value: Any) -> tuple[list[Any], list[str]]:
 
 
 def _scalar(value: Any) -> tuple[list[Any], list[str]]:
-    kind = value.type
+    value = emit.signless(value)
+    kind, whole = value.type, ir.IntegerType.get_signless
     bits = kind.width
-    whole = ir.IntegerType.get_signless
     if isinstance(kind, ir.IntegerType):
         if bits < 16:
             value, bits = arith.extui(whole(_WORD), value), _WORD

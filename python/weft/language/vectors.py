@@ -15,7 +15,7 @@ from weft.language.fragments import Fragment
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.neighbors import may_begin_before
-from weft.language.scalars import Scalar, as_scalar, check_tile, i32
+from weft.language.scalars import Scalar, as_scalar, i32
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import addresses, emit
@@ -72,18 +72,13 @@ def is_divided(fragment: Fragment) -> bool:
 
 def load(source: Place, count: int, like: Fragment | None, outside: Any) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
-    check_tile(source.dtype)
     layout = layout_of(count) if like is None else like.layout
     made = _Vector(source, count, layout)
     default = as_scalar(outside, source.dtype).value
-    stored = addresses.stored_type(default.type)
-    if stored != default.type:
-        default = arith.bitcast(stored, default)
-    kind = ir.VectorType.get([len(made.offsets)], stored)
+    default = emit.bits(default, addresses.stored_type(default.type))
+    kind = ir.VectorType.get([len(made.offsets)], default.type)
     (lane,) = made.either([kind], lambda width: [made.loaded(width, default)])
-    if stored != source.dtype.type:
-        lane = vector.bitcast(ir.VectorType.get([len(made.offsets)], source.dtype.type), lane)
-    return Fragment(lane, (count,), layout)
+    return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
 def store(fragment: Fragment, to: Place, via: Any, rows: Any) -> None:
@@ -91,10 +86,7 @@ def store(fragment: Fragment, to: Place, via: Any, rows: Any) -> None:
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for vectors")
     made = _Vector(to, fragment.shape[0], fragment.layout)
-    lane, stored = fragment.lane, addresses.stored_type(fragment.dtype.type)
-    if stored != fragment.dtype.type:
-        lane = vector.bitcast(ir.VectorType.get(lane.type.shape, stored), lane)
-    elements = emit.elements(lane)
+    elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
 
     def stores(width: int) -> list[Any]:
         made.store(elements, width)

@@ -8,9 +8,9 @@ from weft.dialects.tile import BufferType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.language import roles, trace
 from weft.language.mistakes import mistake
-from weft.language.scalars import f32, i16, operand
+from weft.language.scalars import f32, operand
 from weft.layout import Layout
-from weft.mlir import arith, llvm
+from weft.mlir import llvm
 from weft.passes.builders import addresses, emit, thread_ids
 
 
@@ -51,11 +51,9 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
 
     `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
     """
-    current, kind = trace.current(), addresses.stored_type(values[0][1].type)
-    count, size, given = _count(), kind.width // 8, kind
-    if kind == i16.type:  # which buffers don't have
-        kind, size = emit.i32(), 4
-        values = [(slot, arith.extsi(kind, value)) for slot, value in values]
+    given = values[0][1].type
+    current, kind = trace.current(), addresses.stored_type(given)
+    count, size = _count(), kind.width // 8
     key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
     if key not in current.scratch:
         with current.at_entry():
@@ -71,14 +69,13 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
     meets()  # others may still read what an earlier exchange stored
     with emit.when(stores):
         for slot, value in values:
-            llvm.store(value, address(warp.value, slot), alignment=size)
+            llvm.store(emit.bits(value, kind), address(warp.value, slot), alignment=size)
     meets()
     first = (warp - warp % warps).value
     alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
 
     def loaded(number: int, slot: Any) -> Any:
         at = addresses.offset(address(first, slot), number * slots * size)
-        load = llvm.load(kind, at, alignment=size, volatile_=alone)
-        return load if kind == given else arith.trunci(given, load)
+        return emit.bits(llvm.load(kind, at, alignment=size, volatile_=alone), given)
 
     return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)

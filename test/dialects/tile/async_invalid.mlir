@@ -89,9 +89,9 @@ func.func @map_extent(%m: memref<?x?xf16>) {
 
 // -----
 
-!M = !tile.map<array<i64: 64, 64>, i16, #tile.layout<"S[(64,64):(64,1)]">>
+!M = !tile.map<array<i64: 64, 64>, i1, #tile.layout<"S[(64,64):(64,1)]">>
 func.func @map_element(%m: memref<?x?xf16>) {
-  // expected-error @below {{has a map of i16: elements must be one of f16, bf16, f32,}}
+  // expected-error @below {{has a map of i1: elements must be one of f16, bf16, f32,}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }
@@ -264,7 +264,7 @@ func.func @add_to_no_map(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 !M = !tile.map<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
 func.func @add_of_bytes(%m: !M, %i: i32, %t: !T) {
-  // expected-error @below {{'tile.add_async' op expects elements of f32, f16, bf16, i32, got i8}}
+  // expected-error @below {{'tile.add_async' op expects elements of f32, f16, bf16, i64, i32, ui64, ui32, got i8}}
   "tile.add_async"(%t, %m, %i, %i) : (!T, !M, i32, i32) -> ()
   return
 }

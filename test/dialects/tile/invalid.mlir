@@ -477,16 +477,16 @@ func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layo
 
 // -----
 
-func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, i16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of i16: elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
-  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, i16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, i1, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of i1: elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i16, i32, i64, ui16, ui32, ui64}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, i1, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
 
 // -----
 
 func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i32, i64}}
+  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, f8E8M0FNU, i16, i32, i64, ui16, ui32, ui64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }

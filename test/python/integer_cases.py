@@ -1,0 +1,60 @@
+"""Integers with which operations of signed and of unsigned types differ, and what NumPy makes of them."""
+
+import operator
+
+import numpy as np
+
+import weft.language as w
+
+NUMPY = {w.u8: np.uint8, w.u16: np.uint16, w.u32: np.uint32, w.u64: np.uint64}
+NUMPY |= {w.i8: np.int8, w.i16: np.int16, w.i32: np.int32, w.i64: np.int64}
+TYPES = list(NUMPY)
+CHIPS = ["sm_75", "sm_80", "sm_90a", "sm_100a"]
+FORMS = {  # of two numbers or tiles, and of two arrays
+    **{
+        name: (getattr(operator, name), getattr(operator, name))
+        for name in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor", "lt", "le", "gt", "ge")
+    },
+    "eq": (operator.eq, operator.eq),
+    "ne": (operator.ne, operator.ne),
+    "minimum": (w.minimum, np.minimum),
+    "maximum": (w.maximum, np.maximum),
+    "shl": (operator.lshift, operator.lshift),  # also by more bits than a number has
+    "shr": (operator.rshift, operator.rshift),
+    "negative": (lambda x, y: -x, lambda x, y: -x),
+    "invert": (lambda x, y: ~x, lambda x, y: ~x),
+    "abs": (lambda x, y: w.abs(x), lambda x, y: np.abs(x)),
+    "square": (lambda x, y: x**2, lambda x, y: x * x),
+    "where": (lambda x, y: w.where(x < y, x, 3), lambda x, y: np.where(x < y, x, x.dtype.type(3))),
+    "mulhi": (lambda x, y: w.mulhi(x, y), lambda x, y: upper_half(x, y)),
+}
+CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def edges(dtype, shape, seed=0):
+    """Numbers around the least, the largest and the middle one of a type."""
+    limits = np.iinfo(NUMPY[dtype])
+    around = (0, 1, limits.max, limits.min, limits.max // 2, 100)
+    values = {each + by for each in around for by in (-2, -1, 0, 1, 2)}
+    legal = sorted(each for each in values if limits.min <= each <= limits.max)
+    return np.random.default_rng(seed).choice(np.array(legal, NUMPY[dtype]), shape)
+
+
+def pairs(dtype, shape):
+    """Two arrays, without divisions by 0 and of the least number by -1."""
+    y = edges(dtype, shape, 1)
+    return edges(dtype, shape), np.where((y == 0) | (y == -1 if dtype.is_signed else False), 7, y).astype(
+        y.dtype
+    )
+
+
+def expected(name, x, y):
+    """What NumPy makes of two arrays; of conditions 0 and 1."""
+    with np.errstate(over="ignore"):
+        return FORMS[name][1](x, y).astype(np.int8 if name in CONDITIONS else x.dtype)
+
+
+def upper_half(x, y):
+    """The upper halves of the products, of Python's integers."""
+    products = [int(a) * int(b) >> 8 * x.itemsize for a, b in zip(x.flat, y.flat, strict=True)]
+    return np.array(products, x.dtype).reshape(x.shape)

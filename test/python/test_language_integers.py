@@ -1,0 +1,246 @@
+"""Numbers of signed and unsigned integers: operators, conversions, arguments, atomic changes and prints."""
+
+import language_mistakes
+import ml_dtypes
+import numpy as np
+import pytest
+from integer_cases import CHIPS, CONDITIONS, FORMS, NUMPY, TYPES, edges, expected, pairs
+
+import weft
+import weft.language as w
+
+UNSIGNED = [each for each in TYPES if each.is_unsigned]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.each_value
+def test_operators_are_those_of_numpy(dtype, chip):
+    numbers = [each for each in FORMS if each not in CONDITIONS]
+
+    @w.kernel(threads=64, arch=chip)
+    def kernel(x: w.In["n", dtype], y: w.In["n", dtype], z: w.Out["forms n", dtype], c: w.Out["cs n", w.i8]):
+        i = w.thread()
+        for number, name in enumerate(numbers):
+            z[number, i] = FORMS[name][0](x[i], y[i])
+        for number, name in enumerate(CONDITIONS):
+            c[number, i] = FORMS[name][0](x[i], y[i]).to(w.i8)
+
+    x, y = pairs(dtype, 64)
+    z, c = np.zeros((len(numbers), 64), NUMPY[dtype]), np.zeros((len(CONDITIONS), 64), np.int8)
+    assert not kernel.emulate(x, y, z, c).findings
+    for name, found in zip((*numbers, *CONDITIONS), (*z, *c), strict=True):
+        assert np.array_equal(found, expected(name, x, y)), name
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("old", TYPES, ids=str)
+@pytest.mark.each_value
+def test_integers_become_those_of_other_types_and_floats(old, chip):
+    floats = {w.f64: np.float64, w.f32: np.float32, w.f16: np.float16, w.bf16: ml_dtypes.bfloat16}
+
+    @w.kernel(threads=64, arch=chip)
+    def kernel(x: w.In["n", old], y: w.Out["types n", w.u64], z: w.Out["fs n", w.f64]):
+        i = w.thread()
+        for number, dtype in enumerate(TYPES):
+            y[number, i] = x[i].to(dtype).to(w.u64)
+        for number, dtype in enumerate(floats):
+            z[number, i] = x[i].to(dtype).to(w.f64)
+
+    x, y, z = edges(old, 64), np.zeros((len(TYPES), 64), np.uint64), np.zeros((4, 64))
+    assert not kernel.emulate(x, y, z).findings
+    for dtype, found in zip(TYPES, y, strict=True):
+        assert np.array_equal(found, x.astype(NUMPY[dtype]).astype(np.uint64)), dtype
+    with np.errstate(over="ignore"):
+        for dtype, found in zip(floats, z, strict=True):
+            assert np.array_equal(found, x.astype(floats[dtype]).astype(np.float64)), dtype
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("given", [np.float64, np.float32, np.float16])
+@pytest.mark.each_value
+def test_floats_become_unsigned_integers(given, chip):
+    @w.kernel(threads=64, arch=chip)
+    def kernel(x: w.In["types n"], y: w.Out["types n", w.u64]):
+        for number, dtype in enumerate(UNSIGNED):
+            y[number, w.thread()] = x[number, w.thread()].to(dtype).to(w.u64)
+
+    rng, limits = np.random.default_rng(0), [2.0 ** min(each.bits, 15) for each in UNSIGNED]
+    x = np.stack([np.r_[rng.random(62) * limit, 0.99, 200.75] for limit in limits]).astype(given)
+    if given != np.float16:  # beyond the signed integers of the type
+        x[:, 0] = [255.5, 65535, 3e9, 1e19]
+    y = np.zeros((4, 64), np.uint64)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, x.astype(np.uint64))
+
+
+def test_bits_of_floats_are_unsigned_integers():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.u32], z: w.Out["n", w.f32], h: w.Out["n", w.u16]):
+        i = w.thread()
+        y[i] = x[i].bitcast(w.u32)
+        z[i] = (x[i].bitcast(w.u32) | 0x80000000).bitcast(w.f32)
+        h[i] = x[i].to(w.bf16).bitcast(w.u16)
+
+    x = np.random.default_rng(0).standard_normal(32).astype(np.float32)
+    y, z, h = np.zeros(32, np.uint32), np.zeros(32, np.float32), np.zeros(32, np.uint16)
+    assert not kernel.emulate(x, y, z, h).findings
+    assert np.array_equal(y, x.view(np.uint32)) and np.array_equal(z, -np.abs(x))
+    assert np.array_equal(h, x.astype(ml_dtypes.bfloat16).view(np.uint16))
+
+
+@w.kernel(threads=32)
+def added(x: w.In["n"], y: w.Out["n"], a: w.u8, b: w.u16 = 65535, c: w.u32 = 2**31, d: w.u64 = 2**64 - 1):
+    total = a.to(w.u64) + b.to(w.u64) + c.to(w.u64) + d
+    for _ in w.range(3):  # a loop carries it
+        if total > 2**63:
+            total = total // 2
+    y[w.thread()] = x[w.thread()] + total.to(y.dtype)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_arrays_and_numbers_are_arguments(framework, dtype):
+    x, y = np.arange(32, dtype=dtype) + dtype(250), np.zeros(32, dtype)
+    given, written = x, y
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        given, written = torch.from_numpy(x), torch.from_numpy(y)
+    elif framework == "jax":
+        jax = pytest.importorskip("jax")
+        with jax.enable_x64(True):
+            given = jax.numpy.asarray(x)
+    assert not added.emulate(given, written, 255, d=5).findings
+    assert np.array_equal(y, x + dtype((255 + 65535 + 2**31 + 5) % 2 ** (8 * x.itemsize)))
+    added(given, written, np.uint8(255), 0, 0, on="emulator")
+    assert np.array_equal(y, x + dtype(254))
+
+
+def test_arguments_beyond_their_type_are_refused():
+    x = np.zeros(32, np.uint8)
+    for numbers, message in (
+        ((-1,), r"0\.\.255, got -1"),
+        ((0, 0, 2**32), r"0\.\.4294967295, got 4294967296"),
+    ):
+        with pytest.raises(weft.WeftError, match=f"expects an integer in {message}"):
+            added.emulate(x, x.copy(), *numbers)
+    with pytest.raises(weft.WeftError, match=r"default of 'n': expects an integer in 0\.\.65535, got -1"):
+
+        @w.kernel
+        def negative(n: w.u16 = -1):
+            pass
+
+
+def test_an_array_of_bool_is_one_of_u8_where_the_annotation_says_so():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.u8], y: w.Out["n", w.u8]):
+        y[w.thread()] = 1 - x[w.thread()]
+
+    torch = pytest.importorskip("torch")
+    x, y, z = np.arange(32) % 3 == 0, np.zeros(32, bool), torch.zeros(32, dtype=torch.bool)
+    kernel.emulate(x, y)
+    kernel.emulate(torch.from_numpy(x), z)
+    assert np.array_equal(y, ~x) and np.array_equal(z.numpy(), ~x)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("dtype", [w.u32, w.u64], ids=str)
+@pytest.mark.each_value
+def test_atomic_changes_compare_unsigned_numbers(dtype, chip):
+    @w.kernel(threads=128, arch=chip)
+    def kernel(x: w.In["n", dtype], y: w.Out["4", dtype], z: w.Out["4", dtype]):
+        own = w.shared(1, 32, dtype)
+        if w.thread() < 32:
+            own[w.thread()] = y[w.thread() % 4]
+        w.barrier()
+        each = x[w.thread()]
+        for to in (y, own):
+            w.atomic_max(to[0], each)
+            w.atomic_min(to[1], each)
+            w.atomic_add(to[2], each)
+            if w.thread() == 0 and w.atomic_cas(to[3], dtype.ones, 0) == dtype.ones:
+                w.atomic_xchg(to[3], dtype.ones - 1)
+        w.barrier()
+        if w.thread() < 4:
+            z[w.thread()] = own[w.thread()]
+
+    x = edges(dtype, 128)
+    first = NUMPY[dtype](dtype.ones)
+    y, z = np.array([0, first, 1, first], NUMPY[dtype]), np.zeros(4, NUMPY[dtype])
+    assert not kernel.emulate(x, y, z).findings
+    assert y.tolist() == z.tolist() == [x.max(), x.min(), x.sum(dtype=x.dtype) + 1, first - 1]
+
+
+def test_unsigned_numbers_are_printed():
+    @w.kernel(threads=32)
+    def kernel(a: w.u8, b: w.u16, c: w.u32, d: w.u64):
+        if w.thread() == 0:
+            w.print(a, b, c, d, "of", (c + 1) // 2)
+
+    report = kernel.emulate(255, 65535, 2**32 - 1, 2**64 - 1)
+    assert report.printed == "255 65535 4294967295 18446744073709551615 of 0\n"
+
+
+mistakes = language_mistakes.Mistakes()
+
+
+@mistakes(
+    r"operands must have one type, got w\.u32 and w\.i32: convert one with \.to\(w\.u32\) or \.to\(w\.i32\)$"
+)
+def signed_and_unsigned(x: w.In["n", w.u32]):
+    x[0] + w.thread()  # here
+
+
+@mistakes(r"operands must have one type, got w\.u8 and w\.u16: convert one with \.to\(w\.u16\)$")
+def two_widths(x: w.In["n", w.u8], y: w.In["n", w.u16]):
+    w.print(x[0] < y[0])  # here
+
+
+@mistakes(r"-1 doesn't fit into w\.u32, whose numbers are in 0\.\.4294967295$")
+def a_negative_number(x: w.In["n", w.u32]):
+    w.print(x[0] == -1)  # here
+
+
+@mistakes(r"256 doesn't fit into w\.u8, whose numbers are in 0\.\.255$")
+def a_large_number(x: w.In["m n", w.u8]):
+    w.load(x[0, 0], (64, 8)) + 256  # here
+
+
+@mistakes(r"a number of 8 bits can be shifted by 0 to 7 bits, got 200")
+def a_shift_by_all_bits(x: w.In["n", w.u8]):
+    x[0] >> 200  # here
+
+
+@mistakes(r"expects a value of w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)")
+def an_unsigned_index(x: w.In["n", w.u32]):
+    x[x[0]]  # here
+
+
+@mistakes(r"'w\.mulhi' can't be applied to floats: convert to \.to\(w\.i32\)")
+def halves_of_floats(x: w.In["n", w.f32]):
+    w.mulhi(x[0], 2)  # here
+
+
+@mistakes(r"w\.mulhi expects a number of the GPU, which has a type, got 2 and 3")
+def halves_of_numbers_of_python(x: w.In["n", w.u32]):
+    w.mulhi(2, 3)  # here
+
+
+@mistakes(r"'n' was a value of w\.u32 and becomes a value of w\.i32.*: convert it with \.to\(w\.u32\)")
+def another_sign_in_a_loop(x: w.In["k", w.u32]):
+    n = w.u32(0)
+    for i in w.range(3):  # here
+        n = i
+    w.print(n)
+
+
+@mistakes(r"begin with w\.u32\(4294967295\)")
+def a_number_of_python_in_a_loop(x: w.In["k", w.u32]):
+    n = 4294967295
+    for _ in w.range(3):  # here
+        n = x[0] + n
+
+
+@pytest.mark.parametrize("function, message", mistakes.cases)
+def test_mistakes_are_in_their_line(function, message):
+    language_mistakes.refused(function, message)
