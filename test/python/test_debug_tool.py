@@ -21,6 +21,16 @@ from weft.tools.debugger import expressions
 KERNEL_LINES = KERNEL.replace("/home/user/total.py", "total.py")
 
 
+class Typed(io.StringIO):
+    """What a user types. The key Ctrl-C at the end of a line is pressed 0.3 s later."""
+
+    def readline(self):
+        line = super().readline()
+        if line.endswith("^C\n"):
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return line.replace("^C\n", "\n")
+
+
 @pytest.fixture
 def session(tmp_path, patch, capsys):
     """Runs `weft debug` on a file of this text with commands on stdin; returns what it printed, and its
@@ -30,7 +40,7 @@ def session(tmp_path, patch, capsys):
 
     def run(name, text, commands, *options):
         (tmp_path / name).write_text(text)
-        patch.setattr(sys, "stdin", io.StringIO("\n".join(commands) + "\n"))
+        patch.setattr(sys, "stdin", Typed("\n".join(commands) + "\n"))
         status = tool.main(["debug", name, *options])
         printed = capsys.readouterr()
         return printed.out + printed.err, status
@@ -285,10 +295,7 @@ again:
 
 
 def test_ctrl_c_stops_a_kernel_that_runs(session):
-    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    text, status = session("spin.ptx", SPIN, ["continue", "print %rd1 > 100", "stepi", "quit"])
-    timer.join()
+    text, status = session("spin.ptx", SPIN, ["continue^C", "print %rd1 > 100", "stepi", "quit"])
     said = answers(text)
     assert said["continue"].startswith("interrupted\n[cta (0, 0, 0) warp 0 lane 0] spin at PTX line ")
     assert said["print %rd1 > 100"] == "%rd1 > 100 = True\n"
