@@ -1,4 +1,6 @@
-"""What keeps the default run short: markers that select a few cases of a test, and a limit of CPU time."""
+"""What keeps the default run short: markers that select a few cases of a test, and a limit of CPU time. Also
+that it can run in the background.
+"""
 
 import subprocess
 import sys
@@ -125,3 +127,16 @@ def test_each_value_without_parameters_is_refused_by_name(conftest):
     function = SimpleNamespace(nodeid="test_it.py::test_it", get_closest_marker=marker.get)
     with pytest.raises(pytest.UsageError, match=r"each_value must have parameters, got test_it.py::test_it$"):
         conftest._left_out(function, [])
+
+
+def test_ctrl_c_arrives_in_tests_that_a_script_runs_in_the_background(tmp_path):
+    """A shell starts these with the signal ignored."""
+    check = (
+        "import signal\n\ndef test_it():\n    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN\n"
+    )
+    (tmp_path / "test_signal.py").write_text(check)
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    begin = "import signal, sys, pytest; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    command = [sys.executable, "-c", f"{begin}; sys.exit(pytest.main(['-q']))"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
