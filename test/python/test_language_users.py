@@ -234,7 +234,7 @@ def a_fragment_of_another_type_on_the_left(x: w.In["m n", w.f32], y: w.Out["m n"
         w.gemm(w.load(x[0, 0], (64, 64)), b)  # here
 
 
-@case("a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, got w.f64")
+@case("a of w.gemm must have elements of one of w.f16, w.bf16, w.f32, w.e4m3, w.e5m2, w.i8, w.u8, got w.f64")
 def operands_of_f64(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     a = w.shared(64, 64, w.f64)
     with w.role():

@@ -10,10 +10,10 @@ from weft.language.buffers import Buffer
 from weft.language.carried import Carried
 from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
-from weft.language.scalars import DType, bf16, dtype_of, e4m3, e5m2, f16, f32, i8, i32
+from weft.language.scalars import DType, bf16, dtype_of, e4m3, e5m2, f16, f32, i8, i32, u8
 from weft.language.warp_products import WarpProducts
 
-_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8)
+_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
 
 
 class Pending(Carried):
@@ -128,7 +128,7 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
         if dtype not in _MULTIPLIED:
             types = ", ".join(map(str, _MULTIPLIED))
             raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
-    if a.dtype != b.dtype and {a.dtype, b.dtype} != {e4m3, e5m2}:
+    if a.dtype != b.dtype and {a.dtype, b.dtype} not in ({e4m3, e5m2}, {i8, u8}):
         remedy = (
             "load one of them, convert it with .to, and store it to a buffer, in a role that writes a ring "
             "of such buffers (ring.write)"
@@ -138,7 +138,7 @@ def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
         raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: {remedy}")
     if isinstance(a, Fragment):
         _check_operand(a)
-    kind = FragmentType.of((m, n), (i32 if a.dtype == i8 else f32).type, current.sums((m, n)))
+    kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
     _check_sums(sums, kind)
     return kind
 
