@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import weft
-from weft import dialects, extensions, mlir
+from weft import extensions, mlir
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Schedule
 from weft.errors import WeftInternalError
@@ -99,7 +99,7 @@ OTHERS = {
         "dialect must be a subclass of weft.mlir.ext.Dialect; got <class 'int'>",
     ),
     "Weft's dialect": (
-        lambda: weft.register_dialect(dialects.Tile),
+        lambda: weft.register_dialect(tile.Tile),
         "dialect 'tile' is registered already, by Weft",
     ),
     "a schedule that isn't one": (
@@ -140,7 +140,7 @@ OTHERS |= {
         "pass 'x': the default of option 'a' must be a text; got 1",
     ),
     "a pass that lowers one thing": (
-        lambda: weft.register_pass(Pass("x", "", nothing, lowers=dialects.Tile)),
+        lambda: weft.register_pass(Pass("x", "", nothing, lowers=tile.Tile)),
         "pass 'x': lowers must be a sequence of dialects and classes of operations; "
         "got <class 'weft.dialects.tile_types.Tile'>",
     ),
