@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.element_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES
-from weft.dialects.schedule import PROMOTED
+from weft.dialects.product_types import PROMOTED
 from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from weft import late_imports
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
 from weft.errors import shown
-from weft.isa import mma
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.computed import computed
 from weft.isa.types import ELEMENT_TYPES
@@ -157,10 +157,16 @@ def accumulate_complaint(accumulate: str | None, types: Types) -> str | None:
 
 def bit_op_complaint(bit_op: str | None, types: Types) -> str | None:
     """Why elements of these types can't be multiplied by a bit operation, or without one."""
-    legal, bits = " or ".join(mma.BIT_OPS), {types.a, types.b} == {BIT}
-    if bits and bit_op not in mma.BIT_OPS:
+    bits = {types.a, types.b} == {BIT}
+    if not bits and not bit_op:
+        return None
+    with late_imports.whole():
+        from weft.isa.mma import BIT_OPS
+
+    if bits and bit_op not in BIT_OPS:
+        legal = " or ".join(BIT_OPS)
         return f"bit_op must be {legal} for A and B of {BIT}, got {shown(bit_op) if bit_op else 'none'}"
-    if bit_op and not bits:
+    if not bits:
         kinds = " and ".join(dict.fromkeys((types.a, types.b)))
         return f"bit_op must be omitted unless A and B are {BIT}, got {shown(bit_op)} with {kinds}"
     return None

@@ -15,13 +15,9 @@ from weft.dialects.operand_roles import (
     SCALE_OF_WORDS,
     WORD,
 )
-from weft.dialects.schedule import (
-    AnySchedule,
-    Types,
-    schedule_of,
-)
+from weft.dialects.product_types import HALF, Types
+from weft.dialects.schedule import AnySchedule, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.schedule.product_types import HALF
 from weft.dialects.tile_matmul_checks import (
     batch_complaint,
     dims,

@@ -22,16 +22,14 @@ from weft.dialects.operand_roles import (
     role_of,
     title,
 )
+from weft.dialects.product_types import Types, accumulate_complaint, bit_op_complaint, ceil_div
 from weft.dialects.schedule import (
     AnySchedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
-    Types,
     WarpgroupSchedule,
-    ceil_div,
     schedule_of,
 )
-from weft.dialects.schedule.product_types import accumulate_complaint, bit_op_complaint
 from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS
-from weft.isa.family import Verdict, unknown_chip
+from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS, unknown_chip
+from weft.isa.family import Verdict
 from weft.isa.text import reader, written
 from weft.tools import cli
 

@@ -40,8 +40,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    from weft.isa.chips import CHIPS
-    from weft.isa.family import unknown_chip
+    from weft.isa.chips import CHIPS, unknown_chip
 
     chip = options.arch
     if chip is not None and chip not in CHIPS:

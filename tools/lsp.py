@@ -16,8 +16,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    from weft.isa.chips import CHIPS
-    from weft.isa.family import unknown_chip
+    from weft.isa.chips import CHIPS, unknown_chip
 
     if options.arch is not None and options.arch not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(options.arch)}")

@@ -13,9 +13,10 @@ from statistics import median
 from typing import Any
 
 from weft.bench.report import MODES, Report
-from weft.dialects.schedule import AnySchedule, TensorMemorySchedule, Types
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
 from weft.errors import WeftError
-from weft.schedules import choice, database, tcgen05
+from weft.schedules import choice, tcgen05, tuned_files
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import B200, GPUS, KINDS
 from weft.schedules.predict_kernels import Kernel, kernel_of
@@ -230,7 +231,7 @@ def pages(all_of_them: bool) -> dict[Path, list[str]]:
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the pages, with the model's choices instead of tuned schedules."""
-    os.environ[database.VARIABLE] = ""
+    os.environ[tuned_files.VARIABLE] = ""
     for path, names in pages("--measured" in arguments).items():
         path.write_text(page(path.read_text(encoding="utf-8"), *names), encoding="utf-8")
     return 0

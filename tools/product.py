@@ -19,7 +19,7 @@ from weft.dialects.operand_roles import (
     role_of,
     title,
 )
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE

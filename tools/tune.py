@@ -251,7 +251,7 @@ def _check(options: Namespace) -> None:
 
 
 def _database(options: Namespace) -> Path:
-    from weft.schedules.database import VARIABLE, own_file
+    from weft.schedules.tuned_files import VARIABLE, own_file
 
     if (path := Path(options.database) if options.database else own_file()) is None:
         raise WeftError(f"${VARIABLE} is empty, which means no file: use --database FILE")

@@ -3,6 +3,7 @@
 `family` has what all schedules share, `families` the registered ones, and there is a file for each family.
 """
 
+from weft.dialects.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import (
@@ -13,7 +14,6 @@ from weft.dialects.schedule.families import (
 )
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import COPY, Schedule
-from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.staging import STAGING_PARTS, Staging
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule

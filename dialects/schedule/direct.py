@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS
+from weft.dialects.product_types import BYTES, Types
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES, form
-from weft.dialects.schedule.product_types import BYTES, Types
 from weft.isa import mma
 from weft.isa.chips import LANES, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING

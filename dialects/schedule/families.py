@@ -19,11 +19,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from weft import extensions, late_imports, locks, mlir_text
+from weft.dialects.product_types import Types
 from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
-from weft.dialects.schedule.product_types import Types
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from weft import late_imports
+from weft.dialects.product_types import GROUP_ROWS, Types
 from weft.dialects.schedule.attribute import Written
-from weft.dialects.schedule.product_types import GROUP_ROWS, Types
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
 from weft.target import Target

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED
+from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from weft.dialects.schedule.product_types import Types
+from weft.dialects.product_types import Types
 from weft.html import Html
 from weft.svg import Svg
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
 from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map

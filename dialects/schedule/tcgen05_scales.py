@@ -5,7 +5,7 @@ memory and their columns of tensor memory.
 from dataclasses import dataclass
 
 from weft.dialects.element_types import PTX_INPUTS
-from weft.dialects.schedule.product_types import BITS, BYTES, Types, ceil_div
+from weft.dialects.product_types import BITS, BYTES, Types, ceil_div
 from weft.isa import block_scales, tensor_map
 from weft.isa.block_scales import BlockScaling
 from weft.isa.chips import ChipSet

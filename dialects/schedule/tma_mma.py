@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from weft.dialects.element_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
+from weft.dialects.product_types import BITS, BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import mma_sync
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES
-from weft.dialects.schedule.product_types import BITS, BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa import block_scales, mma, tensor_map
 from weft.isa.block_scales import BlockScaling

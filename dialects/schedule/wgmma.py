@@ -8,11 +8,11 @@ from math import gcd
 from typing import ClassVar, TypeVar
 
 from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import wgmma_copies, wgmma_turns
 from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
-from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.staging import Staging
 from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map, wgmma

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.dialects.schedule.product_types import Types, ceil_div
+from weft.dialects.product_types import Types, ceil_div
 from weft.isa.tensor_map import ROW_BYTES
 
 _MOST_LOADERS = 3

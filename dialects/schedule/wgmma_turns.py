@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.dialects.schedule.product_types import Types
+from weft.dialects.product_types import Types
 from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa.tensor_map import BOX_ALIGNMENT
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.layout import Layout

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.dialects.schedule import GROUP_ROWS
+from weft.dialects.product_types import GROUP_ROWS
 from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Body, MaskedOrder, Order, Tile, element
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch

@@ -14,7 +14,8 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.launch_contract import WORKSPACE
 from weft.dialects.op import refuse
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS

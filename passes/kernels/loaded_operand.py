@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import SWIZZLES, Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.isa.chips import LANES, WARPS
 from weft.mlir import nvvm
 from weft.passes.builders import emit, thread_ids

@@ -12,8 +12,8 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.launch_contract import MIN_CTAS
+from weft.dialects.product_types import BITS, BYTES
 from weft.dialects.schedule import COPY, SWIZZLES, Schedule, WmmaSchedule, mma_sync
-from weft.dialects.schedule.product_types import BITS, BYTES
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.dialects.tile_copies import ANY, INSIDE, ZERO
 from weft.isa import async_copy, mma, wmma

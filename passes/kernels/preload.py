@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import ceil_div
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES

@@ -6,7 +6,8 @@ from math import gcd
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import PROMOTED, WarpgroupSchedule
+from weft.dialects.product_types import PROMOTED
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.computed import computed
 from weft.mlir import arith, ir, memref

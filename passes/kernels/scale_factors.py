@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from weft.dialects.schedule import PROMOTED, AnySchedule
+from weft.dialects.product_types import PROMOTED
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, memref, vector
 from weft.passes.builders import emit, fragment_coordinates

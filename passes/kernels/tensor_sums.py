@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TensorMemorySchedule, Types
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPS
 from weft.isa.tcgen05 import tensor_layouts

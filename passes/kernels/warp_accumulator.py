@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.tile import FragmentType
 from weft.dialects.tile_gemm import CONTAINER
 from weft.isa.family import Registers

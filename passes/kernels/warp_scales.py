@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.schedule.tma_mma import UNIT_SCALE
 from weft.dialects.tile import FragmentType
 from weft.isa.block_scales import GROUPS, LANES, ROWS

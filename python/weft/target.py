@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from weft.errors import Diagnostic, WeftError
-from weft.isa.chips import CHIPS, Chip
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, Chip, unknown_chip
 
 
 @dataclass(frozen=True)

@@ -341,6 +341,9 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 def _forget() -> None:
     matmul.plans.clear()
     launches.zeros.clear()
-    caches = runtime.device, cuda_driver.primary, product_kernel.compiled, compiled_schedules._known
-    for cache in (*caches, launcher._driver, sequence._driver, sequence._lane, copy_kernels._kernel):
+    for cache in (
+        *(runtime.device, cuda_driver.primary, launcher._driver, sequence._driver, sequence._lane),
+        *(product_kernel.compiled, product_kernel._from_disk, copy_kernels._kernel),
+        compiled_schedules._known,
+    ):
         cache.cache_clear()

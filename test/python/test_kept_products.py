@@ -1,17 +1,22 @@
 """What a process finds on disk of the products of earlier processes: their schedules, and their kernels."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from ml_dtypes import bfloat16, float8_e4m3fn
 
 from weft import builder
 from weft.bench.compiling import written
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.multiply import kept_choices, product_kernel
-from weft.schedules import choice, database, time_model
+from weft.multiply import product_kernel
+from weft.multiply.operands import Operands
+from weft.multiply.options import Options
+from weft.schedules import choice, database, time_model, transposing, tuned_files
 
 TYPES, CHIP = Types("bf16", "bf16", "bf16", (False, True)), "sm_90a"
 SCHEDULE = WarpgroupSchedule((64, 64, 64), 1, 4)
@@ -30,6 +35,7 @@ def folder(tmp_path, patch):
 
 def forget() -> None:
     product_kernel.compiled.cache_clear()
+    product_kernel._from_disk.cache_clear()
     choice._chosen.cache_clear()
 
 
@@ -37,7 +43,7 @@ def forget_files() -> None:
     """What this process has read of tuned schedules."""
     forget()
     database._index.cache_clear()
-    database._first_digest.cache_clear()
+    tuned_files.first_digest.cache_clear()
 
 
 def not_again(*of, **named):
@@ -48,34 +54,68 @@ def entries(folder: Path, kind: str) -> list[Path]:
     return list(folder.glob(f"{kind}-*"))
 
 
-def test_a_schedule_is_chosen_once(folder, patch):
-    first = kept_choices.choose(*SIZES, TYPES, CHIP, 1)
-    assert first == choice.choose(*SIZES, TYPES, CHIP)
+def operands(m, n, k, **options):
+    """Those of a product of `TYPES`."""
+    a, b = np.zeros((m, k), bfloat16), np.zeros((k, n), bfloat16)
+    given = Options(None, False, False, 1.0, None, False, None, arch=CHIP)._replace(**options)
+    return Operands.of(a, b, None, {}, None, given)
+
+
+def schedule_of(kernel):
+    return re.search(r"schedule = ({[^}]*})", kernel.ir())[1]
+
+
+def test_the_kernel_of_a_product_is_chosen_once(folder, patch):
+    first, numbers = product_kernel.with_copies(operands(*SIZES))
+    assert schedule_of(first) == written(choice.choose(*SIZES, TYPES, CHIP)) and numbers == ()
     forget()
     with patch.context() as within:
         within.setattr(time_model, "_all_kernels", not_again)
+        within.setattr(builder, "context", not_again)
         # A function that isn't Weft's would be a part of the key.
         within.setattr("weft.compiler.identity.replaced", lambda packages: [])
-        assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == first
+        again, numbers = product_kernel.with_copies(operands(*SIZES))
+        assert again.compiled == first.compiled and numbers == ()
+        assert product_kernel.with_copies(operands(*SIZES))[0] is again
         with pytest.raises(AssertionError):
-            kept_choices.choose(*SIZES, TYPES, CHIP, 2)
-    assert len(entries(folder, "choice")) == 1
+            product_kernel.with_copies(operands(*SIZES, alpha=2.0))
+    assert len(entries(folder, "product")) == 1
+
+
+def test_the_copies_of_a_product_are_chosen_once(folder, patch):
+    a, b = np.zeros((2, 1024, 1024), float8_e4m3fn)
+    patch.setattr(transposing, "_FEWEST_US", 0.0)  # that a product without copies takes in a call
+
+    def numbers(**options):
+        given = Options(None, False, False, 1.0, None, False, None, arch=CHIP)
+        return product_kernel.with_copies(Operands.of(a, b, None, {}, None, given), **options)[1]
+
+    assert numbers() == (1,)
+    forget()
+    patch.setattr(transposing, "transposes", not_again)
+    patch.setattr("weft.compiler.identity.replaced", lambda packages: [])
+    assert numbers() == (1,)
+    assert numbers(transposes=False) == ()
 
 
 def test_a_file_of_tuned_schedules_decides(folder):
     own, other = folder / "own.jsonl", WarpgroupSchedule((128, 64, 64), 2, 4)
-    chosen = kept_choices.choose(*SIZES, TYPES, CHIP, 1)
+
+    def chosen(*sizes):
+        return schedule_of(product_kernel.with_copies(operands(*sizes))[0])
+
+    by_model = chosen(*SIZES)
     entry = database.Entry(database.Product(*SIZES, TYPES, CHIP), written(other), 1.0, {})
     own.write_text(entry.line() + "\n")
     forget()  # but this process has read the file
-    assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == chosen != other
-    assert kept_choices.choose(SIZES[0], 504, 512, TYPES, CHIP, 1) != other
-    assert len(entries(folder, "choice")) == 1, "a choice by a file that has changed must not be kept"
+    assert chosen(*SIZES) == by_model != written(other)
+    assert chosen(SIZES[0], 504, 512) != written(other)
+    assert len(entries(folder, "product")) == 1, "a choice by a file that has changed must not be kept"
     forget_files()
-    assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == other
+    assert chosen(*SIZES) == written(other)
     own.unlink()
     forget_files()
-    assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == chosen
+    assert chosen(*SIZES) == by_model
 
 
 def test_no_module_is_built_for_a_kernel_that_is_on_disk(folder, patch):
@@ -99,7 +139,7 @@ def test_a_kernel_is_compiled_again_if_its_entry_is_gone(folder):
 
 def test_nothing_is_kept_without_a_cache(folder, patch):
     patch.setenv("WEFT_CACHE", "0")
-    assert kept_choices.choose(*SIZES, TYPES, CHIP, 1) == choice.choose(*SIZES, TYPES, CHIP)
+    product_kernel.with_copies(operands(*SIZES))
     product_kernel.plain(TYPES, SCHEDULE, CHIP)
     assert not list(folder.iterdir())
 
@@ -119,3 +159,27 @@ def test_a_process_imports_what_writes_kernels_of_its_family(folder):
     assert {"weft.mlir", f"{kernels}.wgmma_kernel", f"{kernels}.epilogue"} <= set(first)
     assert f"{kernels}.tcgen05_kernel" not in first
     assert not {"weft.mlir", "weft.passes", "weft.dialects.tile", "llvmlite"} & set(second)
+
+
+def test_a_call_from_disk_imports_neither_mlir_nor_schedules_nor_tables(folder):
+    program = """
+        import sys
+        import numpy as np
+        import weft
+        from weft.multiply import product_kernel
+        from weft.multiply.operands import Operands
+        from weft.multiply.options import Options
+
+        weft.matmul
+        a = np.zeros((512, 512), np.float16)
+        options = Options(None, False, False, 1.0, None, False, None, arch="sm_90a")
+        kernel, _ = product_kernel.with_copies(Operands.of(a, a, None, {}, None, options))
+        kernel.cubin
+        print(*sorted(sys.modules))
+    """
+    command = [sys.executable, "-c", inspect.cleandoc(program)]
+    first, second = (set(subprocess.check_output(command, text=True).split()) for _ in range(2))
+    compiling = {"weft.mlir", "weft.passes", "weft.dialects.tile", "weft.isa.wgmma"}
+    choosing = {"weft.dialects.schedule", "weft.schedules.choice", "weft.schedules.time_model"}
+    assert compiling | choosing <= first
+    assert not (compiling | choosing | {"weft.isa.mma", "weft.isa.tcgen05", "llvmlite"}) & second

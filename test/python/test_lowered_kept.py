@@ -11,7 +11,7 @@ from weft import mlir
 from weft.compiler import apart, cache_keys, stages
 from weft.compiler.launch_record import Launch
 from weft.dialects import context
-from weft.schedules import database
+from weft.schedules import tuned_files
 
 
 @pytest.fixture
@@ -106,18 +106,18 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(kept, tmp_path, pa
 @pytest.mark.parametrize("module", [text(None), mlir.parse(text(None), context())], ids=["text", "module"])
 def test_a_product_that_files_decide_about_is_not_kept(module, kept, patch, tmp_path):
     patch.chdir(tmp_path)  # where a reproducer goes
-    patch.setenv(database.VARIABLE, str(tmp_path / "schedules"))
+    patch.setenv(tuned_files.VARIABLE, str(tmp_path / "schedules"))
     weft.compile(module, arch="sm_90a")
     assert not kept()
     # Without files the model decides, and what it chose isn't taken where there are files.
-    patch.setenv(database.VARIABLE, "")
+    patch.setenv(tuned_files.VARIABLE, "")
     weft.compile(module, arch="sm_90a")
     assert len(kept()) == 1
     with patch.context() as within:
         within.setattr(stages, "_lowered", not_again)
         within.setattr(apart, "_asked", not_again)
         weft.compile(module, arch="sm_90a")
-        within.setenv(database.VARIABLE, str(tmp_path / "schedules"))
+        within.setenv(tuned_files.VARIABLE, str(tmp_path / "schedules"))
         with pytest.raises((AssertionError, weft.WeftError), match="is lowered once more"):
             weft.compile(module, arch="sm_90a")
 

@@ -15,7 +15,7 @@ from weft.dialects.schedule import FAMILIES, Types, WarpgroupSchedule, read_sche
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
-from weft.schedules import choice, database, time_model
+from weft.schedules import choice, database, time_model, tuned_files
 from weft.schedules.chip_models import H200
 from weft.schedules.database import Entry, Product
 
@@ -249,21 +249,21 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
 def test_a_tuned_schedule_comes_before_the_model(tmp_path, monkeypatch):
     own = time_model.choose(64, 512, 1024, BF16, H200)
     assert own != ODD
-    monkeypatch.setenv(database.VARIABLE, str(file(tmp_path / "kept", entry())))
+    monkeypatch.setenv(tuned_files.VARIABLE, str(file(tmp_path / "kept", entry())))
     assert choice.choose(64, 512, 1024, BF16, "sm_90a") == ODD
     assert choice.choose(65, 512, 1024, BF16, "sm_90a") == time_model.choose(65, 512, 1024, BF16, H200)
-    monkeypatch.setenv(database.VARIABLE, "")
+    monkeypatch.setenv(tuned_files.VARIABLE, "")
     assert choice.choose(64, 512, 1024, BF16, "sm_90a") == own
 
 
 def test_the_files_that_are_asked(tmp_path, monkeypatch):
     shipped = Path(database.__file__).with_name("sm_90a.jsonl")
-    monkeypatch.setenv(database.VARIABLE, str(tmp_path))
-    assert database.sources("sm_90a") == (tmp_path, shipped)
-    monkeypatch.setenv(database.VARIABLE, "")
-    assert database.sources("sm_90a") == ()
-    monkeypatch.delenv(database.VARIABLE)
-    own, then = database.sources("sm_90a")
+    monkeypatch.setenv(tuned_files.VARIABLE, str(tmp_path))
+    assert tuned_files.sources("sm_90a") == (tmp_path, shipped)
+    monkeypatch.setenv(tuned_files.VARIABLE, "")
+    assert tuned_files.sources("sm_90a") == ()
+    monkeypatch.delenv(tuned_files.VARIABLE)
+    own, then = tuned_files.sources("sm_90a")
     assert own.name == "schedules.jsonl" and "weft" in own.parts and then == shipped
 
 
@@ -278,7 +278,7 @@ def test_shipped_schedules_are_legal_and_of_the_chip_of_their_file():
 
 def test_weft_matmul_takes_the_tuned_schedule(tmp_path, monkeypatch):
     product = Product(16, 32, 64, Types("f16", "f16", "f16", (False, True)), "sm_90a")
-    monkeypatch.setenv(database.VARIABLE, str(file(tmp_path / "kept", entry(product))))
+    monkeypatch.setenv(tuned_files.VARIABLE, str(file(tmp_path / "kept", entry(product))))
     asked = []
     compiled = product_kernel.compiled
     monkeypatch.setattr(product_kernel, "compiled", lambda *given: asked.append(given) or compiled(*given))

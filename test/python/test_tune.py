@@ -24,7 +24,7 @@ from weft.dialects.schedule import (
     read_schedule,
 )
 from weft.errors import WeftError
-from weft.schedules import choice, database, time_model
+from weft.schedules import choice, database, time_model, tuned_files
 from weft.schedules.chip_models import H200
 from weft.schedules.database import Product
 from weft.target import Target
@@ -157,7 +157,7 @@ def test_schedules_of_blackwell_are_tried_and_the_tuned_one_is_used(
         assert schedule.complaint(product.types, Target.of(chip)) is None
     kept = tmp_path / "kept"
     kept.write_text(database.Entry(product, written(others[-1]), 1.0, {}).line() + "\n")
-    monkeypatch.setenv(database.VARIABLE, str(kept))
+    monkeypatch.setenv(tuned_files.VARIABLE, str(kept))
     assert choice.choose(4096, 4096, 4096, product.types, chip) == others[-1] != own
 
 
@@ -303,7 +303,7 @@ def test_the_result_is_kept_and_used(bench: Bench, tmp_path: Path, monkeypatch: 
     assert entry is not None and entry.model is not None
     assert entry.model[0] == OWN and entry.microseconds < (entry.model[1] or 0)
     assert entry.search["gpu"] == "a GPU" and entry.search["limit"] == LIMIT
-    monkeypatch.setenv(database.VARIABLE, str(kept))
+    monkeypatch.setenv(tuned_files.VARIABLE, str(kept))
     assert written(choice.choose(512, 512, 512, PRODUCT.types, "sm_90a")) == entry.schedule != OWN
 
 

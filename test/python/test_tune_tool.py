@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weft.bench import gpu
-from weft.schedules import database
+from weft.schedules import database, tuned_files
 from weft.tools import tune, weft
 
 SHAPES = (
@@ -43,7 +43,7 @@ def test_mistakes_are_told(
 ) -> None:
     monkeypatch.setattr(gpu, "unavailable", lambda: "weft bench needs a GPU: none")
     if message[0] != "$":
-        monkeypatch.setenv(database.VARIABLE, "kept")
+        monkeypatch.setenv(tuned_files.VARIABLE, "kept")
     assert weft.main(["tune", *line.split()]) == 1
     assert capfd.readouterr().err.startswith(f"weft: error: {message}")
 

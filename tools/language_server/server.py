@@ -11,8 +11,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from weft.errors import Diagnostic
-from weft.isa.chips import CHIPS
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, unknown_chip
 from weft.tools import cli
 from weft.tools.language_server import conversion, mlir_features, mlir_names, ptx_features
 from weft.tools.language_server.answers import Span

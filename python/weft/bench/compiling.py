@@ -14,7 +14,8 @@ from weft import disk_cache as disk
 from weft import system
 from weft.bench.problem import INPUTS, Problem
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
-from weft.dialects.schedule import AnySchedule, Types, read_schedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError
 from weft.isa.block_scales import FORMATS
 from weft.mlir import ir

@@ -139,7 +139,7 @@ class Problem:
         """The first row of each group, in its A, and the rows that there is room for."""
         if self.groups is None or self.most is not None:
             return ((0, self.most or self.m),) * len(self.counts)
-        from weft.dialects.schedule import GROUP_ROWS
+        from weft.dialects.product_types import GROUP_ROWS
 
         rooms = [math.ceil(count / GROUP_ROWS) * GROUP_ROWS for count in self.counts]
         return tuple(zip(accumulate(rooms[:-1], initial=0), rooms, strict=True))

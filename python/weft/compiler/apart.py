@@ -15,7 +15,7 @@ from weft.compiler import cache_keys, reproducer, stages, worker
 from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
-from weft.schedules import database
+from weft.schedules import tuned_files
 
 TIMEOUT_SECONDS = 300.0
 NAME = "-"  # what locations in a text without a file call it
@@ -97,7 +97,7 @@ def _compiled_apart(
 
     def key(present: bool) -> cache.Key | None:
         decides = cache_keys.lowering(present)
-        return decides and [json.dumps(options), _content(module), str(database.asks_files()), *decides]
+        return decides and [json.dumps(options), _content(module), str(tuned_files.asks_files()), *decides]
 
     try:
         entry = cache.default().get_or_make("llvm", key, make)

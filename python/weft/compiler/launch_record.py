@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.dialects.schedule.product_types import ceil_div
+from weft.dialects.product_types import ceil_div
 
 Sizes = Sequence[int]
 

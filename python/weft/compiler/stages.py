@@ -20,7 +20,7 @@ from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.passes.builders import votes
 from weft.passes.plain.real import is_own_call
-from weft.schedules import database
+from weft.schedules import tuned_files
 from weft.target import Target, with_default_note
 
 
@@ -93,7 +93,7 @@ def decides_all(module: Any) -> bool:
     """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
     also depends on the files of tuned schedules, where any are asked.
     """
-    if not database.asks_files():
+    if not tuned_files.asks_files():
         return True
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 

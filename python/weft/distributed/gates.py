@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft.dialects.operand_roles import GATE_RUN
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError
 from weft.launch import arrays
 

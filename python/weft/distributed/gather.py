@@ -9,7 +9,8 @@ from math import prod
 from typing import Any
 
 from weft.dialects.operand_roles import GATES
-from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import ceil_div
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed import small_kernels
 from weft.distributed.added import SCALES, added_to, check_added
 from weft.distributed.devices import Memory

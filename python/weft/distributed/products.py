@@ -11,9 +11,9 @@ from typing import Any, Self
 
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.operand_roles import ACTIVATIONS, GATED_COLUMNS, GATES
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import PROMOTED, Types, ceil_div
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.schedule.product_types import PROMOTED
 from weft.distributed.added import SCALES, added_to
 from weft.distributed.devices import Memory
 from weft.distributed.teams import Team

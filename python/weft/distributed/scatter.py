@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import ceil_div
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed.added import added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.products import (

@@ -32,8 +32,7 @@ from weft.emulator.watching.observers import Observers
 from weft.emulator.watching.source_map import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
-from weft.isa.chips import CHIPS, Chip, can_run
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, Chip, can_run, unknown_chip
 from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 

@@ -4,8 +4,11 @@ PTX versions and limits were read off ptxas 12.9 (sm_70, sm_72) and 13.5 (the re
 that one CTA can opt in to (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
+
+from weft.isa.suggest import did_you_mean
 
 KIB = 1024
 # On every chip:
@@ -179,3 +182,22 @@ def describe(chips: ChipSet) -> str:
     if names and chips == since(names[0]):
         return f"{names[0]} or later"
     return ", ".join(names)
+
+
+def unknown_chip(chip: str) -> str:
+    """The rest of a message about an option or a directive that names a chip which isn't in the tables."""
+    return f"must be a known chip ({', '.join(CHIPS)}), got '{chip}'{_chip_hint(chip)}"
+
+
+def _chip_hint(chip: str) -> str:
+    """What to name instead of a chip that isn't in the tables; to append to a message."""
+    if chip in RENAMED:
+        renamed = RENAMED[chip]
+        return f"; PTX {'.'.join(map(str, CHIPS[renamed].ptx))} renamed it to '{renamed}'"
+    first = next(iter(CHIPS.values()))
+    if chip in OLDER_TARGETS and int(chip.removeprefix("sm_")) < first.number:
+        return f"; no instruction of the tables runs on a chip before {first.name}"
+    gpu = re.sub(r"[^a-z0-9]", "", str(chip).lower())
+    if gpu in PRODUCTS:
+        return f"; the chip of that GPU is '{PRODUCTS[gpu]}'"
+    return did_you_mean(chip, CHIPS)

@@ -13,9 +13,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar, Generic, Self, TypeVar
 
-from weft.isa.chips import CHIPS, OLDER_TARGETS, PRODUCTS, RENAMED, ChipSet, describe
+from weft.isa.chips import ChipSet, describe
 from weft.isa.computed import computed
-from weft.isa.suggest import did_you_mean
 from weft.isa.template import Template, Values
 
 Version = tuple[int, int]
@@ -388,22 +387,3 @@ class Family(Generic[F]):
         defaults = {f.name: f.default for f in fields(self.form)}  # type: ignore[arg-type]
         values = {axis: getattr(form, axis) for axis in axes}
         return ", ".join(f"{a} {_shown(value)}" for a, value in values.items() if value != defaults[a])
-
-
-def unknown_chip(chip: str) -> str:
-    """The rest of a message about an option or a directive that names a chip which isn't in the tables."""
-    return f"must be a known chip ({', '.join(CHIPS)}), got '{chip}'{_chip_hint(chip)}"
-
-
-def _chip_hint(chip: str) -> str:
-    """What to name instead of a chip that isn't in the tables; to append to a message."""
-    if chip in RENAMED:
-        renamed = RENAMED[chip]
-        return f"; PTX {'.'.join(map(str, CHIPS[renamed].ptx))} renamed it to '{renamed}'"
-    first = next(iter(CHIPS.values()))
-    if chip in OLDER_TARGETS and int(chip.removeprefix("sm_")) < first.number:
-        return f"; no instruction of the tables runs on a chip before {first.name}"
-    gpu = re.sub(r"[^a-z0-9]", "", str(chip).lower())
-    if gpu in PRODUCTS:
-        return f"; the chip of that GPU is '{PRODUCTS[gpu]}'"
-    return did_you_mean(chip, CHIPS)

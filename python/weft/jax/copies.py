@@ -62,8 +62,7 @@ def of(product: Product, described: Sequence[Described], result: Described, ordi
     on_gpu = replace(product, options=product.options._replace(arch=None))
     try:
         operands = on_gpu.operands(views, out)
-        wanted = product_kernel.transposed(operands)
-        kernel = product_kernel.of(operands.k_major(wanted), copies=bool(wanted))
+        kernel, wanted = product_kernel.with_copies(operands)
     except WeftError:
         return none(product)
     return _of_launch(product, operands, wanted, padded_rows.copied(kernel, operands.views, wanted))

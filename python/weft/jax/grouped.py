@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from weft.dialects.operand_roles import GROUPINGS
-from weft.dialects.schedule import GROUP_ROWS
+from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.jax.primitive import bind
 from weft.launch import arrays

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
-from weft.dialects.schedule import PROMOTED, AnySchedule, ceil_div
+from weft.dialects.product_types import PROMOTED, ceil_div
+from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, about, shown
 from weft.jax import placement
 from weft.jax.primitive import bind

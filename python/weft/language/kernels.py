@@ -11,8 +11,7 @@ from typing import Any
 from weft import construction, locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
-from weft.isa.chips import CHIPS
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, unknown_chip
 from weft.language import calls, exporting, given, surroundings, trace, tracebacks, tuning, variables
 from weft.language.building import Options, build, checked_threads
 from weft.language.capture import captured

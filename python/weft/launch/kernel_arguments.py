@@ -9,7 +9,7 @@ import numpy as np
 
 from weft import packed_elements
 from weft.compiler.launch_record import Launch, MapParameter, MemrefArgument, PointerArgument, ScalarArgument
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
 from weft.isa.chips import LINE_BYTES

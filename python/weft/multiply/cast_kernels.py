@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.builder import Module
 from weft.dialects.launch_contract import MIN_CTAS
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.launch import kernel
 from weft.mlir import arith, gpu, ir, llvm
 from weft.multiply import cast_scales as scales

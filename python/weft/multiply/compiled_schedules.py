@@ -5,13 +5,15 @@ import json
 import os
 from collections.abc import Collection, Hashable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from weft import disk_cache as cache
-from weft import locks
+from weft import late_imports, locks
 from weft.compiler import cache_keys
-from weft.dialects.schedule import AnySchedule
-from weft.dialects.schedule.families import FAMILIES
 from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule
 
 VARIABLE = "WEFT_REUSE"
 """With the value 0, each product gets the kernel of the schedule that is chosen for it."""
@@ -30,7 +32,7 @@ class _Known:
     """
 
     key: cache.Key | None
-    schedules: dict[AnySchedule, None]
+    schedules: "dict[AnySchedule, None]"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -52,15 +54,20 @@ def _assembling() -> cache.Key | None:
         return ["no ptxas"]
 
 
-def of(kind: Kind) -> Collection[AnySchedule]:
+def are_reused() -> bool:
+    """Whether a product may get the compiled kernel of another schedule than its own."""
+    return os.environ.get(VARIABLE) != "0"
+
+
+def of(kind: Kind) -> "Collection[AnySchedule]":
     """The schedules with a compiled kernel, the oldest first. None of them with WEFT_REUSE=0."""
-    if os.environ.get(VARIABLE) == "0":
+    if not are_reused():
         return ()
     with _lock:
         return tuple(_known(kind, cache.default()).schedules)
 
 
-def add(kind: Kind, schedule: AnySchedule) -> None:
+def add(kind: Kind, schedule: "AnySchedule") -> None:
     """Records that the kernel of a schedule is compiled."""
     kept = cache.default()
     with _lock:
@@ -72,13 +79,16 @@ def add(kind: Kind, schedule: AnySchedule) -> None:
         kept.change(_ENTRY, known.key, lambda entry: written([*read(entry), schedule]))
 
 
-def written(schedules: Collection[AnySchedule]) -> bytes:
+def written(schedules: "Collection[AnySchedule]") -> bytes:
     """Schedules as the cache keeps them."""
     return json.dumps([[type(s).key, asdict(s)] for s in dict.fromkeys(schedules)]).encode()
 
 
-def read(entry: bytes | None) -> list[AnySchedule]:
+def read(entry: bytes | None) -> "list[AnySchedule]":
     """The schedules of an entry, except those of unknown families."""
+    with late_imports.whole():
+        from weft.dialects.schedule.families import FAMILIES
+
     families = {family.key: family for family in FAMILIES}
     return [
         families[key](**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})

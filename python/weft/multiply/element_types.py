@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from weft.dialects.element_types import INPUT_TYPES, may_be_mixed
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, ROLES
-from weft.dialects.schedule import Types
+from weft.dialects.product_types import Types
 from weft.errors import WeftError
 
 _BY_SUMS = {"f64": "f64", "i32": "integers"}

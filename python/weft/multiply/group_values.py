@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import GROUP_ROWS
+from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 
 

@@ -141,8 +141,7 @@ def run(operands: Operands) -> None:
 
 def _kernel(operands: Operands) -> tuple[Kernel, dict[int, Rows]]:
     """The kernel of a launch, and the rows that it reads copies of."""
-    transposed = product_kernel.transposed(operands)
-    kernel = product_kernel.of(operands.k_major(transposed), copies=bool(transposed))
+    kernel, transposed = product_kernel.with_copies(operands)
     return kernel, padded_rows.copied(kernel, operands.views, transposed)
 
 

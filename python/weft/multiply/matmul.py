@@ -4,9 +4,8 @@ import inspect
 from dataclasses import dataclass, fields
 from numbers import Real
 from types import NoneType
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
-from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
@@ -16,6 +15,9 @@ from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options, checked_activation, checked_pair
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,7 @@ def matmul(
     accumulate: Any = None,
     bit_op: str | None = None,
     out_dtype: Any = None,
-    schedule: AnySchedule | str | None = None,
+    schedule: "AnySchedule | str | None" = None,
     arch: str | None = None,
     stream: Any = None,
     **others: Never,

@@ -11,8 +11,14 @@ from weft.dialects.operand_roles import (
     SCALE_OF_WORDS,
     WORD,
 )
-from weft.dialects.schedule import PROMOTED, Types, ceil_div
-from weft.dialects.schedule.product_types import HALF, accumulate_complaint, bit_op_complaint
+from weft.dialects.product_types import (
+    HALF,
+    PROMOTED,
+    Types,
+    accumulate_complaint,
+    bit_op_complaint,
+    ceil_div,
+)
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView

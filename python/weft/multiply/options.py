@@ -3,18 +3,19 @@
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft import late_imports
 from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES, activation_complaint
-from weft.dialects.schedule import AnySchedule
-from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
-from weft.isa.chips import CHIPS
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
 from weft.multiply import block_formats
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule
 
 
 class Options(NamedTuple):
@@ -26,7 +27,7 @@ class Options(NamedTuple):
     alpha: float
     beta: float | None
     promote: bool
-    schedule: AnySchedule | str | None
+    schedule: "AnySchedule | str | None"
     kind: Any = None  # as the caller gives it, then `block_formats.checked`
     scale_block: Any = None  # as the caller gives it, then a number; 0 without
     arch: str | None = None
@@ -54,10 +55,20 @@ class Options(NamedTuple):
             alpha=_number("alpha", self.alpha),
             beta=0.0 if self.beta is None else _number("beta", self.beta),
             promote=_flag("promote", self.promote),
-            schedule=as_schedule(self.schedule),
+            schedule=_schedule(self.schedule),
             kind=block_formats.checked(self.kind),
             scale_block=block_formats.checked_block(self.scale_block),
         )
+
+
+def _schedule(value: "AnySchedule | str | None") -> "AnySchedule | None":
+    """The schedule that a caller names, of which a compiled kernel needs no class. Raises WeftError."""
+    if value is None:
+        return None
+    with late_imports.whole():
+        from weft.dialects.schedule.coercion import as_schedule
+
+    return as_schedule(value)
 
 
 def checked_activation(

@@ -1,37 +1,77 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
+import contextlib
 import functools
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import disk_cache, idle, late_imports
 from weft.compiler import cache_keys
 from weft.dialects.operand_roles import FACTORS
-from weft.dialects.schedule import AnySchedule, Types, ceil_div
-from weft.dialects.schedule.product_types import HALF
+from weft.dialects.product_types import HALF, Types, ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import aligned_to
-from weft.multiply import compiled_schedules, kept_choices
+from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
-from weft.schedules import choice, loading, transposing
+from weft.schedules import tuned_files
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule
+
+
+def with_copies(operands: Operands, *, transposes: bool = True) -> tuple[kernel.Kernel, tuple[int, ...]]:
+    """The kernel of a call's product, and the numbers of a and b that it reads K-major copies of, which are
+    none without `transposes`. Raises WeftError where there is no kernel.
+
+    What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
+    """
+    chip, kept = _chip(operands.ordinal, operands.types, operands.options.arch), disk_cache.default()
+    described = repr((transposes, *_described(operands, chip)))
+
+    def key(present: bool) -> disk_cache.Key | None:
+        decides = cache_keys.lowering(present)
+        return decides and [described, *tuned_files.contents(chip, present), *decides]
+
+    if entry := kept.find("product", key(False)):
+        with contextlib.suppress(_NotKeptError):
+            return _from_disk(entry[1:], chip), tuple(n for n in range(2) if entry[0] >> n & 1)
+    numbers = transposed(operands) if transposes else ()
+    made = of(operands.k_major(numbers), copies=bool(numbers))
+    new = bytes([sum(1 << number for number in numbers)]) + made.compiled.bytecode
+    idle.later(lambda: kept.get_or_make("product", key, lambda: new))
+    return made, numbers
+
+
+def _described(operands: Operands, chip: str) -> tuple[Any, ...]:
+    """What decides about the kernel of a call's product, in addition to Weft and files of schedules."""
+    views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
+    what = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.options
+    reuse = operands.ordinal is not None and compiled_schedules.are_reused()
+    return *what, operands.activation, chip, reuse
 
 
 def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. `copies`: it reads copies of A or B, whose rows are
     aligned. Raises WeftError where there is none.
     """
+    with late_imports.whole():
+        from weft.schedules import choice
+
     types, chip = operands.types, _chip(operands.ordinal, operands.types, operands.options.arch)
     if choice.layout_complaint(types, chip):
         operands.refuse_layout()
     return compiled(types, *_compiled_for(operands), schedule_of(operands, copies=copies), chip)
 
 
-def schedule_of(operands: Operands, *, copies: bool = False) -> AnySchedule | None:
+def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | None":
     """The schedule of the kernel that `of` returns. None where no kernel multiplies these types."""
+    with late_imports.whole():
+        from weft.schedules import choice, loading
+
     options, types, sizes = operands.options, operands.types, operands.sizes
     chip, schedule = _chip(operands.ordinal, types, options.arch), options.schedule
     assert not isinstance(schedule, str)  # as `Options.checked` has it
@@ -39,7 +79,7 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> AnySchedule | No
         return schedule
     members, (a, b, *_) = sizes.members or 1, operands.views
     k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
-    schedule = kept_choices.choose(sizes.m, sizes.n, k, types, chip, members)
+    schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
     if not copies and _unaligned(a, b):
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
@@ -79,6 +119,9 @@ def transposed(operands: Operands) -> tuple[int, ...]:
     types, sizes = operands.types, operands.sizes
     if operands.options.schedule is not None or not any(types.transposed):
         return ()
+    with late_imports.whole():
+        from weft.schedules import transposing
+
     a, b = operands.views[:2]
     elements = prod(a.shape), prod(b.shape)
     padded = aligned_to(a) % ROW_BYTES != 0, aligned_to(b) % ROW_BYTES != 0
@@ -122,11 +165,14 @@ def _chip(ordinal: int | None, types: Types, arch: str | None) -> str:
 
 def emulated_chip(types: Types) -> str:
     """The chip that is emulated unless one is named: the first that multiplies elements of these types."""
+    with late_imports.whole():
+        from weft.schedules import choice
+
     able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
     return next(able, _EMULATED[0])
 
 
-def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
+def plain(types: Types, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
     """The kernel of `a @ b` without an epilogue, with scales if the types have them. Raises WeftError if
     there is none.
     """
@@ -146,7 +192,7 @@ def compiled(
     beta: str,
     promote: bool,
     activation: str | None,
-    schedule: AnySchedule | None,
+    schedule: "AnySchedule | None",
     chip: str,
 ) -> kernel.Kernel:
     """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
@@ -157,12 +203,12 @@ def compiled(
     product = *what, schedule
     if schedule is None:
         return kernel.compile_shared(_module(product), chip)
-    made = _from_disk(product, chip)
+    made = _kept_or_compiled(product, chip)
     idle.later(functools.partial(compiled_schedules.add, (*what, chip), schedule))
     return made
 
 
-def _from_disk(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
+def _kept_or_compiled(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
     """The kernel of a product. Its module is built only if nobody has compiled it before."""
     kept = disk_cache.default()
 
@@ -170,12 +216,26 @@ def _from_disk(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
         decides = cache_keys.lowering(present)
         return decides and [repr(product), *decides]
 
-    bytecode = kept.find("module", key(False))
-    made = kernel.compiled_before(bytecode, chip) if bytecode is not None else None
-    if made is None:
-        made = kernel.compile_shared(_module(product), chip)
-        new = made.compiled.bytecode
-        idle.later(lambda: kept.get_or_make("module", key, lambda: new))
+    if bytecode := kept.find("module", key(False)):
+        with contextlib.suppress(_NotKeptError):
+            return _from_disk(bytecode, chip)
+    made = kernel.compile_shared(_module(product), chip)
+    new = made.compiled.bytecode
+    idle.later(lambda: kept.get_or_make("module", key, lambda: new))
+    return made
+
+
+class _NotKeptError(Exception):
+    """A kernel isn't on disk."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _from_disk(bytecode: bytes, chip: str) -> kernel.Kernel:
+    """The kernel of a module that was compiled before; the same for all products that have it. Raises
+    _NotKeptError.
+    """
+    if (made := kernel.compiled_before(bytecode, chip)) is None:
+        raise _NotKeptError
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError, about, shown
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from weft.dialects.schedule.product_types import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView

@@ -6,7 +6,7 @@ They have the shapes of PyTorch's `torch._scaled_mm`: M x 1, 1 x N, or one eleme
 from dataclasses import replace
 from math import prod
 
-from weft.dialects.schedule import PROMOTED, ceil_div
+from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
 

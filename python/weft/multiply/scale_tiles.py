@@ -6,7 +6,7 @@ import sys
 from operator import index
 from typing import Any
 
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import block_scales as layout
 from weft.launch import arrays

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS, WORD, extents, role_of
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError
 from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView

@@ -132,7 +132,8 @@ class Parsed:
         *views, out = planned((*self.described, self.result), ordinal, dict(self.pitches))
         options = self.product.options._replace(arch=None)
         operands = replace(self.product, options=options).operands(views, out)
-        return product_kernel.of(operands).plan(operands.views)
+        kernel, _ = product_kernel.with_copies(operands, transposes=False)
+        return kernel.plan(operands.views)
 
     def emulate(self, addresses: Sequence[int]) -> None:
         """Multiplies arrays on the CPU, in the emulator: a, b, the result and the others. Raises WeftError
@@ -153,8 +154,7 @@ class Parsed:
             arch = product_kernel.emulated_chip(operands.types)
             operands = replace(operands, options=operands.options._replace(arch=arch))
         operands.check_groups()
-        transposed = product_kernel.transposed(operands)
-        kernel = product_kernel.of(operands.k_major(transposed), copies=bool(transposed))
+        kernel, transposed = product_kernel.with_copies(operands)
         copied = padded_rows.copied(kernel, operands.views, transposed)
         padded_rows.run(kernel, operands.views, copied, on="emulator")
 

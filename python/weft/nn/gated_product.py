@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module
 
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.launch import runtime
 from weft.multiply.matmul import matmul
 from weft.nn import gating

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from weft.builder import Module
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.launch import kernel
 from weft.mlir import arith, gpu, ir, llvm
 from weft.passes.builders import addresses, emit

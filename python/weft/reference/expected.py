@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from weft.dialects.schedule import PROMOTED
+from weft.dialects.product_types import PROMOTED
 from weft.errors import WeftError
 from weft.isa import accumulation, wgmma
 from weft.isa import block_scales as scalings

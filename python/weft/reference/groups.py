@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.dialects.schedule import GROUP_ROWS
+from weft.dialects.product_types import GROUP_ROWS
 
 
 def ends(sizes: npt.ArrayLike) -> npt.NDArray[np.int32]:

@@ -11,22 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from weft import extensions
+from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import (
     AnySchedule,
     DirectSchedule,
     Schedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
-    Types,
     WarpgroupSchedule,
     WmmaSchedule,
-    ceil_div,
     needed_chips,
 )
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
-from weft.schedules import database, direct, mma_sync, mn_major, tcgen05, time_model, tma_mma, wmma
+from weft.schedules import (
+    database,
+    direct,
+    mma_sync,
+    mn_major,
+    tcgen05,
+    time_model,
+    tma_mma,
+    tuned_files,
+    wmma,
+)
 from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.schedules.database import Product
 from weft.schedules.similar_products import product_text, unsupported
@@ -158,7 +167,7 @@ def choose(
     if refusal := family_complaint(request, any_rows=any_rows):
         raise WeftError(refusal)
     # Products are tuned one at a time: for a batch the model decides.
-    files = database.sources(chip) if tuned and members == 1 and not any_rows else ()
+    files = tuned_files.sources(chip) if tuned and members == 1 and not any_rows else ()
     return _chosen(request, any_rows, files, tuple(FAMILIES))
 
 
@@ -181,7 +190,7 @@ def compiled_instead(
         return chosen
     request = Request(m, n, k, types, chip, members)
     able = [s for s in compiled if s.same_results(chosen) and _grouped_alike(s, chosen, m, n)]
-    if not able or (members == 1 and _tuned(request, database.sources(chip)) is not None):
+    if not able or (members == 1 and _tuned(request, tuned_files.sources(chip)) is not None):
         return chosen
     # The times of all are computed, also of those that aren't able: the model keeps what it knows of them.
     family = tuple(s for s in compiled if type(s) is type(chosen))

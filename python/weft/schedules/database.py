@@ -5,7 +5,6 @@ same N and K, which belong to a layer, and with M in the same class, since M var
 """
 
 import functools
-import hashlib
 import json
 import os
 from collections import Counter
@@ -15,15 +14,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from weft import file_locks, late_imports, system
+from weft import file_locks, system
 from weft.dialects.element_types import ELEMENT_TYPES
-from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
+from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError, shown, warn
 from weft.isa.chips import CHIPS
 from weft.isa.launch_limits import MOST_SIZE
+from weft.schedules.tuned_files import first_digest
 from weft.target import Target
 
-VARIABLE = "WEFT_SCHEDULES"
 _CLASSES = (8, 16, 32, 64)  # of M; above them, multiples of the last
 _TWINS = {"f16": "bf16", "bf16": "f16"}
 _ENCODING = "utf-8", "surrogateescape"  # keeps bytes that aren't UTF-8
@@ -150,54 +150,6 @@ def rows_class(m: int) -> int:
     return next((most for most in _CLASSES if m <= most), ceil_div(m, _CLASSES[-1]) * _CLASSES[-1])
 
 
-def own_file() -> Path | None:
-    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is
-    empty.
-    """
-    path = os.environ.get(VARIABLE)
-    if path is not None:
-        return Path(path) if path else None
-    return _default_file()
-
-
-@functools.cache
-def _default_file() -> Path:
-    with late_imports.whole():
-        import platformdirs
-
-    return Path(platformdirs.user_data_dir("weft")) / "schedules.jsonl"
-
-
-def sources(chip: str) -> tuple[Path, ...]:
-    """The files to look for a schedule in, the user's first; none with an empty $WEFT_SCHEDULES."""
-    own = own_file()
-    return () if own is None else (own, Path(__file__).with_name(f"{chip}.jsonl"))
-
-
-def contents(chip: str, present: bool = True) -> list[bytes]:
-    """The SHA-256 of each file of `sources`, of no bytes for one that can't be read. With `present` false, as
-    it was when this process first asked: schedules come from the file of that time.
-    """
-    return [_digest(path) if present else _first_digest(path) for path in sources(chip)]
-
-
-def _digest(path: Path) -> bytes:
-    try:
-        return hashlib.sha256(path.read_bytes()).digest()
-    except OSError:
-        return hashlib.sha256().digest()
-
-
-@functools.cache
-def _first_digest(path: Path) -> bytes:
-    return _digest(path)
-
-
-def asks_files() -> bool:
-    """Whether a schedule may come from a file. With an empty $WEFT_SCHEDULES, only the model decides."""
-    return own_file() is not None
-
-
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
     """The schedule for a product in the first file that has one: for its own M, otherwise for the next
     greater M in its class, otherwise for the next smaller one. Entries for its own types come before its
@@ -260,7 +212,7 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
     except OSError as error:
         raise WeftError(f"cannot write '{path}': {error.strerror}") from None
     _index.cache_clear()
-    _first_digest.cache_clear()
+    first_digest.cache_clear()
 
 
 def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:

@@ -2,7 +2,8 @@
 and warps along K for the rest.
 """
 
-from weft.dialects.schedule import DirectSchedule, Types, ceil_div
+from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.schedule import DirectSchedule
 from weft.dialects.schedule.direct import LINE_BYTES, ROWS
 from weft.target import Target
 

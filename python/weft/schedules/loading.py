@@ -8,7 +8,8 @@ copies 37, 45 and 72.
 
 from dataclasses import replace
 
-from weft.dialects.schedule import AnySchedule, DirectSchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.schedule import AnySchedule, DirectSchedule, WarpgroupSchedule
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.schedules import direct, time_model
 from weft.schedules.chip_models import CHIP_MODELS, ChipModel

@@ -15,9 +15,9 @@ from weft.dialects.element_types import (
     PTX_PACKED,
 )
 from weft.dialects.operand_roles import OUTPUT_TYPES
-from weft.dialects.schedule import FAMILIES, AnySchedule, Types
+from weft.dialects.product_types import BIT, Types
+from weft.dialects.schedule import FAMILIES, AnySchedule
 from weft.dialects.schedule.families import family_name
-from weft.dialects.schedule.product_types import BIT
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.isa.mma import BIT_OPS

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from weft.dialects.element_types import FP8_TYPES
-from weft.dialects.schedule import COPY, GROUP_ROWS, Schedule, Types, ceil_div
+from weft.dialects.product_types import GROUP_ROWS, Types, ceil_div
+from weft.dialects.schedule import COPY, Schedule
 from weft.isa import async_copy
 from weft.target import Target
 

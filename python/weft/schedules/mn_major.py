@@ -4,7 +4,8 @@ takes: by times that were measured on an H200.
 
 from dataclasses import dataclass
 
-from weft.dialects.schedule import TmaMmaSchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.schedule import TmaMmaSchedule, WarpgroupSchedule
 from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.target import Target
 

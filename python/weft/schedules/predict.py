@@ -3,7 +3,8 @@
 from dataclasses import replace
 from math import ceil
 
-from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import Types, ceil_div
+from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa.wgmma import M
 from weft.schedules import time_model, wgmma_cycles

@@ -4,16 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weft.dialects.product_types import BITS, Types
 from weft.dialects.schedule import (
     AnySchedule,
     DirectSchedule,
     Schedule,
     TensorMemorySchedule,
     TmaMmaSchedule,
-    Types,
     tcgen05_scales,
 )
-from weft.dialects.schedule.product_types import BITS
 from weft.errors import WeftError
 from weft.schedules.predict_gpus import KINDS, Kind
 

@@ -7,7 +7,7 @@ memory; or, where that is longer, the time of the product at the power limit. do
 from dataclasses import dataclass
 from math import ceil
 
-from weft.dialects.schedule import ceil_div
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError
 from weft.isa.block_scales import ROWS, spanned
 from weft.schedules.predict_gpus import Gpu, Kind

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from weft.dialects.element_types import FP8_TYPES
-from weft.dialects.schedule import Types, needed_chips
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import needed_chips
 from weft.isa.chips import describe
 from weft.isa.mma import BIT_OPS
 

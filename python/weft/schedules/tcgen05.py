@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, product, takewhile
 
-from weft.dialects.schedule import PROMOTED, TensorMemorySchedule, Types, ceil_div
+from weft.dialects.product_types import PROMOTED, Types, ceil_div
+from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.schedule.tcgen05 import CTA_ROWS
 from weft.dialects.schedule.tcgen05_scales import LEAST_ROWS, column_unit
 from weft.isa.wgmma.descriptors import WIDEST

@@ -11,7 +11,8 @@ from itertools import product
 
 import numpy as np
 
-from weft.dialects.schedule import PROMOTED, STAGING_PARTS, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.product_types import PROMOTED, Types, ceil_div
+from weft.dialects.schedule import STAGING_PARTS, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa import wgmma
 from weft.isa.chips import LINE_BYTES

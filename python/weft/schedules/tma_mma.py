@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from weft.dialects.schedule import TmaMmaSchedule, Types
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import TmaMmaSchedule
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import gpu_of
 from weft.target import Target

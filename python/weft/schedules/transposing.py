@@ -5,7 +5,8 @@ types no other way. The numbers were measured on an H200.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import choice, mn_major, time_model
 from weft.schedules.chip_models import CHIP_MODELS, chip_model

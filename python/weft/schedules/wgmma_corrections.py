@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.dialects.schedule import Types
+from weft.dialects.product_types import Types
 from weft.isa import tensor_map
 from weft.isa.chips import LINE_BYTES
 from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div

@@ -11,14 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.schedule import (
-    OTHER_REGISTERS,
-    Staging,
-    Types,
-    WarpgroupSchedule,
-    added_pieces,
-    wgmma_turns,
-)
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import OTHER_REGISTERS, Staging, WarpgroupSchedule, added_pieces, wgmma_turns
 from weft.dialects.tile_limits import MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share

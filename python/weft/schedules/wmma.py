@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from weft.dialects.schedule import Types, WmmaSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WmmaSchedule
 
 WIDE = WmmaSchedule((128, 128, 32), (2, 4), 2)
 SMALL = WmmaSchedule((64, 64, 32), (2, 2), 2)

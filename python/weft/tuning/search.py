@@ -10,7 +10,8 @@ from weft.bench import implementations, measure
 from weft.bench.compiling import written
 from weft.bench.implementation import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
-from weft.dialects.schedule import AnySchedule, ceil_div
+from weft.dialects.product_types import ceil_div
+from weft.dialects.schedule import AnySchedule
 from weft.errors import Diagnostic, WeftError
 from weft.schedules import choice, time_model
 from weft.schedules.database import Product

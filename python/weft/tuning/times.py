@@ -11,7 +11,8 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from weft.bench.problem import INPUTS, LAYOUTS, Problem
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.product_types import Types
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 
 

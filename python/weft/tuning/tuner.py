@@ -10,7 +10,7 @@ from weft.bench.compiling import written
 from weft.bench.measure import Gpu, Progress
 from weft.bench.problem import Problem
 from weft.errors import WeftError
-from weft.schedules import database
+from weft.schedules import database, tuned_files
 from weft.schedules.database import Entry, Product
 from weft.tuning import partial
 from weft.tuning.search import Compiler, Result, Search, first_tries
@@ -48,7 +48,7 @@ class Tuner:
                 return None, [SEARCHED]
             if (entry := self._existing(product)) is not None:
                 return entry, []
-            files = (self.path, *database.sources(product.chip))
+            files = (self.path, *tuned_files.sources(product.chip))
             known = database.tuned(product, files)
             search = Search(
                 problem,

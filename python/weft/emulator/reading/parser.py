@@ -19,8 +19,7 @@ from weft.emulator.reading.syntax import (
     Tree,
     Variable,
 )
-from weft.isa.chips import CHIPS, NEWEST_PTX, OLDER_TARGETS, PTX_VERSIONS, TARGET_OPTIONS
-from weft.isa.family import unknown_chip
+from weft.isa.chips import CHIPS, NEWEST_PTX, OLDER_TARGETS, PTX_VERSIONS, TARGET_OPTIONS, unknown_chip
 
 _STATE_SPACES = ("global", "shared", "const", "local", "param")
 _MODULE_SPACES = ("global", "shared", "const")

@@ -33,8 +33,8 @@ from weft.isa.certify.assembler import (
     verdicts,
 )
 from weft.isa.certify.compared import compare, processes, report
-from weft.isa.chips import CHIPS
-from weft.isa.family import Family, Support, operand_text, unknown_chip
+from weft.isa.chips import CHIPS, unknown_chip
+from weft.isa.family import Family, Support, operand_text
 
 __all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
 
