@@ -26,7 +26,8 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
 }
-_FORMATS = {"i32": "i", "f32": "f", "i64": "q", "f64": "d", "index": "q", "i8": "b", "i1": "?"}  # of numbers
+_FORMATS = {"f32": "f", "f64": "d", "index": "q", "i1": "?", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}
+_FORMATS |= {"ui64": "Q", "ui32": "I", "ui16": "H", "ui8": "B"}  # of numbers
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
@@ -119,11 +120,12 @@ class Exported:
         if wanted["chunk"] or wanted["skewed"] or wanted["joined"]:
             raise NotImplementedError("these tensor maps: docs/launch.md#tensor-maps")
         dtype = self.record["arguments"][wanted["matrix"]]["dtype"]
+        type_ = _MAP_TYPES.get(dtype, f"UINT{8 * matrix.element_size()}")
         strides = [stride * matrix.element_size() for stride in matrix.stride()[-2::-1]]
         swizzle, promotion = wanted["swizzle"].upper(), wanted["l2_promotion"].upper()
         promotion = "NONE" if promotion == "NONE" else f"L2_{promotion}"
         encoded = driver.cuTensorMapEncodeTiled(
-            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_TYPES.get(dtype, 'UINT8')}"),
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{type_}"),
             matrix.dim(),
             matrix.data_ptr(),
             [driver.cuuint64_t(size) for size in matrix.shape[::-1]],

@@ -359,15 +359,15 @@ import weft.language as w
 
 
 @w.kernel(threads=32)
-def reading(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
-    buffer = w.shared(1, 32, w.f32)
+def reading(x: w.In["n", w.u8], y: w.Out["n", w.u8]):
+    buffer = w.shared(1, 32, w.u8)
     first = x[w.thread()]
     buffer[w.thread()] = first
     last = buffer[w.thread()]
     y[w.thread()] = first + last
 
 
-reading(np.arange(7, 39, dtype=np.float32), np.zeros(32, np.float32))
+reading(np.arange(200, 232, dtype=np.uint8), np.zeros(32, np.uint8))
 """
 
 
@@ -375,8 +375,8 @@ def test_elements_of_arrays_and_buffers_are_variables(session):
     commands = ["break 11", "continue", "print first", "print last", "print buffer[0, 0:3]"]
     text, _ = session("reading.py", READING, commands)
     said = answers(text)
-    assert said["print first"] == "first = 7\n" and said["print last"] == "last = 7\n"
-    assert "\n[7 8 9]\n" in said["print buffer[0, 0:3]"]
+    assert said["print first"] == "first = 200\n" and said["print last"] == "last = 200\n"
+    assert "\n[200 201 202]\n" in said["print buffer[0, 0:3]"]
 
 
 class Names:

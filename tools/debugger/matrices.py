@@ -22,6 +22,7 @@ _ALIASES = {
     "f4E2M1FN": "e2m1",
     "f8E8M0FNU": "ue8m0",
     "i1": "u1",
+    **{f"ui{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
 _BITS = {"f64": 64, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "ue8m0": 8, "e2m1": 4}
 _BITS |= {f"{kind}{bits}": bits for kind in "iusb" for bits in (8, 16, 32, 64)} | {"u1": 1, "pred": 1}
