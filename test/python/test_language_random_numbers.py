@@ -60,10 +60,27 @@ def test_numbers_of_threads_and_known_answers():
         assert np.array_equal(row, philox(seed, offsets)[0])
 
 
+def test_seeds_and_offsets_may_be_unsigned():
+    @w.kernel(arch="sm_90a")
+    def kernel(short: w.u32, long: w.u64, y: w.Out["2 64", w.u32], z: w.Out["64 8", w.u32]):
+        with w.role():
+            i = w.thread().to(w.u32)
+            if i < 64:
+                y[0, i.to(w.i32)] = w.randint(short, i + 2**31)
+                y[1, i.to(w.i32)] = w.randint(long, i)
+            t = w.zeros((64, 8))
+            w.store(w.randint(long, (w.row(t) * 8 + w.column(t)).to(w.u32)), z[0, 0])
+
+    y, z, i = np.zeros((2, 64), np.uint32), np.zeros((64, 8), np.uint32), np.arange(64)
+    assert not kernel.emulate(2**32 - 1, 2**64 - 2, y, z).findings
+    assert np.array_equal(y, [philox(2**32 - 1, i + 2**31)[0], philox(2**64 - 2, i)[0]])
+    assert np.array_equal(z, philox(2**64 - 2, np.arange(512).reshape(64, 8))[0])
+
+
 mistakes = language_mistakes.Mistakes()
 
 
-@mistakes(r"seed must be an integer in 0\.\.2\*\*64 - 1, or a number of w\.i32 or w\.i64, got -1")
+@mistakes(r"seed must be an integer in 0\.\.2\*\*64 - 1, or one of 32 or 64 bits, got -1")
 def a_negative_seed(x: w.In["n", w.f32]):
     w.rand(-1, w.thread())  # here
 
@@ -73,7 +90,9 @@ def a_float_as_a_seed(x: w.In["n", w.f32]):
     w.rand(x[0] + 0.0, w.thread())  # here
 
 
-@mistakes(r"offset must be of w\.i32, got a fragment of 64 x 8 w\.f32: convert it with \.to\(w\.i32\)")
+@mistakes(
+    r"offset must be of w\.i32 or w\.u32, got a fragment of 64 x 8 w\.f32: convert it with \.to\(w\.i32\)"
+)
 def offsets_of_floats(x: w.In["n", w.f32]):
     w.randn(1, w.zeros((64, 8)))  # here
 

@@ -7,7 +7,7 @@ from weft.errors import shown
 from weft.language.fragments import Fragment
 from weft.language.maths import cos, log, maximum, sqrt
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, f32, i32, i64, operand
+from weft.language.scalars import Scalar, as_scalar, f32, i32, i64, operand, u32, u64
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 
@@ -18,11 +18,11 @@ _FRACTION = 24  # bits of a random float
 
 
 def randint(seed: Any, offset: Any) -> Any:
-    """32 random bits, an i32, for a number or for each element of a fragment.
+    """32 random bits, of the type of `offset`, for a number or for each element of a fragment.
 
-    `offset` is the number of the random number in the sequence of `seed`: an i32, or a fragment of i32. The
-    same seed and offset have the same result, in every kernel and on every chip. `seed` is a number of i32 or
-    i64, or a Python integer below 2**64.
+    `offset` is the number of the random number in the sequence of `seed`: a number or a fragment of i32 or
+    u32. The same seed and offset have the same result, in every kernel and on every chip. `seed` is an
+    integer of 32 or 64 bits, or a Python integer below 2**64.
     """
     return _random(seed, offset, 1)[0]
 
@@ -48,11 +48,13 @@ def _uniform(bits: Any) -> Any:
 def _random(seed: Any, offset: Any, count: int) -> list[Any]:
     """The first `count` of four random words of 32 bits, as `offset` is: a number or a fragment."""
     if not isinstance(offset, Fragment):
-        offset = as_scalar(offset, i32)
-    if offset.dtype != i32:
-        raise mistake(f"offset must be of {i32}, got {offset}: convert it with .to({i32})")
-    value = offset.lane if isinstance(offset, Fragment) else offset.value
+        offset = as_scalar(offset)
+    if offset.dtype not in (i32, u32):
+        raise mistake(f"offset must be of {i32} or {u32}, got {offset}: convert it with .to({i32})")
+    given = offset.lane if isinstance(offset, Fragment) else offset.value
+    value = emit.signless(given)
     words = _philox(value, [_as(word, value.type) for word in _words(seed)])[:count]
+    words = [emit.bits(word, given.type) for word in words]
     if isinstance(offset, Fragment):
         return [Fragment(word, offset.shape, offset.layout) for word in words]
     return [Scalar(word) for word in words]
@@ -63,12 +65,12 @@ def _words(seed: Any) -> list[Any]:
     if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**64:
         return [seed % 2**32, seed >> 32]
     number = None if isinstance(seed, (int, float)) else operand(seed, i64)
-    if number is None or number.dtype not in (i32, i64):
+    if number is None or number.dtype not in (i32, i64, u32, u64):
         got = number if number is not None else shown(seed)
-        raise mistake(f"seed must be an integer in 0..2**64 - 1, or a number of {i32} or {i64}, got {got}")
-    if number.dtype == i32:
-        return [number.value, 0]
-    return [number.to(i32).value, (number >> 32).to(i32).value]
+        raise mistake(f"seed must be an integer in 0..2**64 - 1, or one of 32 or 64 bits, got {got}")
+    if number.dtype.bits == i32.bits:
+        return [emit.signless(number.value), 0]
+    return [emit.signless(each.to(u32).value) for each in (number, number >> 32)]
 
 
 def _as(word: Any, kind: Any) -> Any:
