@@ -112,6 +112,15 @@ class Program:
 
     def run(self, folder, arch):
         """The findings of the kernel in the emulator, and what differs from NumPy."""
+        findings = []
+
+        def emulate(kernel, *arrays):
+            findings.extend(kernel.emulate(*arrays, arch=arch).findings)
+
+        return findings, self.differing(folder, emulate)
+
+    def differing(self, folder, launch):
+        """The values that differ from NumPy's, after `launch` has called the kernel with arrays."""
         path = folder / "random_kernel.py"
         path.write_text(self.text)
         spec = importlib.util.spec_from_file_location("random_kernel", path)
@@ -123,18 +132,17 @@ class Program:
         given = numbers.astype(dtype)
         shapes = (inside, inside[:1], inside[1:], ())
         outs = [np.zeros((KEPT, *shape), dtype) for shape in shapes]
-        report = module.kernel.emulate(*given, *outs, arch=arch)
+        launch(module.kernel, *given, *outs)
         around = [(0, whole - part) for whole, part in zip((self.rows, self.columns), inside, strict=True)]
         exact = self.in_numpy(*(np.pad(each, around) for each in given))
         if self.dtype == "f32" and max(np.abs(exact[name]).max() for name, _, _ in self._steps) > MOST:
-            return report.findings, []  # what f32 rounds depends on the order
-        differ = [
+            return []  # what f32 rounds depends on the order
+        return [
             name
             for kind, shape, out in zip("trcs", shapes, outs, strict=True)
             for name, found in zip(self.kept[kind], out, strict=False)
             if not np.array_equal(found, exact[name][tuple(map(slice, shape))])
         ]
-        return report.findings, differ
 
     def in_numpy(self, x, y):
         """All values by their names, of tiles as the kernel loads them."""

@@ -187,14 +187,22 @@ class Program:
         """What the kernel stores in the emulator, and what Python does, as two arrays; None for both where
         Python raises an error.
         """
+
+        def emulate(kernel, *arrays):
+            report = kernel.emulate(*arrays, arch=arch)
+            assert not report.findings, report.findings
+
+        return self.launched(folder, emulate)
+
+    def launched(self, folder, launch):
+        """The same, where `launch` calls the kernel with arrays."""
         expected = self.in_python()
         if expected is None:
             return None, None
         path = folder / "random_statements.py"
         path.write_text(self.text)
         found = np.zeros((ROWS, THREADS), np.int32)
-        report = _module(self.text, str(path), w).kernel.emulate(_given(), found, arch=arch)
-        assert not report.findings, report.findings
+        launch(_module(self.text, str(path), w).kernel, _given(), found)
         return found, expected
 
     def in_python(self):
