@@ -1,4 +1,4 @@
-"""Examples of kernels that users ask for: dropout from a seed, grouped top-k, and convolution."""
+"""Examples of kernels that users ask for: dropout from a seed, grouped top-k, convolution, a threshold."""
 
 import importlib.util
 from math import erf, sqrt
@@ -22,6 +22,7 @@ def example(name):
 dropout = example("language_dropout")
 routing = example("language_routing")
 convolution = example("language_convolution")
+threshold = example("language_threshold")
 
 
 def clean(report):
@@ -79,3 +80,23 @@ def test_convolutions_are_padded_with_zeros(arch):
     y = np.zeros((2, 3, 66, 40), BF16)
     clean(convolution.convolution.emulate(x, weight, y, N=64, arch=arch))
     assert np.allclose(y.astype(float), convolution.expected(x, weight), rtol=2**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.parametrize("image", ["two classes", "white", "one pixel"])
+@pytest.mark.each_value
+def test_images_are_separated_by_otsus_threshold(image, arch):
+    rng = np.random.default_rng(0)
+    made = {
+        "two classes": np.where(rng.random((20, 600)) < 0.3, 220, 128) + rng.integers(-30, 30, (20, 600)),
+        "white": np.full((3, 50), 255),
+        "one pixel": np.full((1, 1), 7),
+    }
+    pixels = made[image].astype(np.uint8)
+    counts, level, mask = np.zeros(256, np.uint32), np.zeros(1, np.uint8), np.zeros_like(pixels)
+    clean(threshold.histogram.emulate(pixels, counts, arch=arch))
+    clean(threshold.best.emulate(counts, level, arch=arch))
+    clean(threshold.masked.emulate(pixels, level, mask, arch=arch))
+    assert np.array_equal(counts, np.bincount(pixels.ravel(), minlength=256))
+    assert level[0] == threshold.expected(pixels)
+    assert np.array_equal(mask, np.where(pixels > level[0], 255, 0))
