@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import types
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ Members = dict[Any, Any]
 ARRAYS = (np.ndarray, bytearray)
 """What has elements that aren't members."""
 _ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
+_HOLDERS = (tuple, dict, types.FunctionType, types.MethodType, functools.partial, *_ITERATORS)
 _LANGUAGE = "weft.language"
 _LIBRARIES = tuple(
     f"{path}{os.sep}"
@@ -49,7 +50,7 @@ class Found(NamedTuple):
 
 def members(value: Any) -> Members | None:
     """The members of a tuple, list, dictionary, set or object, or of a variable; None of anything else."""
-    if isinstance(value, (Foreign, *ARRAYS)):
+    if _class_of(type(value)).is_plain or isinstance(value, (Foreign, *ARRAYS)):
         return None
     if isinstance(value, (tuple, list, deque)):
         return dict(enumerate(value))
@@ -64,7 +65,7 @@ def members(value: Any) -> Members | None:
 
 def is_iterator(value: Any) -> bool:
     """Whether a value is an iterator, of which code takes values one after the other."""
-    return isinstance(value, _ITERATORS) or hasattr(type(value), "__length_hint__")
+    return _class_of(type(value)).is_iterator
 
 
 def state(value: Any) -> Members:
@@ -80,14 +81,7 @@ def state(value: Any) -> Members:
 
 def is_object(value: Any) -> bool:
     """Whether a value is a dataclass, or an object of a class that isn't one of a library."""
-    kind = type(value)
-    if isinstance(value, (type, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
-        return False
-    return (
-        dataclasses.is_dataclass(kind)
-        or isinstance(value, types.SimpleNamespace)
-        or is_users(kind.__module__)
-    )
+    return _class_of(type(value)).is_object
 
 
 @functools.cache
@@ -102,9 +96,7 @@ def is_users(module: str) -> bool:
 
 def is_mutable(value: Any) -> bool:
     """Whether code can change a value in place."""
-    if isinstance(value, (list, dict, set, deque, types.CellType, *ARRAYS)) or is_iterator(value):
-        return not isinstance(value, Foreign)
-    return is_object(value) and not _is_frozen(value)
+    return _class_of(type(value)).is_mutable
 
 
 def has_attributes(value: Any) -> bool:
@@ -112,9 +104,35 @@ def has_attributes(value: Any) -> bool:
     return isinstance(value, types.CellType) or is_object(value)
 
 
-def _is_frozen(value: Any) -> bool:
-    parameters = getattr(type(value), "__dataclass_params__", None)
-    return parameters is not None and bool(parameters.frozen)
+class _Class(NamedTuple):
+    """What is true of all values of a class: `is_plain` of those that have no members and don't change."""
+
+    is_iterator: bool
+    is_object: bool
+    is_mutable: bool
+    is_plain: bool
+
+
+def _looked_at(kind: type) -> _Class:
+    iterates = issubclass(kind, _ITERATORS) or hasattr(kind, "__length_hint__")
+    foreign, is_object = issubclass(kind, Foreign), _has_attributes(kind)
+    changes = issubclass(kind, (list, dict, set, deque, types.CellType, *ARRAYS)) or iterates
+    parameters = getattr(kind, "__dataclass_params__", None)
+    frozen = parameters is not None and bool(parameters.frozen)
+    mutable = not foreign if changes else is_object and not frozen
+    return _Class(iterates, is_object, mutable, not (mutable or is_object or issubclass(kind, _HOLDERS)))
+
+
+# A kernel has thousands of values.
+_class_of: Callable[[type], _Class] = functools.lru_cache(maxsize=512)(_looked_at)
+
+
+def _has_attributes(kind: type) -> bool:
+    if issubclass(kind, (type, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
+        return False
+    return (
+        dataclasses.is_dataclass(kind) or issubclass(kind, types.SimpleNamespace) or is_users(kind.__module__)
+    )
 
 
 def _attributes(value: Any) -> Members:
@@ -200,7 +218,9 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
     rest = [(str(name), value) for name, value in reversed(roots.items())]
     while rest:
         name, value = rest.pop()
-        if id(value) in seen or (isinstance(value, types.CellType) and name in variables):
+        if _class_of(type(value)).is_plain or id(value) in seen:
+            continue
+        if isinstance(value, types.CellType) and name in variables:
             continue
         inside = list(_inside(name, value, functions))
         if not inside and not is_mutable(value):
