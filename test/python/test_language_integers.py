@@ -74,6 +74,16 @@ def test_floats_become_unsigned_integers(given, chip):
     assert np.array_equal(y, x.astype(np.uint64))
 
 
+def test_integers_become_conditions():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.u8], y: w.Out["n", w.u8]):
+        y[w.thread()] = x[w.thread()].to(w.i1).to(w.u8) * 255
+
+    x, y = np.resize(np.array([0, 1, 2, 254, 255], np.uint8), 32), np.zeros(32, np.uint8)
+    assert not kernel.emulate(x, y).findings
+    assert np.array_equal(y, np.where(x != 0, 255, 0))
+
+
 def test_bits_of_floats_are_unsigned_integers():
     @w.kernel(threads=32)
     def kernel(x: w.In["n", w.f32], y: w.Out["n", w.u32], z: w.Out["n", w.f32], h: w.Out["n", w.u16]):
@@ -241,6 +251,24 @@ def a_number_of_python_in_a_loop(x: w.In["k", w.u32]):
         n = x[0] + n
 
 
+@mistakes(
+    r"was the Python float 1\.5 and becomes a value of w\.u32, .*: convert this one with \.to\(w\.f32\)"
+)
+def a_float_of_python_in_a_loop(x: w.In["k", w.u32]):
+    n = 1.5
+    for _ in w.range(3):  # here
+        n = x[0].loaded()
+    w.print(n)
+
+
 @pytest.mark.parametrize("function, message", mistakes.cases)
 def test_mistakes_are_in_their_line(function, message):
     language_mistakes.refused(function, message)
+
+
+def test_defaults_beyond_pytorchs_integers_are_refused():
+    pytest.importorskip("torch")
+    with pytest.raises(
+        weft.WeftError, match=r"the default of 'd' must be below 2\*\*63 for PyTorch, got 1844"
+    ):
+        w.torch_op("weft_tests::added", added)

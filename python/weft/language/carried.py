@@ -193,7 +193,7 @@ def _object_complaint(before: Any, after: Any) -> str | None:
         kind = "w.i1" if isinstance(before, bool) else "w.i32" if isinstance(before, int) else "w.f32"
         is_number = isinstance(after, Carried) and not hasattr(after, "shape")
         kind = str(getattr(after, "dtype", kind)) if is_number else kind
-        if isinstance(before, float) and kind.startswith("w.i"):
+        if isinstance(before, float) and kind.startswith(("w.i", "w.u")):
             return f"{change}: convert this one with .to(w.f32), or write it as a float"
         return f"{change}: begin with {kind}({written(before)}), a value of the GPU"
     return f"{change}: a loop or branch of the GPU can't change a Python object"

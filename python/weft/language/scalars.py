@@ -343,7 +343,7 @@ def condition(value: Any) -> bool | Scalar:
 
 def converted(value: Any, dtype: DType) -> Any:
     """An SSA value, a scalar or a vector, in another type. Floats are rounded once; those beyond the range of
-    fp8 become its largest value. Integers keep their lowest bits.
+    fp8 become its largest value. Integers keep their lowest bits; as an i1, they are whether they aren't 0.
     """
     old = dtype_of(value.type)
     if old == dtype:
@@ -363,6 +363,8 @@ def converted(value: Any, dtype: DType) -> Any:
     if old.is_float:
         return emit.bits((arith.fptoui if dtype.is_unsigned else arith.fptosi)(whole, value), kind)
     number = emit.signless(value)
+    if dtype == i1:
+        return arith.cmpi(arith.CmpIPredicate.ne, number, emit.constant(number.type, 0))
     if dtype.bits < old.bits:
         number = arith.trunci(whole, number)
     elif dtype.bits > old.bits:

@@ -39,6 +39,8 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
             written += [argument] if kind.writes else []
         else:
             number = "bool" if kind.bits == 1 else "float" if kind.is_float else "int"
+            if (default := kernel.signature.defaults.get(argument, 0)) >= 2**63 and number == "int":
+                raise WeftError(f"the default of '{argument}' must be below 2**63 for PyTorch, got {default}")
             parameters.append(f"{number}{_named(argument, kernel.signature.defaults)}")
 
     def run(*args: Any, **named: Any) -> None:
