@@ -56,12 +56,19 @@ class Unbound:
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise mistake(object.__getattribute__(self, "_complaint"))
 
-    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __index__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __floordiv__ = __mod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __enter__ = __exit__ = _refuse
-    __eq__ = __ne__ = __pow__ = __and__ = __or__ = __xor__ = __float__ = __str__ = __format__ = _refuse
     __hash__ = object.__hash__
     __array_ufunc__ = None
+
+
+_BINARY = ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow")
+_BITWISE = ("lshift", "rshift", "and", "or", "xor")
+_UNARY = ("neg", "pos", "abs", "invert", "round", "bool", "index", "int", "float", "complex", "str", "format")
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_OF_CONTAINERS = ("getitem", "setitem", "delitem", "iter", "contains", "len")
+_OF_OBJECTS = ("getattr", "setattr", "delattr", "call", "enter", "exit")
+_REFLECTED = tuple(f"r{each}" for each in _BINARY + _BITWISE)
+for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTAINERS + _OF_OBJECTS:
+    setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
 def parts(value: Any, seen: set[int] | None = None) -> list[Any]:
