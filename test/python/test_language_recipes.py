@@ -100,3 +100,7 @@ def test_images_are_separated_by_otsus_threshold(image, arch):
     assert np.array_equal(counts, np.bincount(pixels.ravel(), minlength=256))
     assert level[0] == threshold.expected(pixels)
     assert np.array_equal(mask, np.where(pixels > level[0], 255, 0))
+
+
+def test_random_numbers_of_a_tile_spill_no_registers():
+    assert dropout.linear_dropout.compile(arch="sm_90a").resources.spill_stores == 0

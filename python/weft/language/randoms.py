@@ -15,6 +15,7 @@ _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 _FRACTION = 24  # bits of a random float
+_AT_ONCE = 8  # elements of a fragment: each has several registers until its random word is known
 
 
 def randint(seed: Any, offset: Any) -> Any:
@@ -52,12 +53,23 @@ def _random(seed: Any, offset: Any, count: int) -> list[Any]:
     if offset.dtype not in (i32, u32):
         raise mistake(f"offset must be of {i32} or {u32}, got {offset}: convert it with .to({i32})")
     given = offset.lane if isinstance(offset, Fragment) else offset.value
-    value = emit.signless(given)
-    words = _philox(value, [_as(word, value.type) for word in _words(seed)])[:count]
+    words = _of_elements(emit.signless(given), _words(seed), count)
     words = [emit.bits(word, given.type) for word in words]
     if isinstance(offset, Fragment):
         return [Fragment(word, offset.shape, offset.layout) for word in words]
     return [Scalar(word) for word in words]
+
+
+def _of_elements(counter: Any, key: list[Any], count: int) -> list[Any]:
+    """The first random words of a number, or of the elements of a vector, some at once."""
+    if not isinstance(counter.type, ir.VectorType):
+        return _philox(counter, key)[:count]
+    elements, found = emit.elements(counter), list[list[Any]]([] for _ in range(count))
+    for first in range(0, len(elements), _AT_ONCE):
+        words = _philox(emit.vector_of(elements[first : first + _AT_ONCE]), key)
+        for every, word in zip(found, words, strict=False):
+            every += emit.elements(word)
+    return [emit.vector_of(every) for every in found]
 
 
 def _words(seed: Any) -> list[Any]:
@@ -85,8 +97,9 @@ def _constant(word: int, kind: Any) -> Any:
 
 
 def _philox(counter: Any, key: list[Any]) -> list[Any]:
-    """The random words of the counter (counter, 0, 0, 0)."""
+    """The random words of the counter (counter, 0, 0, 0), for the words of a seed."""
     kind = counter.type
+    key = [_as(word, kind) for word in key]
     zero, factors, steps = (
         _constant(0, kind),
         [_constant(each, kind) for each in _MULTIPLIERS],
