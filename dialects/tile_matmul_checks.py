@@ -30,6 +30,7 @@ from weft.dialects.schedule import (
     WarpgroupSchedule,
     schedule_of,
 )
+from weft.dialects.schedule.nearest import refusal
 from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
@@ -320,7 +321,7 @@ def schedule_complaint(op: Any) -> str | None:
     except WeftError as error:
         return error.diagnostics[0].message
     return (
-        schedule.complaint(op.types, op.target)
+        refusal(schedule, op.types, op.target)
         or _team_complaint(op, schedule)
         or _gate_complaint(op, schedule)
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.schedule.families import families_named
+from weft.dialects.schedule.nearest import refusal
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_matmul_checks import conversion_complaint
 from weft.errors import WeftError
@@ -42,7 +43,7 @@ def _select(op: MatmulOp, target: Target, *, any_rows: bool, family: str) -> Non
     if complaint := choice.complaint(types, chip, any_rows=any_rows) or conversion_complaint(op, target):
         raise refuse(op, complaint)
     if named is not None and (named.takes_any_rows or not any_rows):
-        if complaint := named.complaint(types, target):
+        if complaint := refusal(named, types, target):
             raise refuse(op, complaint)
         return
     try:
