@@ -12,14 +12,25 @@ from weft import construction, locks
 from weft.builder import Module
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
-from weft.language import calls, exporting, given, surroundings, trace, tracebacks, tuning, variables
+from weft.isa.computed import computed
+from weft.language import (
+    calls,
+    exporting,
+    given,
+    kept_modules,
+    surroundings,
+    trace,
+    tracebacks,
+    tuning,
+    variables,
+)
 from weft.language.building import Options, build, checked_threads
 from weft.language.capture import captured
 from weft.language.remedies import REMEDIES
 from weft.language.scalars import DType
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
-from weft.launch.kernel import Kernel, compile, compile_unlocated
+from weft.launch.kernel import Kernel, compile
 from weft.launch.runtime import Prepared
 
 _WITHOUT_GPU = "sm_90a"
@@ -33,7 +44,8 @@ class KernelFunction:
 
     def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
-        self._function = captured(function, kernel=True)
+        if not self._is_own:  # mistakes are those of the definition, and Weft's kernels have none
+            _ = self._function
         self.signature = Signature.of(function)
         self._options, self._arch = options, arch
         self._compiled: dict[tuple[Specialization, str, bool], Kernel] = {}
@@ -41,6 +53,16 @@ class KernelFunction:
         self._plans = calls.Plans(list(self.signature.arguments.values()))
         self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
         torch_tensors.run_untraced(KernelFunction.__call__)
+
+    @computed
+    def _function(self) -> Callable[..., Any]:
+        """The function with its control flow captured, which takes as long as an import of ten modules."""
+        return captured(self.__wrapped__, kernel=True)
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether the function is in a file of Weft."""
+        return construction.is_hidden(self.__wrapped__.__code__.co_filename)
 
     def __repr__(self) -> str:
         meta = [
@@ -93,7 +115,7 @@ class KernelFunction:
 
     def __reduce__(self) -> str:
         """Copies are the kernel itself. Pickles have its module and name, as those of functions."""
-        return str(self._function.__qualname__)
+        return str(self.__wrapped__.__qualname__)
 
     def _repr_html_(self) -> str:
         return kernel_page.of_function(self, [*self._compiled.values()])
@@ -238,7 +260,7 @@ class KernelFunction:
             return kernel
         with self._lock:
             if key not in self._compiled:
-                self._reads = surroundings.reads(self._function, *self._options.functions)
+                self._reads = surroundings.reads(self.__wrapped__, *self._options.functions)
                 made = self._made(special, chip)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 made.remedies = REMEDIES
@@ -249,9 +271,10 @@ class KernelFunction:
         """The kernel for a chip. Operations of Weft's own functions would have the line of their call: they
         have no location, so that all programs share the cache's entries. Errors have one.
         """
-        if construction.is_hidden(self._function.__code__.co_filename):
+        if self._is_own:
+            trace = functools.partial(self._build, special, chip, located=False)
             with contextlib.suppress(WeftError):
-                return compile_unlocated(self._build(special, chip, located=False), chip)
+                return kept_modules.kernel_of(self.__wrapped__, special, chip, self._reads, trace)
         return compile(self._build(special, chip), arch=chip)
 
     def _forget(self) -> None:
