@@ -26,7 +26,9 @@ KEPT = 3
 STEPS = [
     ("tt", "t", "{0} + {1}", "{0} + {1}"),
     ("tt", "t", "{0} - {1}", "{0} - {1}"),
+    ("t", "t", "-{0}", "-{0}"),
     ("tt", "t", "w.maximum({0}, {1})", "np.maximum({0}, {1})"),
+    ("ttt", "t", "w.minimum(w.minimum({0}, {1}), -{2})", "np.minimum(np.minimum({0}, {1}), -{2})"),
     ("ttt", "t", "w.where({0} > {1}, {0}, {2})", "np.where({0} > {1}, {0}, {2})"),
     ("t", "t", "w.where(w.column({0}) <= w.row({0}) + 5, {0}, 0)", "np.where(ACROSS <= DOWN + 5, {0}, 0)"),
     ("tr", "t", "{0} - {1}", "{0} - {1}[:, None]"),
@@ -43,6 +45,11 @@ STEPS = [
     ("t", "t", "through({0}, buffer)", "{0}"),
     ("t", "t", "repeated({0})", "repeated({0})"),
     ("tt", "t", "chosen({0}, {1})", "{0} - {1}"),
+]
+INTEGERS = [
+    *[("tt", "t", f"{{0}} {sign} {{1}}", f"{{0}} {sign} {{1}}") for sign in "*&|^"],
+    *[("tt", "t", f"{{0}} {sign} ({{1}} | 1)", f"{{0}} {sign} ({{1}} | 1)") for sign in ("//", "%")],
+    *[("t", "t", code, code) for code in ("~{0}", "{0} << 3", "{0} >> 2")],
 ]
 # Of tiles with as many rows as columns.
 SQUARE = [
@@ -81,7 +88,7 @@ class Program:
         self._random = random.Random(seed)
         self.rows = self._random.choice([64, 64, 64, 128])
         self.columns = self._random.choice([8, 16, 24, 64])
-        self.dtype = self._random.choice(["i32", "i64", "f32", "f64"])
+        self.dtype = self._random.choice(["i32", "u32", "i64", "u64", "f32", "f64"])
         self.names = {"t": ["t0", "t1"], "r": [], "c": [], "s": []}
         self._steps = []
         for number in range(2, self._random.randint(10, 18)):
@@ -91,6 +98,7 @@ class Program:
 
     def _add(self, number):
         steps = STEPS + (SQUARE if self.rows == self.columns else [])
+        steps += [] if self.dtype[0] == "f" else INTEGERS
         fitting = [step for step in steps if all(self.names[kind] for kind in step[0])]
         kinds, result, code, in_numpy = self._random.choice(fitting)
         operands = [self._random.choice(self.names[kind]) for kind in kinds]
