@@ -20,6 +20,7 @@ def kernel(
 """
 MOST = 2**23
 """The largest number with which f32 computes exactly here."""
+WIDTHS = (8, 16, 32, 64)
 KEPT = 3
 """How many values of each kind a kernel stores: the last ones."""
 # Kinds of operands, the kind of the result (tile, row, column or number), the kernel's code and NumPy's.
@@ -47,9 +48,14 @@ STEPS = [
     ("tt", "t", "chosen({0}, {1})", "{0} - {1}"),
 ]
 INTEGERS = [
-    *[("tt", "t", f"{{0}} {sign} {{1}}", f"{{0}} {sign} {{1}}") for sign in "*&|^"],
-    *[("tt", "t", f"{{0}} {sign} ({{1}} | 1)", f"{{0}} {sign} ({{1}} | 1)") for sign in ("//", "%")],
+    *[(f"t{kind}", "t", f"{{0}} {sign} {{1}}", f"{{0}} {sign} {{1}}") for sign in "*&|^" for kind in "ts"],
+    *[
+        ("tt", "t", f"{{0}} {sign} (({{1}} & 7) + 1)", f"{{0}} {sign} (({{1}} & 7) + 1)")
+        for sign in ("//", "%")
+    ],
+    *[("tt", "t", f"{{0}} {sign} ({{1}} & 15)", f"{{0}} {sign} ({{1}} & 15)") for sign in ("<<", ">>")],
     *[("t", "t", code, code) for code in ("~{0}", "{0} << 3", "{0} >> 2")],
+    ("t", "t", "w.where({0} >= 100, ~{0}, -{0})", "np.where({0} >= 100, ~{0}, -{0})"),
 ]
 # Of tiles with as many rows as columns.
 SQUARE = [
@@ -87,8 +93,11 @@ class Program:
     def __init__(self, seed):
         self._random = random.Random(seed)
         self.rows = self._random.choice([64, 64, 64, 128])
-        self.columns = self._random.choice([8, 16, 24, 64])
-        self.dtype = self._random.choice(["i32", "u32", "i64", "u64", "f32", "f64"])
+        self.dtype = self._random.choice(
+            ["f32", "f64", *(f"{sign}{bits}" for sign in "iu" for bits in WIDTHS)]
+        )
+        # Rows of a buffer have whole 32 bytes.
+        self.columns = self._random.choice([8, 16, 24, 64] if self.dtype[1:] in ("32", "64") else [32, 64])
         self.names = {"t": ["t0", "t1"], "r": [], "c": [], "s": []}
         self._steps = []
         for number in range(2, self._random.randint(10, 18)):
@@ -136,8 +145,11 @@ class Program:
         spec.loader.exec_module(module)
         dtype = np.dtype(f"{self.dtype[0]}{int(self.dtype[1:]) // 8}")
         inside = self.rows - self._random.randrange(4), self.columns - self._random.randrange(3)
-        numbers = np.random.default_rng(0).integers(-3, 4, (2, *inside))
-        given = numbers.astype(dtype)
+        rng = np.random.default_rng(0)
+        given = rng.integers(-3, 4, (2, *inside)).astype(dtype)
+        if self.dtype[0] in "iu":
+            limits = np.iinfo(dtype)
+            given[:, ::2] = rng.integers(limits.min, limits.max, given[:, ::2].shape, dtype, endpoint=True)
         shapes = (inside, inside[:1], inside[1:], ())
         outs = [np.zeros((KEPT, *shape), dtype) for shape in shapes]
         launch(module.kernel, *given, *outs)
