@@ -138,7 +138,7 @@ def test_what_cant_be_told_is_never_kept(kept, patch):
 
 
 def test_all_candidates_of_the_passes_are_registered():
-    """Should another pass get candidates, `passes.registered` must name them."""
+    """Should another pass get candidates, `passes.own` must name them."""
     found = {
         id(each)
         for name, module in sys.modules.items()
@@ -147,7 +147,7 @@ def test_all_candidates_of_the_passes_are_registered():
         for each in (value if isinstance(value, tuple | list) else (value,))
         if isinstance(each, Candidate)
     }
-    assert found == {id(each) for each in passes.registered()[-1]}
+    assert found == {id(each) for each in passes.own()[-1]}
 
 
 # The identity of values.

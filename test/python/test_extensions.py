@@ -16,7 +16,7 @@ import weft
 from weft import dialects, extensions, mlir, passes
 from weft.compiler import cache_keys
 from weft.dialects.op import Op
-from weft.passes import Candidate, Pass, Predicate
+from weft.passes import Candidate, Pass, Predicate, registered
 from weft.passes.registry import candidates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -333,7 +333,7 @@ def test_of_many_threads_one_registers_a_name():
 
 @pytest.mark.usefixtures("registries")
 def test_a_registered_candidate_is_asked_by_priority():
-    own = passes._own_candidates()["tile.gemm"]
+    own = registered._own_candidates()["tile.gemm"]
     predicate = Predicate("never", lambda op: "needs nothing")
     weft.register_candidate("tile.gemm", Candidate("mine", 10**6, (predicate,), lowered))
     weft.register_candidate("tile.gemm", Candidate("yours", 0, (), lowered))

@@ -28,7 +28,7 @@ def test_an_op_that_survives_its_pass_is_an_error_with_its_source_location(lower
     with pytest.raises(WeftError) as caught:
         forgetful.configured({})(module.operation, None)
     assert str(caught.value) == "-:3:10: error: 'mma.sync' op survives --lower-nothing"
-    passes.LOWER_MMA.configured({})(module.operation, None)
+    passes.PASSES["lower-mma"].configured({})(module.operation, None)
 
 
 def test_every_lowering_names_what_it_lowers():

@@ -43,7 +43,7 @@ def _lowering(present: bool) -> Key | None:
         from weft import passes
 
     try:
-        return [*code, identity.digest(passes.registered(), entries, replaced)]
+        return [*code, identity.digest(passes.own(), entries, replaced)]
     except identity.UnidentifiedError as error:
         if str(error) not in _warned_of:
             _warned_of.add(str(error))
