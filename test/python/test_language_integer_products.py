@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from integer_cases import NUMPY
+from language_integers import NUMPY
 
 import weft.language as w
 

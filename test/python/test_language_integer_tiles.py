@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from integer_cases import CHIPS, CONDITIONS, FORMS, NUMPY, TYPES, edges, expected, pairs
+from language_integers import CHIPS, NUMPY, TYPES, differing_tiles, edges, emulate
 
 import weft
 import weft.language as w
@@ -14,24 +14,7 @@ NEW = [w.u8, w.u16, w.u32, w.u64, w.i16]
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.each_value
 def test_operators_are_those_of_numpy(dtype, chip):
-    numbers = [each for each in FORMS if each not in CONDITIONS]
-
-    @w.kernel(arch=chip)
-    def kernel(
-        x: w.In["m n", dtype], y: w.In["m n", dtype], z: w.Out["forms m n", dtype], c: w.Out["cs m n", w.i8]
-    ):
-        with w.role():
-            t, u = w.load(x[0, 0], (64, 8)), w.load(y[0, 0], (64, 8))
-            for number, name in enumerate(numbers):
-                w.store(FORMS[name][0](t, u), z[number, 0, 0])
-            for number, name in enumerate(CONDITIONS):
-                w.store(FORMS[name][0](t, u).to(w.i8), c[number, 0, 0])
-
-    x, y = pairs(dtype, (64, 8))
-    z, c = np.zeros((len(numbers), 64, 8), NUMPY[dtype]), np.zeros((len(CONDITIONS), 64, 8), np.int8)
-    assert not kernel.emulate(x, y, z, c).findings
-    for name, found in zip((*numbers, *CONDITIONS), (*z, *c), strict=True):
-        assert np.array_equal(found, expected(name, x, y)), name
+    assert not differing_tiles(emulate, dtype, chip)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

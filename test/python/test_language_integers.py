@@ -4,7 +4,7 @@ import language_mistakes
 import ml_dtypes
 import numpy as np
 import pytest
-from integer_cases import CHIPS, CONDITIONS, FORMS, NUMPY, TYPES, edges, expected, pairs
+from language_integers import CHIPS, NUMPY, TYPES, differing_numbers, edges, emulate
 
 import weft
 import weft.language as w
@@ -16,21 +16,7 @@ UNSIGNED = [each for each in TYPES if each.is_unsigned]
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.each_value
 def test_operators_are_those_of_numpy(dtype, chip):
-    numbers = [each for each in FORMS if each not in CONDITIONS]
-
-    @w.kernel(threads=64, arch=chip)
-    def kernel(x: w.In["n", dtype], y: w.In["n", dtype], z: w.Out["forms n", dtype], c: w.Out["cs n", w.i8]):
-        i = w.thread()
-        for number, name in enumerate(numbers):
-            z[number, i] = FORMS[name][0](x[i], y[i])
-        for number, name in enumerate(CONDITIONS):
-            c[number, i] = FORMS[name][0](x[i], y[i]).to(w.i8)
-
-    x, y = pairs(dtype, 64)
-    z, c = np.zeros((len(numbers), 64), NUMPY[dtype]), np.zeros((len(CONDITIONS), 64), np.int8)
-    assert not kernel.emulate(x, y, z, c).findings
-    for name, found in zip((*numbers, *CONDITIONS), (*z, *c), strict=True):
-        assert np.array_equal(found, expected(name, x, y)), name
+    assert not differing_numbers(emulate, dtype, chip)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -29,6 +29,7 @@ FORMS = {  # of two numbers or tiles, and of two arrays
     "mulhi": (lambda x, y: w.mulhi(x, y), lambda x, y: upper_half(x, y)),
 }
 CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
+NUMBERS = [each for each in FORMS if each not in CONDITIONS]
 
 
 def edges(dtype, shape, seed=0):
@@ -52,6 +53,50 @@ def expected(name, x, y):
     """What NumPy makes of two arrays; of conditions 0 and 1."""
     with np.errstate(over="ignore"):
         return FORMS[name][1](x, y).astype(np.int8 if name in CONDITIONS else x.dtype)
+
+
+def emulate(kernel, *arrays):
+    """Runs a kernel in the emulator, which must find nothing."""
+    assert not kernel.emulate(*arrays).findings
+
+
+def differing_numbers(launch, dtype, arch=None):
+    """The forms of which numbers on the GPU differ from NumPy's. `launch` calls a kernel with arrays."""
+
+    @w.kernel(threads=64, arch=arch)
+    def kernel(x: w.In["n", dtype], y: w.In["n", dtype], z: w.Out["k n", dtype], c: w.Out["l n", w.i8]):
+        i = w.thread()
+        for number, name in enumerate(NUMBERS):
+            z[number, i] = FORMS[name][0](x[i], y[i])
+        for number, name in enumerate(CONDITIONS):
+            c[number, i] = FORMS[name][0](x[i], y[i]).to(w.i8)
+
+    return _differing(launch, kernel, dtype, (64,))
+
+
+def differing_tiles(launch, dtype, arch=None):
+    """The same of tiles."""
+
+    @w.kernel(arch=arch)
+    def kernel(
+        x: w.In["m n", dtype], y: w.In["m n", dtype], z: w.Out["k m n", dtype], c: w.Out["l m n", w.i8]
+    ):
+        with w.role():
+            t, u = w.load(x[0, 0], (64, 8)), w.load(y[0, 0], (64, 8))
+            for number, name in enumerate(NUMBERS):
+                w.store(FORMS[name][0](t, u), z[number, 0, 0])
+            for number, name in enumerate(CONDITIONS):
+                w.store(FORMS[name][0](t, u).to(w.i8), c[number, 0, 0])
+
+    return _differing(launch, kernel, dtype, (64, 8))
+
+
+def _differing(launch, kernel, dtype, shape):
+    x, y = pairs(dtype, shape)
+    z, c = np.zeros((len(NUMBERS), *shape), x.dtype), np.zeros((len(CONDITIONS), *shape), np.int8)
+    launch(kernel, x, y, z, c)
+    named = zip((*NUMBERS, *CONDITIONS), (*z, *c), strict=True)
+    return [name for name, found in named if not np.array_equal(found, expected(name, x, y))]
 
 
 def upper_half(x, y):
