@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import typing
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ import weft
 from weft import isa, mlir, passes, source_files
 from weft.compiler import cache_keys, codegen, identity, loaded, stages
 from weft.compiler.identity import UnidentifiedError, digest
+from weft.dialects.op import Op
 from weft.dialects.tile import AllocOp
 from weft.emulator import sources
 from weft.passes import lower_gemm
@@ -202,6 +204,32 @@ def test_what_a_function_names_counts(patch):
     assert (digest(named), digest(Holder)) == before
     patch.setattr(sys.modules[__name__], "scaled", lambda x: x)
     assert digest(named) != before[0]
+
+
+class Numbers(mlir.ext.Dialect, name="numbers"):
+    pass
+
+
+class TwiceOp(Op, dialect=Numbers, name="twice"):
+    value: mlir.ext.Operand[mlir.ir.F32Type | mlir.ir.F16Type]
+    kind: mlir.ir.StringAttr
+    result: mlir.ext.Result[typing.Any]
+
+    def check(self):
+        return None
+
+
+def test_an_operation_of_a_script_is_identified(patch):
+    """By what its class states, not by what the bindings add."""
+    before = digest(Numbers, TwiceOp)
+    with mlir.ir.Context():
+        Numbers.load()
+    assert digest(Numbers, TwiceOp) == before
+    patch.setattr(TwiceOp, "check", lambda self: "is refused")
+    assert digest(Numbers, TwiceOp) != before
+    patch.undo()
+    patch.setattr(TwiceOp, "_fields", TwiceOp._fields[1:])
+    assert digest(Numbers, TwiceOp) != before
 
 
 def imports_one():

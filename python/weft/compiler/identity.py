@@ -8,6 +8,7 @@ import hashlib
 import operator
 import sys
 import types
+import typing
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,19 @@ _BUILTIN = (
 _KNOWN = frozenset({"weft", "numpy", *bindings.PROJECTS, *sys.stdlib_module_names}) - {"__main__"}
 _extended: set[str] = set()
 _CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
+# What the bindings add to classes of operations, types and dialects, which follows from the rest.
+_BINDINGS_NOISE = frozenset(
+    {
+        "__annotations__",
+        "__init__",
+        "Adaptor",
+        "Attribute",
+        "Operation",
+        "Type",
+        "_mlir_module",
+        "_trait_typeid",
+    }
+)
 
 
 class UnidentifiedError(Exception):
@@ -114,6 +128,8 @@ class _Walk:
             self.all(kind.__name__, (value.__func__,))
         elif kind is property:
             self.all("property", (value.fget, value.fset, value.fdel))
+        elif kind in (types.GenericAlias, types.UnionType):
+            self.all("annotation", (typing.get_origin(value), *typing.get_args(value)))
         elif isinstance(value, enum.Enum):
             self.all("enum", (kind, value.name))
         elif dataclasses.is_dataclass(value):
@@ -164,8 +180,12 @@ class _Walk:
             return
         self.feed("class", kind.__qualname__)
         self.all("bases", kind.__bases__)
-        own = vars(kind)
-        names = sorted(own.keys() - _CLASS_NOISE)
+        own, noise = vars(kind), _CLASS_NOISE
+        if any(base.__module__.partition(".")[0] in bindings.PROJECTS for base in kind.__mro__):
+            noise |= _BINDINGS_NOISE
+            # A loaded dialect has its operations as members, too.
+            noise |= {each.__name__ for each in own.get("operations", ())}
+        names = sorted(own.keys() - noise)
         self.all("members", (part for name in names for part in (name, own[name])))
 
 
