@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from weft.isa.computed import make_room
+from weft.isa.computed import computed, make_room
 from weft.isa.types import ELEMENT_TYPES
 
 Values = Mapping[str, Any]
@@ -142,10 +142,17 @@ class _Spelling:
     def __init__(self, text: str, values: Any) -> None:
         self.constant = "{}" not in text
         self._text, self._value = text, values
-        self._pattern = re.compile(re.escape(text).replace(r"\{\}", f"({values})"))
-        self._one = re.compile("" if self.constant else values)
         words = dict.fromkeys(text.split("."))
         self.each = "|".join(re.escape(word).replace(r"\{\}", f"(?:{values})") for word in words)
+
+    # Compiled when first used: most processes read no opcodes.
+    @computed
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(re.escape(self._text).replace(r"\{\}", f"({self._value})"))
+
+    @computed
+    def _one(self) -> re.Pattern[str]:
+        return re.compile("" if self.constant else self._value)
 
     def fits(self, values: tuple[Any, ...]) -> bool:
         if self.constant:
@@ -181,10 +188,14 @@ class Template:
         self._head, self._fixed, self._when, self._repeats = head, dict(fixed or {}), when, repeats
         self._key = (head, lead, frozenset(parts), tuple(self._fixed.items()))
         self._printers, self._tail = _printers([lead, *parts] if lead else parts)
-        patterns = [re.compile(part.pattern) for part in parts]
-        self._owner = _Memo(lambda modifier: _first(patterns, modifier))
+        self._parts = parts
+        self._owner = _Memo(lambda modifier: _first(self._patterns, modifier))
         self._lead = self._reader(lead) if lead else None
         self._readers = tuple(self._reader(part) for part in parts)
+
+    @computed
+    def _patterns(self) -> list[re.Pattern[str]]:
+        return [re.compile(part.pattern) for part in self._parts]
 
     def _reader(self, part: Part) -> "_Memo":
         """What a part reads in a text of modifiers with a dot before each."""
