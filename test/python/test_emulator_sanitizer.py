@@ -309,6 +309,13 @@ def test_a_part_of_a_warp_at_an_aligned_instruction():
     assert {f.rule for f in found} == {"divergent-aligned"}
 
 
+def test_a_part_of_a_warp_that_exits_without_an_aligned_barrier():
+    lines = ["setp.ge.u32 %p0, %r0, 96;", "@%p0 bra END;", "bar.sync 0;", "END:"]
+    (found,) = run(kernel([line.replace("96", "112") for line in lines])).findings
+    assert run(kernel(lines)).findings == ()
+    assert (found.rule, found.thread.tid) == ("divergent-aligned", (96, 0, 0))
+
+
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [

@@ -52,6 +52,8 @@ class Barrier:
     lines: npt.NDArray[np.intp]
     """The line from which each of the threads arrived."""
     waiting: list[Waiting] = field(default_factory=list)
+    absent: Bools | None = None
+    """Live threads that hadn't arrived at an aligned barrier when others of their warps did."""
 
     def whole_warps(self, live: Bools, more: Bools | None = None) -> Bools:
         """The warps of which all live threads have arrived, or will have with `more`. `live` has the CTA's
@@ -138,6 +140,8 @@ class Barriers:
                 rest = rest & ~mine
                 if wave.watch is not None and aligned:
                     self._notify_divergence(barrier, mine, rows, line)
+                    absent = wave.live[rows] & ~mine & mine.any(axis=1, keepdims=True)
+                    barrier.absent = absent if barrier.absent is None else barrier.absent | absent
                 barrier.arrived = barrier.arrived | mine
                 barrier.lines[mine] = line
                 if waits:
@@ -194,6 +198,17 @@ class Barriers:
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 
+    def _notify_exits(self, barrier: Barrier, rows: slice) -> None:
+        """Reports threads at a complete barrier of which others of their warps have exited without it."""
+        if barrier.absent is None:
+            return
+        exited = barrier.absent & ~barrier.arrived
+        warps: Bools = np.logical_and(barrier.arrived.any(axis=1), exited.any(axis=1))
+        watch = self.wave.watch
+        if watch is not None and warps.any():
+            threads: Bools = np.where(warps[:, None], barrier.arrived, False)
+            watch.divergence("bar.sync", self._in_wave(threads, rows), int(barrier.lines[threads][0]))
+
     def _notify_all(self, lanes: Lanes, line: int) -> None:
         """Every live thread of the wave has arrived at once."""
         wave, watch = self.wave, self.wave.watch
@@ -217,6 +232,7 @@ class Barriers:
         if barrier.needed is not None:
             self._leave_over(cta, number, barrier)
         if wave.watch is not None:
+            self._notify_exits(barrier, rows)
             released = np.zeros_like(barrier.arrived)
             for part in barrier.waiting:
                 released = released | part.threads
