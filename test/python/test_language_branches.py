@@ -43,6 +43,35 @@ def test_numbers_of_both_sides_become_values_of_the_gpu():
     assert np.array_equal(y[4], np.where(i > 50, np.float32(4), x))
 
 
+def test_conditional_expressions_give_numbers_the_types_of_branches():
+    @w.kernel(threads=64)
+    def kernel(x: w.In["n", w.f32], y: w.Out["m n", w.f32]):
+        i = w.thread()
+        y[0, i] = x[i] if i < 40 else 7
+        y[1, i] = 7 if i < 40 else x[i] + 0.5
+        y[2, i] = 1 if i < 40 else 7.5
+        half = w.f16(2) if i < 40 else 1
+        y[3, i] = half.to(w.f32)
+        known = 8 if i < 40 else 2**3
+        assert known == 8 and isinstance(known, int)
+
+    x, y, i = np.arange(64, dtype=np.float32), np.zeros((4, 64), np.float32), np.arange(64)
+    assert not kernel.emulate(x, y).findings
+    for row, (one, other) in zip(y, ((x, 7), (7, x + 0.5), (1, 7.5), (2, 1)), strict=True):
+        assert np.array_equal(row, np.where(i < 40, one, other))
+
+
+def test_conditional_expressions_of_other_types_are_refused():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        y[0] = w.thread() if w.thread() > 3 else 1.5
+
+    with pytest.raises(
+        weft.WeftError, match=r"error: the value was a value of w\.i32 and becomes the Python fl"
+    ):
+        kernel.compile()
+
+
 def test_numbers_that_both_sides_have_stay_numbers_of_python():
     @w.kernel(threads=32)
     def kernel(y: w.Out["n", w.i32]):

@@ -211,4 +211,5 @@ def cant_carry(name: str, wrong: str, where: str) -> str:
     what, colon, remedy = wrong.partition(": ")
     if name == RESULT:
         return f"the result {what}, {where}: all returns must have values of one type"
-    return f"'{name}' {what}, {where}{colon}{remedy}"
+    subject = f"'{name}'" if name.isidentifier() else name
+    return f"{subject} {what}, {where}{colon}{remedy}"

@@ -18,21 +18,9 @@ def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) ->
         return then() if known else otherwise()
     branch = Branch(known, ("the value",))
     branch.begin({"then": then, "otherwise": otherwise})
-    one = then()
-    branch.end_then({"the value": _value(one)})
-    branch.end_else({"the value": _like(one, otherwise())})
+    branch.end_then({"the value": then()})
+    branch.end_else({"the value": otherwise()})
     return branch.after()[0]
-
-
-def _value(one: Any) -> Any:
-    """A Python number as a value of the GPU."""
-    return as_scalar(one) if isinstance(one, (bool, int, float)) else one
-
-
-def _like(one: Any, other: Any) -> Any:
-    if isinstance(other, (bool, int, float)):
-        return as_scalar(other, _value(one).dtype if isinstance(_value(one), Scalar) else None)
-    return other
 
 
 def last_of(first: Any, *rest: Callable[[], Any]) -> Any:
