@@ -1,6 +1,7 @@
 """`weft.attention` forward: as in float64, in the emulator with its sanitizer, and its messages."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import ml_dtypes
@@ -236,17 +237,38 @@ def test_spills_outside_of_loops_only(d):
         (256, {}, 1),
         (256, {"lefts": True}, 1),
         (256, {"capped": True}, 2),
-        pytest.param(192, {}, 2, marks=pytest.mark.slow),
+        (128, {}, 1),
+        pytest.param(96, {}, 2, marks=pytest.mark.slow),
+        pytest.param(192, {}, 1, marks=pytest.mark.slow),
         pytest.param(64, {"lefts": True}, 3, marks=pytest.mark.slow),
     ],
 )
-def test_the_widest_heads_have_one_loop(d, flags, loops):
+def test_wide_heads_have_one_loop(d, flags, loops):
     """Otherwise, another for blocks with masks, and with a window one more for those at its end."""
+    meta, ptx = causal_ptx(d, **flags)
+    products = re.findall(rf"wgmma\.\S+m64n{meta['N']}k16\S+ {{[^}}]*}}, %rd", ptx)  # of queries in memory
+    assert len(products) == (1 + loops) * d // 16
+
+
+def causal_ptx(d, **flags):
+    """The meta-parameters and PTX of a causal kernel for 4096 queries."""
     window, capped = (flags.get(each, False) for each in ("lefts", "capped"))
     meta = tiles.forward(d, d, 4096, causal=True, window=window, capped=capped)
-    ptx = forward.compile(*TYPES, D=d, E=d, rights=True, arch="sm_90a", **flags, **meta).ptx
-    products = ptx.count(f"wgmma.mma_async.sync.aligned.m64n{meta['N']}k16")
-    assert products == (1 + loops) * d // 16
+    return meta, forward.compile(*TYPES, D=d, E=d, rights=True, arch="sm_90a", **flags, **meta).ptx
+
+
+@pytest.mark.parametrize("d", [128, 256])
+def test_masks_take_one_selection_for_each_score(d):
+    """Whether a key exists and isn't too late is one comparison. The first block and the loop have masks."""
+    meta, ptx = causal_ptx(d)
+    selections = 2 * meta["N"] * 64 // 128
+    assert selections <= ptx.count("selp.f32") <= selections + 10
+
+
+def test_warpgroups_share_the_code_that_stores_through_values():
+    """Each takes the stages that are lent to all, and stores through its own."""
+    columns = 256
+    assert causal_ptx(columns)[1].count("stmatrix") == 64 * columns // (4 * 8 * 8) // 4
 
 
 @pytest.mark.each_value(1)

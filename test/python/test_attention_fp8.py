@@ -1,6 +1,7 @@
 """`weft.attention` of e4m3 with scales: beside float64, in the emulator with its sanitizer, and messages."""
 
 import re
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
@@ -96,6 +97,29 @@ def test_peaks_that_grow_rescale_the_sums(d, factor):
     given["k"] = ramp.astype(E4M3)[None, None]
     out, lse = weft.attention(**given, return_lse=True)
     check(out, lse, *scaled(given))
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_blocks_with_masks_in_one_loop_or_apart(monkeypatch, apart, packed):
+    """Their exponents are relative to their own maxima, those of others to earlier ones. Some queries see no
+    key of the first two blocks, and with `packed` some see none at all.
+    """
+    choose, changed = tiles.forward_fp8, {"N": 64, "copied": 2, "optimistic": True, "apart": apart}
+    monkeypatch.setattr(tiles, "forward_fp8", lambda *sizes, **how: choose(*sizes, **how) | changed)
+    given = arrays(1, (1, 1), 200, 330, (128, 128))
+    given["q"] = (2 * given["q"].astype(np.float32)).astype(E4M3)
+    if not packed:
+        check(*weft.attention(**given, causal=True, return_lse=True), *scaled(given), causal=True)
+        return
+    starts, ends = np.array([0, 90, 200], np.int32), np.array([0, 60, 330], np.int32)
+    rows = {name: each[0].swapaxes(0, 1) if name in "qkv" else each for name, each in given.items()}
+    out, lse = weft.attention(**rows, cu_seqlens_q=starts, cu_seqlens_k=ends, causal=True, return_lse=True)
+    for (first, end), (first_key, end_key) in zip(pairwise(starts), pairwise(ends), strict=True):
+        q, k, v = scaled(given)
+        parts = q[:, :, first:end], k[:, :, first_key:end_key], v[:, :, first_key:end_key]
+        check(out[None, first:end].swapaxes(1, 2), lse[None, :, first:end], *parts, causal=True)
 
 
 def test_the_output_of_one_key_is_its_value():

@@ -119,7 +119,7 @@ def forward_fp8(
         "copier": 56 if many else 24,
     }
     chosen |= {"ahead": small and largest <= 128, "width": wide, "value_width": value}
-    chosen["apart"] = _apart(largest, capped)
+    chosen["apart"] = _apart(largest, capped) or (short and optimistic and largest <= 128)
     # Whole panels of 128 keys and columns can be transposed in place.
     if n == 128 and value % 128 == 0 and (small or largest > 128):
         return chosen | {"copied": 0, "staged": True, "stages": 3 if small else 2}
@@ -128,10 +128,10 @@ def forward_fp8(
 
 
 def _apart(largest: int, capped: bool) -> bool:
-    """Whether blocks of keys with masks have loops of their own. For the widest heads, these would take half
+    """Whether blocks of keys with masks have loops of their own. For wide heads, these would take up to half
     as long again to compile, and be no faster. With softcap they are: tanh would come before a branch.
     """
-    return largest <= 192 or capped
+    return largest <= 96 or capped
 
 
 def _bytes_fp8(meta: dict[str, Any]) -> int:

@@ -111,7 +111,7 @@ def forward(
         @w.inline
         def store_through_values(tile, to, limit):
             """Stores a tile through the stage of values that is lent to this warpgroup."""
-            for number in range(groups):
+            for number in w.range(groups):  # one copy of the code that stores
                 with values.take() as block:
                     if me == number:
                         w.store(tile, to, via=block.v.rows(0, ROWS), **limit)

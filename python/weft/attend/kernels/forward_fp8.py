@@ -10,7 +10,7 @@ import math
 
 import weft.language as w
 from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
-from weft.attend.kernels.masks import Window, finite, masked, never, spans
+from weft.attend.kernels.masks import Window, always, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 
 LARGEST = 8.0  # exponent, to base 2, of shares
@@ -142,19 +142,24 @@ def forward_fp8(
                         if groups > 1:
                             turns.give(me)
                         s = w.wait(s, pending=1)
-                        hopeful = optimistic and masks is never
+                        hopeful = optimistic and masks is not always
                         if not hopeful:
                             block.release()
-                        s = scores(s)
+                        s, old = scores(s), peak
+                        if hopeful:
+                            base = peak * c
                         if masks(i):
                             s = seen(s, position, last - i, rows.keys)
+                            if hopeful:
+                                peak = w.maximum(peak, w.max(s, axis=1))
+                                base = finite(peak) * c
                         if hopeful:
-                            e = w.exp2(s * c - (peak * c - offset))
+                            e = w.exp2(s * c - (base - offset))
                             added = w.sum(e, axis=1, within="lane")
                             # With the widest heads, ptxas would otherwise wait before the exponentials.
                             large = w.warp_any(added > MOST) if width > 192 else None
                         else:
-                            old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+                            peak = w.maximum(peak, w.max(s, axis=1))
                             if slack:
                                 peak = w.where((peak - old) * c > slack, peak, old)
                             base = (peak if masks is never else finite(peak)) * c
@@ -164,7 +169,11 @@ def forward_fp8(
                         if i + 1 < count:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
-                        if not hopeful and (not slack or w.warp_any(old != peak)):
+                        if hopeful:
+                            if masks(i):  # no share of this block is too large
+                                alpha = w.exp2(old * c - base)
+                                total, out = total * alpha, out * alpha
+                        elif not slack or w.warp_any(old != peak):
                             out = out * alpha
                         before.release()
                         if hopeful:

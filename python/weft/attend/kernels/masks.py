@@ -98,9 +98,12 @@ def visible(window, column, position, keys):
     """Where a tile of products is seen: `column` are its keys' numbers, and `position` the keys at its
     queries' positions. `keys` is None where all of them exist.
     """
-    seen = [] if keys is None else [column < keys]
-    if window.right is not None:
-        seen.append(column <= position + window.right)
+    seen = []
+    if window.right is not None:  # one comparison in place of two
+        last = position + window.right
+        seen.append(column <= (last if keys is None else w.minimum(last, keys - 1)))
+    elif keys is not None:
+        seen.append(column < keys)
     if window.left is not None:
         seen.append(column >= position - window.left)
     return functools.reduce(operator.and_, seen)
