@@ -167,6 +167,51 @@ def test_atomic_changes_compare_unsigned_numbers(dtype, chip):
     assert y.tolist() == z.tolist() == [x.max(), x.min(), x.sum(dtype=x.dtype) + 1, first - 1]
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("dtype", [w.u32, w.u64, w.i32, w.i64], ids=str)
+@pytest.mark.each_value
+def test_bits_are_changed_atomically(dtype, chip):
+    @w.kernel(threads=128, arch=chip)
+    def kernel(x: w.In["n", dtype], y: w.Out["4", dtype], old: w.Out["n", dtype]):
+        own, i = w.shared(1, 32, dtype), w.thread()
+        if i < 32:
+            own[i] = dtype.ones
+        w.barrier()
+        w.atomic_and(y[0], x[i])
+        w.atomic_or(y[1], x[i])
+        old[i] = w.atomic_xor(y[2], x[i])
+        w.atomic_and(own[0], x[i])
+        w.barrier()
+        if i == 0:
+            y[3] = own[0]
+
+    x, y = edges(dtype, 128), np.array([dtype.ones, 0, 5, 0], NUMPY[dtype])
+    x[::2] |= x.dtype.type(1 << 20)
+    old = np.zeros_like(x)
+    assert not kernel.emulate(x, y, old).findings
+    conjunction, disjunction, inverted = (
+        f.reduce(x) for f in (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+    )
+    assert y.tolist() == [conjunction, disjunction, inverted ^ x.dtype.type(5), conjunction]
+    assert 5 in old
+
+
+def test_a_tile_sets_bits_of_a_set():
+    """Which numbers occur, as bits of words."""
+
+    @w.kernel(arch="sm_90a")
+    def kernel(x: w.In["m n", w.u16], words: w.Out["k", w.u32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 16)).to(w.u32)
+            w.atomic_or(words[(t >> 5).to(w.i32)], w.full(t.shape, 1, w.u32) << (t & 31))
+
+    x, words = edges(w.u16, (64, 16)), np.zeros(2048, np.uint32)
+    assert not kernel.emulate(x, words).findings
+    assert np.array_equal(
+        np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")), np.unique(x)
+    )
+
+
 def test_unsigned_numbers_are_printed():
     @w.kernel(threads=32)
     def kernel(a: w.u8, b: w.u16, c: w.u32, d: w.u64):
@@ -215,6 +260,11 @@ def an_unsigned_index(x: w.In["n", w.u32]):
 @mistakes(r"'w\.mulhi' can't be applied to floats: convert to \.to\(w\.i32\)")
 def halves_of_floats(x: w.In["n", w.f32]):
     w.mulhi(x[0], 2)  # here
+
+
+@mistakes(r"w\.atomic_or changes elements of w\.i64, w\.i32, w\.u64, w\.u32, got those of w\.f32$")
+def bits_of_a_float(x: w.In["n", w.f32]):
+    w.atomic_or(x[0], 1)  # here
 
 
 @mistakes(r"w\.mulhi expects a number of the GPU, which has a type, got 2 and 3")

@@ -8,7 +8,16 @@ from typing import Any
 
 from weft.language import names
 from weft.language.arguments import Array, In, Out
-from weft.language.atomics import atomic_add, atomic_cas, atomic_max, atomic_min, atomic_xchg
+from weft.language.atomics import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xchg,
+    atomic_xor,
+)
 from weft.language.buffers import Buffer, shared
 from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
 from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
@@ -122,10 +131,13 @@ __all__ = [
     "argmin",
     "associative_scan",
     "atomic_add",
+    "atomic_and",
     "atomic_cas",
     "atomic_max",
     "atomic_min",
+    "atomic_or",
     "atomic_xchg",
+    "atomic_xor",
     "await_signals",
     "barrier",
     "bf16",

@@ -1,4 +1,4 @@
-"""Elements in global memory that many threads change: sums, maxima and minima."""
+"""Elements in global memory that many threads change: sums, maxima, minima and bits."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -88,6 +88,24 @@ def atomic_min(to: Any, value: Any) -> Any:
     return _extreme("min", to, value)
 
 
+def atomic_and(to: Any, value: Any) -> Any:
+    """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
+    threads, and returns what it was before. Vectors, tiles and fragments of indices are as for
+    `w.atomic_add`.
+    """
+    return _bits("and", to, value)
+
+
+def atomic_or(to: Any, value: Any) -> Any:
+    """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
+    return _bits("or", to, value)
+
+
+def atomic_xor(to: Any, value: Any) -> Any:
+    """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
+    return _bits("xor", to, value)
+
+
 def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
@@ -123,10 +141,20 @@ def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DTy
 
 
 def _extreme(name: str, to: Any, value: Any) -> Any:
-    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in _COMPARED:
-        known = ", ".join(map(str, _COMPARED))
-        raise mistake(f"w.atomic_{name} changes elements of {known}, got those of {to.dtype}")
+    _check_changed(name, to, _COMPARED)
     return _combine(name, to, value)
+
+
+def _bits(name: str, to: Any, value: Any) -> Any:
+    _check_changed(name, to, _INTEGERS)
+    return _combine(name, to, value)
+
+
+def _check_changed(name: str, to: Any, known: Sequence[DType]) -> None:
+    """Raises WeftError for elements of a type that isn't known."""
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
+        types = ", ".join(map(str, known))
+        raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
 
 
 def _combine(name: str, to: Any, value: Any) -> Any:

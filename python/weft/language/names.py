@@ -63,7 +63,7 @@ TRITON = {
 """Names of `triton.language` and `triton`."""
 WITHOUT = (
     *("sort", "flip", "cat", "join", "split", "interleave", "reshape", "ravel", "view"),
-    *("atomic_and", "atomic_or", "atomic_xor", "xor_sum", "reduce_or", "inline_asm_elementwise"),
+    *("xor_sum", "reduce_or", "inline_asm_elementwise"),
 )
 """Names of `triton.language` that nothing here stands for."""
 

@@ -15,9 +15,11 @@ _SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
 
 
 def update(name: str, pointer: Any, number: Any) -> Any:
-    """Adds a number to an element ("add"), or makes the element the larger or smaller one of both ("max",
-    "min").
+    """Adds a number to an element ("add"), makes the element the larger or smaller one of both ("max",
+    "min"), or combines their bits ("and", "or", "xor").
     """
+    if name in ("and", "or", "xor"):
+        return _atomic(f"_{name}", pointer, number)
     dtype = dtype_of(number.type)
     if dtype.is_unsigned:
         name = {"max": "umax", "min": "umin"}.get(name, name)
