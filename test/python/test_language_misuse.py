@@ -265,3 +265,31 @@ def test_tiles_and_vectors_are_printed_by_element():
         + [f"rows [{i}] {x[i].max():g}" for i in range(64)]
         + [f"columns [{j}] {x[:, j].argmax()}" for j in range(8)]
     )
+
+
+@pytest.mark.parametrize("by, arch", [("TMA", "sm_90a"), ("cp.async", "sm_80")])
+def test_tiles_that_rings_copy_begin_at_multiples_of_16_bytes(by, arch):
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f16], *, column=3):
+        ring = w.ring(1, x=(64, 64, w.f16))
+        with w.role(), ring.take():
+            pass
+        with w.role(), w.one_thread():
+            ring.fill(x=x[0, column])
+
+    message = rf"{by} copies tiles whose first column .* 8 elements of w\.f16, got column 3: copy by w\.load"
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile(arch=arch)
+    kernel.compile(arch=arch, column=8)
+
+
+def test_tiles_that_tma_stores_begin_at_multiples_of_16_bytes():
+    @w.kernel()
+    def kernel(y: w.Out["m n", w.f32]):
+        via = w.shared(64, 32, w.f32)
+        with w.role():
+            w.store(w.zeros((64, 32)), y[0, 6], via=via)
+
+    with pytest.raises(weft.WeftError, match=r"TMA copies .* 4 elements of w\.f32, got column 6"):
+        kernel.compile(arch="sm_90a")
+    kernel.compile(arch="sm_80")

@@ -160,6 +160,10 @@ def a_part_of_a_tile(t, x, r):
     t.columns(0, 32)  # here
 
 
+def a_load_of_an_element(t, x, r):
+    w.load(x[0, 0])  # here
+
+
 def a_called_shape(t, x, r):
     x.shape()  # here
 
@@ -204,6 +208,7 @@ def a_called_shape(t, x, r):
         (a_print_of_python, r"only the GPU knows a value of w\.f32: print it by w\.print"),
         (an_element_of_a_buffer, r"only the GPU knows an element of a buffer of .*: print it by w\.print"),
         (a_part_of_a_tile, r"'columns' of a fragment .* can't be called: load parts .*columns\(first, cou"),
+        (a_load_of_an_element, r"got None: one element is x\[i, j\], without w\.load; w\.load_row and"),
         (a_called_shape, r"'shape' of the array 'x' can't be called: write x\.shape$"),
         (an_axis_of_another_type, r"axis must be None, 0 or 1, got 'rows'$"),
     ],

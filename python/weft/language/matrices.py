@@ -223,7 +223,7 @@ class Place(Loaded):
 
     def map(self, buffer: Any) -> Any:
         """The matrix as TMA copies it to and from buffers of this type."""
-        self.check_aligned()
+        self.check_aligned(columns=True)
         known = trace.current().maps
         key = self.matrix.value, buffer
         if key not in known:
@@ -231,13 +231,22 @@ class Place(Loaded):
                 known[key] = tile.tensor_map(self.matrix.value, buffer)
         return matrices.map_of_member(self.matrix.value, known[key], *self.member)
 
-    def check_aligned(self) -> None:
-        """Raises WeftError where TMA can't copy from or to the array."""
+    def check_aligned(self, *, columns: bool = False) -> None:
+        """Raises WeftError where TMA can't copy from or to the array. With `columns`, also for a first column
+        that Python knows, and at which TMA and `cp.async` can't begin.
+        """
         if self.matrix.rank < 2:
             raise mistake(f"TMA copies matrices, got the vector '{self.matrix.name}': use w.load_row")
+        by = "TMA" if trace.current().has_tma else "cp.async"
+        elements = ROW_BYTES // self.dtype.bytes
+        column = mlir.constant(self.indices[-1].value) if len(self.indices) == self.matrix.rank else 0
+        if columns and column and column % elements:
+            raise mistake(
+                f"{by} copies tiles whose first column is at a multiple of {ROW_BYTES} bytes, {elements} "
+                f"elements of {self.dtype}, got column {column}: copy by w.load and w.store, without a ring "
+                "or via="
+            )
         if not self.matrix.aligned:
-            by = "TMA" if trace.current().has_tma else "cp.async"
-            elements = ROW_BYTES // self.dtype.bytes
             raise mistake(
                 f"rows of '{self.matrix.name}' must begin at multiples of {ROW_BYTES} bytes for {by}: make "
                 f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "

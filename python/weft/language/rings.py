@@ -192,7 +192,7 @@ class Ring:
         tile.acquire(self._ring, stage, phase)
         for name, places_of in places.items():
             for place, part in self._parts(self._part(name, stage), places_of):
-                place.check_aligned()
+                place.check_aligned(columns=True)
                 rows, columns = (BOTH if may_begin_before(each) else ZERO for each in place.corner)
                 tile.copy_async(
                     place.memref(), *place.corner, part, vector_bytes=ALIGNMENT, rows=rows, columns=columns

@@ -59,9 +59,11 @@ def shape_complaint(shape: Any) -> str:
             f"a tile must have a multiple of 64 rows, got {shape}: a part of one row is a vector, of "
             f"{-(-parts[1] // _STEP) * _STEP} in place of the shape, or of w.load_row for a tile"
         )
+    instead = "w.load_row and w.load_column load vectors for tiles"
+    if shape is None:
+        instead = f"one element is x[i, j], without w.load; {instead}"
     return (
-        f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: "
-        "w.load_row and w.load_column load vectors for tiles"
+        f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: {instead}"
     )
 
 
