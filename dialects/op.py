@@ -155,6 +155,9 @@ def _named_target(module: Any, targets: Any) -> Target | None:
     if len(chips) > 1:
         message = f"gpu.module must have one NVVM target, got {', '.join(chips)}"
         raise WeftError(Diagnostic(message, mlir.location(module.location)))
+    if texts and not chips:
+        message = f"gpu.module must have an NVVM target, got {', '.join(texts)}"
+        raise WeftError(Diagnostic(message, mlir.location(module.location)))
     return _target(chips[0], module) if chips else None
 
 

@@ -397,3 +397,13 @@ func.func @group_without_its_operand(%d: !llvm.struct<(f32, f32, f32, f32)>, %a:
   %0 = "wgmma.mma_async"(%d, %a, %a, %s) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 0, 2, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
+
+// -----
+
+gpu.module @of_another_target [#rocdl.target<chip = "gfx942">] {
+  gpu.func @fence() kernel {
+    // expected-error @below {{gpu.module must have an NVVM target, got #rocdl.target<chip = "gfx942">}}
+    "wgmma.fence"() : () -> ()
+    gpu.return
+  }
+}
