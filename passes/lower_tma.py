@@ -15,6 +15,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
+from weft.dialects.schedule.family import SWIZZLES
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_copies import (
     AddAsyncOp,
@@ -187,12 +188,13 @@ def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> st
     """Why TMA can't copy boxes with rows of this many elements and bytes."""
     size = row_bytes / width
     widest = swizzle.width if swizzle else int(MOST_BOX * size)
+    if swizzle and row_bytes != widest:
+        as_wide = f": swizzle {SWIZZLES[row_bytes]} has such rows" if row_bytes in SWIZZLES else ""
+        return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {row_bytes}{as_wide}"
     if row_bytes > widest or width > MOST_BOX or row_bytes % ROW_BYTES:
         most = min(widest, int(MOST_BOX * size))
         legal = f"a multiple of {ROW_BYTES} bytes in {ROW_BYTES}..{most}"
         return f"expects contiguous rows of {legal}, got {row_bytes}"
-    if swizzle and row_bytes < widest:
-        return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {row_bytes}"
     if padded and width != EXPANDED_ROW:
         return f"expects rows of {EXPANDED_ROW} elements that TMA expands to bytes, got {width}"
     name = swizzle.name if swizzle else "none"

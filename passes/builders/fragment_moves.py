@@ -1,6 +1,7 @@
 """Loads and stores of fragments: by ldmatrix and stmatrix, and plain ones of shared and global memory."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from weft.dialects import mma, tile
@@ -233,12 +234,24 @@ def _runs(op: Any, kind: Any, width: int) -> Runs:
     runs = []
     for register in range(0, len(elements), width):
         row, column = elements[register]
-        run = list(elements[register : register + width])
-        if run != [(row, column + i) for i in range(width)]:
+        if not _are_runs(elements[register : register + width], width):
             wide = op.attribute("vector_bytes")
-            raise refuse(op, f"expects runs of {width} registers in one row where vector_bytes is {wide}")
+            least = next(n for n in range(width // 2, 0, -1) if _are_runs(elements, n))
+            legal = f"nearest legal: {wide * least // width if least > 1 else 0}"
+            raise refuse(
+                op, f"expects runs of {width} registers in one row where vector_bytes is {wide}; {legal}"
+            )
         runs.append((register, width, row, column))
     return runs
+
+
+def _are_runs(elements: Sequence[Sequence[int]], width: int) -> bool:
+    """Whether each `width` elements follow each other in a row."""
+    return all(
+        column + 1 == next_column and row == next_row
+        for i, ((row, column), (next_row, next_column)) in enumerate(pairwise(elements), 1)
+        if i % width
+    )
 
 
 def _load_global(op: LoadOp) -> Any:

@@ -223,7 +223,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_of_wide_runs(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects runs of 4 registers in one row where vector_bytes is 16}}
+    // expected-error @below {{'tile.load' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
     %0 = "tile.load"(%m, %i, %i) {vector_bytes = 16} : (memref<?x?xf32>, i32, i32) -> !F
     gpu.return
   }
@@ -245,7 +245,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16}}
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
     "tile.store"(%f, %m, %i, %i) {vector_bytes = 16} : (!F, memref<?x?xf32>, i32, i32) -> ()
     gpu.return
   }
@@ -373,7 +373,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs_to_a_buffer(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16}}
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16; nearest legal: 8}}
     "tile.store"(%f, %t, %i, %i) {vector_bytes = 16} : (!F, !T, i32, i32) -> ()
     gpu.return
   }

@@ -151,7 +151,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 64B">>
 gpu.module @m {
   gpu.func @map_of_rows_wider_than_the_swizzle(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects contiguous rows of a multiple of 16 bytes in 16..64, got 128}}
+    // expected-error @below {{expects rows of 64 bytes with swizzle 64B, got 128: swizzle 128B has such rows}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
