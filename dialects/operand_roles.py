@@ -9,6 +9,7 @@ from weft.dialects.product_types import PROMOTED
 from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
+from weft.isa.family import choice
 from weft.isa.suggest import did_you_mean
 
 _ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
@@ -152,4 +153,4 @@ def activation_complaint(
     if activation is None or (isinstance(activation, str) and activation in legal):
         return None
     meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
-    return f"activation must be {' or '.join(legal)}{only}, got {shown(activation)}{meant}"
+    return f"activation must be {choice(legal)}{only}, got {shown(activation)}{meant}"

@@ -19,6 +19,7 @@ from weft.dialects.kinds import of_type
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
+from weft.isa.family import choice
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import Iter, Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
@@ -376,8 +377,10 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int
     kind = value.type
     if kind.rank not in (ranks or (2,)):
         return f"expects {name} of rank {' or '.join(map(str, ranks or (2,)))}, got {kind}"
-    if str(kind.element_type) not in elements:
-        return f"expects {name} of element type {' or '.join(elements)}, got {kind}"
+    if (element := str(kind.element_type)) not in elements:
+        signless = element.removeprefix("s")
+        instead = f": {signless} is signed, too" if signless != element and signless in elements else ""
+        return f"expects {name} of element type {choice(elements)}, got {kind}{instead}"
     if kind.memory_space is not None and str(kind.memory_space) not in (
         "1 : i64",
         "#gpu.address_space<global>",

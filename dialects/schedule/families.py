@@ -30,6 +30,7 @@ from weft.dialects.schedule.wgmma import WarpgroupSchedule
 from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
+from weft.isa.family import choice
 from weft.isa.suggest import did_you_mean
 
 
@@ -97,7 +98,7 @@ class Families:
         if meant:
             return meant[0].of(attribute)
         check_names(names, *map(_names, self))
-        raise WeftError(f"schedule must have the field {' or '.join(map(_key, self))}")
+        raise WeftError(f"schedule must have {choice(map(_key, self))}")
 
 
 def family_complaint(family: type[AnySchedule]) -> str | None:

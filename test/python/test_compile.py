@@ -210,7 +210,11 @@ REFUSED = {
         "sm_72",
         "op has no schedule for sm_72 that multiplies bf16 and bf16",
     ),
-    "types": (text("i16"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
+    "types": (
+        text("i16"),
+        "sm_80",
+        "-:2:3: error: 'tile.matmul' op expects A of element type one of f16, bf16",
+    ),
     "schedule": (
         text(schedule=of_block(8, 32, 32)),
         "sm_80",

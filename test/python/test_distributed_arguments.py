@@ -33,7 +33,7 @@ def called(function, rank=0, teams=None, **options):
         ({"bias": np.zeros((1, N), np.float32)}, rf"bias must have {N} elements.*got shape \(1, {N}\)"),
         ({"bias": np.zeros(2 * N, np.float32)[::2]}, r"rows of bias must be contiguous, got strides \(2,\)"),
         ({"bias": np.zeros(N, np.int64)}, "bias must be of f32, f16 or bf16, got i64"),
-        ({"activation": ["relu"]}, r"activation must be relu or .*, got \['relu'\]"),
+        ({"activation": ["relu"]}, r"activation must be one of relu, .*, got \['relu'\]"),
     ],
 )
 def test_a_bias_that_does_not_fit_is_named(function, added, message):

@@ -107,7 +107,7 @@ def test_options_of_a_wrong_kind_are_refused_in_one_line(value):
 
 def test_an_activation_is_named_with_those_there_are():
     a = np.ones((16, 16), np.float16)
-    said = r"activation must be relu or gelu or gelu_tanh or silu, got \['relu'\]"
+    said = r"activation must be one of relu, gelu, gelu_tanh, silu, got \['relu'\]"
     with pytest.raises(WeftError, match=said):
         weft.matmul(a, a, epilogue=weft.Epilogue(activation=["relu"]))
 

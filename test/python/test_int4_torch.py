@@ -45,7 +45,7 @@ def test_the_activation_of_a_layer_is_kept():
     assert_close(made(x), expected(x, made).relu())
     assert made(x).min() == 0
     assert "activation=relu" in repr(made)
-    with pytest.raises(weft.WeftError, match=r"Int4Linear: activation must be relu or .*; did you"):
+    with pytest.raises(weft.WeftError, match=r"Int4Linear: activation must be one of relu, .*; did you"):
         Int4Linear(made.weights, activation="rely")
 
 

@@ -301,7 +301,7 @@ WRONG = [
     ({"a": np.asarray(A[0, 0])}, "a must have at least one dimension, got a single number: use alpha"),
     ({"a": A[0], "transpose_a": True}, "transpose_a must be False for a vector, got a of"),
     ({"out_dtype": "complex64"}, "out_dtype must be one of float32, .*, got 'complex64'"),
-    ({"activation": "tanh"}, "activation must be relu or gelu or gelu_tanh or silu, got 'tanh'"),
+    ({"activation": "tanh"}, "activation must be one of relu, gelu, gelu_tanh, silu, got 'tanh'"),
     ({"bias": np.ones(32, np.float32)}, "bias must be 48 elements, got 32"),
     ({"residual": np.ones((48, 32))}, "residual must be 32 x 48, got 48 x 32"),
     ({"c": np.ones((32, 48))}, "beta must be given with c"),

@@ -238,7 +238,7 @@ def test_layers_take_meta_tensors(options):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: weft.nn.Linear(8, 8, activation="gelo"), "activation must be relu or .*did you mean"),
+        (lambda: weft.nn.Linear(8, 8, activation="gelo"), "activation must be one of relu, .*did you mean"),
         (lambda: weft.nn.Linear(8, 16, fp8="tensorwise"), "multiples of 16, got 8 and 16"),
         (
             lambda: weft.nn.convert(torch.nn.Linear(8, 8), fp8="tensorwse"),

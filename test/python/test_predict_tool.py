@@ -123,7 +123,7 @@ def test_mistakes_are_named(file: Path, capsys: pytest.CaptureFixture[str]) -> N
         ((file, *arch), "'tile.matmul' op leaves M open: set it with --shape MxNxK"),
         ((file, *arch, "--shape", "4x4"), "--shape expects MxNxK, three sizes"),
         ((file, *sized, "--gpu", "B200"), "gpu must be H200 for sm_90a, got 'B200'"),
-        ((file, *sized, "--schedule", "{}"), "--schedule '{}': schedule must have the field"),
+        ((file, *sized, "--schedule", "{}"), "--schedule '{}': schedule must have one of"),
         ((file, *sized, "--schedule", DEEP), "shared memory must be at most 232448"),
         ((file, "--measured", "x.json"), "--measured can't be used with FILE.mlir"),
     ):  # fmt: skip

@@ -142,7 +142,7 @@ def test_an_entry_without_a_field_is_reported_with_its_name():
     [
         (written(replace(ODD, stages=40)), "shared memory must be at most 232448 bytes on sm_90a"),
         (written(replace(ODD, block=(96, 48, 64))), "divide block M 96"),
-        ("{block = array<i64: 1, 2>}", "schedule must have the field 'warp_grid'"),
+        ("{block = array<i64: 1, 2>}", "schedule must have one of 'warp_grid'"),
         ("", "schedule must not be empty"),
         ("{", "expected attribute name"),
         ("{block = array<i64: 64, 24, 64>, warpgroups = 1, stages = 3, speed = 9}", "schedule has no field"),

@@ -58,7 +58,7 @@
 // LOG-NEXT: weft: error: --json and --svg must be files: the table goes to stdout
 // LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory
 // LOG-NEXT: weft: error: cannot write '{{.*}}': Is a directory
-// LOG-NEXT: weft: error: --schedule '{block = 3}': schedule must have the field 'warp_grid' (for wmma.mma) or 'warps' (for mma.sync) or 'readers' (for mma.sync from registers) or 'consumers' (for mma.sync with TMA) or 'warpgroups' (for wgmma) or 'accumulators' (for tcgen05)
+// LOG-NEXT: weft: error: --schedule '{block = 3}': schedule must have one of 'warp_grid' (for wmma.mma), 'warps' (for mma.sync), 'readers' (for mma.sync from registers), 'consumers' (for mma.sync with TMA), 'warpgroups' (for wgmma), 'accumulators' (for tcgen05)
 // LOG-NEXT: weft: error: --schedule '': schedule must not be empty{{$}}
 // LOG-NEXT: weft: error: --show can be used with --svg only: it measures nothing
 // LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': must be a file from weft bench --json{{.*}}

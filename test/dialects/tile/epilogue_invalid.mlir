@@ -82,7 +82,7 @@ func.func @bias_is_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @bias_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xi16>) {
-  // expected-error @below {{expects bias of element type f32 or f16 or bf16 or i32 or f64, got memref<?xi16>}}
+  // expected-error @below {{expects bias of element type one of f32, f16, bf16, i32, f64, got memref<?xi16>}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xi16>) -> ()
   return
@@ -149,7 +149,7 @@ func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu or swiglu, got 'swish'}}
+  // expected-error @below {{activation must be one of relu, gelu, gelu_tanh, silu, swiglu, got 'swish'}}
   "tile.matmul"(%a, %b, %d) {activation = "swish"}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -158,7 +158,7 @@ func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 // -----
 
 func.func @activation_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu or swiglu, got 1}}
+  // expected-error @below {{activation must be one of relu, gelu, gelu_tanh, silu, swiglu, got 1}}
   "tile.matmul"(%a, %b, %d) {activation = 1}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return

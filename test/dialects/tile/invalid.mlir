@@ -33,15 +33,23 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f64 or f8E4M3FN or f8E5M2 or i8 or ui8 or f6E2M3FN or f6E3M2FN or f4E2M1FN or i4 or ui4 or i1, got memref<?x?xi16>}}
+  // expected-error @below {{expects A of element type one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, i4, ui4, i1, got memref<?x?xi16>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
+func.func @matmul_signed_type(%a: memref<?x?xsi8>, %b: memref<?x?xsi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{i4, ui4, i1, got memref<?x?xsi8>: i8 is signed, too}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xsi8>, memref<?x?xsi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
 func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi16>) {
-  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32 or f64 or f8E4M3FN or f8E5M2, got memref<?x?xi16>}}
+  // expected-error @below {{expects D of element type one of f32, f16, bf16, i32, f64, f8E4M3FN, f8E5M2, got memref<?x?xi16>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi16>) -> ()
   return
 }
@@ -241,7 +249,7 @@ func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{schedule must have the field 'warp_grid' (for wmma.mma) or 'warps' (for mma.sync) or 'readers' (for mma.sync from registers) or 'consumers' (for mma.sync with TMA) or 'warpgroups' (for wgmma)}}
+  // expected-error @below {{schedule must have one of 'warp_grid' (for wmma.mma), 'warps' (for mma.sync), 'readers' (for mma.sync from registers), 'consumers' (for mma.sync with TMA), 'warpgroups' (for wgmma)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
