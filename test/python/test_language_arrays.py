@@ -215,6 +215,10 @@ def test_types_without_elements_are_refused_by_argument():
         chosen(x, None, x, y)
     with pytest.raises(weft.WeftError, match=r"'mask' can't have elements of w\.i1: those of bool are w\.i8"):
         chosen.compile("f32", "i1", "f32", "i8")
+    with pytest.raises(
+        weft.WeftError, match=r"dtype must be one of f64, .*, u8, i1, got 'uint8': pass 'u8'$"
+    ):
+        chosen.compile("f32", "uint8", "f32", "i8")
     with pytest.raises(weft.WeftError, match=r"w\.In: the element type can't be w\.i1"):
         w.In["n", w.i1]
 

@@ -139,6 +139,8 @@ def named(name: object) -> DType:
     known = {**BY_SHORT_NAME, **DTYPES}
     if not isinstance(name, str) or name not in known:
         meant = did_you_mean(name, known) if isinstance(name, str) else ""
+        if isinstance(name, str) and name in _FOREIGN:
+            meant = f": pass '{_FOREIGN[name]}'"
         raise WeftError(f"dtype must be one of {', '.join(BY_SHORT_NAME)}, got {shown(name)}{meant}")
     return known[name]
 
