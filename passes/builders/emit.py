@@ -313,12 +313,13 @@ def bits(value: Any, kind: Any) -> Any:
     if isinstance(kind, ir.VectorType):
         return vector.bitcast(kind, value)
     if signless_type(value.type) == signless_type(kind):
-        return ir.Operation.create(_SIGN_CAST, results=[kind], operands=[value]).result
+        return ir.Operation.create(SIGN_CAST, results=[kind], operands=[value]).result
     return bits(arith.bitcast(signless_type(kind), signless(value)), kind)
 
 
-_SIGN_CAST = "builtin.unrealized_conversion_cast"
-_CASTS = (_SIGN_CAST, "vector.bitcast", "arith.bitcast")
+SIGN_CAST = "builtin.unrealized_conversion_cast"
+"""The operation between integers of a sign and signless ones."""
+_CASTS = (SIGN_CAST, "vector.bitcast", "arith.bitcast")
 
 
 def vector_of(scalars: list[Any]) -> Any:

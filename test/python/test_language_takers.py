@@ -157,3 +157,17 @@ def test_one_of_two_roles_may_release_each_stage():
                 ring.fill(a=x[0, k])
 
     assert not kernel.emulate(np.zeros((64, 320), np.float16), arch="sm_90a").findings
+
+
+def test_conditions_of_unsigned_arguments_are_those_of_all_warpgroups():
+    @w.kernel()
+    def kernel(x: w.In["m k", w.f16], n: w.u32):
+        ring = w.ring(3, a=(64, 64, w.f16))
+        with w.role(warpgroups=2):
+            if n > 2**31:
+                ring.take().release()
+        with w.role(), w.one_thread():
+            ring.fill(a=x[0, 0])
+
+    with pytest.raises(weft.WeftError, match="takers=1, and 2 warpgroups release each stage"):
+        kernel.compile(arch="sm_90a")

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
+from weft.passes.builders.emit import SIGN_CAST
 
 _DIALECTS = ("arith", "affine", "math")
 _OPS = ("memref.dim", "gpu.block_id", "gpu.grid_dim")
@@ -45,7 +46,7 @@ def alike(*values: Any) -> bool:
                 return False
             continue
         name = owner.operation.name
-        if name not in _OPS and name.partition(".")[0] not in _DIALECTS:
+        if name not in (*_OPS, SIGN_CAST) and name.partition(".")[0] not in _DIALECTS:
             return False
         rest += owner.operation.operands
     return True
