@@ -19,6 +19,7 @@ from weft.language.liveness import Liveness, assigned, changed, changes, own_nam
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
+_YIELD = "a kernel can't contain 'yield': define the generator outside of it, or use a list"
 _TRUTH = "weft_truth"
 """The attribute of an expression of which only the truth matters."""
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -218,10 +219,10 @@ class _Rewriter(ast.NodeTransformer):
         raise self._refuse(node, "a kernel can't contain 'async def'")
 
     def visit_Yield(self, node: ast.Yield) -> Any:
-        raise self._refuse(node, "a kernel can't contain 'yield'")
+        raise self._refuse(node, _YIELD)
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        raise self._refuse(node, "a kernel can't contain 'yield'")
+        raise self._refuse(node, _YIELD)
 
     # Statements
 
@@ -344,8 +345,9 @@ class _Rewriter(ast.NodeTransformer):
     def _leaving(self, node: Any, word: str) -> Any:
         """A statement that leaves loops or branches: those known on the GPU only can't be left so."""
         checks: list[ast.stmt] = []
+        arguments = ast.Constant(word), ast.Constant(any(loop for _, loop in self.open))
         for name, loop in reversed(self.open):
-            checks.append(_at(node, ast.Expr(_call(_load(name), "leave", ast.Constant(word)))))
+            checks.append(_at(node, ast.Expr(_call(_load(name), "leave", *arguments))))
             if loop and word != "return":
                 break
         return [*checks, node]

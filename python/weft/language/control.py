@@ -24,6 +24,12 @@ from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
 
 _ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
+_IN_PLACE = {
+    "break": "loop by 'while' with the opposite condition",
+    "continue": "put the rest of the body under the opposite condition",
+    "return": "put what follows under the opposite condition, and return a value at the end",
+    "return in a loop": "loop by 'while' with the opposite condition, and return after the loop",
+}
 _LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
 
 Names = tuple[str, ...]
@@ -34,12 +40,10 @@ class _Construct:
 
     traced = False
 
-    def leave(self, word: str) -> None:
+    def leave(self, word: str, in_loop: bool) -> None:
         """Refuses `break`, `continue` and `return` where the GPU decides whether they run."""
         if self.traced:
-            instead = "put what follows under the opposite condition, and return a value at the end"
-            if word != "return":
-                instead = "loop by 'while' with this condition, or put the rest of the body under 'if'"
+            instead = _IN_PLACE["return in a loop" if word == "return" and in_loop else word]
             raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
 
 

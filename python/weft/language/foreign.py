@@ -58,7 +58,10 @@ class Foreign:
         raise _refused("np", function.__name__)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise mistake(f"only the GPU knows {self}: NumPy can't make an array of it")
+        raise mistake(
+            f"only the GPU knows {self}: NumPy can't make an array of it, nor take it as an index; an array "
+            "that is an argument of the kernel can"
+        )
 
     @classmethod
     def __torch_function__(cls, function: Any, *_: Any) -> Any:
