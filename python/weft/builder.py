@@ -23,7 +23,8 @@ class Module:
     `mlir` is the underlying `ir.Module`. Each operation gets the caller's line as its source location. A
     block belongs to the thread and task that entered it. If an `await` or `yield` in the block lets another
     task enter a module, a WeftError refuses operations that would be built in the wrong module. With
-    `located` False, operations have no source locations, and aren't refused: this is for Weft's own code.
+    `located` False, operations have no source locations, and aren't refused, and the end of the block doesn't
+    verify them again: this is for Weft's own code.
     """
 
     def __init__(self, *, located: bool = True) -> None:
@@ -59,8 +60,9 @@ class Module:
     ) -> None:
         construction.leave(self._entered.pop())
         if kind is None:
-            with mlir.located():
-                self.mlir.operation.verify()
+            if self.located:
+                with mlir.located():
+                    self.mlir.operation.verify()
         else:
             self._failure = kind.__name__
 

@@ -109,3 +109,13 @@ def test_a_c_that_is_given_is_added(given, options, beta):
         with module.func("product", [matrix] * 4) as (a, b, d, c):
             tile.matmul(a, b, d, c if given else None, **options)
     assert ("beta = 1.000000e+00" in str(module)) == bool(beta)
+
+
+@pytest.mark.parametrize("located, times", [(True, 2), (False, 1)])
+def test_the_end_of_a_module_verifies_operations_with_locations_again(located, times, monkeypatch):
+    """Weft's own kernels have none; what passes make of them is verified."""
+    seen, verify = [], Op.verify_invariants
+    monkeypatch.setattr(Op, "verify_invariants", lambda op: seen.append(op.operation.name) or verify(op))
+    with weft.Module(located=located) as module, module.kernel("f", [], block=(128, 1, 1), chip="sm_90a"):
+        wgmma.fence()
+    assert seen == ["wgmma.fence"] * times
