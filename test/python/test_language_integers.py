@@ -127,6 +127,20 @@ def test_arguments_beyond_their_type_are_refused():
             pass
 
 
+def test_an_array_with_another_sign_is_refused():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.i16], y: w.In["n", w.u8]):
+        pass
+
+    x = np.zeros(4, np.uint16)
+    with pytest.raises(
+        weft.WeftError, match=r"'x' .* w\.i16, got w\.u16: a view of it as int16 has the same bits"
+    ):
+        kernel.emulate(x, x)
+    with pytest.raises(weft.WeftError, match=r"'y' must have elements of w\.u8, got w\.u16$"):
+        kernel.emulate(x.view(np.int16), x)
+
+
 def test_an_array_of_bool_is_one_of_u8_where_the_annotation_says_so():
     @w.kernel(threads=32)
     def kernel(x: w.In["n", w.u8], y: w.Out["n", w.u8]):

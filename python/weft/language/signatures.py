@@ -149,7 +149,10 @@ class Signature:
             )
         dtype = DTYPES[view.dtype]
         if kind.dtype not in (None, dtype):
-            raise WeftError(f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}")
+            raise WeftError(
+                f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}"
+                f"{_instead(dtype, kind.dtype)}"
+            )
         if len(view.shape) != kind.rank:
             raise WeftError(
                 f"kernel {self.name}: '{name}' must have the sizes {' '.join(kind.sizes)}, got "
@@ -206,6 +209,13 @@ def _default(name: str, kind: DType, value: Any, refuse: Callable[[str], WeftErr
         return number_for(value, ScalarArgument(kind.name), f"the default of '{name}'")
     except WeftError as error:
         raise refuse(str(error)) from None
+
+
+def _instead(dtype: DType, wanted: DType) -> str:
+    """What to pass in place of an array of integers with another sign, to append to a message."""
+    if dtype.is_float or wanted.is_float or dtype.bits != wanted.bits:
+        return ""
+    return f": a view of it as {arrays.numpy_dtype(wanted.name)} has the same bits"
 
 
 def _is_aligned(view: ArrayView) -> bool:
