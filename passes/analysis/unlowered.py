@@ -4,8 +4,9 @@ from typing import Any
 
 from weft import mlir
 from weft.dialects import dialects
+from weft.dialects.tile_types import Tile
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import certainly_has, ext, gpu, ir, operations
+from weft.mlir import certainly_has, gpu, ir, operations
 from weft.passes.plain.functions import is_plain
 
 # Upstream dialects that the pipelines lower. The translation to LLVM IR refuses operations that remain.
@@ -23,24 +24,26 @@ _HINTS = {
 }
 
 
-def check(module: Any) -> None:
-    """Raises WeftError, with locations, for operations in a module's kernels that no pass lowers.
+def check(module: Any, *, tiles: bool = True) -> None:
+    """Raises WeftError, with locations, for operations in a module's kernels that no pass lowers; without
+    `tiles`, also for those on tiles.
 
     In a module without kernels and `tile.matmul`, all operations are checked.
     """
-    kernels = operations(module, gpu.GPUModuleOp) or ([] if _has_product(module) else [module])
+    kernels = operations(module, gpu.GPUModuleOp) or ([] if tiles and _has_product(module) else [module])
+    ours = {each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile}
     complaints: list[Diagnostic] = []
 
     def visit(op: Any) -> Any:
         if is_plain(op):
             return ir.WalkResult.SKIP  # which --outline-linalg makes a kernel of
-        if op.name.partition(".")[0] not in _LOWERED and not isinstance(op.opview, ext.Operation):
+        if op.name.partition(".")[0] not in (*_LOWERED, *ours):
             complaints.append(_complaint(op))
             return ir.WalkResult.SKIP
         return ir.WalkResult.ADVANCE
 
     for kernel in kernels:
-        if not certainly_has(kernel, only=(*_LOWERED, *(each.DIALECT_NAMESPACE for each in dialects()))):
+        if not certainly_has(kernel, only=(*_LOWERED, *ours)):
             kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     if complaints:
         raise WeftError(*complaints[:_MOST_REPORTED])
@@ -54,6 +57,10 @@ def _has_product(module: Any) -> bool:
 
 def _complaint(op: Any) -> Diagnostic:
     dialect, _, name = op.name.partition(".")
+    if dialect == Tile.DIALECT_NAMESPACE:
+        instead = "run --weft instead" if name == "matmul" else "run --weft-to-instructions first"
+        message = f"'{op.name}' op must be lowered before --weft-to-llvm: {instead}"
+        return Diagnostic(message, mlir.location(op.location))
     hint = _HINTS.get(dialect)
     if any(product in name for product in _PRODUCTS):
         hint = 'write "tile.matmul" instead, which becomes a kernel; --raise-linalg does this in functions'

@@ -52,7 +52,7 @@ OUTPUT = {
         "leave out resources of more than N characters",
     ),
     "--mlir-pass-statistics-display": ("list|pipeline", "the form of --mlir-pass-statistics"),
-    "--remarks-filter": ("REGEX", "print those remarks of passes only that match"),
+    "--remarks-filter": ("REGEX", "print only the remarks of passes that match"),
 }
 
 NAMES = {*SWITCHES, *(name for names in OPTIONS for name in names), *OUTPUT, "--help", "--version"}
