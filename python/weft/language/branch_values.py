@@ -7,9 +7,10 @@ them, so that all of their names read that.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from weft.errors import WeftError
 from weft.language import carried, objects, trace
 from weft.language.carried import Carried, Unbound
-from weft.language.mistakes import mistake
+from weft.language.mistakes import mistake, unseen
 from weft.language.regions import Region, fill, fix_shared
 
 _NO_VALUE = "has no value here"
@@ -95,6 +96,7 @@ class BranchValues:
         self._region = Region(scope, self._assigned)
         self._rest = {name: each for name, each in scope.items() if name not in self._assigned}
         self._sides: list[_Side] = []
+        self._error: Callable[[str], WeftError] = mistake
         self.pairs: list[tuple[Any, Any]] = []
         """The SSA values at the ends of both sides, of what may differ."""
         self._plans = dict[tuple[int, int], _Plan]()
@@ -124,6 +126,7 @@ class BranchValues:
         one, other = self._sides
         ends = zip((*self.names, "a ring"), one.values, other.values, strict=True)
         self._names = [self._plan(*each) for each in ends]
+        self._error = unseen
         self._changed = list[tuple[Any, dict[Any, _Plan]]]()
         for key, found in self._region.inside.items():
             if key in one.changes or key in other.changes:
@@ -157,7 +160,7 @@ class BranchValues:
             if isinstance(each, Carried):
                 each.hand_over()
         if wrong := carried.complaint(one, other):
-            raise mistake(carried.cant_carry(name, wrong, _WHERE))
+            raise self._error(carried.cant_carry(name, wrong, _WHERE))
         plan = _Plan(one)
         if isinstance(one, Carried):
             first, second = (side.of(each) for side, each in zip(self._sides, (one, other), strict=True))
@@ -171,7 +174,7 @@ class BranchValues:
                 side.members(each) for side, each in zip(self._sides, (one, other), strict=True)
             )
             if wrong := carried.different_members(one, members, after):
-                raise mistake(carried.cant_carry(name, wrong, _WHERE))
+                raise self._error(carried.cant_carry(name, wrong, _WHERE))
             plan.members = {key: self._plan(name, each, after[key]) for key, each in members.items()}
         return plan
 
@@ -188,7 +191,7 @@ class BranchValues:
                 for key in keys
             }
         if wrong := carried.different_members(value, one, other):
-            raise mistake(carried.cant_carry(name, wrong, _WHERE))
+            raise self._error(carried.cant_carry(name, wrong, _WHERE))
         return {key: self._plan(name, each, other[key]) for key, each in one.items()}
 
     def _note_shared(self) -> None:

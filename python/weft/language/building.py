@@ -13,10 +13,11 @@ from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.wgmma import MMA_ASYNC
-from weft.language import forms, variables
+from weft.language import changes, forms, variables
 from weft.language.arguments import ArrayArgument
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
+from weft.language.mistakes import Unseen
 from weft.language.multipliers import Multiplier, WgmmaProducts
 from weft.language.regions import check_fixed
 from weft.language.scalars import Scalar, as_scalar, i32
@@ -67,8 +68,14 @@ def build(
     """The module of a kernel, for these types and meta-parameters, on a chip. Its operations have source
     locations if they are `located`.
     """
-    try:
+
+    def traced() -> Module:
         return _traced(function, signature, special, options, chip, Module(located=located))
+
+    try:
+        return traced()
+    except Unseen as error:
+        raise changes.located(error, traced) from None
     except RecursionError:
         message = (
             f"kernel {signature.name}: functions call each other without end: tracing takes both sides of a "

@@ -49,7 +49,12 @@ def captured(function: _F, *, kernel: bool = False) -> _F:
 
 def is_captured(function: Callable[..., Any]) -> bool:
     """Whether the control flow of a function is rewritten."""
-    return _RUNTIME in function.__code__.co_freevars
+    return is_captured_code(function.__code__)
+
+
+def is_captured_code(code: types.CodeType) -> bool:
+    """Whether the control flow of a function's code is rewritten."""
+    return _RUNTIME in code.co_freevars
 
 
 def _definition(function: Callable[..., Any]) -> ast.FunctionDef:

@@ -5,15 +5,16 @@ In the body, an object that it changes in place has the values of the iteration,
 them. A name that the body assigns gets a copy of its list or object, since names of the first one keep that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from weft.errors import WeftError
 from weft.language import carried, objects, trace
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
 from weft.language.fragments import Fragment
 from weft.language.loaded import Loaded
-from weft.language.mistakes import mistake
+from weft.language.mistakes import mistake, unseen
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix_shared
 from weft.language.scalars import NUMBERS, Scalar, as_scalar
@@ -181,16 +182,16 @@ class LoopValues:
         for key, each in self._placed.items():
             end = objects.members(self._after.get(key, each.value)) or {}
             if wrong := carried.different_members(each.value, each.members, end):
-                raise mistake(carried.cant_carry(each.name, wrong, where))
+                raise unseen(carried.cant_carry(each.name, wrong, where))
             for member, before in each.members.items():
-                self._take((each.name, where), before, end[member], found, seen)
+                self._take((each.name, where), before, end[member], found, seen, unseen)
         return found + carried.parts(trace.current().state())
 
     def end(self) -> None:
         """Leaves the loop. Raises WeftError for an object that a function has changed unseen."""
         for key in self._region.changes():
             if key not in self._placed:
-                raise mistake(self._region.fixed[key][1])
+                raise unseen(self._region.fixed[key][1])
         trace.current().regions.remove(self._region)
 
     def _match(self, name: str, before: Any, end: Any) -> None:
@@ -255,14 +256,22 @@ class LoopValues:
                 raise mistake(_BECOME_ONE.format(names))
         self._shared.update(keys)
 
-    def _take(self, place: tuple[str, str], before: Any, end: Any, found: list[Any], seen: set[int]) -> None:
+    def _take(
+        self,
+        place: tuple[str, str],
+        before: Any,
+        end: Any,
+        found: list[Any],
+        seen: set[int],
+        error: Callable[[str], WeftError] = mistake,
+    ) -> None:
         """Adds the SSA values of a value at the end of a body, in the order of those before. A number of
         Python in place of one of the GPU gets its type.
         """
         dtype = common_type(before, end) if isinstance(end, NUMBERS) else None
         end = end if dtype is None or isinstance(before, NUMBERS) else as_scalar(end, dtype)
         if wrong := carried.complaint(before, end):
-            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
+            raise error(carried.cant_carry(place[0], wrong, place[1]))
         members = self._members(before)
         if members is None or isinstance(before, carried.Carried):
             if end is not before:
@@ -275,9 +284,9 @@ class LoopValues:
             seen.add(id(before))
         after = objects.members(end) or {}
         if wrong := carried.different_members(before, members, after):
-            raise mistake(carried.cant_carry(place[0], wrong, place[1]))
+            raise error(carried.cant_carry(place[0], wrong, place[1]))
         for key, member in members.items():
-            self._take(place, member, after[key], found, seen)
+            self._take(place, member, after[key], found, seen, unseen)
 
 
 def _is_plain(value: Any) -> bool:

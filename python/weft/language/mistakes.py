@@ -13,6 +13,15 @@ def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
     return WeftError(Diagnostic(message, construction.here(), notes=attached))
 
 
+class Unseen(WeftError):
+    """A change of an object that a loop or branch of the GPU can't have, noticed at its end."""
+
+
+def unseen(message: str) -> Unseen:
+    """The error for such a change, at the user's line that is traced now."""
+    return Unseen(Diagnostic(message, construction.here()))
+
+
 def at(where: Location | None) -> str:
     """A source line in a message, such as ` (line 31)`; nothing if it isn't known."""
     return "" if where is None else f" (line {where.line})"

@@ -14,7 +14,7 @@ from weft import construction
 from weft.errors import Diagnostic, WeftError
 from weft.language import objects, trace
 from weft.language.foreign import Foreign
-from weft.language.mistakes import mistake
+from weft.language.mistakes import mistake, unseen
 from weft.language.objects import Found
 
 _T = TypeVar("_T")
@@ -63,17 +63,17 @@ class Region:
         check_fixed()
         for each in self.outside.values():
             if each.is_changed():
-                raise mistake(_OUTSIDE.format(f"'{each.name}'"))
+                raise unseen(_OUTSIDE.format(f"'{each.name}'"))
         now = self._around.values() if self._around else {}
         for name, value in self._values.items():
             if not objects.is_same(now[name], value):
-                raise mistake(_OUTSIDE.format(f"'{name}'"))
+                raise unseen(_OUTSIDE.format(f"'{name}'"))
         found = {
             key: each for key, each in self.inside.items() if each.is_changed() and not self._is_own(each)
         }
         for each in found.values():
             if objects.is_iterator(each.value):
-                raise mistake(_ITERATOR.format(each.name))
+                raise unseen(_ITERATOR.format(each.name))
         return {key: objects.members(each.value) or {} for key, each in found.items()}
 
     def _is_own(self, found: Found) -> bool:
