@@ -9,7 +9,7 @@ from typing import Any
 from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.errors import WeftError
-from weft.isa.family import Family, Registers, number_choice
+from weft.isa.family import Family, Registers, choice, number_choice
 from weft.mlir import ext, ir
 
 # From a name to the registers of an operand, or to an attribute's value, of an op or of one that is to be
@@ -34,6 +34,8 @@ class SpaceOf:
             return None
         return f"expects {self.operand} of type {' or '.join(self.spaces)}, got {got}"
 
+
+_MOST_LISTED = 16  # values of an attribute in a message
 
 # A value that subclasses set. An annotation in the class would make it a field.
 UNSET: Any = None
@@ -184,6 +186,12 @@ class InstructionOp(Op):
             count = got - len(results)
             return f"expects {count} result{'' if count == 1 else 's'}, got {got}"
         return self._stray_operand(form)
+
+    def legal_values(self, name: str) -> str:
+        values = self.family.values(name, self.target.chip.name if self.target else None)
+        if not 0 < len(values) <= _MOST_LISTED:
+            return ""
+        return f": {choice(str(each) or 'none' for each in values)}"
 
     def rechecks(self) -> tuple[Check, ...]:
         limited = [o for o in self.form.operands if o.role == "in" and o.values]

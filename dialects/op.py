@@ -109,6 +109,10 @@ class Op(ext.Operation):
             return _python_value(self.attributes[name])
         return self.optional[name]
 
+    def legal_values(self, name: str) -> str:
+        """The values of a mandatory attribute, to append to the message that it is missing."""
+        return ""
+
     @property
     def target(self) -> Target | None:
         """The target of the enclosing `gpu.module`; None without a module, or if it names no chip."""
@@ -215,7 +219,7 @@ def _undeclared(op: Any) -> str | None:
     attributes = op.operation.attributes
     for field in _declared_attributes(op.__class__):
         if field.name not in attributes:
-            return f"expects the attribute '{field.name}'"
+            return f"expects the attribute '{field.name}'{op.legal_values(field.name)}"
         kind = field.constraint
         attribute = attributes[field.name]
         if kind is not Any and not _is(attribute, kind):

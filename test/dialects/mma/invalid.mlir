@@ -409,7 +409,7 @@ func.func @scale_input(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @scale_without_a_vector_size(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op expects the attribute 'scale_vec'}}
+  // expected-error @below {{'mma.block_scale' op expects the attribute 'scale_vec': one of none, 1X, 2X, 4X}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k32", kind = "mxf8f6f4", a_type = "e4m3", b_type = "e2m1", scale_type = "ue8m0", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

@@ -423,7 +423,7 @@ func.func @dealloc_address(%s: !llvm.ptr<3>, %w: i32) {
 // -----
 
 func.func @dealloc_without_a_group(%t: !llvm.ptr<6>, %w: i32) {
-  // expected-error @below {{'tcgen05.dealloc' op expects the attribute 'cta_group'}}
+  // expected-error @below {{'tcgen05.dealloc' op expects the attribute 'cta_group': 1 or 2}}
   "tcgen05.dealloc"(%t, %w) : (!llvm.ptr<6>, i32) -> ()
   return
 }

@@ -241,7 +241,7 @@ func.func @result(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @missing_attribute(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op expects the attribute 'd_type'}}
+  // expected-error @below {{'wgmma.mma_async' op expects the attribute 'd_type': one of f16, f32, s32}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

@@ -113,7 +113,7 @@ func.func @load_result_of_one_register(%p: !llvm.ptr) {
 // -----
 
 func.func @load_without_fragment(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op expects the attribute 'fragment'}}
+  // expected-error @below {{'wmma.load' op expects the attribute 'fragment': one of a, b, c}}
   %0 = "wmma.load"(%p) {shape = "m16n16k16", type = "f16"} : (!llvm.ptr) -> !llvm.struct<(vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>)>
   return
 }
