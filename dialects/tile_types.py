@@ -12,6 +12,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 from weft.dialects.element_types import ELEMENT_TYPES
@@ -22,6 +23,8 @@ from weft.isa.chips import LANES, WARPS
 from weft.isa.family import choice
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import Iter, Layout, LayoutError
+from weft.layout.arguments import unflatten
+from weft.layout.iterators import AXES
 from weft.mlir import cast, ext, ir, strides
 
 TMEM = "tmem"
@@ -261,7 +264,7 @@ def _complaint(tile: Any, kind: str) -> str | None:
         return f"has a {kind} of {tile.element}: elements must be one of {', '.join(ELEMENT_TYPES)}"
     try:
         _ = tile.groups
-        wrong = _layout_complaint(tile.layout, kind)
+        wrong = _layout_complaint(tile.layout, kind, tuple(tile.shape))
     except LayoutError as error:
         reason = error.diagnostics[0].message
         return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
@@ -290,12 +293,13 @@ def _tensor_complaint(buffer: Any) -> str | None:
 
 
 _MATRIX_RANK = 2
+_MOST_COMPARED = 1 << 16  # elements; a table of more would take long
 TENSOR_BUFFER = "buffer in tensor memory"
 _AXES = {"fragment": ("warpid", "laneid", "m"), TENSOR_BUFFER: ("TLane", "TCol")}
 
 
 @cache
-def _layout_complaint(layout: Layout, kind: str) -> str | None:
+def _layout_complaint(layout: Layout, kind: str, shape: tuple[int, ...]) -> str | None:
     """Why a layout can't be that of a fragment, or of a buffer."""
     axes = _AXES.get(kind, ("m",))
     if other := [axis for axis in layout.axes if axis not in axes]:
@@ -307,7 +311,8 @@ def _layout_complaint(layout: Layout, kind: str) -> str | None:
     if kind != "fragment":
         if layout.offset or layout.has_replica:
             return "it must not have a replica or offset"
-        return _overlap(layout, axes)
+        wrong = _overlap(layout, axes)
+        return wrong and wrong + _collision(layout, shape)
     registers = layout.span("m")
     if layout.swizzle:
         return "it must not have a swizzle"
@@ -317,8 +322,33 @@ def _layout_complaint(layout: Layout, kind: str) -> str | None:
     if warps not in (1, WARPS):
         return f"it must span 1 warp or the {WARPS} of a warpgroup, got {warps}"
     if not layout.is_bijective({"warpid": warps, "laneid": LANES, "m": registers}):
-        return f"each of {LANES} lanes must hold one element in each of {registers} registers"
+        each = f"each of {LANES} lanes must hold one element in each of {registers} registers"
+        return each + (_collision(layout, shape) or _gap(layout, warps, registers))
     return None
+
+
+def _collision(layout: Layout, shape: tuple[int, ...]) -> str:
+    """Two elements that are at the same position, to append to a message; nothing if there are none."""
+    if layout.size > _MOST_COMPARED:
+        return ""
+    at: dict[tuple[int, ...], int] = {}
+    for number, position in enumerate(map(tuple, layout.first_positions().tolist())):
+        if (other := at.setdefault(position, number)) != number:
+            first, second = (unflatten(each, shape) for each in (other, number))
+            return f", got {tuple(first)} and {tuple(second)} at the same position"
+    return ""
+
+
+def _gap(layout: Layout, warps: int, registers: int) -> str:
+    """A register that holds no element, to append to a message; nothing if there is none."""
+    if layout.has_replica:
+        return ""
+    rows = layout.first_positions()[:, [AXES.index(axis) for axis in _AXES["fragment"]]]
+    held = set(map(tuple, rows.tolist()))
+    box = product(range(warps), range(LANES), range(registers))
+    if (empty := next((each for each in box if each not in held), None)) is None:
+        return ""
+    return f", got none in register {empty[2]} of lane {empty[1]}" + f" of warp {empty[0]}" * (warps > 1)
 
 
 def _overlap(layout: Layout, axes: Sequence[str]) -> str | None:

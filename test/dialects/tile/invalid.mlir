@@ -526,7 +526,7 @@ func.func @fragment_swizzle(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.lay
 // -----
 
 func.func @fragment_of_some_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) {
-  // expected-error @below {{each of 32 lanes must hold one element in each of 16 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 16 registers, got none in register 0 of lane 1}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) -> vector<4xf32>
   return
 }
@@ -558,7 +558,7 @@ func.func @fragment_with_an_offset(%a: !tile.fragment<array<i64: 16, 8>, f32, #t
 // -----
 
 func.func @fragment_of_half_a_tile(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{each of 32 lanes must hold one element in each of 2 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 2 registers, got (0, 0) and (8, 0) at the same position}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -622,7 +622,7 @@ func.func @buffer_offset() {
 // -----
 
 func.func @buffer_overlap() {
-  // expected-error @below {{its elements must not overlap}}
+  // expected-error @below {{its elements must not overlap, got (0, 32) and (1, 0) at the same position}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
   return
 }
