@@ -311,6 +311,10 @@ def test_nested_returns_are_those_of_ctas():
             "if a:\n    if b:\n        return\n    c()\nd()",
             "E = False\nif a:\n    if b:\n        E = True\n    else:\n        c()\nif not E:\n    d()",
         ),
+        (
+            "if a:\n    if b:\n        return\n    c()\nreturn",
+            "if a:\n    if b:\n        pass\n    else:\n        c()",
+        ),
         ("for i in a:\n    if i:\n        return 1\nreturn 2", None),
         ("if a:\n    with b:\n        return 1\nreturn 2", None),
         ("def f():\n    if a:\n        return 1\nreturn f()", None),

@@ -103,13 +103,15 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
 
 def _noted(statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
     """A branch of which both sides need what follows, and that under the condition that none returned."""
-    sides = _tail([_Noting().visit(statement)], False), _tail(rest, False)
-    if sides[0] is None or sides[1] is None:
+    if not (after := _tail(rest, False)):
+        return None if after is None else _tail([statement], False)
+    noted = _tail([_Noting().visit(statement)], False)
+    if noted is None:
         return None
     begin = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(False))
     test = ast.UnaryOp(ast.Not(), ast.Name(_RETURNED, ast.Load()))
-    others = [begin, *sides[0], ast.If(test, sides[1], [])]
-    return [each if each in sides[0] else ast.copy_location(each, statement) for each in others]
+    end = ast.copy_location(ast.If(test, after, []), statement)
+    return [ast.copy_location(begin, statement), *noted, end]
 
 
 class _Noting(ast.NodeTransformer):
