@@ -163,6 +163,28 @@ def test_stores_through_a_buffer_begin_before_the_array(chip, columns, rows):
     assert np.array_equal(padded, expected)
 
 
+@w.kernel
+def of_known_columns(x: w.In["m N"], y: w.Out["m N"], *, N, rows=None):
+    buffer = w.shared(64, 64, w.f16)
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 64)), y[0, 0], via=buffer, rows=rows)
+
+
+@pytest.mark.parametrize(
+    "columns, rows, by_lanes", [(64, None, 0), (56, None, 0), (60, None, 2), (64, 10, 2)]
+)
+def test_stores_by_tma_alone_of_rows_that_are_known_to_be_whole(columns, rows, by_lanes):
+    """Otherwise, lanes store rows that end within 16 bytes, and the first rows of a tile."""
+    x, y = np.random.default_rng(0).standard_normal((2, 70, 64)).astype(np.float16)
+    expected = y.copy()
+    expected[: rows or 64, :columns] = x[: rows or 64, :columns]
+    given = x[:, :columns], y[:, :columns]
+    clean(of_known_columns.emulate(*given, N=columns, rows=rows, arch="sm_90a"))
+    assert np.array_equal(y, expected)
+    kernel = of_known_columns.compile(*given, N=columns, rows=rows, arch="sm_90a")
+    assert kernel.ptx.count("st.global") == by_lanes
+
+
 @w.kernel(grid=2)
 def through_a_ring(x: w.In["m n"], y: w.Out["m n"]):
     """y[i, j] = x[i - 2, j - 8]."""

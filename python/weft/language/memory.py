@@ -234,29 +234,42 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any, waits: bool)
         return
     put_for_tma(fragment, via)
     map_ = to.map(via.value.type)
-    first_row, first_column = to.corner
-    matrix = to.memref()
-    # TMA would write the rest of 16 bytes in which a row ends.
-    bytes_ = emit.mul(matrices.size(matrix, 1), to.dtype.bytes)
-    ends_inside = emit.less(0, emit.rem(bytes_, ROW_BYTES))
-    end = emit.add(first_column, via.shape[1])
-    ragged = arith.andi(ends_inside, emit.less(matrices.size(matrix, 1), end))
-    by_lanes = arith.ori(matrices.misaligned(to.matrix.value, ROW_BYTES), ragged)
+    by_lanes = _ends_ragged(to, via)
     if rows is not None:
-        by_lanes = arith.ori(by_lanes, emit.less(rows, via.shape[0]))
-    branch = scf.IfOp(by_lanes, has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        edges.copy_out(fragment, via, to, rows)
-        scf.yield_([])
-    with ir.InsertionPoint(branch.else_block):
+        fewer = emit.less(rows, via.shape[0])
+        by_lanes = fewer if by_lanes is None else arith.ori(by_lanes, fewer)
+
+    def by_tma() -> None:
         with one_thread():
-            tile.store_async(via.value, map_, first_row, first_column)
+            tile.store_async(via.value, map_, *to.corner)
             nvvm.cp_async_bulk_commit_group()
-        scf.yield_([])
+
+    if by_lanes is None:
+        by_tma()
+    else:
+        branch = scf.IfOp(by_lanes, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            edges.copy_out(fragment, via, to, rows)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            by_tma()
+            scf.yield_([])
     if waits:
         end_of_tma(via)
     else:
         _await_at_the_end()
+
+
+def _ends_ragged(to: Place, via: Buffer) -> Any:
+    """Whether rows of an array end in a tile of it, within 16 bytes, all of which TMA would write: an i1.
+    None where the array is known to have rows of whole 16 bytes.
+    """
+    known, bytes_ = to.matrix.known[-1], to.dtype.bytes
+    if known is not None and known * bytes_ % ROW_BYTES == 0:
+        return None
+    columns = matrices.size(to.memref(), 1)
+    inside = emit.less(0, emit.rem(emit.mul(columns, bytes_), ROW_BYTES))
+    return arith.andi(inside, emit.less(columns, emit.add(to.corner[1], via.shape[1])))
 
 
 def put_for_tma(fragment: Fragment, via: Buffer) -> None:
