@@ -69,6 +69,51 @@ def test_inner_branches_return_where_both_sides_need_what_follows():
 
 
 @w.inline
+def limited(t, peak):
+    if peak > 2.0:
+        if peak > 4.0:
+            return t * 0.25, peak.to(w.i32)
+        peak = peak + 1.0
+    return w.maximum(t, peak), 7
+
+
+def test_inner_branches_return_tiles_and_numbers():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], number: w.Out["1", w.i32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            made, count = limited(t, w.max(t))
+            w.store(made, y[0, 0])
+            number[0] = count
+
+    for scale in (1.0, 3.0, 5.0):
+        x = np.linspace(0, scale, 512, dtype=np.float32).reshape(64, 8)
+        y, number = np.zeros_like(x), np.zeros(1, np.int32)
+        assert not kernel.emulate(x, y, number).findings
+        exact = x * 0.25 if scale > 4 else np.maximum(x, scale + (scale > 2))
+        assert np.allclose(y, exact) and number[0] == (scale if scale > 4 else 7)
+
+
+def test_results_of_inner_branches_have_one_type():
+    @w.inline
+    def some(v):
+        if v > 0.5:
+            v = v * 2.0
+            if v > 1.5:
+                return v
+        return None
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32]):
+        some(x[0])
+
+    with pytest.raises(
+        weft.WeftError, match=r"the result was the Python .*: all returns must have values of"
+    ):
+        kernel.compile()
+
+
+@w.inline
 def level(v):
     if v > 0.5:
         return 1
@@ -306,7 +351,10 @@ def test_nested_returns_are_those_of_ctas():
         ("if a:\n    return\nb()", "if a:\n    pass\nelse:\n    b()"),
         ("if a:\n    b()\nelse:\n    return\nc()", "if a:\n    b()\n    c()"),
         ("if a:\n    return 1", "if a:\n    R = 1\nelse:\n    R = None\nreturn R"),
-        ("if a:\n    if b:\n        return 1\nreturn 2", None),  # both sides of the first need the rest
+        (
+            "if a:\n    if b:\n        return 1\nreturn 2",
+            "E = False\nif a:\n    if b:\n        R = 1\n        E = True\nif not E:\n    R = 2\nreturn R",
+        ),
         (
             "if a:\n    if b:\n        return\n    c()\nd()",
             "E = False\nif a:\n    if b:\n        E = True\n    else:\n        c()\nif not E:\n    d()",

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.errors import WeftError
 from weft.language import carried, objects, trace
-from weft.language.carried import Carried, Unbound
+from weft.language.carried import RESULT, Carried, Unbound
 from weft.language.mistakes import mistake, unseen
 from weft.language.regions import Region, fill, fix_shared
 
@@ -151,6 +151,8 @@ class BranchValues:
         if one is other:
             self._same.append(one)
             return _Plan(one)
+        if name == RESULT and isinstance(one, Unbound) != isinstance(other, Unbound):
+            one, other = self._numbers(one, other)  # the side that lacks it doesn't return
         if _ABSENT is one or _ABSENT is other or isinstance(one, Unbound) or isinstance(other, Unbound):
             return _Plan(Unbound(name, _ONE_SIDE))
         if (known := self._plans.get((id(one), id(other)))) is not None:

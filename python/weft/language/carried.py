@@ -43,6 +43,10 @@ class Carried(Foreign):
         """The value as loops and branches carry it."""
         return self
 
+    def zeros(self) -> Any:
+        """The same kind of value with zeros; for another one than a number or tile, nothing."""
+        return Unbound(RESULT, "must be numbers or tiles of the GPU")
+
     def hand_over(self) -> None:
         """Called where the next iteration of a loop gets the value."""
 
@@ -98,6 +102,20 @@ def rebuilt(value: Any, new: Iterator[Any], made: dict[int, Any] | None = None) 
         return objects.with_members(value, rebuilt_members(members, new, made))
     other = made[id(value)] = objects.twin(value)
     objects.fill(other, rebuilt_members(members, new, made))
+    return other
+
+
+def any_like(value: Any) -> Any:
+    """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
+    if isinstance(value, Carried):
+        return value.settled().zeros()
+    if (members := objects.members(value)) is None:
+        return value
+    new = {key: any_like(each) for key, each in members.items()}
+    if not objects.is_mutable(value):
+        return objects.with_members(value, new)
+    other = objects.twin(value)
+    objects.fill(other, new)
     return other
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from weft.language import trace
+from weft.language import carried, trace
 from weft.language.alike import alike, computed_from
 from weft.language.attempts import Attempt
 from weft.language.branch_values import BranchValues
@@ -335,6 +335,11 @@ class Branch(_Construct):
         """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
         them, become values of the GPU.
         """
+        with ir.InsertionPoint(self._op):
+            one, other = (
+                carried.any_like(second) if isinstance(first, Unbound) else first
+                for first, second in ((one, other), (other, one))
+            )
         if (dtype := common_type(one, other)) is None:
             return one, other
         with ir.InsertionPoint(self._op):

@@ -85,7 +85,7 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
         rest = statements[number + 1 :]
         ends = _ends(statement.body), _ends(statement.orelse)
         if not any(ends) and rest:
-            noted = None if has_value else _noted(statement, rest)
+            noted = _noted(statement, rest, has_value)
             return noted and [*done, *noted]
         sides = (statement.body, statement.orelse)
         made = [
@@ -101,11 +101,12 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
     return [*done, *_assigned(last, None, has_value)]
 
 
-def _noted(statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
+def _noted(statement: ast.If, rest: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
     """A branch of which both sides need what follows, and that under the condition that none returned."""
-    if not (after := _tail(rest, False)):
+    if not (after := _tail(rest, has_value)):
         return None if after is None else _tail([statement], False)
-    noted = _tail([_Noting().visit(statement)], False)
+    made = _Noting(has_value).visit(statement)
+    noted = _tail([made], False)
     if noted is None:
         return None
     begin = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(False))
@@ -115,11 +116,15 @@ def _noted(statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
 
 
 class _Noting(ast.NodeTransformer):
-    """Notes each return in a name."""
+    """Notes each return, and its value, in names."""
+
+    def __init__(self, has_value: bool) -> None:
+        self._has_value = has_value
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         noted = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(True))
-        return [ast.copy_location(noted, node), node]
+        value = _assigned(node, node.value, self._has_value)
+        return [*value, ast.copy_location(noted, node), ast.copy_location(ast.Return(None), node)]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         return node

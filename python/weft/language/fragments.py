@@ -144,6 +144,9 @@ class Fragment(operators.Operators, Carried):
     def parts(self) -> list[Any]:
         return [self.value]
 
+    def zeros(self) -> "Fragment":
+        return self._with(constant(self.lane.type, 0))
+
     def like(self, parts: Iterator[Any]) -> "Fragment":
         return Fragment.of(next(parts))
 
