@@ -1,5 +1,7 @@
 """Properties of all passes: loops of nesting end, and no lowered operation remains."""
 
+from pathlib import Path
+
 import pytest
 
 from weft import mlir, passes
@@ -33,6 +35,14 @@ def test_an_op_that_survives_its_pass_is_an_error_with_its_source_location(lower
 
 def test_every_lowering_names_what_it_lowers():
     assert all(p.lowers for p in passes.PASSES.values() if p.flag.startswith("lower-"))
+
+
+def test_every_pass_has_a_lit_test_of_its_name():
+    tests = Path(__file__).parents[1] / "passes"
+    files = {flag: tests / f"{flag.replace('-', '_')}.mlir" for flag in passes.PASSES}
+    assert not [
+        f for f, file in files.items() if not file.exists() or f"--{f}" not in file.read_text("utf-8")
+    ]
 
 
 def test_pipelines_nested_too_deeply_are_refused_at_the_parenthesis():
