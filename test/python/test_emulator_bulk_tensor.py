@@ -363,5 +363,5 @@ def test_a_missing_step_of_a_round_is_found(removed, rule):
 
 def test_a_transaction_count_that_is_not_met():
     text = ROUND.replace("[bar], 512;", "[bar], 528;")
-    with pytest.raises(emulator.Deadlock, match="transaction count 16"):
+    with pytest.raises(emulator.Deadlock, match="transaction count 16: 16 bytes are missing"):
         tile_round(text)

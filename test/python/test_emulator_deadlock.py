@@ -63,6 +63,13 @@ def test_a_stage_that_got_too_many_bytes_is_told():
     assert more in str(told(text.replace("RELEASE", "")))
 
 
+def test_too_many_bytes_at_a_barrier_of_no_ring_are_told():
+    text = RING.replace("[bars+24], 2", "[bars+8], 2").replace("[bars+8], 1", "[bars+24], 1")
+    text = text.replace("FILL", "mbarrier.complete_tx.relaxed.cta.shared.b64 [bars+16], 64;")
+    said = "transaction count -4096: 4096 bytes more have arrived than were expected"
+    assert said in str(told(text.replace("RELEASE", "")))
+
+
 def test_barriers_of_no_ring_are_told_by_their_state():
     """CUTLASS makes all of full before all of empty: whose stages they are isn't guessed."""
     text = RING.replace("[bars+24], 2", "[bars+8], 2").replace("[bars+8], 1", "[bars+24], 1")

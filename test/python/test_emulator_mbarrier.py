@@ -295,7 +295,8 @@ def test_a_deadlock_shows_every_waiting_warp_and_barrier(wait):
     ]
     assert f"(mbarrier.{wait}) for the mbarrier at 0x0 of block (0, 0, 0)" in caught.value.waiting[0]
     assert caught.value.waiting[2:] == (
-        "mbarrier at 0x0 of block (0, 0, 0): phase parity 0, 2 of 3 arrivals pending, transaction count 48",
+        "mbarrier at 0x0 of block (0, 0, 0): phase parity 0, 2 of 3 arrivals pending, transaction count 48: "
+        "48 bytes are missing",
     )
 
 

@@ -44,7 +44,8 @@ class Awaited:
         """Its state."""
         state = self.state
         pending = f"{state.pending} of {state.expected} arrivals pending"
-        return f"phase parity {state.parity}, {pending}, transaction count {state.tx}"
+        count = f"transaction count {state.tx}" + (f": {_bytes_of(state.tx)}" if state.tx else "")
+        return f"phase parity {state.parity}, {pending}, {count}"
 
     def name_for(self, rank: int) -> str:
         """Its name for a warp of rank `rank`."""
@@ -65,11 +66,18 @@ class Stage:
         """The event that never happens, and what is missing."""
         missing = f"{state.pending} of {state.expected} arrivals are missing"
         if state.tx > 0:
-            missing = f"{state.pending} of {state.expected} arrivals and {state.tx} bytes are missing"
+            missing = f"{state.pending} of {state.expected} arrivals and {_bytes_of(state.tx)}"
         elif state.tx:
-            missing += f", and {-state.tx} bytes more have arrived than were expected"
+            missing += f", and {_bytes_of(state.tx)}"
         what = "filled" if self.full else "released"
         return f"stage {self.number} of the ring created at line {self.line} is never {what}: {missing}"
+
+
+def _bytes_of(transactions: int) -> str:
+    """What a transaction count that isn't 0 says."""
+    if transactions > 0:
+        return f"{transactions} bytes are missing"
+    return f"{-transactions} bytes more have arrived than were expected"
 
 
 @dataclass(frozen=True)
