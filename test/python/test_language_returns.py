@@ -320,6 +320,36 @@ def test_nested_branches_return_before_roles(chip):
     assert y.tolist() == [0, 1, 6, 11, 5, 4, 4, 0, 0]
 
 
+@w.kernel(grid=lambda x: x.rows)
+def both(x: w.In["m", w.i32], y: w.Out["m", w.i32], *, returns=True):
+    number, a = x[w.cta()], w.i32(1)
+    if number > 3:
+        if number > 6:
+            if returns:  # Python's, in a branch of the GPU
+                if number == 8:
+                    a = number * 2
+                    return
+                return
+            a = number
+        elif number == 5:
+            if returns:
+                return
+            else:  # noqa: RET505
+                return
+    with w.role():
+        if w.thread() == 0:
+            y[w.cta()] = a
+
+
+def test_both_sides_of_nested_branches_return_before_roles():
+    x = np.arange(10, dtype=np.int32)
+    for returns in (True, False):
+        y = np.zeros_like(x)
+        assert not both.emulate(x, y, returns=returns).findings
+        after = [0, 0, 0] if returns else [7, 8, 9]
+        assert y.tolist() == [1, 1, 1, 1, 1, 0, 1, *after]
+
+
 def test_nested_returns_are_those_of_ctas():
     @w.kernel
     def outer(x: w.Out["n", w.i32]):

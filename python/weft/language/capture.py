@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import captured_code, early_returns
-from weft.language.liveness import Liveness, assigned, changed, changes, own_names, passed
+from weft.language.liveness import End, Liveness, assigned, changed, changes, own_names, passed
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
@@ -264,7 +264,7 @@ class _Rewriter(ast.NodeTransformer):
         return [begun, node, *self._rebind(node, name, names, "after")]
 
     def visit_If(self, node: ast.If) -> Any:
-        if isinstance(node.body[-1], early_returns.End):
+        if isinstance(node.body[-1], End):
             return self._ending(node)
         name = self._fresh("branch")
         every = assigned([*node.body, *node.orelse])

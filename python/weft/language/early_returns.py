@@ -16,14 +16,10 @@ import ast
 import copy
 
 from weft.language.carried import RESULT
-from weft.language.liveness import SCOPES
+from weft.language.liveness import SCOPES, End
 
 _RETURNED = "_weft_returned"
 """The name that has whether a branch returned."""
-
-
-class End(ast.Return):
-    """A return at the end of a branch of a kernel, before its roles."""
 
 
 def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
@@ -46,7 +42,12 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
 
 
 def _all_ended(statements: list[ast.stmt]) -> list[ast.stmt]:
-    return [each for statement in statements for each in _ended(statement)]
+    done: list[ast.stmt] = []
+    for statement in statements:
+        done += _ended(statement)
+        if done and isinstance(done[-1], ast.Return):
+            break  # what follows never runs
+    return done
 
 
 def _ended(statement: ast.stmt) -> list[ast.stmt]:
@@ -57,7 +58,7 @@ def _ended(statement: ast.stmt) -> list[ast.stmt]:
     if not _is_return(sides[0]) and _is_return(sides[1]):
         sides, test = (sides[1], sides[0]), ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
     ending, other = sides
-    if any(map(_returns, [*ending[:-1], *other])):
+    if any(map(_returns, [*ending[:-1], *(other[:-1] if _is_return(other) else other)])):
         return [statement]
     if not _is_return(ending):
         return [ast.copy_location(ast.If(test, ending, other), statement)]

@@ -13,6 +13,10 @@ _CHANGES |= {"remove", "reverse", "rotate", "setdefault", "sort", "update", "add
 _CHANGES |= {"__setitem__", "__delitem__", "__setattr__"}
 
 
+class End(ast.Return):
+    """A return at the end of a branch of a kernel, before its roles. What follows is traced in any case."""
+
+
 def changes(node: ast.AST) -> bool:
     """Whether a node is the attribute of a method of lists, dictionaries or sets that changes them."""
     return isinstance(node, ast.Attribute) and node.attr in _CHANGES
@@ -196,6 +200,8 @@ class Liveness:
             return self._breaks[-1][0]
         if isinstance(node, ast.Continue):
             return self._breaks[-1][1]
+        if isinstance(node, End):
+            return after
         if isinstance(node, (ast.Return, ast.Raise)):
             return _read([node]) | self._after
         if isinstance(node, ast.With):
