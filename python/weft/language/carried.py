@@ -43,7 +43,7 @@ class Carried(Foreign):
         """The value as loops and branches carry it."""
         return self
 
-    def zeros(self) -> Any:
+    def of_zeros(self) -> Any:
         """The same kind of value with zeros; for another one than a number or tile, nothing."""
         return Unbound(RESULT, "must be numbers or tiles of the GPU")
 
@@ -108,7 +108,7 @@ def rebuilt(value: Any, new: Iterator[Any], made: dict[int, Any] | None = None) 
 def any_like(value: Any) -> Any:
     """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
     if isinstance(value, Carried):
-        return value.settled().zeros()
+        return value.settled().of_zeros()
     if (members := objects.members(value)) is None:
         return value
     new = {key: any_like(each) for key, each in members.items()}

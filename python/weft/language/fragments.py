@@ -144,7 +144,7 @@ class Fragment(operators.Operators, Carried):
     def parts(self) -> list[Any]:
         return [self.value]
 
-    def zeros(self) -> "Fragment":
+    def of_zeros(self) -> "Fragment":
         return self._with(constant(self.lane.type, 0))
 
     def like(self, parts: Iterator[Any]) -> "Fragment":

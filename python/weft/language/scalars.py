@@ -212,7 +212,7 @@ class Scalar(operators.Operators, Carried):
     def parts(self) -> list[Any]:
         return [self.value]
 
-    def zeros(self) -> "Scalar":
+    def of_zeros(self) -> "Scalar":
         return Scalar(constant(self.value.type, 0))
 
     def like(self, parts: Iterator[Any]) -> "Scalar":
