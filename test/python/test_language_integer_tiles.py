@@ -150,6 +150,21 @@ def test_tma_adds_them(dtype):
     assert np.array_equal(y, total)
 
 
+def test_choices_of_elements_and_numbers_of_python():
+    @w.kernel(arch="sm_90a")
+    def kernel(x: w.In["m n", w.u8], y: w.Out["2 m n", w.u8], z: w.Out["m n", w.i32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            w.store(w.where(t > 3, x[0, 0], 0), y[0, 0, 0])
+            w.store(w.where(t > 3, w.minimum(x[0, 1], t), t), y[1, 0, 0])
+            w.store(w.where(t > 3, 255, 0), z[0, 0])
+
+    x, y, z = edges(w.u8, (64, 8)), np.zeros((2, 64, 8), np.uint8), np.zeros((64, 8), np.int32)
+    assert not kernel.emulate(x, y, z).findings
+    assert np.array_equal(y, [np.where(x > 3, x[0, 0], 0), np.where(x > 3, np.minimum(x, x[0, 1]), x)])
+    assert np.array_equal(z, np.where(x > 3, 255, 0))
+
+
 def test_elements_of_a_tile_are_printed():
     @w.kernel(arch="sm_90a")
     def kernel(x: w.In["m n", w.u8]):

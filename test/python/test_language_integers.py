@@ -226,6 +226,26 @@ def test_a_tile_sets_bits_of_a_set():
     )
 
 
+def test_choices_of_elements_and_numbers_of_python():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.u8], y: w.Out["5 n", w.u8], z: w.Out["n", w.i32], f: w.Out["n", w.f32]):
+        i = w.thread()
+        y[0, i] = w.where(x[i] > 3, x[i], 0)
+        y[1, i] = w.where(x[i] > 3, 0, x[i])
+        y[2, i] = w.minimum(200, x[i])
+        y[3, i] = w.maximum(x[i], 100)
+        y[4, i] = w.where(x[i] > 3, x[i], x[0])
+        z[i] = w.where(x[i] > 3, 1, 0)
+        f[i] = w.where(x[i] > 3, 1, 0.5)
+
+    x, z, f = edges(w.u8, 32), np.zeros(32, np.int32), np.zeros(32, np.float32)
+    y = np.zeros((5, 32), np.uint8)
+    assert not kernel.emulate(x, y, z, f).findings
+    chosen = [np.where(x > 3, x, 0), np.where(x > 3, 0, x), np.minimum(x, 200), np.maximum(x, 100)]
+    assert np.array_equal(y, [*chosen, np.where(x > 3, x, x[0])])
+    assert np.array_equal(z, x > 3) and np.array_equal(f, np.where(x > 3, 1, 0.5))
+
+
 def test_unsigned_numbers_are_printed():
     @w.kernel(threads=32)
     def kernel(a: w.u8, b: w.u16, c: w.u32, d: w.u64):
@@ -279,6 +299,12 @@ def halves_of_floats(x: w.In["n", w.f32]):
 @mistakes(r"w\.atomic_or changes elements of w\.i64, w\.i32, w\.u64, w\.u32, got those of w\.f32$")
 def bits_of_a_float(x: w.In["n", w.f32]):
     w.atomic_or(x[0], 1)  # here
+
+
+@mistakes(r"operands must have one type, got w\.u8 and w\.u32: convert one with \.to\(w\.u32\)$")
+def a_choice_of_two_types(x: w.In["m n", w.u8], y: w.In["n", w.u32]):
+    t = w.load(x[0, 0], (64, 8))
+    w.where(t > 3, t, y[0])  # here
 
 
 @mistakes(r"w\.mulhi expects a number of the GPU, which has a type, got 2 and 3")

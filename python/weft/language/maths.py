@@ -11,7 +11,7 @@ from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, from_first, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, f32, i1, i32
+from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, condition, f32, i1, i32, same
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, votes
 from weft.passes.kernels import activations
@@ -191,14 +191,36 @@ def absolute(x: Any) -> Any:
 
 
 def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    a, b = _settled(a), _settled(b)
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return python(a, b)
     if isinstance(a, Fragment):
         return a.binary(name, b, False)
     if isinstance(b, Fragment):
         return b.binary(name, a, True)
-    dtype = a.dtype if isinstance(a, Scalar) else b.dtype if isinstance(b, Scalar) else None
-    return as_scalar(a, None if isinstance(a, Scalar) else dtype).binary(name, b, False)
+    return _number(a, _type_of(a, b)).binary(name, b, False)
+
+
+def _settled(value: Any) -> Any:
+    """A number in memory as it is there, and one of NumPy as one of Python; anything else as it is."""
+    if isinstance(value, Loaded):
+        return value.loaded()
+    is_of_numpy = not isinstance(value, NUMBERS) and getattr(value, "ndim", None) == 0
+    return value.item() if is_of_numpy and hasattr(value, "item") else value
+
+
+def _type_of(*values: Any) -> DType:
+    """The type that numbers of Python beside other values get: that of the others, if there are any."""
+    for each in values:
+        if isinstance(each, (Fragment, Scalar)):
+            return each.dtype
+    kinds = {type(each) for each in values}
+    return i1 if kinds == {bool} else f32 if float in kinds else i32
+
+
+def _number(value: Any, dtype: DType) -> Scalar:
+    """A number of the GPU; one of Python gets this type."""
+    return as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
 
 
 def minimum(a: Any, b: Any) -> Any:
@@ -243,23 +265,25 @@ def where(choice: Any, a: Any, b: Any) -> Any:
     if not isinstance(choice, (Scalar, Fragment)) or choice.dtype != i1:
         got = str(choice) if isinstance(choice, (Scalar, Fragment)) else shown(choice)
         raise mistake(f"w.where expects a condition, such as x < y, got {got}")
+    a, b = _settled(a), _settled(b)
+    dtype = _type_of(a, b)
     if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):
-        one = as_scalar(a, b.dtype if isinstance(b, Scalar) and isinstance(a, NUMBERS) else None)
-        other = as_scalar(b, one.dtype)
+        one, other = _number(a, dtype), _number(b, dtype)
+        same(one.dtype, other.dtype)
         return Scalar(arith.select(choice.value, one.value, other.value))
     fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
     tile_ = common(fragments)
-    values = next((each.dtype for each in (a, b) if isinstance(each, (Fragment, Scalar))), f32)
-    chosen, first, second = (_as_tile(each, tile_, values) for each in (choice, a, b))
+    chosen, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
+    same(first.dtype, second.dtype)
     lane = arith.select(chosen.lane, first.lane, second.lane)
     return Fragment(lane, tile_.shape, tile_.layout)
 
 
-def _as_tile(value: Any, tile_: Fragment, dtype: Any) -> Fragment:
+def _as_tile(value: Any, tile_: Fragment, dtype: DType) -> Fragment:
     """A number, vector or tile with the shape and layout of a tile."""
     if isinstance(value, Fragment):
         return together(tile_, value)[1] if value is not tile_ else value
-    scalar = as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
+    scalar = _number(value, dtype)
     kind = ir.VectorType.get(tile_.lane.type.shape, scalar.dtype.type)
     return Fragment(vector.broadcast(kind, scalar.value), tile_.shape, tile_.layout)
 
