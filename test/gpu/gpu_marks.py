@@ -1,5 +1,6 @@
 """Marks for tests that need a GPU, or one of some chips."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from weft.dialects.schedule import TensorMemorySchedule, TmaMmaSchedule, Types, 
 from weft.isa.conversion import FP8_ROUNDING
 from weft.launch import runtime
 
+# JAX would take three quarters of the GPU's memory, which tests of other processes need.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 _reason = runtime.available()
 CHIP = "" if _reason is not None else runtime.current().chip
 """The chip of the GPU at hand, empty without one."""
