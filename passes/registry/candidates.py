@@ -107,17 +107,19 @@ def dispatch(op: Any, own: Sequence[Candidate]) -> Any:
     """Lowers `op` by the first candidate (highest priority first) whose predicates are all met, of Weft's
     `own` and the registered ones; returns the new result.
 
-    Raises WeftError that lists every candidate and what refused it, where none fits.
+    Raises WeftError that lists every candidate and what refused it, where none fits: candidates with the same
+    reason together.
     """
     ordered = candidates(op.operation.name, own)
-    refusals = []
+    refused: dict[str, list[str]] = {}
     for candidate in ordered:
         refusal = candidate.refusal(op)
         if refusal is None:
             instrumentation.explain(partial(_explanation, op, candidate, ordered))
             return candidate.result(op)
-        refusals.append(f"{candidate.name} ({refusal})")
-    raise refuse(op, f"has no candidate that lowers it: {'; '.join(refusals) or 'none is registered'}")
+        refused.setdefault(refusal, []).append(candidate.name)
+    listed = "; ".join(f"{', '.join(names)} ({refusal})" for refusal, names in refused.items())
+    raise refuse(op, f"has no candidate that lowers it: {listed or 'none is registered'}")
 
 
 def _explanation(op: Any, taken: Candidate, ordered: Sequence[Candidate]) -> Diagnostic:

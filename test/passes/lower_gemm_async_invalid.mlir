@@ -5,7 +5,7 @@
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @in_a_function(%a: !A, %b: !B, %c: !D, %more: i1) attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{tcgen05.mma (accumulator_memory: needs C in tensor memory, got it in registers); tcgen05.mma.block_scale (accumulator_memory: needs C in tensor memory, got it in registers); tcgen05.mma.ws (accumulator_memory: needs C in tensor memory, got it in registers); wgmma.mma_async (full_active_threads: needs to be in a kernel, so that all 128 threads of the warpgroup reach it together}}
+    // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (accumulator_memory: needs C in tensor memory, got it in registers); wgmma.mma_async (full_active_threads: needs to be in a kernel, so that all 128 threads of the warpgroup reach it together}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }

@@ -7,7 +7,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @by_all_threads(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope CTA (128 threads))}}
+      // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope CTA (128 threads))}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
@@ -25,7 +25,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       "tile.role"() ({
       ^bb0(%number: i32):
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope warpgroup)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope warpgroup)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warpgroups = 1 : i64} : () -> ()
     }) : () -> ()
@@ -44,7 +44,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       "tile.role"() ({
       ^bb0(%number: i32):
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 64 threads)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 64 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warps = 2 : i64} : () -> ()
     }) : () -> ()
@@ -65,7 +65,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c8 = arith.constant 8 : index
       %some = arith.cmpi ult, %thread, %c8 : index
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 8 threads)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 8 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -88,7 +88,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %number = arith.remui %thread, %c128 : index
       %some = arith.cmpi eq, %number, %c0 : index
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 2 threads)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 2 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -107,7 +107,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       %some = nvvm.elect.sync -> i1
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope 4 threads)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 4 threads)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -131,7 +131,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c0 = arith.constant 0 : i32
       %some = arith.cmpi eq, %word, %c0 : i32
       scf.if %some {
-        // expected-error @below {{tcgen05.mma (exec_scope: needs one thread or one warp, got exec_scope some lanes of a warp)}}
+        // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope some lanes of a warp)}}
         "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
@@ -148,7 +148,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @a_of_a_peer(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (memory_of_a: needs A in the CTA's own shared memory or in tensor memory, got a buffer in cluster memory)}}
+      // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_a: needs A in the CTA's own shared memory or in tensor memory, got a buffer in cluster memory)}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
@@ -164,7 +164,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @b_of_a_peer(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (memory_of_b: needs B in the CTA's own shared memory, got a buffer in cluster memory)}}
+      // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_b: needs B in the CTA's own shared memory, got a buffer in cluster memory)}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
@@ -181,7 +181,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %b = "tile.alloc"() : () -> !B
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (memory_of_b: needs B in the CTA's own shared memory, got a buffer in tmem memory)}}
+      // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_b: needs B in the CTA's own shared memory, got a buffer in tmem memory)}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
@@ -213,7 +213,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @weight_stationary(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
-      // expected-error @below {{tcgen05.mma (not_weight_stationary: needs weight_stationary to be false, got true); tcgen05.mma.block_scale (not_weight_stationary: needs weight_stationary to be false, got true); tcgen05.mma.ws (form: tcgen05.mma.ws cta_group must be 1 with weight stationary, got 2}}
+      // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale (not_weight_stationary: needs weight_stationary to be false, got true); tcgen05.mma.ws (form: tcgen05.mma.ws cta_group must be 1 with weight stationary, got 2}}
       "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, cta_group = 2 : i64, weight_stationary = true} : (!A, !B, !C, i1) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return

@@ -5,7 +5,7 @@
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @register_scope_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m16n8k16 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m8n8k16 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m16n8k4 (register_scope: needs A in registers, got a buffer in shared memory)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs A in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -18,7 +18,7 @@ gpu.func @register_scope_of_a(%a: !A, %b: !B) kernel attributes {known_block_siz
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @register_scope_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m16n8k16 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m8n8k16 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m16n8k4 (register_scope: needs B in registers, got a buffer in shared memory)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs B in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -32,7 +32,7 @@ gpu.func @register_scope_of_b(%a: !A, %b: !B) kernel attributes {known_block_siz
 !C = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 gpu.module @m {
 gpu.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m16n8k16 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m8n8k16 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m16n8k4 (register_scope: needs C in registers, got a buffer in shared memory)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs C in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -45,7 +45,7 @@ gpu.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_b
 !D = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 gpu.module @m {
 gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m16n8k16 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m8n8k16 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m16n8k4 (register_scope: needs D in registers, got a buffer in shared memory)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (register_scope: needs D in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -58,7 +58,7 @@ gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_siz
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k16 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k8 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m8n8k16 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k4 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -71,7 +71,7 @@ gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k16 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m8n8k16 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k4 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -85,7 +85,7 @@ gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k16 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m8n8k16 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k4 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -98,7 +98,7 @@ gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k16 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m8n8k16 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k4 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -165,7 +165,7 @@ gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (alpha: needs alpha 1.0, got 2.0); mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) {alpha = 2.0 : f32} : (!A, !B) -> !D
   gpu.return
 }
@@ -179,7 +179,7 @@ gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32:
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 0.5 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -193,7 +193,7 @@ gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = arr
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = -1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -206,7 +206,7 @@ gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_
 !D = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs M % 16 == 0, got M = 8); mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -219,7 +219,7 @@ gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 !D = !tile.fragment<array<i64: 16, 4>, f32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
 gpu.module @m {
 gpu.func @extents_n(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16 (extents: needs N % 8 == 0, got N = 4); mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k32 (types: m16n8k32 needs A of one of f8E4M3FN, f8E5M2, i8, ui8, got f16); mma.sync m16n8k16, mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4); mma.sync m8n8k16 (types: m8n8k16 needs A of one of i8, ui8, got f16); mma.sync m16n8k4 (types: m16n8k4 needs A of one of f32, f64, got f16); mma.sync m8n8k4 (types: m8n8k4 needs A of one of f64, got f16)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -328,7 +328,7 @@ gpu.module @m {
   gpu.func @full_active_lanes_of_the_block(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads); mma.sync m16n8k16 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads); mma.sync m16n8k8 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads); mma.sync m8n8k16 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads); mma.sync m16n8k4 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }
@@ -347,7 +347,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -366,7 +366,7 @@ gpu.module @m {
     %thread = gpu.thread_id x
     %some = nvvm.elect.sync -> i1
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -386,7 +386,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -406,7 +406,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -426,7 +426,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     scf.for %i = %c0 to %thread step %c1 {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -450,7 +450,7 @@ gpu.module @m {
       %next = arith.addi %x, %thread : index
       %some = arith.cmpi ult, %x, %c9 : index
       scf.if %some {
-        // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+        // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       }
       scf.yield %next : index
@@ -471,7 +471,7 @@ gpu.module @m {
     %thread = gpu.thread_id x
     %some = memref.load %m[%thread] : memref<32xi1>
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -494,7 +494,7 @@ gpu.module @m {
     %mine = memref.load %own[%c0] : memref<1xindex>
     %some = arith.cmpi ult, %mine, %c0 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -515,7 +515,7 @@ gpu.module @m {
     %zero = arith.constant 0.0 : f16
     %some = arith.cmpf ogt, %x, %zero : f16
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -539,7 +539,7 @@ gpu.module @m {
     %other = nvvm.shfl.sync bfly %all, %own, %c1, %clamp : i32 -> i32
     %some = arith.cmpi eq, %other, %c1 : i32
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -563,7 +563,7 @@ gpu.module @m {
     %other = nvvm.shfl.sync idx %all, %own, %c1, %clamp : i32 -> i32
     %some = arith.cmpi eq, %other, %c1 : i32
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -585,7 +585,7 @@ gpu.module @m {
     %warp = arith.divui %thread, %c32 : index
     %some = arith.cmpi eq, %warp, %c0 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -608,7 +608,7 @@ gpu.module @m {
       scf.condition(%some) %x : index
     } do {
     ^bb0(%y: index):
-      // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane)}}
+      // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       scf.yield %c1 : index
     }
@@ -630,7 +630,7 @@ gpu.module @m {
       %some = arith.cmpi ult, %thread, %c16 : index
       cf.cond_br %some, ^bb1, ^bb2
     ^bb1:
-      // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane)}}
+      // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       cf.br ^bb2
     ^bb2:
@@ -649,7 +649,7 @@ gpu.module @m {
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
     %lane = gpu.lane_id
     gpu.warp_execute_on_lane_0(%lane)[32] {
-    // expected-error @below {{mma.sync m16n8k32 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane); mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane); mma.sync m8n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane); mma.sync m16n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane)}}
+    // expected-error @below {{mma.sync m16n8k32, mma.sync m16n8k16, mma.sync m16n8k8, mma.sync m8n8k16, mma.sync m16n8k4, mma.sync m8n8k4 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
