@@ -303,6 +303,8 @@ def _layout_complaint(layout: Layout, kind: str, shape: tuple[int, ...]) -> str 
     """Why a layout can't be that of a fragment, or of a buffer."""
     axes = _AXES.get(kind, ("m",))
     if other := [axis for axis in layout.axes if axis not in axes]:
+        if axes == ("m",):
+            return f"strides in memory have no axis, got @{other[0]}"
         return f"its axes must be among {', '.join(axes)}, got {other[0]}"
     if kind == TENSOR_BUFFER:
         if layout.offset or layout.swizzle:

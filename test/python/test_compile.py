@@ -264,6 +264,12 @@ def test_arguments_that_cannot_be_passed_are_refused(kind):
     )
 
 
+def test_a_tile_is_no_argument_of_a_kernel():
+    said = str(refused(kernel_of(arguments="%x: !tile.ring<3 : i64>")))
+    legal = "arguments must be memrefs, numbers or pointers to global memory"
+    assert said == f"-:1:17: error: a kernel argument of type !tile.ring<3 : i64> can't be passed: {legal}"
+
+
 @pytest.mark.parametrize("space", ["1", "#gpu.address_space<global>"])
 def test_arguments_may_say_that_they_are_in_global_memory(space):
     kind = f"memref<f32, {space}>"

@@ -121,7 +121,8 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         if kind.address_space not in (0, 1):
             raise WeftError(Diagnostic(f"{what}: it isn't in global memory", location))
         return PointerArgument(writes)
-    raise WeftError(Diagnostic(what, location))
+    legal = "arguments must be memrefs, numbers or pointers to global memory"
+    raise WeftError(Diagnostic(f"{what}: {legal}", location))
 
 
 _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")

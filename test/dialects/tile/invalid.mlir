@@ -598,7 +598,7 @@ func.func @buffer_shape() {
 // -----
 
 func.func @buffer_axis() {
-  // expected-error @below {{its axes must be among m, got laneid}}
+  // expected-error @below {{strides in memory have no axis, got @laneid}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1@laneid)]">, "shared">
   return
 }

@@ -9,7 +9,7 @@ func.func @axis(%p: !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,
 // -----
 
 func.func @shared_axis(%p: !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "shared">) {
-  // expected-error @below {{its axes must be among m, got TLane}}
+  // expected-error @below {{strides in memory have no axis, got @TLane}}
   %0 = "tile.address"(%p) : (!tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "shared">) -> !llvm.ptr<3>
   return
 }
