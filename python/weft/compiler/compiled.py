@@ -21,8 +21,10 @@ from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.target import Target
 
-_PRODUCT, _WIDEST = "wgmma.mma_async", ".m64n256k"
-"""In the instructions of `wgmma`, and in those with most sums."""
+_PRODUCT = "wgmma.mma_async"
+"""In the instructions of `wgmma`."""
+_WIDEST = (".m64n256k",), (".m64n128k32.f32.e", "%f32x128 = type")
+"""In kernels with products of 256 columns: in one instruction, or in two of fp8 and in their sums."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Compiled:
 
         threads = [launch.block[0] for launch in self.launches.values() if launch.block is not None]
         several, named = min(threads, default=0) > 2 * WARPGROUP, named_sums.are_declared(self.llvm)
-        if several and (named or _WIDEST in self.llvm):
+        wide = any(all(part in self.llvm for part in parts) for parts in _WIDEST)
+        if several and (named or wide):
             return codegen.FEW
         multiplies = _PRODUCT in self.llvm and not named and self.llvm.count("\ndefine ") == 1
         return codegen.SOME if multiplies else codegen.ALL
