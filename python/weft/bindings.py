@@ -76,6 +76,11 @@ def watched() -> tuple[str, ...]:
     return tuple(found)
 
 
+def folders() -> list[str]:
+    """The folders of the installed packages."""
+    return [path for name in PROJECTS for path in _paths(name) or () if path]
+
+
 def _watch(name: str, paths: Sequence[str]) -> None:
     loaded.watch(name, *paths, *(f"{path}/_mlir_libs" for path in paths))
 

@@ -9,21 +9,15 @@ This module also sets source locations. The bindings compute locations for all t
 none if they are built for the limited API of Python (3.12 and later).
 """
 
-import contextlib
-import importlib.util
-import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from functools import cache
-from itertools import islice
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from weft import locks
-from weft.errors import Diagnostic, Location, WeftError
+from weft import callers, locks
+from weft.errors import Diagnostic, WeftError
 from weft.mlir import ir
 
 
@@ -48,7 +42,7 @@ class Block:
         self.context = point.block.owner.context
         self.below, self.before = below, _own()
         self.task, self.thread = _task(), threading.get_ident()
-        self.caller, self.source = caller, _source(caller)
+        self.caller, self.source = caller, callers.source(caller)
         known = below.callers if below else frozenset()
         # The stack doesn't contain a caller that is suspended in an `await` or `yield`.
         self.running = frozenset(frame for frame in _frames(caller) if frame in known)
@@ -79,7 +73,7 @@ def enter(unknown: Any, point: Any, *, located: bool = True) -> Block:
     that isn't `located` keep it, and aren't checked: such blocks are for Weft's own code.
     """
     _settle()
-    block = Block(unknown, point, _caller(sys._getframe(1)), located=located)
+    block = Block(unknown, point, callers.caller_of(sys._getframe(1)), located=located)
     _thread.top = block
     _entered.set(block)
     return block
@@ -138,7 +132,7 @@ def _check(top: Block, frame: FrameType) -> None:
             f"innermost module must be one that this task entered, got the one entered at {top.source}"
         )
         advice = "enter one in this task, and don't await or yield inside 'with weft.Module()'"
-        raise WeftError(Diagnostic(f"{complaint}: {advice}", _source(_caller(frame))))
+        raise WeftError(Diagnostic(f"{complaint}: {advice}", callers.source(callers.caller_of(frame))))
 
 
 def _innermost(top: Block, frame: FrameType) -> bool:
@@ -170,7 +164,7 @@ def _location(frame: FrameType) -> Any:
         if _thread.top is not top:
             return _location(frame)
     _check(top, frame)
-    if ir.Location.current is not top.unknown or (caller := _caller(frame)) is None:
+    if ir.Location.current is not top.unknown or (caller := callers.caller_of(frame)) is None:
         return None
     key = caller.f_code, caller.f_lasti
     if (location := top.locations.get(key)) is None:
@@ -179,49 +173,14 @@ def _location(frame: FrameType) -> Any:
 
 
 def _of(frame: FrameType, context: Any) -> Any:
-    code, (line, last, column, end) = frame.f_code, _span(frame)
-    file, name = _readable(code.co_filename), _readable(getattr(code, "co_qualname", code.co_name))
+    code, (line, last, column, end) = frame.f_code, callers.span(frame)
+    file = callers.readable(code.co_filename)
+    name = callers.readable(getattr(code, "co_qualname", code.co_name))
     if None in (line, last, column, end):
         location = ir.Location.file(file, frame.f_lineno or 0, 0, context)
     else:
         location = ir.Location.file(file, line, column, last, end, context)
     return ir.Location.name(name, location, context)
-
-
-def _span(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
-    """First and last line, first column and that after the last of the expression that a frame executes, each
-    counted from 1, if known.
-    """
-    line, last, column, end = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
-    return line, last, _from_1(column), _from_1(end)
-
-
-def _from_1(column: int | None) -> int | None:
-    """A column of Python, which counts from 0."""
-    return None if column is None else column + 1
-
-
-def here() -> Location | None:
-    """The source location of the code outside Weft that runs now."""
-    return _source(_caller(sys._getframe(1)))
-
-
-def is_called_by_user() -> bool:
-    """Whether the function that asks was called by code outside Weft, directly or by a builtin function."""
-    return not is_hidden(sys._getframe(2).f_code.co_filename)
-
-
-def _source(caller: FrameType | None) -> Location | None:
-    """The source location of a frame."""
-    if caller is None:
-        return None
-    line, _, column, _ = _span(caller)
-    return Location(_readable(caller.f_code.co_filename), line or 0, column or 0)
-
-
-def _readable(name: str) -> str:
-    """The name of a file or function, with escapes for characters that MLIR's strings can't contain."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _point() -> Any:
@@ -235,33 +194,6 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _caller(frame: FrameType) -> FrameType | None:
-    """The innermost frame outside Weft and the bindings."""
-    found: FrameType | None = frame
-    while found is not None and is_hidden(found.f_code.co_filename):
-        found = found.f_back
-    return found
-
-
-@cache
-def is_hidden(file: str) -> bool:
-    """Whether a file of Python is one of Weft's, or of the bindings."""
-    return file == contextlib.__file__ or file.startswith(_HIDDEN)
-
-
-def _hidden_folders() -> Iterator[Path]:
-    """The folders of Weft's packages, in the package or in a checkout, and of the bindings."""
-    yield Path(__file__).parent
-    yield Path(ir.__file__).parent
-    for name in ("weft.dialects", "weft.passes"):
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin:
-            yield Path(spec.origin).parent
-
-
-_HIDDEN = tuple(f"{folder}{os.sep}" for folder in _hidden_folders())
 
 
 class _Builders:

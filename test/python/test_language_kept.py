@@ -1,10 +1,14 @@
 """The modules of Weft's own kernel functions are on disk after the first trace."""
 
+import inspect
+import subprocess
+import sys
+
 import pytest
 
 import weft.language as w
 from weft.attend.kernels import combine as module
-from weft.language import kernels, variables
+from weft.language import building, kept_variables, kernels
 
 combine = module.combine
 
@@ -15,8 +19,8 @@ def traced(tmp_path, patch):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     # The function that counts would be a part of the key.
     patch.setattr("weft.compiler.identity.replaced", lambda packages: [])
-    chips, build = [], kernels.build
-    patch.setattr(kernels, "build", lambda *args, **named: chips.append(args[4]) or build(*args, **named))
+    chips, build = [], building.build
+    patch.setattr(building, "build", lambda *args, **named: chips.append(args[4]) or build(*args, **named))
     combine._forget()
     yield chips
     combine._forget()
@@ -54,7 +58,7 @@ def test_what_a_kernel_reads_is_a_part_of_the_key(traced, patch):
 
 
 def test_kernels_with_names_of_variables_are_traced(traced):
-    with variables.kept():
+    with kept_variables.kept():
         assert [llvm(), llvm()] and len(traced) == 2
 
 
@@ -74,3 +78,26 @@ def test_a_process_with_a_kernel_on_disk_traces_nothing(traced, patch):
     first = llvm()
     patch.setattr(kernels, "captured", None)
     assert llvm() == first
+
+
+def test_a_call_of_attention_from_disk_imports_neither_mlir_nor_the_language(tmp_path, patch):
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    program = """
+        import sys
+        import ml_dtypes, numpy as np
+        import weft
+        from weft.attend import launches
+        from weft.attend.problem import Options
+
+        def compiled(kernel, *arguments, stream, **meta):
+            return kernel.compile(*arguments, arch="sm_90a", **meta).cubin
+
+        weft.attention
+        q = k = v = np.zeros((1, 1, 64, 64), ml_dtypes.bfloat16)
+        launches.run(launches.Call.of({"q": q, "k": k, "v": v}, Options.of(), compiled, 132))
+        print(*sys.modules)
+    """
+    command = [sys.executable, "-c", inspect.cleandoc(program)]
+    first, second = (set(subprocess.check_output(command, text=True).split()) for _ in range(2))
+    tracing = {"weft.mlir", "weft.builder", "weft.language.building", "weft.language.scalars"}
+    assert tracing <= first and not (tracing | {"weft.dialects.tile", "weft.isa.tcgen05"}) & second

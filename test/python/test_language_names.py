@@ -1,5 +1,6 @@
 """Names of the language, and those of Triton, CUDA and NumPy that lead to them."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -48,3 +49,16 @@ def test_operators_are_in_the_stub():
 
 def test_completion_shows_public_names_only():
     assert dir(w) == sorted(w.__all__)
+
+
+def test_names_are_imported_from_where_the_reference_finds_them():
+    tree = ast.parse(Path(w.__file__).read_text("utf-8"))
+    stated = {
+        alias.asname or alias.name: ((node.module or "").rpartition(".")[2], alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert stated == w._PLACES and {*stated, "inf"} == {*w.__all__}

@@ -141,15 +141,16 @@ def test_without_bindings_each_call_that_compiles_tells_what_to_install():
     program = """
         import sys
         sys.modules.update(mlir=None, torch_mlir=None)  # as if they weren't installed
-        import numpy as np, weft
+        import numpy as np, weft, weft.language
         ones = np.ones((64, 64), np.float32)
         calls = (
             lambda: weft.matmul(ones, ones),
             lambda: weft.matmul(ones, ones, schedule="{warpgroups = 2}"),
             lambda: weft.compile("module {}", "sm_80"),
-            lambda: weft.attention(*[ones[None, None]] * 3),
+            lambda: weft.attention(*[ones.astype(np.float16)[None, None]] * 3),
             lambda: weft.Module(),
             lambda: weft.register_dialect(None),
+            lambda: weft.language.exp,
         )
         for call in calls * 2:
             try:
@@ -159,7 +160,7 @@ def test_without_bindings_each_call_that_compiles_tells_what_to_install():
     """
     command = [sys.executable, "-c", inspect.cleandoc(program)]
     said = subprocess.check_output(command, text=True).splitlines()
-    assert len(said) == 12
+    assert len(said) == 14
     assert len({*said}) == 1 and said[0].startswith("'no MLIR Python bindings are installed: pip install ")
 
 

@@ -4,110 +4,114 @@ docs/language.md explains it.
 """
 
 import sys
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from weft import late_imports
 from weft.language import names
-from weft.language.arguments import Array, In, Out
-from weft.language.atomics import (
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_xchg,
-    atomic_xor,
-)
-from weft.language.buffers import Buffer, shared
-from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
-from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
-from weft.language.coordinates import column, row
-from weft.language.debugging import check
-from weft.language.debugging import print_ as print
-from weft.language.drawings import show
-from weft.language.exponentials import exp2
-from weft.language.fragments import Fragment, full, pin, zeros
-from weft.language.int4 import dequantize_int4
-from weft.language.int4_weights import int4_weights
-from weft.language.kernels import KernelFunction, inline, kernel
-from weft.language.maths import absolute as abs
-from weft.language.maths import (
-    argmax,
-    argmin,
-    ceil,
-    ceil_div,
-    cos,
-    erf,
-    exp,
-    floor,
-    gelu,
-    log,
-    log2,
-    maximum,
-    minimum,
-    mulhi,
-    rcp,
-    relu,
-    rsqrt,
-    sigmoid,
-    silu,
-    sin,
-    sqrt,
-    tanh,
-    warp_any,
-    warpgroup_any,
-    where,
-)
-from weft.language.maths import maximum_of as max
-from weft.language.maths import minimum_of as min
-from weft.language.maths import round_ as round
-from weft.language.maths import sum_of as sum
-from weft.language.matrices import Matrix, Place
-from weft.language.memory import clear_rows, fence, load, store
-from weft.language.prefetching import prefetch
-from weft.language.products import Pending, gemm, wait, warp_gemm
-from weft.language.queues import tile_queue
-from weft.language.randoms import rand, randint, randn
-from weft.language.ranges import range_ as range
-from weft.language.rings import Ring, ring
-from weft.language.roles import (
-    barrier,
-    cta,
-    ctas,
-    last,
-    one_thread,
-    role,
-    thread,
-    turns,
-    warpgroup_barrier,
-)
-from weft.language.scalars import (
-    DType,
-    Scalar,
-    bf16,
-    e4m3,
-    e5m2,
-    f16,
-    f32,
-    f64,
-    i1,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
-from weft.language.scans import associative_scan, cumsum
-from weft.language.signals import await_signals, signal
-from weft.language.slots import Slot
-from weft.language.tile_vectors import load_column, load_row, store_column, store_row
-from weft.language.tiles import tiles
-from weft.language.torch_operator import torch_op
-from weft.language.transposes import interleaved, transpose
-from weft.language.vectors import load_contiguous
+
+if TYPE_CHECKING:
+    from weft.language.arguments import Array, In, Out
+    from weft.language.atomics import (
+        atomic_add,
+        atomic_and,
+        atomic_cas,
+        atomic_max,
+        atomic_min,
+        atomic_or,
+        atomic_xchg,
+        atomic_xor,
+    )
+    from weft.language.buffers import Buffer, shared
+    from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
+    from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
+    from weft.language.coordinates import column, row
+    from weft.language.debugging import check
+    from weft.language.debugging import print_ as print
+    from weft.language.drawings import show
+    from weft.language.dtypes import (
+        DType,
+        bf16,
+        e4m3,
+        e5m2,
+        f16,
+        f32,
+        f64,
+        i1,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+    from weft.language.exponentials import exp2
+    from weft.language.fragments import Fragment, full, pin, zeros
+    from weft.language.grids import ceil_div
+    from weft.language.int4 import dequantize_int4
+    from weft.language.int4_operands import int4_weights
+    from weft.language.kernels import KernelFunction, inline, kernel
+    from weft.language.maths import absolute as abs
+    from weft.language.maths import (
+        argmax,
+        argmin,
+        ceil,
+        cos,
+        erf,
+        exp,
+        floor,
+        gelu,
+        log,
+        log2,
+        maximum,
+        minimum,
+        mulhi,
+        rcp,
+        relu,
+        rsqrt,
+        sigmoid,
+        silu,
+        sin,
+        sqrt,
+        tanh,
+        warp_any,
+        warpgroup_any,
+        where,
+    )
+    from weft.language.maths import maximum_of as max
+    from weft.language.maths import minimum_of as min
+    from weft.language.maths import round_ as round
+    from weft.language.maths import sum_of as sum
+    from weft.language.matrices import Matrix, Place
+    from weft.language.memory import clear_rows, fence, load, store
+    from weft.language.prefetching import prefetch
+    from weft.language.products import Pending, gemm, wait, warp_gemm
+    from weft.language.queues import tile_queue
+    from weft.language.randoms import rand, randint, randn
+    from weft.language.ranges import range_ as range
+    from weft.language.rings import Ring, ring
+    from weft.language.roles import (
+        barrier,
+        cta,
+        ctas,
+        last,
+        one_thread,
+        role,
+        thread,
+        turns,
+        warpgroup_barrier,
+    )
+    from weft.language.scalars import Scalar
+    from weft.language.scans import associative_scan, cumsum
+    from weft.language.signals import await_signals, signal
+    from weft.language.slots import Slot
+    from weft.language.tile_numbers import tiles
+    from weft.language.tile_vectors import load_column, load_row, store_column, store_row
+    from weft.language.torch_operator import torch_op
+    from weft.language.transposes import interleaved, transpose
+    from weft.language.vectors import load_contiguous
 
 inf = float("inf")
 """Infinity, a Python number."""
@@ -241,11 +245,66 @@ __all__ = [
 ]
 
 
+# Imported at first use: most of these need MLIR, which a process with compiled kernels doesn't. After "=" is
+# the name in that module.
+_HOMES = {
+    "arguments": "Array In Out",
+    "atomics": "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor",
+    "buffers": "Buffer shared",
+    "clusters": "cluster_arrive cluster_barrier cluster_rank cluster_wait",
+    "conversions": "by_lanes convert from_lanes lane_parts",
+    "coordinates": "column row",
+    "debugging": "check print=print_",
+    "drawings": "show",
+    "dtypes": "DType bf16 e4m3 e5m2 f16 f32 f64 i1 i8 i16 i32 i64 u8 u16 u32 u64",
+    "exponentials": "exp2",
+    "fragments": "Fragment full pin zeros",
+    "grids": "ceil_div",
+    "int4": "dequantize_int4",
+    "int4_operands": "int4_weights",
+    "kernels": "KernelFunction inline kernel",
+    "maths": (
+        "abs=absolute argmax argmin ceil cos erf exp floor gelu log log2 maximum minimum mulhi "
+        "rcp relu rsqrt sigmoid silu sin sqrt tanh warp_any warpgroup_any where max=maximum_of "
+        "min=minimum_of round=round_ sum=sum_of"
+    ),
+    "matrices": "Matrix Place",
+    "memory": "clear_rows fence load store",
+    "prefetching": "prefetch",
+    "products": "Pending gemm wait warp_gemm",
+    "queues": "tile_queue",
+    "randoms": "rand randint randn",
+    "ranges": "range=range_",
+    "rings": "Ring ring",
+    "roles": "barrier cta ctas last one_thread role thread turns warpgroup_barrier",
+    "scalars": "Scalar",
+    "scans": "associative_scan cumsum",
+    "signals": "await_signals signal",
+    "slots": "Slot",
+    "tile_vectors": "load_column load_row store_column store_row",
+    "tile_numbers": "tiles",
+    "torch_operator": "torch_op",
+    "transposes": "interleaved transpose",
+    "vectors": "load_contiguous",
+}
+_PLACES = {
+    text.partition("=")[0]: (module, text.rpartition("=")[2])
+    for module, texts in _HOMES.items()
+    for text in texts.split()
+}
+
+
 def __dir__() -> list[str]:
     return __all__
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        module, attribute = _PLACES[name]
+        with late_imports.whole():
+            found = getattr(import_module(f"weft.language.{module}"), attribute)
+        globals()[name] = found  # so that the next access doesn't call this function
+        return found
     instead = "" if name.startswith("_") else names.instead(name, __all__)
     raise AttributeError(
         f"weft.language has no '{name}'{instead}",

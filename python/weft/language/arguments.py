@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import WeftError, shown
-from weft.language.scalars import DType, i1, i8, instead_of
+from weft.language.dtypes import DType, i1, i8, instead_of
 
 
 @dataclass(frozen=True)

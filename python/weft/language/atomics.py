@@ -9,6 +9,7 @@ from weft.language import edges, exchanges, trace
 from weft.language.buffers import Buffer
 from weft.language.carried import Unbound
 from weft.language.coordinates import column, row
+from weft.language.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from weft.language.elements import Element, Elements, address
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered, each_element
@@ -22,7 +23,7 @@ from weft.language.memory import (
 from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
-from weft.language.scalars import DTYPES, DType, Scalar, as_scalar, bf16, f16, f32, f64, i32, i64, u32, u64
+from weft.language.scalars import Scalar, as_scalar
 from weft.language.tile_vectors import element_at, vector_indices
 from weft.language.updates import compared, exchanged, of_array, update
 from weft.mlir import arith, nvvm

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.language import trace
+from weft.language import trace, traced_now
 from weft.language.regions import Region
 from weft.mlir import ir
 from weft.passes.builders import emit
@@ -15,7 +15,7 @@ class Attempt:
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self._first = None
-        if trace.is_tracing():
+        if traced_now.is_tracing():
             current = trace.current()
             self._first = emit.constant(emit.i32(), 0).owner
             self._loads, self._state = len(current.loads), current.state()

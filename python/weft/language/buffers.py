@@ -12,8 +12,9 @@ from weft.isa.chips import CHIPS
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, elements, trace
 from weft.language.carried import Carried
+from weft.language.dtypes import DType, i1, i8, i32
 from weft.language.mistakes import check_value, mistake
-from weft.language.scalars import DType, as_scalar, dtype_of, i1, i8, i32
+from weft.language.scalars import as_scalar, dtype_of
 from weft.layout import Layout
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels

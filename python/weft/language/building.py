@@ -1,26 +1,27 @@
 """Traces a kernel function into a module."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from weft import launch_extents
 from weft.builder import Module
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.isa.chips import LANES, WARPGROUP, register_share
+from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.dependent_launch import GRIDDEPCONTROL
-from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.tcgen05.mma_rows import MMA
 from weft.isa.wgmma import MMA_ASYNC
 from weft.language import changes, forms, variables
 from weft.language.arguments import ArrayArgument
+from weft.language.dtypes import i32
 from weft.language.grids import ArraySizes, Size, call_with, expressions_of, numbers_of
 from weft.language.matrices import Matrix
 from weft.language.mistakes import Unseen
 from weft.language.multipliers import Multiplier, WgmmaProducts
+from weft.language.options import Options, checked_threads
 from weft.language.regions import check_fixed
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import Scalar, as_scalar
 from weft.language.signatures import ALIGNMENT, Signature, Specialization
 from weft.language.surroundings import Around
 from weft.language.tensor_products import TensorProducts
@@ -30,30 +31,6 @@ from weft.mlir import ir
 from weft.module_arguments import memref
 
 _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of `w.kernel`."""
-
-    grid: Any
-    threads: Any
-    persistent: Any
-    cluster: Any = None
-    dependent: bool | str = False
-
-    @property
-    def functions(self) -> tuple[Any, ...]:
-        """What may be functions, whose global variables the kernel depends on."""
-        return self.grid, self.threads, self.persistent, self.cluster
-
-
-def checked_threads(threads: Any) -> Any:
-    """The number of threads of a CTA without roles, or None. Raises WeftError for another value."""
-    whole = isinstance(threads, int) and not isinstance(threads, bool)
-    if threads is None or (whole and threads % LANES == 0 and LANES <= threads <= MOST_THREADS):
-        return threads
-    raise WeftError(f"threads must be a multiple of {LANES} in {LANES}..{MOST_THREADS}, got {shown(threads)}")
 
 
 def build(

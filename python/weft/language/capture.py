@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import captured_code, early_returns
+from weft.language import early_returns, late_code
 from weft.language.liveness import End, Liveness, assigned, changed, changes, own_names, passed
 
 _RUNTIME = "__weft__"
@@ -37,7 +37,7 @@ def captured(function: _F, *, kernel: bool = False) -> _F:
     names = [name for name in code.co_freevars if name != _RUNTIME]
     inner = _compiled(rewritten, [_RUNTIME, *names], code)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells[_RUNTIME] = types.CellType(captured_code)
+    cells[_RUNTIME] = types.CellType(late_code)
     closure = tuple(cells[name] for name in inner.co_freevars)
     result = types.FunctionType(inner, function.__globals__, code.co_name, function.__defaults__, closure)
     result.__kwdefaults__ = function.__kwdefaults__

@@ -10,9 +10,9 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import objects, trace
+from weft.language import objects, trace, traced_now
 from weft.language.capture import is_captured_code
 
 _Hook = Callable[[FrameType, str, Any], Any]
@@ -30,9 +30,9 @@ class Change:
     def hook(self, frame: FrameType, event: str, _: Any) -> _Hook | None:
         """Python's hook: notes what the line before has changed."""
         code, is_users = frame.f_code, objects.is_users(str(frame.f_globals.get("__name__")))
-        if construction.is_hidden(code.co_filename) or is_captured_code(code) or not is_users:
+        if callers.is_hidden(code.co_filename) or is_captured_code(code) or not is_users:
             return None
-        if not trace.is_tracing():
+        if not traced_now.is_tracing():
             return None
         now = {
             key: (found, objects.state(found.value))

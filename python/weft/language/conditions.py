@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.language.control import Branch
+from weft.language.dtypes import i1
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, condition, i1
+from weft.language.scalars import Scalar, as_scalar, condition
 from weft.passes.builders import emit
 
 

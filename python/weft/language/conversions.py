@@ -9,9 +9,9 @@ from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language import moves, registers, trace
 from weft.language.buffers import buffer_type
+from weft.language.dtypes import i1
 from weft.language.fragments import Fragment, layout_for, zeros
 from weft.language.mistakes import mistake
-from weft.language.scalars import i1
 from weft.layout import Layout
 from weft.mlir import vector
 from weft.passes.builders import emit

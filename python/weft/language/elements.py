@@ -7,11 +7,12 @@ from typing import Any
 from weft import mlir
 from weft.dialects import tile
 from weft.language import trace
+from weft.language.dtypes import DType, i32
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered, check_index
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import DType, Scalar, as_scalar, i32, operand
+from weft.language.scalars import Scalar, as_scalar, operand
 from weft.mlir import llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from weft.language.dtypes import f32
 from weft.language.fragments import Fragment
 from weft.language.maths import special_exp2
 from weft.language.mistakes import mistake
-from weft.language.scalars import f32
 from weft.mlir import arith, nvvm
 from weft.passes.builders import emit
 

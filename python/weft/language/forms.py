@@ -8,7 +8,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language import names
 from weft.language.foreign import Foreign
@@ -86,7 +86,7 @@ def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:
     """
     found, is_own = None, False
     while traceback is not None:
-        is_own = construction.is_hidden(traceback.tb_frame.f_code.co_filename)
+        is_own = callers.is_hidden(traceback.tb_frame.f_code.co_filename)
         found = found if is_own else traceback
         traceback = traceback.tb_next
     if found is None:

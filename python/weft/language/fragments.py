@@ -3,27 +3,24 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried
+from weft.language.dtypes import DType, checked_type, f32, i32
 from weft.language.mistakes import at, check_value, mistake
 from weft.language.scalars import (
     NUMBERS,
-    DType,
     Scalar,
     as_scalar,
     check_fits,
     check_sign,
-    checked_type,
     constant,
     converted,
     dtype_of,
-    f32,
-    i32,
     reinterpreted,
     same,
 )
@@ -49,7 +46,7 @@ class Fragment(operators.Operators, Carried):
         """The vector of a lane's elements."""
         self.shape = tuple(shape)
         self.layout = layout
-        self.where = construction.here()
+        self.where = callers.here()
         if lane is not None:
             check_value(lane, "Fragment")
             self._check_fits()

@@ -6,11 +6,12 @@ from typing import Any
 
 from weft.language import exchanges, registers
 from weft.language.coordinates import column
+from weft.language.dtypes import i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, layout_for, spread, together
 from weft.language.mistakes import mistake
 from weft.language.neighbors import existing
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import Scalar, as_scalar
 from weft.mlir import arith, ir, llvm, memref, scf
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.errors import WeftError
 from weft.language.arguments import ArrayArgument
+from weft.language.dtypes import DType, i8, u8
 from weft.language.grids import ArraySizes, numbers_of
-from weft.language.scalars import DType, i8, u8
 from weft.language.signatures import Signature
 from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView

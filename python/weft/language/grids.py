@@ -6,8 +6,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from weft import late_imports
 from weft.errors import Location, WeftError, shown
-from weft.mlir import ir
+from weft.language.mistakes import mistake
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """The quotient of integers, rounded up. `a` must not be negative."""
+    if hasattr(a, "ceil_div"):
+        return a.ceil_div(b)
+    if isinstance(b, _NUMBERS) and (not isinstance(b, int) or b < 1):
+        raise mistake(f"w.ceil_div expects a positive integer to divide by, got {shown(b)}")
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return -(-a // b)
+    if isinstance(b, int) and hasattr(a, "_ceil_div"):
+        return a._ceil_div(b)
+    try:
+        return (a + (b - 1)) // b
+    except TypeError:
+        raise mistake(f"w.ceil_div expects integers, got {shown(a)} and {shown(b)}") from None
+
+
+_NUMBERS = (bool, int, float)
+
+
+def _affine() -> Any:
+    """MLIR's class of expressions, which only the trace of a kernel needs."""
+    with late_imports.whole():
+        from weft.mlir import ir
+
+    return ir.AffineExpr
 
 
 class Size:
@@ -22,7 +50,7 @@ class Size:
         if isinstance(other, Size):
             return other.expression
         if isinstance(other, int):
-            return ir.AffineExpr.get_constant(other)
+            return _affine().get_constant(other)
         raise WeftError(f"a grid must be computed from sizes and integers, got {shown(other)}")
 
     def __add__(self, other: Any) -> "Size":
@@ -45,17 +73,17 @@ class Size:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Any) -> "Size":
-        return Size(ir.AffineExpr.get_floor_div(self.expression, _divisor(other)))
+        return Size(_affine().get_floor_div(self.expression, _divisor(other)))
 
     def __truediv__(self, _: Any) -> Any:
         raise WeftError("a grid has integers only: divide sizes by // or w.ceil_div")
 
     def __mod__(self, other: Any) -> "Size":
-        return Size(ir.AffineExpr.get_mod(self.expression, _divisor(other)))
+        return Size(_affine().get_mod(self.expression, _divisor(other)))
 
     def ceil_div(self, other: Any) -> "Size":
         """The quotient, rounded up."""
-        return Size(ir.AffineExpr.get_ceil_div(self.expression, _divisor(other)))
+        return Size(_affine().get_ceil_div(self.expression, _divisor(other)))
 
     def __bool__(self) -> bool:
         raise WeftError("a grid can't depend on a comparison of sizes: only a launch knows them")
@@ -122,7 +150,7 @@ def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     """The same as three affine expressions."""
     parts = numbers_of(grid, named)
     parts += [1] * (3 - len(parts))
-    return [Size(ir.AffineExpr.get_constant(0))._with(each) for each in parts]
+    return [Size(_affine().get_constant(0))._with(each) for each in parts]
 
 
 def call_with(option: str, function: Callable[..., Any], named: Mapping[str, Any]) -> Any:

@@ -5,9 +5,9 @@ from typing import Any
 
 from weft.isa.chips import WARPGROUP
 from weft.language import registers, trace
+from weft.language.dtypes import DType, bf16, f16, i32
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import DType, bf16, f16, i32
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices

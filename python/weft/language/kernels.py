@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft import construction, locks
-from weft.builder import Module
+from weft import callers, late_imports, locks
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.computed import computed
@@ -18,20 +17,23 @@ from weft.language import (
     exporting,
     given,
     kept_modules,
+    kept_variables,
     surroundings,
-    trace,
     tracebacks,
+    traced_now,
     tuning,
-    variables,
 )
-from weft.language.building import Options, build, checked_threads
 from weft.language.capture import captured
+from weft.language.dtypes import DType
+from weft.language.options import Options, checked_threads
 from weft.language.remedies import REMEDIES
-from weft.language.scalars import DType
 from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile
 from weft.launch.runtime import Prepared
+
+if TYPE_CHECKING:
+    from weft.builder import Module
 
 _WITHOUT_GPU = "sm_90a"
 
@@ -62,7 +64,7 @@ class KernelFunction:
     @property
     def _is_own(self) -> bool:
         """Whether the function is in a file of Weft."""
-        return construction.is_hidden(self.__wrapped__.__code__.co_filename)
+        return callers.is_hidden(self.__wrapped__.__code__.co_filename)
 
     def __repr__(self) -> str:
         meta = [
@@ -210,7 +212,7 @@ class KernelFunction:
         tuning.keep(parts, found, best)
         return dict(best)
 
-    def module(self, *args: Any, **named: Any) -> Module:
+    def module(self, *args: Any, **named: Any) -> "Module":
         """The module that the kernel is traced to, for arguments as those of `compile`."""
         values, meta = self._arguments(args, self._or_annotated(args, named))
         return self._build(self.signature.specialization(values, meta), self._chip())
@@ -236,7 +238,7 @@ class KernelFunction:
 
     def _arguments(self, args: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call in order, and its meta-parameters."""
-        trace.refuse_within(f"a kernel can't call kernel {self.signature.name}")
+        traced_now.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
         kinds = self.signature.arguments.values()
         return [given.in_bytes(*each) for each in zip(values, kinds, strict=True)], meta
@@ -255,7 +257,7 @@ class KernelFunction:
         return chip
 
     def _kernel(self, special: Specialization, chip: str) -> Kernel:
-        key = special, chip, variables.are_kept()
+        key = special, chip, kept_variables.are_kept()
         if (kernel := self._compiled.get(key)) is not None:
             return kernel
         with self._lock:
@@ -283,8 +285,11 @@ class KernelFunction:
             self._compiled, self._reads = {}, ()
             self._plans = calls.Plans(list(self.signature.arguments.values()))
 
-    def _build(self, special: Specialization, chip: str, *, located: bool = True) -> Module:
-        return build(self._function, self.signature, special, self._options, chip, located=located)
+    def _build(self, special: Specialization, chip: str, *, located: bool = True) -> "Module":
+        with late_imports.whole():
+            from weft.language import building
+
+        return building.build(self._function, self.signature, special, self._options, chip, located=located)
 
 
 def _default_chip() -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 from weft.language import operators
 from weft.language.carried import Carried
-from weft.language.scalars import DType, Scalar
+from weft.language.dtypes import DType
+from weft.language.scalars import Scalar
 
 
 class Loaded(operators.Operators, Carried):

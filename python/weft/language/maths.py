@@ -7,11 +7,12 @@ from typing import Any
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
+from weft.language.dtypes import DType, f32, i1, i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, from_first, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, DType, Scalar, as_scalar, condition, f32, i1, i32, same
+from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, same
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, votes
 from weft.passes.kernels import activations
@@ -240,22 +241,6 @@ def mulhi(a: Any, b: Any) -> Any:
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         raise mistake(f"w.mulhi expects a number of the GPU, which has a type, got {a} and {b}")
     return _pair("mulhi", max, a, b)
-
-
-def ceil_div(a: Any, b: Any) -> Any:
-    """The quotient of integers, rounded up. `a` must not be negative."""
-    if hasattr(a, "ceil_div"):
-        return a.ceil_div(b)
-    if isinstance(b, NUMBERS) and (not isinstance(b, int) or b < 1):
-        raise mistake(f"w.ceil_div expects a positive integer to divide by, got {shown(b)}")
-    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
-        return -(-a // b)
-    if isinstance(a, Scalar) and a.dtype == i32 and isinstance(b, int):
-        return Scalar(emit.ceil_div(a.value, b))
-    try:
-        return (a + (b - 1)) // b
-    except TypeError:
-        raise mistake(f"w.ceil_div expects integers, got {shown(a)} and {shown(b)}") from None
 
 
 def where(choice: Any, a: Any, b: Any) -> Any:

@@ -10,6 +10,7 @@ from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language import trace
+from weft.language.dtypes import DType, i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.gathers import Gathered
@@ -17,7 +18,7 @@ from weft.language.gathers import checked as gathered
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.neighbors import existing
-from weft.language.scalars import DType, Scalar, as_scalar, dtype_of, i32, operand
+from weft.language.scalars import Scalar, as_scalar, dtype_of, operand
 from weft.mlir import memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from weft import construction
+from weft import callers, late_imports
 from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.mlir import ir
 
 
 def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
     """An error at the user's line that is traced now. Notes are messages, each at a line of its own."""
     attached = tuple(Diagnostic(text, where, "note") for text, where in notes)
-    return WeftError(Diagnostic(message, construction.here(), notes=attached))
+    return WeftError(Diagnostic(message, callers.here(), notes=attached))
 
 
 class Unseen(WeftError):
@@ -19,7 +18,7 @@ class Unseen(WeftError):
 
 def unseen(message: str) -> Unseen:
     """The error for such a change, at the user's line that is traced now."""
-    return Unseen(Diagnostic(message, construction.here()))
+    return Unseen(Diagnostic(message, callers.here()))
 
 
 def at(where: Location | None) -> str:
@@ -43,6 +42,9 @@ def not_called(name: str) -> str:
 
 def check_value(value: Any, name: str) -> None:
     """Raises WeftError unless a new value of a type of this name is one of MLIR, as Weft's own calls pass."""
+    with late_imports.whole():
+        from weft.mlir import ir
+
     if not isinstance(value, ir.Value):
         raise mistake(not_called(name))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from weft import construction, mlir
+from weft import callers, mlir
 from weft.errors import shown
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
@@ -31,7 +31,7 @@ class Operators:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        if construction.is_called_by_user():  # by an f-string, str(), format() or print()
+        if callers.is_called_by_user():  # by an f-string, str(), format() or print()
             raise mistake(
                 f"Python makes texts while the kernel is traced, when only the GPU knows {self.noun()}: "
                 'print it by w.print("x is", x), as an argument of its own'

@@ -4,9 +4,10 @@ from typing import Any
 
 from weft.isa.chips import WARPGROUP
 from weft.language import trace
+from weft.language.dtypes import i32
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
-from weft.language.scalars import as_scalar, i32
+from weft.language.scalars import as_scalar
 from weft.mlir import gpu
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.addresses import Matrix

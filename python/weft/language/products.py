@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects.tile import FragmentType
 from weft.language import registers, trace
 from weft.language.buffers import Buffer
 from weft.language.carried import Carried
+from weft.language.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
 from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
-from weft.language.scalars import DType, bf16, dtype_of, e4m3, e5m2, f16, f32, i8, i32, u8
+from weft.language.scalars import dtype_of
 from weft.language.warp_products import WarpProducts
 
 _MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
@@ -26,7 +27,7 @@ class Pending(Carried):
         self.region = region
         """Where it is in tensor memory; there is no SSA value then."""
         self.loops = trace.current().loops
-        self.where = construction.here()
+        self.where = callers.here()
         if region is not None:
             region.holder = self
 

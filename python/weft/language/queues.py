@@ -8,11 +8,12 @@ from weft.dialects.op import build
 from weft.dialects.tile import AddressOp, BufferType
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.language import trace
+from weft.language.dtypes import i32
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.roles import cta, ctas
-from weft.language.scalars import Scalar, i32
-from weft.language.tiles import Tiles
+from weft.language.scalars import Scalar
+from weft.language.tile_numbers import Tiles
 from weft.mlir import arith, ir, llvm, memref
 from weft.passes.analysis.uniformity import SAME
 from weft.passes.builders import addresses, emit

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 from weft.errors import shown
+from weft.language.dtypes import f32, i32, i64, u32, u64
 from weft.language.fragments import Fragment
 from weft.language.maths import cos, log, maximum, sqrt
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, f32, i32, i64, operand, u32, u64
+from weft.language.scalars import Scalar, as_scalar, operand
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from weft.language.alike import not_negative
 from weft.language.debugging import check
+from weft.language.dtypes import i32
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import Scalar, as_scalar
 from weft.passes.builders import emit
 
 

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from weft import construction
+from weft import callers
 from weft.errors import Diagnostic, WeftError
-from weft.language import objects, trace
+from weft.language import objects, trace, traced_now
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake, unseen
 from weft.language.objects import Found
@@ -100,7 +100,7 @@ class Region:
 
 def fix(value: Any, why: str) -> None:
     """Refuses changes of an object from now on."""
-    where = construction.here()
+    where = callers.here()
     trace.current().fixed[id(value)] = value, why, objects.members(value) or {}, where
 
 
@@ -123,12 +123,12 @@ def check_fixed(*, at_end: bool = False) -> None:
     """
     for value, why, members, where in trace.current().fixed.values():
         if not objects.is_same_members(members, objects.members(value) or {}):
-            raise WeftError(Diagnostic(why, where if at_end else construction.here()))
+            raise WeftError(Diagnostic(why, where if at_end else callers.here()))
 
 
 def changing(value: _T) -> _T:
     """An object of which code is about to change members. Raises WeftError if it can't."""
-    if isinstance(value, Foreign) or not trace.is_tracing():
+    if isinstance(value, Foreign) or not traced_now.is_tracing():
         return value
     current = trace.current()
     check_fixed()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects import tile
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.errors import Diagnostic, Location, WeftError, shown
@@ -18,10 +18,11 @@ from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT
 from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
+from weft.language.dtypes import DType
 from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
 from weft.language.neighbors import may_begin_before
-from weft.language.scalars import DType, Scalar
+from weft.language.scalars import Scalar
 from weft.language.signatures import ALIGNMENT
 from weft.language.slots import Slot
 from weft.language.takers import Takers
@@ -61,7 +62,7 @@ class Ring:
                 name: tile.alloc(kind, over=memory)
                 for (name, kind), memory in zip(kinds.items(), below, strict=True)
             }
-        self._where = construction.here()
+        self._where = callers.here()
         self._copied = not trace.current().has_tma
         self._writer: Any = None  # "copies", or the role that writes its stages
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
@@ -338,7 +339,7 @@ class Ring:
                 f"has the position in it: take them in w.one_thread(warp={self._taking[1]})"
             )
         self._alone, self._taking = alone, taking
-        self._taken_at = self._taken_at or construction.here()
+        self._taken_at = self._taken_at or callers.here()
 
     def ready(self) -> Slot:
         """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before

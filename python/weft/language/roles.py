@@ -5,15 +5,16 @@ from contextlib import contextmanager, nullcontext
 from numbers import Integral
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
 from weft.language import positions, trace
+from weft.language.dtypes import i32
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import Scalar, as_scalar
 from weft.language.trace import Role, Trace
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
@@ -54,7 +55,7 @@ def role(*, warpgroups: int = 1, registers: int = 0) -> Iterator[Scalar]:
     current.begin_roles()
     first, current.warpgroups = current.warpgroups, current.warpgroups + warpgroups
     with tile.role(first, warpgroups, registers=registers) as number:
-        current.role = Role(first, warpgroups, registers, number, construction.here())
+        current.role = Role(first, warpgroups, registers, number, callers.here())
         current.roles.append(current.role)
         for each in current.rings:
             each.begin()

@@ -9,9 +9,10 @@ from weft.language import exchanges, registers, trace
 from weft.language import warps as groups
 from weft.language.combining import Function, Law, Part, Sums, Values, check_parameters
 from weft.language.coordinates import column, row
+from weft.language.dtypes import i1
 from weft.language.fragments import Fragment, from_first
 from weft.language.mistakes import mistake
-from weft.language.scalars import Scalar, dtype_of, i1
+from weft.language.scalars import Scalar, dtype_of
 from weft.layout import MEMORY, Iter
 from weft.mlir import arith, nvvm
 from weft.passes.builders import emit, thread_ids

@@ -3,10 +3,11 @@
 from typing import Any
 
 from weft.language import trace
+from weft.language.dtypes import i32
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import as_scalar, i32
+from weft.language.scalars import as_scalar
 from weft.mlir import llvm, nvvm
 from weft.passes.builders import addresses, emit
 

@@ -9,8 +9,8 @@ from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
+from weft.language.dtypes import DTYPES, DType, i1, i8, instead_of, named
 from weft.language.names import instead_of_option
-from weft.language.scalars import DTYPES, DType, i1, i8, instead_of, named
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import number_for

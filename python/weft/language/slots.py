@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.isa.suggest import did_you_mean
 from weft.language import trace
 from weft.language.buffers import Buffer
@@ -16,7 +16,7 @@ class Slot(Carried):
 
     def __init__(self, ring: Any, stage: Any, phase: Any) -> None:
         self.ring, self.stage, self._phase = ring, stage, phase
-        self.where = construction.here()
+        self.where = callers.here()
         self.held = True
         self.taken = True
         self.written = False  # as a stage of `ring.write()`
@@ -76,11 +76,11 @@ class Slot(Carried):
             )
         awaited = self._awaited
         self.ring.release(self.stage, awaited is not None and not trace.current().met_since(awaited))
-        self.held, self._released = False, construction.here()
+        self.held, self._released = False, callers.here()
 
     def multiplied(self, product: int) -> None:
         """Notes that a product, by its number, reads the stage."""
-        self._product = product, construction.here()
+        self._product = product, callers.here()
 
     def hand_over(self) -> None:
         """The next iteration releases it."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.language.capture import is_captured
+from weft.language.dtypes import DType
 from weft.language.objects import Members
-from weft.language.scalars import DType
 
 _PLAIN = (bool, int, float, str, bytes, type(None), DType, np.generic, enum.Enum)
 _ABSENT = object()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPGROUP
 from weft.language import roles, trace
@@ -23,7 +23,7 @@ class Takers:
         current = trace.current()
         assert current.role is not None
         self._warpgroups[current.role.first] = current.role.warpgroups
-        self._where = self._where or construction.here()
+        self._where = self._where or callers.here()
         self._known &= current.alike
         self._always &= not current.in_branch
         self._alone |= current.one_thread

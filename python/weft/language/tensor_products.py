@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects import tcgen05, tile
 from weft.dialects.tile import BufferType
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import WARPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
 from weft.language import registers, trace
+from weft.language.dtypes import f32
 from weft.language.mistakes import at, mistake
 from weft.language.multipliers import Multiplier, check_order
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import Scalar, f32
+from weft.language.scalars import Scalar
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -110,7 +111,7 @@ class TensorProducts(Multiplier):
             region = min(reversed(fitting), key=lambda each: each.columns)
             self._free.remove(region)
         else:
-            region = Region(role, columns, construction.here())
+            region = Region(role, columns, callers.here())
             self._regions.append(region)
         return region, self.buffer(region, shape, element)
 

@@ -4,7 +4,7 @@ objects as numbers of Python, other threads don't have.
 
 from typing import Any
 
-from weft.language import objects, trace
+from weft.language import objects, trace, traced_now
 from weft.language.carried import Unbound
 from weft.language.regions import Region, fill
 
@@ -22,14 +22,14 @@ class ThreadBlock:
 
     def __init__(self, names: tuple[str, ...], scope: dict[str, Any]) -> None:
         self._names = names
-        if trace.is_tracing():
+        if traced_now.is_tracing():
             self._before = {name: scope[name] for name in names if name in scope}
             self._region = Region(scope, names)
             self._threads = self._now()
 
     def enter(self) -> None:
         """Begins the block."""
-        self.traced = trace.is_tracing() and self._now() != self._threads
+        self.traced = traced_now.is_tracing() and self._now() != self._threads
 
     def after(self, scope: dict[str, Any]) -> tuple[Any, ...]:
         """The names' values after the block. What has another number of Python than before has no value."""

@@ -7,12 +7,13 @@ from weft.dialects.tile import FragmentType
 from weft.language import edges, exchanges, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
+from weft.language.dtypes import DType, i32
 from weft.language.fragments import Fragment, check_like
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import check_no_outside, check_written, is_zero
 from weft.language.mistakes import mistake
 from weft.language.neighbors import may_begin_before
-from weft.language.scalars import DType, as_scalar, i32
+from weft.language.scalars import as_scalar
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm, memref
 from weft.passes.builders import addresses, emit

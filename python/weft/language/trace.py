@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.async_copy import TMA
 from weft.isa.chips import BARRIERS, WARPGROUP
-from weft.language import registers
+from weft.language import registers, traced_now
 from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
@@ -322,34 +321,20 @@ _NEVER_RELEASED = (
 )
 
 
-_current: ContextVar[Trace | None] = ContextVar("weft_language_trace", default=None)
-
-
 def current() -> Trace:
     """The trace of the running code. Raises WeftError outside of a kernel."""
-    trace = _current.get()
+    trace: Trace | None = traced_now.CURRENT.get()
     if trace is None:
         raise mistake("this can be called in a kernel only, while it is traced")
     return trace
 
 
-def is_tracing() -> bool:
-    """Whether a kernel is traced now."""
-    return _current.get() is not None
-
-
-def refuse_within(message: str) -> None:
-    """Raises WeftError in a kernel, for what can't be done there."""
-    if _current.get() is not None:
-        raise mistake(f"{message}: put what both compute into a function with @w.inline")
-
-
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """In the block, `current` returns this trace."""
-    token = _current.set(trace)
+    token = traced_now.CURRENT.set(trace)
     try:
         with trace.guarded():
             yield trace
     finally:
-        _current.reset(token)
+        traced_now.CURRENT.reset(token)

@@ -3,7 +3,7 @@
 import os
 from types import TracebackType
 
-from weft import construction
+from weft import callers
 from weft.errors import WeftError
 
 FULL = "WEFT_FULL_TRACEBACKS"
@@ -28,7 +28,7 @@ class of_users:
 def _of_users(traceback: TracebackType | None) -> TracebackType | None:
     kept = list[TracebackType]()
     while traceback is not None:
-        if not construction.is_hidden(traceback.tb_frame.f_code.co_filename):
+        if not callers.is_hidden(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
     made: TracebackType | None = None

@@ -4,7 +4,8 @@ from typing import Any
 
 from weft.isa.atomics import BF16_ADD
 from weft.language import operators, trace
-from weft.language.scalars import bf16, dtype_of, f32
+from weft.language.dtypes import bf16, f32
+from weft.language.scalars import dtype_of
 from weft.mlir import arith, ir, llvm
 from weft.passes.builders import addresses, emit
 

@@ -10,15 +10,15 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from types import FrameType
 from typing import Any
 
-from weft import construction
+from weft import callers
 from weft.dialects import tile
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
+from weft.language.kept_variables import are_kept
 from weft.language.loaded import Loaded
 from weft.language.products import Pending
 from weft.language.rings import Ring
@@ -38,23 +38,6 @@ _LIBRARIES = tuple(
     for name, path in sysconfig.get_paths().items()
     if name in ("stdlib", "purelib", "platlib")
 )
-
-_kept: ContextVar[bool] = ContextVar("weft_language_variables", default=False)
-
-
-@contextmanager
-def kept() -> Iterator[None]:
-    """Kernels that are traced inside the `with` block name their variables in their PTX."""
-    token = _kept.set(True)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-
-
-def are_kept() -> bool:
-    """Whether kernels that are traced now name their variables."""
-    return _kept.get()
 
 
 @contextmanager
@@ -122,7 +105,7 @@ def _at_line(file: str, line: int) -> Iterator[None]:
 @cache
 def _is_users(file: str) -> bool:
     """Whether a file is of the user's own code, not of a library."""
-    return not (construction.is_hidden(file) or file.startswith(("<", *_LIBRARIES)))
+    return not (callers.is_hidden(file) or file.startswith(("<", *_LIBRARIES)))
 
 
 def name_value(name: str, value: Any) -> None:

@@ -10,12 +10,13 @@ from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language import edges, exchanges, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
+from weft.language.dtypes import i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.neighbors import may_begin_before
-from weft.language.scalars import Scalar, as_scalar, i32
+from weft.language.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import addresses, emit

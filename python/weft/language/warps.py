@@ -7,8 +7,9 @@ from weft.dialects import tile
 from weft.dialects.tile import BufferType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.language import roles, trace
+from weft.language.dtypes import f32
 from weft.language.mistakes import mistake
-from weft.language.scalars import f32, operand
+from weft.language.scalars import operand
 from weft.layout import Layout
 from weft.mlir import llvm
 from weft.passes.builders import addresses, emit, thread_ids

@@ -8,6 +8,7 @@ from weft.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.isa.chips import WARPGROUP
 from weft.language import registers
 from weft.language.buffers import Buffer
+from weft.language.dtypes import bf16, f16, f32, i32
 from weft.language.fragments import Fragment, zeros
 from weft.language.int4 import dequantize_int4
 from weft.language.maths import minimum
@@ -16,7 +17,7 @@ from weft.language.mistakes import mistake
 from weft.language.prefetching import prefetch
 from weft.language.products import warp_gemm
 from weft.language.roles import thread
-from weft.language.scalars import as_scalar, bf16, f16, f32, i32
+from weft.language.scalars import as_scalar
 from weft.language.slots import Slot
 from weft.language.tile_vectors import load_column
 from weft.language.vectors import load_contiguous
