@@ -141,7 +141,7 @@ def test_other_weights_are_refused(first, second, message):
             {"schedule": WarpgroupSchedule((64, 16, 64), 1, 2)},
             "in multiples of 32, with swiglu, got block 64x16",
         ),
-        (32, {"epilogue": weft.Epilogue(activation="tanh")}, "activation must be relu or .* got 'tanh'"),
+        (32, {"epilogue": weft.Epilogue(activation="tanh")}, "activation must be one of relu, .* got 'tanh'"),
     ],
 )
 def test_products_without_the_columns_of_a_gate_are_refused(columns, options, message):
@@ -157,7 +157,7 @@ def test_products_without_the_columns_of_a_gate_are_refused(columns, options, me
 
 def test_other_products_have_no_gate():
     team, a, b = Team.emulated(World(2))[0], numbers(8, K, seed=1), numbers(32, K, seed=2)
-    with pytest.raises(weft.WeftError, match=r"activation must be relu or .* got 'swiglu'"):
+    with pytest.raises(weft.WeftError, match=r"activation must be one of relu, .* got 'swiglu'"):
         matmul_reduce_scatter(a, b, team=team, transpose_b=True, epilogue=GATE)
-    with pytest.raises(weft.WeftError, match=r"activation must be relu or .* got 'swiglu'"):
+    with pytest.raises(weft.WeftError, match=r"activation must be one of relu, .* got 'swiglu'"):
         weft.matmul(a, b, transpose_b=True, epilogue=GATE)
