@@ -146,7 +146,7 @@ def test_a_family_without_a_chooser_is_passed_over(monkeypatch):
 def test_mistakes_with_another_family_are_told(monkeypatch):
     with pytest.raises(weft.WeftError, match=r"scalar_rows must be in 1\.\.1024"):
         product(ScalarSchedule(2000))
-    with pytest.raises(weft.WeftError, match="or 'scalar_rows'"):
+    with pytest.raises(weft.WeftError, match=r"'scalar_rows' \(for fma\)"):
         read_schedule("{stages = 3}")
     both = r"only one of the fields 'warpgroups' \(for wgmma\) and 'accumulators' \(for tcgen05\)"
     with pytest.raises(weft.WeftError, match=both):
