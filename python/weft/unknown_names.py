@@ -1,4 +1,4 @@
-"""What names in MLIR's text may have meant that no dialect has."""
+"""Diagnostics of names in MLIR's text that no dialect has: what they may have meant."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -53,9 +53,8 @@ def explained(diagnostic: Diagnostic, text: str, known: Known) -> Diagnostic:
         return diagnostic
     before, rest = lines[where.line - 1][: where.column - 1], lines[where.line - 1][where.column - 1 :]
     if (custom := _CUSTOM_OF_UNKNOWN_DIALECT.match(message)) is not None:
-        return replace(
-            diagnostic, message=_no_operation(custom[1], known), notes=()
-        )  # a list of all dialects
+        # MLIR's note is a list of all dialects.
+        return replace(diagnostic, message=_no_operation(custom[1], known), notes=())
     if (unknown := _OF_UNKNOWN_DIALECT.match(message)) is not None:
         if unknown["dialect"]:
             meant = did_you_mean(unknown["dialect"], known.dialects)

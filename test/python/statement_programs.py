@@ -144,16 +144,6 @@ _SWAPPED = [
     "q[0] t[0]",
     "h.f h.g",
 ]
-_LOOPED = [
-    "range(2)",
-    "list(s)",
-    "list(rows)",
-    "zip(list(s), q)",
-    "enumerate(t[:])",
-    "d",
-    "q[::-1]",
-    "[s, q]",
-]
 _CALLS = ["changes({v})", "inner({v})", "early({l}, {v})", "plainly({l}, {v})", "o.step({v})", "p.grow({v})"]
 _CALLS += ["a = loops({l}, {v})", "{l}.__setitem__(0, {v})", "d.update(u={v})", "setattr(o, 'f', {v})"]
 _SIZED = [

@@ -116,7 +116,7 @@ def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
     """
     pointer, dtype = _one_element(to, "w.atomic_cas", _INTEGERS)
     numbers = (as_scalar(each, dtype).value for each in (expected, value))
-    return _changed("cas", dtype, lambda: compared(pointer, *numbers))
+    return _changed("cas", lambda: compared(pointer, *numbers))
 
 
 def atomic_xchg(to: Any, value: Any) -> Any:
@@ -125,7 +125,7 @@ def atomic_xchg(to: Any, value: Any) -> Any:
     """
     pointer, dtype = _one_element(to, "w.atomic_xchg", _COMPARED)
     number = as_scalar(value, dtype).value
-    return _changed("xchg", dtype, lambda: exchanged(pointer, number))
+    return _changed("xchg", lambda: exchanged(pointer, number))
 
 
 def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DType]:
@@ -166,7 +166,7 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         value._refuse()
     if isinstance(to, Element):
         number = as_scalar(value, to.dtype).value
-        return _changed(name, to.dtype, lambda: update(name, to.address, number))
+        return _changed(name, lambda: update(name, to.address, number))
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
 
@@ -196,10 +196,10 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     number = as_scalar(value, to.dtype).value
     at = [emit.as_index(each.value) for each in to.indices]
-    return _changed(name, to.dtype, lambda: of_array(name, number, to.matrix.value, at))
+    return _changed(name, lambda: of_array(name, number, to.matrix.value, at))
 
 
-def _changed(name: str, dtype: DType, change: Callable[[], Any]) -> Any:
+def _changed(name: str, change: Callable[[], Any]) -> Any:
     """What a change of an element returns. Where all threads execute `w.one_thread()`, one of them makes the
     change, and the others don't have the result.
     """

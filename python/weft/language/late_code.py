@@ -9,7 +9,6 @@ def __getattr__(name: str) -> Any:
     with late_imports.whole():
         from weft.language import captured_code
 
-    globals()[name] = found = getattr(
-        captured_code, name
-    )  # so that the next access doesn't call this function
+    found = getattr(captured_code, name)
+    globals()[name] = found  # so that the next access doesn't call this function
     return found

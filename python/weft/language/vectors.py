@@ -39,13 +39,6 @@ def layout_of(count: Any) -> Layout:
     return Layout.parse(text)
 
 
-def is_of_tile(shape: Any, like: Fragment | None) -> bool:
-    """Whether this can be the shape of a tile, in the layout of another one also with a single row."""
-    if not isinstance(shape, tuple) or len(shape) != 2:
-        return False
-    return like is not None or not (any(isinstance(each, Foreign) for each in shape) or shape[0] == 1)
-
-
 def shape_complaint(shape: Any) -> str:
     """Why this is the shape neither of a tile nor of a vector."""
     parts = shape if isinstance(shape, tuple) else (shape,)
