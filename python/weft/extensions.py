@@ -114,6 +114,7 @@ class Registry(Generic[T]):
 _registries: list[Registry[Any]] = []
 _tables: list[tuple[Callable[[], object], object]] = []
 _lock = locks.lock()
+_load_lock = locks.reentrant()
 _current: ContextVar[Source | None] = ContextVar("registering", default=None)
 _extensions: tuple[Extension, ...] = ()
 _failure: WeftError | None = None
@@ -151,7 +152,7 @@ def load() -> None:
     """
     global _loading, _loaded, _failure
     if not _loaded:
-        with late_imports.whole():
+        with late_imports.whole(), _load_lock:
             if _loading:  # an extension registers something
                 return
             if not _loaded:

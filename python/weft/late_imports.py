@@ -8,19 +8,40 @@ from contextlib import contextmanager
 from weft import locks
 from weft.garbage import uncollected
 
-_lock = threading.RLock()
+_changed = threading.Condition()
+_depths: dict[int, int] = {}
+"""How many blocks of `whole` each thread is in."""
 
 
 @contextmanager
 def whole() -> Iterator[None]:
     """Prevents forks by other threads during the block: a child would wait forever for a partial import.
 
-    Nor is garbage collected: among PyTorch's objects, that takes a fifth of the time of imports.
+    Several threads may be in such blocks. Were it only one, it could wait for a module that another thread
+    imports, which itself waits for this block. Nor is garbage collected: among PyTorch's objects, that takes
+    a fifth of the time of imports.
     """
-    with _lock, uncollected():
-        yield
+    thread = threading.get_ident()
+    before = _depths.get(thread, 0)
+    try:
+        with _changed:
+            _depths[thread] = before + 1
+        with uncollected():
+            yield
+    finally:
+        with _changed:
+            _depths[thread] = before
+            if not before:
+                del _depths[thread]
+                _changed.notify_all()
+
+
+def _wait_for_others() -> None:
+    """Waits until no other thread is in a block, and keeps all from entering one."""
+    _changed.acquire()
+    _changed.wait_for(lambda: _depths.keys() <= {threading.get_ident()})
 
 
 # The latest registered function runs first, before a fork. An import in `whole` may wait for logging's lock,
 # which a fork would hold already while it waits for this one, were logging imported later than this module.
-locks.at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+locks.at_fork(before=_wait_for_others, after_in_parent=_changed.release, after_in_child=_changed.release)

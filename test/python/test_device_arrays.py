@@ -95,9 +95,8 @@ def test_other_threads_import_and_fork_while_a_product_is_made(monkeypatch):
         done = []
 
         def enter():
-            if late_imports._lock.acquire(timeout=0.2):
-                late_imports._lock.release()
-                done.append(True)
+            with late_imports._changed:
+                done.append(not late_imports._depths)
 
         other = threading.Thread(target=enter)
         other.start()

@@ -58,6 +58,47 @@ thread.join()
 """
 
 
+IMPORTED_BY_TWO_THREADS = """
+import os, threading
+from weft import late_imports
+
+def plain():
+    import planted
+
+def late():
+    with late_imports.whole():
+        inside.set()
+        import planted
+
+importing, inside = threading.Event(), threading.Event()
+first, second = threading.Thread(target=plain), threading.Thread(target=late)
+first.start()
+importing.wait()
+second.start()
+first.join()
+second.join()
+if not (child := os.fork()):
+    with late_imports.whole():
+        os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+PLANTED = """
+import __main__
+from weft import late_imports
+
+__main__.importing.set()
+__main__.inside.wait()
+with late_imports.whole():
+    pass
+"""
+
+
+def test_an_import_statement_and_a_late_import_do_not_wait_for_each_other(tmp_path):
+    (tmp_path / "planted.py").write_text(PLANTED)
+    program = f"import sys; sys.path.append({str(tmp_path)!r})\n{IMPORTED_BY_TWO_THREADS}"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
 def test_a_fork_waits_for_imports_that_need_the_lock_of_logging():
     subprocess.run([sys.executable, "-c", FORKS_DURING_AN_IMPORT], timeout=60, check=True)
 
