@@ -3,14 +3,11 @@
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from weft.errors import Diagnostic, WeftError
+from weft.instrumentation import Instrumentation
 from weft.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli
-
-if TYPE_CHECKING:
-    from weft.instrumentation import Instrumentation
 
 _EXPLAIN = "--tile-explain-dispatch"
 _SWITCHES = (
@@ -35,10 +32,8 @@ def add_explain(parser: ArgumentParser) -> None:
     parser.add_argument(_EXPLAIN, action="store_true", help=SWITCHES[_EXPLAIN])
 
 
-def printing(options: Namespace) -> "Instrumentation":
+def printing(options: Namespace) -> Instrumentation:
     """What these options want to see of passes, except remarks about candidates."""
-    from weft.instrumentation import Instrumentation  # which imports MLIR
-
     path = options.mlir_pass_pipeline_crash_reproducer
     return Instrumentation(
         before=_names(options.mlir_print_ir_before, "before"),

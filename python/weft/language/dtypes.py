@@ -1,4 +1,4 @@
-"""The types of elements. It doesn't import MLIR, as calls of compiled kernels need them, too."""
+"""The types of elements. It doesn't import MLIR: calls of compiled kernels need them, too."""
 
 import re
 from dataclasses import dataclass

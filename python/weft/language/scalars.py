@@ -1,4 +1,4 @@
-"""Numbers of the GPU, one for each thread, and the types of elements."""
+"""Numbers of the GPU, one for each thread, and their conversions."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether a kernel is traced now. It doesn't import MLIR, as calls of compiled kernels ask, too."""
+"""Whether a kernel is traced now. It doesn't import MLIR: calls of compiled kernels ask, too."""
 
 from contextvars import ContextVar
 from typing import Any

@@ -50,6 +50,7 @@ def _digest(path: Path) -> bytes:
 
 @functools.cache
 def first_digest(path: Path) -> bytes:
+    """The digest of a file when this process first asked for it."""
     return _digest(path)
 
 

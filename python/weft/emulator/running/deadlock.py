@@ -74,7 +74,7 @@ class Stage:
 
 
 def _bytes_of(transactions: int) -> str:
-    """What a transaction count that isn't 0 says."""
+    """What a transaction count that isn't 0 means."""
     if transactions > 0:
         return f"{transactions} bytes are missing"
     return f"{-transactions} bytes more have arrived than were expected"
