@@ -3,7 +3,6 @@
 The import of this package, and of `schedule` in it, doesn't import MLIR.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from weft import late_imports
@@ -22,11 +21,4 @@ __all__ = ["DIALECTS", "context", "dialects", "instruction_ops", "names_in", "re
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(
-            f"module 'weft.dialects' has no attribute '{name}'", name=name, obj=sys.modules[__name__]
-        )
-    with late_imports.whole():
-        from weft.dialects import registered
-
-    return getattr(registered, name)
+    return late_imports.attribute(__name__, name, "registered" if name in __all__ else None)

@@ -4,7 +4,6 @@ that its flag names.
 The import of this package, and of functions in it that write IR, doesn't import all passes.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from weft import late_imports
@@ -48,11 +47,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(
-            f"module 'weft.passes' has no attribute '{name}'", name=name, obj=sys.modules[__name__]
-        )
-    with late_imports.whole():
-        from weft.passes import registered
-
-    return getattr(registered, name)
+    return late_imports.attribute(__name__, name, "registered" if name in __all__ else None)

@@ -1,6 +1,5 @@
 """Weft: MLIR dialects, passes and a CPU emulator for NVIDIA's tensor-core instructions."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 # Must be first: it records the state of the files that are loaded after it.
@@ -81,12 +80,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        # From `name` and `obj`, Python suggests similar attributes.
-        raise AttributeError(f"module 'weft' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
-    from importlib import import_module
-
-    with late_imports.whole():
-        attribute = getattr(import_module(f"weft.{_LAZY[name]}"), name)
-    globals()[name] = attribute  # so that the next access doesn't call this function
-    return attribute
+    found = late_imports.attribute(__name__, name, _LAZY.get(name))
+    globals()[name] = found  # so that the next access doesn't call this function
+    return found

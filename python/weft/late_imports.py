@@ -1,9 +1,12 @@
 """Imports at first use that are safe if another thread forks."""
 
 import logging  # noqa: F401  # whose lock a fork must take after this module's: see below
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from weft import locks
 from weft.garbage import uncollected
@@ -40,6 +43,17 @@ def _wait_for_others() -> None:
     """Waits until no other thread is in a block, and keeps all from entering one."""
     _changed.acquire()
     _changed.wait_for(lambda: _depths.keys() <= {threading.get_ident()})
+
+
+def attribute(package: str, name: str, module: str | None) -> Any:
+    """An attribute of a package by its name, from the package's `module`. Raises AttributeError for None."""
+    if module is None:
+        # From `name` and `obj`, Python suggests similar attributes.
+        raise AttributeError(
+            f"module '{package}' has no attribute '{name}'", name=name, obj=sys.modules[package]
+        )
+    with whole():
+        return getattr(import_module(f"{package}.{module}"), name)
 
 
 # The latest registered function runs first, before a fork. An import in `whole` may wait for logging's lock,
