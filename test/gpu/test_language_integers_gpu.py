@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import test_language_integer_expressions as expressions
 from gpu_marks import GPU, SM_90A, with_marks
-from language_integers import NUMPY, TYPES, edges
+from language_integers import NUMPY, TYPES, add_by_tma, edges, exact, product
 
 import weft.language as w
 
@@ -49,38 +49,17 @@ def test_elements_are_changed_atomically(dtype):
 @with_marks(SM_90A)
 @pytest.mark.parametrize("dtype", WIDE, ids=str)
 def test_tma_adds_them(dtype):
-    @w.kernel
-    def kernel(x: w.In["m n", dtype], y: w.Out["m n", dtype]):
-        output = w.shared(64, 16, dtype)
-        with w.role():
-            w.atomic_add(y[0, 0], w.load(x[0, 0], (64, 16)), via=output)
-
     x, y = edges(dtype, (64, 16)), edges(dtype, (64, 16), 1)
     total = x + y
-    on_gpu(kernel, x, y)
+    add_by_tma(on_gpu, dtype, x, y)
     assert np.array_equal(y, total)
 
 
 @pytest.mark.parametrize("of_b", [w.u8, w.i8], ids=str)
 @pytest.mark.parametrize("of_a", [w.u8, w.i8], ids=str)
 def test_bytes_are_multiplied(of_a, of_b):
-    @w.kernel
-    def kernel(a: w.In["m k", of_a], b: w.In["n k", of_b], d: w.Out["m n", w.i32]):
-        ring = w.ring(2, a=(64, 64, of_a), b=(32, 64, of_b))
-        with w.role():
-            sums = w.zeros((64, 32), w.i32)
-            for _ in w.range(0, a.columns, 64):
-                with ring.take() as stage:
-                    sums = w.wait(w.gemm(stage.a, stage.b.T, sums))
-            w.store(sums, d[0, 0])
-        with w.role(), w.one_thread():
-            for k in w.range(0, a.columns, 64):
-                ring.fill(a=a[0, k], b=b[0, k])
-
     a, b = edges(of_a, (64, 256)), edges(of_b, (32, 256), 1)
-    d = np.zeros((64, 32), np.int32)
-    on_gpu(kernel, a, b, d)
-    assert np.array_equal(d, a.astype(np.int32) @ b.astype(np.int32).T)
+    assert np.array_equal(product(on_gpu, a, b, of_a, of_b), exact(a, b))
 
 
 @pytest.mark.parametrize("dtype", [w.u8, w.u16, w.u32, w.u64], ids=str)

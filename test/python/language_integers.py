@@ -99,6 +99,44 @@ def _differing(launch, kernel, dtype, shape):
     return [name for name, found in named if not np.array_equal(found, expected(name, x, y))]
 
 
+def add_by_tma(launch, dtype, x, y, arch=None):
+    """Adds the tile x to y."""
+
+    @w.kernel(arch=arch)
+    def kernel(x: w.In["m n", dtype], y: w.Out["m n", dtype]):
+        output = w.shared(64, 16, dtype)
+        with w.role():
+            w.atomic_add(y[0, 0], w.load(x[0, 0], (64, 16)), via=output)
+
+    launch(kernel, x, y)
+
+
+def product(launch, a, b, of_a, of_b, arch=None):
+    """a @ b.T of bytes, of 64 rows and 32 columns, by a ring of buffers."""
+
+    @w.kernel(arch=arch)
+    def kernel(a: w.In["m k", of_a], b: w.In["n k", of_b], d: w.Out["m n", w.i32]):
+        ring = w.ring(2, a=(64, 64, of_a), b=(32, 64, of_b))
+        with w.role():
+            sums = w.zeros((64, 32), w.i32)
+            for _ in w.range(0, a.columns, 64):
+                with ring.take() as stage:
+                    sums = w.wait(w.gemm(stage.a, stage.b.T, sums))
+            w.store(sums, d[0, 0])
+        with w.role(), w.one_thread():
+            for k in w.range(0, a.columns, 64):
+                ring.fill(a=a[0, k], b=b[0, k])
+
+    d = np.zeros((64, 32), np.int32)
+    launch(kernel, a, b, d)
+    return d
+
+
+def exact(a, b):
+    """a @ b.T in 32 bits."""
+    return a.astype(np.int32) @ b.astype(np.int32).T
+
+
 def upper_half(x, y):
     """The upper halves of the products, of Python's integers."""
     products = [int(a) * int(b) >> 8 * x.itemsize for a, b in zip(x.flat, y.flat, strict=True)]

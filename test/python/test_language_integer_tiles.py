@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from language_integers import CHIPS, NUMPY, TYPES, differing_tiles, edges, emulate
+from language_integers import CHIPS, NUMPY, TYPES, add_by_tma, differing_tiles, edges, emulate
 
 import weft
 import weft.language as w
@@ -138,15 +138,9 @@ def test_tiles_change_elements_atomically(dtype, chip):
 
 @pytest.mark.parametrize("dtype", [w.u32, w.u64, w.i64], ids=str)
 def test_tma_adds_them(dtype):
-    @w.kernel(arch="sm_90a")
-    def kernel(x: w.In["m n", dtype], y: w.Out["m n", dtype]):
-        output = w.shared(64, 16, dtype)
-        with w.role():
-            w.atomic_add(y[0, 0], w.load(x[0, 0], (64, 16)), via=output)
-
     x, y = edges(dtype, (64, 16)), edges(dtype, (64, 16), 1)
     total = x + y
-    assert not kernel.emulate(x, y).findings
+    add_by_tma(emulate, dtype, x, y, "sm_90a")
     assert np.array_equal(y, total)
 
 
