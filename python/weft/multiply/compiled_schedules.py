@@ -43,7 +43,7 @@ def _known(kind: Kind, kept: cache.Cache) -> _Known:
     # The entry is for the same code, or a listed kernel would have to be compiled again.
     keys = cache_keys.lowering(False), cache_keys.generating(False), _assembling()
     key = [repr(kind), *(part for key in keys for part in key or ())] if all(keys) else None
-    return _Known(key, dict.fromkeys(read(kept.find(_ENTRY, key) if key else None)))
+    return _Known(key, dict.fromkeys(_read(kept.find(_ENTRY, key) if key else None)))
 
 
 def _assembling() -> cache.Key | None:
@@ -76,15 +76,15 @@ def add(kind: Kind, schedule: "AnySchedule") -> None:
             return
         known.schedules[schedule] = None
     if known.key is not None:
-        kept.change(_ENTRY, known.key, lambda entry: written([*read(entry), schedule]))
+        kept.change(_ENTRY, known.key, lambda entry: _written([*_read(entry), schedule]))
 
 
-def written(schedules: "Collection[AnySchedule]") -> bytes:
+def _written(schedules: "Collection[AnySchedule]") -> bytes:
     """Schedules as the cache keeps them."""
     return json.dumps([[type(s).key, asdict(s)] for s in dict.fromkeys(schedules)]).encode()
 
 
-def read(entry: bytes | None) -> "list[AnySchedule]":
+def _read(entry: bytes | None) -> "list[AnySchedule]":
     """The schedules of an entry, except those of unknown families."""
     with late_imports.whole():
         from weft.dialects.schedule.families import FAMILIES

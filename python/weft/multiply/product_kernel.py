@@ -29,7 +29,7 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> tuple[kernel.
 
     What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
     """
-    chip, kept = _chip(operands.ordinal, operands.types, operands.options.arch), disk_cache.default()
+    chip, kept = _chip(operands), disk_cache.default()
     described = repr((transposes, *_described(operands, chip)))
 
     def key(present: bool) -> disk_cache.Key | None:
@@ -61,7 +61,7 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
     with late_imports.whole():
         from weft.schedules import choice
 
-    types, chip = operands.types, _chip(operands.ordinal, operands.types, operands.options.arch)
+    types, chip = operands.types, _chip(operands)
     if choice.layout_complaint(types, chip):
         operands.refuse_layout()
     return compiled(types, *_compiled_for(operands), schedule_of(operands, copies=copies), chip)
@@ -73,12 +73,11 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | N
         from weft.schedules import choice, loading
 
     options, types, sizes = operands.options, operands.types, operands.sizes
-    chip, schedule = _chip(operands.ordinal, types, options.arch), options.schedule
+    chip, schedule = _chip(operands), options.schedule
     assert not isinstance(schedule, str)  # as `Options.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:
         return schedule
-    members, (a, b, *_) = sizes.members or 1, operands.views
-    k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
+    (a, b, *_), (members, k) = operands.views, _members_and_k(operands)
     schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
     if not copies and _unaligned(a, b):
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
@@ -125,11 +124,16 @@ def transposed(operands: Operands) -> tuple[int, ...]:
     a, b = operands.views[:2]
     elements = prod(a.shape), prod(b.shape)
     padded = aligned_to(a) % ROW_BYTES != 0, aligned_to(b) % ROW_BYTES != 0
-    members = sizes.members or 1
-    k = ceil_div(sizes.k, members) if types.k_groups else sizes.k
-    chip = _chip(operands.ordinal, types, operands.options.arch)
+    members, k = _members_and_k(operands)
+    chip = _chip(operands)
     wanted = transposing.transposes(sizes.m, sizes.n, k, types, chip, members, elements, padded)
     return tuple(number for number, each in enumerate(wanted) if each)
+
+
+def _members_and_k(operands: Operands) -> tuple[int, int]:
+    """The products of a batch or of groups, and the K of each; if groups divide K, in the mean."""
+    members, k = operands.sizes.members or 1, operands.sizes.k
+    return members, ceil_div(k, members) if operands.types.k_groups else k
 
 
 def _unaligned(*views: ArrayView) -> bool:
@@ -148,18 +152,19 @@ def _alike(*views: ArrayView) -> bool:
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")
 
 
-def _chip(ordinal: int | None, types: Types, arch: str | None) -> str:
+def _chip(operands: Operands) -> str:
     """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to. Without a GPU, one
     that is emulated: the first that multiplies elements of these types, unless `arch` names it. Raises
     WeftError for an `arch` with arrays on a GPU.
     """
+    ordinal, arch = operands.ordinal, operands.options.arch
     if arch is not None and ordinal is None:
         return arch
     if arch is not None:
         chip = runtime.device(ordinal).chip
         raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
     if runtime.available() is not None:
-        return emulated_chip(types)
+        return emulated_chip(operands.types)
     return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
 
 
