@@ -1,6 +1,8 @@
 """Imports at first use that are safe if another thread forks."""
 
-import logging  # noqa: F401  # whose lock a fork must take after this module's: see below
+# A fork must take the locks of these modules after this module's: see below.
+import concurrent.futures.thread  # noqa: F401
+import logging  # noqa: F401
 import sys
 import threading
 from collections.abc import Iterator
@@ -58,4 +60,5 @@ def attribute(package: str, name: str, module: str | None) -> Any:
 
 # The latest registered function runs first, before a fork. An import in `whole` may wait for logging's lock,
 # which a fork would hold already while it waits for this one, were logging imported later than this module.
+# And Python would release a lock that the import of another thread registers while a fork waits here.
 locks.at_fork(before=_wait_for_others, after_in_parent=_changed.release, after_in_child=_changed.release)
