@@ -164,6 +164,20 @@ def test_without_bindings_each_call_that_compiles_tells_what_to_install():
     assert len({*said}) == 1 and said[0].startswith("'no MLIR Python bindings are installed: pip install ")
 
 
+def test_what_asks_all_modules_for_a_name_needs_no_mlir():
+    """unittest and pickle do, of modules that import others when a name is first used."""
+    program = """
+        import sys, unittest, warnings
+        import weft, weft.dialects, weft.passes
+        from weft.language import capture
+
+        with unittest.TestCase().assertWarns(UserWarning):
+            warnings.warn("expected")
+        sys.exit("weft.mlir" in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", inspect.cleandoc(program)], check=True)
+
+
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [("torch", "torch", "gpu"), ("nn", "torch", "gpu"), ("inductor", "torch", "gpu"), ("jax", "jax", "jax")],

@@ -6,6 +6,8 @@ from weft import late_imports
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("__"):  # such as __warningregistry__, which unittest and others ask all modules for
+        raise AttributeError(f"weft.language.late_code has no '{name}'")
     with late_imports.whole():
         from weft.language import captured_code
 
