@@ -291,7 +291,7 @@ def an_unsigned_index(x: w.In["n", w.u32]):
     x[x[0]]  # here
 
 
-@mistakes(r"'w\.mulhi' can't be applied to floats: convert to \.to\(w\.i32\)")
+@mistakes(r"'w\.mulhi' can't be applied to floats: convert with \.to\(w\.i32\)")
 def halves_of_floats(x: w.In["n", w.f32]):
     w.mulhi(x[0], 2)  # here
 

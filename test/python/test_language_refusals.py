@@ -184,7 +184,7 @@ def a_called_shape(t, x, r):
         (a_format, r"Python can't format an element of an array: print it by w\.print$"),
         (a_comprehension, r"Python can't loop over w\.range: write a loop, 'for i in w\.range\(n\):'"),
         (an_assignment, r"Python can't assign elements of a fragment: choose elements by w\.where, w\.row"),
-        (bits_of_floats, r"'&' can't be applied to floats: convert to \.to\(w\.i32\)$"),
+        (bits_of_floats, r"'&' can't be applied to floats: convert with \.to\(w\.i32\)$"),
         (a_type_of_numpy, r"expects an element type of w, got float16: write w\.f16$"),
         (a_type_of_python, r"expects an element type of w, got float: write w\.f32$"),
         (a_name_of_a_type, r"expects an element type of w, got 'bf17': there are w\.f64, w\.f32, "),

@@ -160,7 +160,7 @@ def apply(name: str, a: Any, b: Any) -> Any:
     table = _FLOATS if floats else _INTEGERS
     if name not in table:
         symbol = _SYMBOLS.get(name, name)
-        remedy = "use // or .to(w.f32)" if not floats else "convert to .to(w.i32)"
+        remedy = "use // or .to(w.f32)" if not floats else "convert with .to(w.i32)"
         if floats and name in ("floordiv", "mod"):
             remedy = "use w.floor"
         raise mistake(f"'{symbol}' can't be applied to {'floats' if floats else 'integers'}: {remedy}")
@@ -201,6 +201,27 @@ def _differs(rest: Any, divisor: Any) -> Any:
     zero = emit.constant(rest.type, 0)
     signs = arith.cmpi(arith.CmpIPredicate.slt, arith.xori(rest, divisor), zero)
     return arith.andi(signs, arith.cmpi(arith.CmpIPredicate.ne, rest, zero))
+
+
+def _by_any(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A quotient or remainder that is 0 where the divisor is 0, as in NumPy.
+
+    LLVM's is undefined, so LLVM assumes that no divisor is 0, and drops tests such as `w.where(b != 0, …)`.
+    Raises WeftError if Python knows that it is 0.
+    """
+
+    def divided(a: Any, b: Any) -> Any:
+        known = mlir.splat(b)
+        if known == 0:
+            raise mistake("an integer can't be divided by 0")
+        if known is not None:
+            return divide(a, b)
+        zero = emit.constant(b.type, 0)
+        is_zero = arith.cmpi(arith.CmpIPredicate.eq, b, zero)
+        result = divide(a, arith.select(is_zero, emit.constant(b.type, 1), b))
+        return arith.select(is_zero, zero, result)
+
+    return divided
 
 
 _AMOUNT = 32
@@ -253,8 +274,8 @@ _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "sub": arith.subi,
     "mul": arith.muli,
     "mulhi": lambda a, b: arith.mulsi_extended(a, b)[1],
-    "floordiv": _floor_div,
-    "mod": _floor_mod,
+    "floordiv": _by_any(_floor_div),
+    "mod": _by_any(_floor_mod),
     "and": arith.andi,
     "or": arith.ori,
     "xor": arith.xori,
@@ -268,8 +289,8 @@ _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
 _UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
     **_INTEGERS,
     "mulhi": lambda a, b: arith.mului_extended(a, b)[1],
-    "floordiv": arith.divui,
-    "mod": arith.remui,
+    "floordiv": _by_any(arith.divui),
+    "mod": _by_any(arith.remui),
     "shl": _shift_in_zeros(arith.shli, True),
     "shr": _shift_in_zeros(arith.shrui, True),
     "minimum": arith.minui,
