@@ -11,7 +11,6 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.language import carried
 
 CASES = []
 
@@ -495,30 +494,3 @@ def test_a_grid_divided_by_a_slash():
 
     with pytest.raises(weft.WeftError, match="divide sizes by // or"):
         kernel.compile()
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda x: 2 | x,
-        lambda x: 2 ^ x,
-        lambda x: 2 & x,
-        lambda x: 2 << x,
-        lambda x: x >> 1,
-        lambda x: 7 // x,
-        lambda x: 7 % x,
-        lambda x: 2**x,
-        lambda x: divmod(x, 2),
-        lambda x: ~x,
-        lambda x: +x,
-        abs,
-        int,
-        round,
-        lambda x: 1 in x,
-        lambda x: x.__setitem__(0, 1),
-        lambda x: setattr(x, "y", 1),
-    ],
-)
-def test_whatever_is_done_with_a_name_without_value_is_refused(use):
-    with pytest.raises(weft.WeftError, match="'x' is assigned in one side only"):
-        use(carried.Unbound("x", "is assigned in one side only"))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from test_language_messages import refused
 
+import weft
 import weft.language as w
+from weft.language import carried
 from weft.language.refusals import refusal
 
 
@@ -244,3 +246,30 @@ def test_errors_about_other_values_stay(value):
     with pytest.raises(TypeError) as caught:
         value @ "text"
     assert refusal(caught.value) is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: 2 | x,
+        lambda x: 2 ^ x,
+        lambda x: 2 & x,
+        lambda x: 2 << x,
+        lambda x: x >> 1,
+        lambda x: 7 // x,
+        lambda x: 7 % x,
+        lambda x: 2**x,
+        lambda x: divmod(x, 2),
+        lambda x: ~x,
+        lambda x: +x,
+        abs,
+        int,
+        round,
+        lambda x: 1 in x,
+        lambda x: x.__setitem__(0, 1),
+        lambda x: setattr(x, "y", 1),
+    ],
+)
+def test_whatever_is_done_with_a_name_without_value_is_refused(use):
+    with pytest.raises(weft.WeftError, match="'x' is assigned in one side only"):
+        use(carried.Unbound("x", "is assigned in one side only"))
