@@ -18,6 +18,7 @@ from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIE
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import LINE_BYTES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.launch_limits import PORTABLE_CLUSTER
+from weft.isa.tensor_map import SWIZZLED_ROWS
 from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
 
@@ -29,8 +30,6 @@ _UNEQUAL_REGISTERS = 26
 """The same with an equal share of the registers, in addition to one instruction's sums."""
 _MOST_ADDED = 96
 """Sums of K slices that a thread loads before it adds them, with enough registers."""
-_SWIZZLED_ROWS = 8
-"""Rows of a panel after which the swizzle repeats."""
 _T = TypeVar("_T")
 
 
@@ -441,11 +440,11 @@ class WarpgroupSchedule(AnySchedule):
         extents = zip("MN", self.block, self.stored(types), (across, down), mn_major, strict=False)
         for name, extent, stored, ctas, is_mn_major in extents:
             # Each CTA copies whole groups of rows of a swizzle: all columns of some, or whole panels.
-            unit, k = (128 // types.input_bytes, self.block[2]) if is_mn_major else (_SWIZZLED_ROWS, 0)
-            if stored % (ctas * unit) == 0 or (k and k % (ctas * _SWIZZLED_ROWS) == 0):
+            unit, k = (128 // types.input_bytes, self.block[2]) if is_mn_major else (SWIZZLED_ROWS, 0)
+            if stored % (ctas * unit) == 0 or (k and k % (ctas * SWIZZLED_ROWS) == 0):
                 continue
             block = f"block {name} {extent}" + (f", stored as {stored}," if stored != extent else "")
-            other = f" or block K {k} in multiples of {_SWIZZLED_ROWS}" if k else ""
+            other = f" or block K {k} in multiples of {SWIZZLED_ROWS}" if k else ""
             return f"cluster must divide {block} in multiples of {unit}{other}, got {ctas} CTAs"
         return None
 

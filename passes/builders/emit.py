@@ -204,13 +204,13 @@ def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> 
     number; with `bfly`, that of this lane's number xor `lane`; with `up`, that `lane` lanes before, or this
     one if there is none. Values of less than 32 bits are sent as a word, those of 64 bits as two.
     """
-    bits_ = own.type.width
-    whole = ir.IntegerType.get_signless(bits_)
-    if bits_ == i32().width:
+    width = own.type.width
+    whole = ir.IntegerType.get_signless(width)
+    if width == i32().width:
         word = signless(own)
         last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
         other = nvvm.ShflOp(value(-1), word, value(lane), last, kind, results=[word.type]).res
-    elif bits_ < i32().width:
+    elif width < i32().width:
         word = arith.extui(i32(), bits(own, whole))
         other = arith.trunci(whole, of_lane(word, lane, kind))
     else:

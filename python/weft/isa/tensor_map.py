@@ -75,6 +75,8 @@ ELEMENT_TYPES = {
 INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
 """By their number in `tensormap.replace`; 96B of sm_103a is not among them."""
+SWIZZLED_ROWS = 8
+"""Rows after which the pattern of a swizzle repeats."""
 ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
 ATOM = "_ATOM_"
 SWIZZLE_NAMES = (*SWIZZLES, *(f"128B{ATOM}{atom}" for atom in ATOMS[1:]))

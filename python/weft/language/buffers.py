@@ -9,7 +9,7 @@ from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa.chips import CHIPS
-from weft.isa.tensor_map import BOX_ALIGNMENT
+from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
 from weft.language import clusters, elements, trace
 from weft.language.carried import Carried
 from weft.language.dtypes import DType, i1, i8, i32
@@ -20,7 +20,6 @@ from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
 
 _BARRIER_BYTES = 16  # of each stage: one that it is full, one that it is empty
-_SWIZZLED_ROWS = 8  # after which the pattern of a swizzle repeats
 
 
 class Buffer(Carried):
@@ -95,9 +94,9 @@ class Buffer(Carried):
         name = ("rows", "columns")[axis]
         what = f"{whole[axis]} {name}"
         axis ^= int(self.transposed)
-        if not known or (step < count and (axis == 1 or step % _SWIZZLED_ROWS)):
+        if not known or (step < count and (axis == 1 or step % SWIZZLED_ROWS)):
             raise mistake(f"a part must divide the {what} of the tile, got {shown(count)}")
-        lines = (_SWIZZLED_ROWS, self.value.type.groups[1][-1].extent)
+        lines = (SWIZZLED_ROWS, self.value.type.groups[1][-1].extent)
         if self.layout.swizzle is not None and count % lines[axis]:
             raise mistake(
                 f"a part of {self} must have a multiple of {lines[axis]} {name}, since its elements are "

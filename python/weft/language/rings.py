@@ -15,7 +15,7 @@ from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.suggest import did_you_mean
-from weft.isa.tensor_map import BOX_ALIGNMENT
+from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
 from weft.language import clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.dtypes import DType
@@ -30,7 +30,6 @@ from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
-_SWIZZLED_ROWS = 8  # after which the pattern of a swizzle repeats
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
@@ -149,9 +148,9 @@ class Ring:
     def _check_parts(self, name: str, count: int) -> None:
         """Raises WeftError for parts of a buffer that don't begin where its swizzle does, or TMA writes."""
         rows = self.kinds[name][0]
-        if count > 1 and rows > 1 and rows // count % _SWIZZLED_ROWS:
+        if count > 1 and rows > 1 and rows // count % SWIZZLED_ROWS:
             raise mistake(
-                f"parts of '{name}' must have a multiple of {_SWIZZLED_ROWS} rows, got {rows // count}: load "
+                f"parts of '{name}' must have a multiple of {SWIZZLED_ROWS} rows, got {rows // count}: load "
                 "single rows by w.load(x[rows, k], …), and store them in a stage of ring.write()"
             )
         bytes_ = self._bytes(name) // count
@@ -492,7 +491,7 @@ def _sharing(shared: Any, buffers: dict[str, Any]) -> dict[str, int]:
         if axis not in (0, 1, 2) or isinstance(axis, bool):
             raise mistake(f"an axis of shared must be 0, 1 or 2, got {shown(axis)}")
         count, rows = clusters.size(axis), buffers[name][0]
-        if rows % (least := count * _SWIZZLED_ROWS):
+        if rows % (least := count * SWIZZLED_ROWS):
             raise mistake(
                 f"'{name}' must have a multiple of {least} rows to be shared by {count} CTAs, got {rows}"
             )
