@@ -28,6 +28,7 @@ from weft.passes import lower_gemm
 from weft.passes.registry.candidates import Candidate, Predicate
 
 ROOT = Path(__file__).resolve().parents[2]
+passes.own()  # imports the tables of passes, whose contents at that time count as Weft's own
 
 
 @pytest.fixture
