@@ -291,6 +291,22 @@ def an_unsigned_index(x: w.In["n", w.u32]):
     x[x[0]]  # here
 
 
+@mistakes(r"end of w\.range must be a w\.i32, got a value of w\.u32: convert it with \.to\(w\.i32\)")
+def an_unsigned_range(x: w.In["n", w.u32]):
+    for _ in w.range(w.u32(3)):  # here
+        pass
+
+
+@mistakes(r"w\.where expects a condition, such as x < y, got a value of w\.u32: compare it, as in x != 0")
+def an_integer_as_a_condition(x: w.In["n", w.u32]):
+    w.where(x[0], 1, 2)  # here
+
+
+@mistakes(r"has no .astype.: use x\.to\(type\), such as x\.to\(w\.bf16\)")
+def a_conversion_of_numpy(x: w.In["n", w.u32]):
+    x[0].astype(w.u8)  # here
+
+
 @mistakes(r"'w\.mulhi' can't be applied to floats: convert with \.to\(w\.i32\)")
 def halves_of_floats(x: w.In["n", w.f32]):
     w.mulhi(x[0], 2)  # here

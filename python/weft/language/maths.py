@@ -247,9 +247,12 @@ def where(choice: Any, a: Any, b: Any) -> Any:
     """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
     if isinstance(choice, (bool, int)):
         return a if choice else b
+    choice = _settled(choice)
     if not isinstance(choice, (Scalar, Fragment)) or choice.dtype != i1:
         got = str(choice) if isinstance(choice, (Scalar, Fragment)) else shown(choice)
-        raise mistake(f"w.where expects a condition, such as x < y, got {got}")
+        is_integer = isinstance(choice, (Scalar, Fragment)) and not choice.dtype.is_float
+        remedy = ": compare it, as in x != 0" if is_integer else ""
+        raise mistake(f"w.where expects a condition, such as x < y, got {got}{remedy}")
     a, b = _settled(a), _settled(b)
     dtype = _type_of(a, b)
     if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):

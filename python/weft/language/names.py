@@ -130,7 +130,7 @@ _NUMPY = {
 }
 _METHODS = {
     "mean": "w.sum(t, axis=1) / n",
-    "astype": "x.to(w.bf16)",
+    "astype": "x.to(type), such as x.to(w.bf16)",
     "float": "x.to(w.f32)",
     "half": "x.to(w.f16)",
     "view": "x.bitcast(w.i32), for the bits of an f32",

@@ -68,7 +68,8 @@ def range_(first: Any, end: Any = None, step: Any = 1, *, unroll: int = 1) -> Ra
     begin, stop = (0, first) if end is None else (first, end)
     for name, value in (("first", begin), ("end", stop), ("step", step)):
         if isinstance(value, float) or (isinstance(value, Scalar) and value.dtype != i32):
-            raise mistake(f"{name} of w.range must be an integer of 32 bits, got {value}")
+            remedy = ": convert it with .to(w.i32)" if isinstance(value, Scalar) else ""
+            raise mistake(f"{name} of w.range must be a w.i32, got {value}{remedy}")
     if isinstance(step, int) and step < 1:
         raise mistake(f"step of w.range must be positive, got {step}: count up, and subtract in the loop")
     return Range(begin, stop, step, unroll)
