@@ -443,20 +443,14 @@ class Kernel:
             return self._prepared(views, ctas, block, extents)
 
     def multiprocessors(self) -> int:
-        """How many multiprocessors of the current GPU can hold a CTA at once. Clusters can't use all of
-        them.
-        """
+        """How many multiprocessors of the current GPU can hold a CTA at once: clusters can't use them all."""
         launch = self.launch
         if launch.persistent is None or launch.cluster == (1, 1, 1) or launch.block is None:
             return runtime.current().multiprocessors
         return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
 
     def _prepared(
-        self,
-        views: Sequence[Any],
-        grid: runtime.Dim,
-        block: runtime.Dim,
-        extents: Extents | None = None,
+        self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim, extents: Extents | None = None
     ) -> runtime.Prepared:
         spaces, workspaces = workspaces_of(self.launch, views, grid), None
         numbers = itertools.count()
