@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.language import objects
+from weft.language.dtypes import NUMBERS
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
 
@@ -183,7 +184,7 @@ def _remedy(one: Carried, other: Any) -> str:
         begun = "" if hasattr(one, "shape") else other.begun(one.number())
         return other.until_carried or (f": begin with {begun}" if begun else "")
     shape, dtype = getattr(one, "shape", None), getattr(one, "dtype", None)
-    if not isinstance(other, (bool, int, float)) or dtype is None:
+    if not isinstance(other, NUMBERS) or dtype is None:
         return ""
     number = written(other)
     if isinstance(other, float) and not dtype.is_float:
@@ -212,7 +213,7 @@ def _object_complaint(before: Any, after: Any) -> str | None:
         return None
     after = after.settled() if isinstance(after, Carried) else after
     change = f"was {described(before)} and becomes {described(after)}"
-    if isinstance(before, (bool, int, float)):
+    if isinstance(before, NUMBERS):
         if isinstance(after, Carried) and (begun := after.begun(written(before))):
             return f"{change}: begin with {begun}"
         kind = "w.i1" if isinstance(before, bool) else "w.i32" if isinstance(before, int) else "w.f32"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from weft.language.dtypes import DType, f32, i1, i32
+from weft.language.dtypes import NUMBERS, DType, f32, i1, i32
 from weft.language.loaded import Loaded
-from weft.language.scalars import NUMBERS, Scalar
+from weft.language.scalars import Scalar
 
 
 def common_type(one: Any, other: Any) -> DType | None:

@@ -15,11 +15,12 @@ from weft.language.attempts import Attempt
 from weft.language.branch_values import BranchValues
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
+from weft.language.dtypes import NUMBERS
 from weft.language.loop_values import LoopNames, LoopValues
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition
+from weft.language.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from weft.language import operators, registers
-from weft.language.dtypes import i32
+from weft.language.dtypes import NUMBERS, i32
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar
+from weft.language.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit, fragment_coordinates

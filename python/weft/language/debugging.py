@@ -7,10 +7,10 @@ from typing import Any
 from weft.errors import shown
 from weft.language import exchanges, trace
 from weft.language.coordinates import column, row
-from weft.language.dtypes import f64, i1, i32, i64, u32, u64
+from weft.language.dtypes import NUMBERS, f64, i1, i32, i64, u32, u64
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, converted
+from weft.language.scalars import Scalar, as_scalar, condition, converted
 from weft.mlir import gpu, ir
 from weft.passes.builders import emit
 

@@ -121,6 +121,10 @@ i1 = DTYPES["i1"]
 """Truth values."""
 
 
+NUMBERS = (bool, int, float)
+"""Python's types of numbers."""
+
+
 def named(name: object) -> DType:
     """The element type of this name, MLIR's or that of `weft.language`. Raises WeftError for another."""
     if isinstance(name, DType):

@@ -10,10 +10,9 @@ from weft.errors import WeftError, shown
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried
-from weft.language.dtypes import DType, checked_type, f32, i32
+from weft.language.dtypes import NUMBERS, DType, checked_type, f32, i32
 from weft.language.mistakes import at, check_value, mistake
 from weft.language.scalars import (
-    NUMBERS,
     Scalar,
     as_scalar,
     check_fits,

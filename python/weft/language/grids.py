@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import late_imports
 from weft.errors import Location, WeftError, shown
+from weft.language.dtypes import NUMBERS
 from weft.language.mistakes import mistake
 
 
@@ -15,9 +16,9 @@ def ceil_div(a: Any, b: Any) -> Any:
     """The quotient of integers, rounded up. `a` must not be negative."""
     if hasattr(a, "ceil_div"):
         return a.ceil_div(b)
-    if isinstance(b, _NUMBERS) and (not isinstance(b, int) or b < 1):
+    if isinstance(b, NUMBERS) and (not isinstance(b, int) or b < 1):
         raise mistake(f"w.ceil_div expects a positive integer to divide by, got {shown(b)}")
-    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return -(-a // b)
     if isinstance(b, int) and hasattr(a, "_ceil_div"):
         return a._ceil_div(b)
@@ -25,9 +26,6 @@ def ceil_div(a: Any, b: Any) -> Any:
         return (a + (b - 1)) // b
     except TypeError:
         raise mistake(f"w.ceil_div expects integers, got {shown(a)} and {shown(b)}") from None
-
-
-_NUMBERS = (bool, int, float)
 
 
 def _affine() -> Any:

@@ -12,12 +12,13 @@ from weft.errors import WeftError
 from weft.language import carried, objects, trace
 from weft.language.carried import Unbound
 from weft.language.common_types import common_type
+from weft.language.dtypes import NUMBERS
 from weft.language.fragments import Fragment
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake, unseen
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix_shared
-from weft.language.scalars import NUMBERS, Scalar, as_scalar
+from weft.language.scalars import Scalar, as_scalar
 
 _NO_VALUE = "has no value here"
 _BECOMES_OTHER = (

@@ -7,12 +7,12 @@ from typing import Any
 from weft.errors import shown
 from weft.isa.chips import WARPGROUP
 from weft.language import column_reductions, exchanges, registers, roles, totals, trace
-from weft.language.dtypes import DType, f32, i1, i32
+from weft.language.dtypes import NUMBERS, DType, f32, i1, i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment, common, from_first, together
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
-from weft.language.scalars import NUMBERS, Scalar, as_scalar, condition, same
+from weft.language.scalars import Scalar, as_scalar, condition, same
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, votes
 from weft.passes.kernels import activations

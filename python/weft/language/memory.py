@@ -11,7 +11,7 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.language import edges, gathers, registers, trace, vectors
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
-from weft.language.dtypes import i32
+from weft.language.dtypes import NUMBERS, i32
 from weft.language.elements import Elements
 from weft.language.fragments import Fragment, check_like, layout_for
 from weft.language.gathers import Gathered
@@ -20,7 +20,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import check_flag, mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread, warpgroup_barrier
-from weft.language.scalars import NUMBERS, Scalar, as_scalar
+from weft.language.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, scf
 from weft.passes.builders import addresses, emit

@@ -9,7 +9,7 @@ from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
 from weft.language import operators, trace
 from weft.language.carried import Carried, written
-from weft.language.dtypes import DTYPES, DType, checked_type, e4m3, f16, f32, i1, i32
+from weft.language.dtypes import DTYPES, NUMBERS, DType, checked_type, e4m3, f16, f32, i1, i32
 from weft.language.mistakes import check_value, mistake
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -25,7 +25,6 @@ def dtype_of(kind: Any) -> DType:
     return DTYPES[str(emit.element_of(kind))]
 
 
-NUMBERS = (bool, int, float)
 _SIGNED = ("lt", "le", "gt", "ge", "floordiv", "mod", "minimum", "maximum", "shr")
 """Operations that depend on the sign of integers."""
 

@@ -9,7 +9,7 @@ from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.arguments import ArrayArgument
-from weft.language.dtypes import DTYPES, DType, i1, i8, instead_of, named
+from weft.language.dtypes import DTYPES, NUMBERS, DType, i1, i8, instead_of, named
 from weft.language.names import instead_of_option
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -57,7 +57,7 @@ class Signature:
                 raise refuse(f"parameters must have names, got '*{each.name}'")
             kind = _evaluated(each.annotation, function)
             if not isinstance(kind, (ArrayArgument, DType)):
-                found = f", {instead_of(kind)}" if kind in (bool, int, float) else ""
+                found = f", {instead_of(kind)}" if kind in NUMBERS else ""
                 raise refuse(
                     f"'{each.name}' must be annotated with w.In[…], w.Out[…] or a type such as w.f32{found}; "
                     "meta-parameters follow a '*'"

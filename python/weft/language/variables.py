@@ -17,6 +17,7 @@ from typing import Any
 from weft import callers
 from weft.dialects import tile
 from weft.language.buffers import Buffer
+from weft.language.dtypes import NUMBERS
 from weft.language.fragments import Fragment
 from weft.language.kept_variables import are_kept
 from weft.language.loaded import Loaded
@@ -29,7 +30,6 @@ from weft.passes.builders import emit
 
 MARK = "weft.variable"
 _WORD = 32
-_PLAIN = (bool, int, float)
 _MOST_MEMBERS = 16
 _ADDRESSES = {"shared": "shared", "tmem": "tensor"}
 
@@ -110,7 +110,7 @@ def _is_users(file: str) -> bool:
 
 def name_value(name: str, value: Any) -> None:
     """Builds the comment that names a value, if a debugger can show it and it can be used here."""
-    if type(value) in _PLAIN:
+    if type(value) in NUMBERS:
         _mark(name, "constant", repr(value))
     elif isinstance(value, Pending):
         _mark(name, "pending", str(value))
