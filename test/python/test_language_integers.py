@@ -302,6 +302,18 @@ def an_integer_as_a_condition(x: w.In["n", w.u32]):
     w.where(x[0], 1, 2)  # here
 
 
+@mistakes(r"must be 64 x 64 w\.i32, got .*: begin with w\.zeros\(\(64, 64\), w\.i32\), or without sums")
+def sums_of_floats(x: w.In["n", w.u32]):
+    a = w.shared(64, 64, w.u8)
+    with w.role():
+        w.gemm(a, a.T, w.zeros((64, 64)))  # here
+
+
+@mistakes(r"has no 'popc': use x - \(\(x >> 1\) & 0x55555555\)")
+def bits_that_are_set(x: w.In["n", w.u32]):
+    w.popc(x[0])  # here
+
+
 @mistakes(r"has no .astype.: use x\.to\(type\), such as x\.to\(w\.bf16\)")
 def a_conversion_of_numpy(x: w.In["n", w.u32]):
     x[0].astype(w.u8)  # here

@@ -68,6 +68,10 @@ WITHOUT = (
 """Names of `triton.language` that nothing here stands for."""
 
 _CUDA = {
+    **dict.fromkeys(
+        ("popc", "popcll", "popcount"),
+        "x - ((x >> 1) & 0x55555555), which counts in pairs of bits, then add pairs, fours and so on",
+    ),
     "lane": "w.thread() % 32",
     "warp": "w.thread() // 32",
     "num_warps": "w.role(warpgroups=…), or w.kernel(threads=…)",

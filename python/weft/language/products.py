@@ -186,7 +186,10 @@ def _check_sums(sums: Any, kind: Any) -> None:
         raise mistake(f"sums of w.gemm must be a fragment or a pending product, got {sums}")
     shape, dtype = kind.shape, dtype_of(kind.element_type)
     if (tuple(sums.shape), sums.dtype) != (shape, dtype):
-        raise mistake(f"sums of this product must be {shape[0]} x {shape[1]} {dtype}, got {sums}")
+        raise mistake(
+            f"sums of this product must be {shape[0]} x {shape[1]} {dtype}, got {sums}: begin with "
+            f"w.zeros(({shape[0]}, {shape[1]}), {dtype}), or without sums"
+        )
     layout = sums.layout if isinstance(sums, Fragment) else sums.kind.layout
     if not registers.same(layout, kind.layout, shape):
         raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
