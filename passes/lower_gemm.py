@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
+from weft import extensions
 from weft.dialects import mma
 from weft.dialects.element_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.dialects.tile import GemmOp, GemmScaledOp
@@ -116,6 +117,7 @@ def _shapes() -> list[str]:
 
 CANDIDATES = tuple(_candidate(shape) for shape in _shapes())
 SCALED_CANDIDATES = scaled_products.CANDIDATES
+extensions.watch(lambda: (CANDIDATES, SCALED_CANDIDATES))
 
 LOWER_GEMM = Pass(
     "lower-gemm",

@@ -6,6 +6,7 @@ goes through an empty instruction at that point.
 from itertools import product
 from typing import Any
 
+from weft import extensions
 from weft.dialects import tile, wgmma
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.instruction import struct_of
@@ -286,6 +287,7 @@ CANDIDATES = (
         _multiply,
     ),
 )
+extensions.watch(lambda: CANDIDATES)
 
 LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",
