@@ -343,7 +343,7 @@ def _forget() -> None:
     launches.zeros.clear()
     for cache in (
         *(runtime.device, cuda_driver.primary, launcher._driver, sequence._driver, sequence._lane),
-        *(product_kernel.compiled, product_kernel._from_disk, copy_kernels._kernel),
+        *(product_kernel.compiled, product_kernel._loaded, copy_kernels._kernel),
         compiled_schedules._known,
     ):
         cache.cache_clear()

@@ -35,7 +35,7 @@ def folder(tmp_path, patch):
 
 def forget() -> None:
     product_kernel.compiled.cache_clear()
-    product_kernel._from_disk.cache_clear()
+    product_kernel._loaded.cache_clear()
     choice._chosen.cache_clear()
 
 

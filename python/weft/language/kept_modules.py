@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import disk_cache, idle
-from weft.compiler import cache_keys, identity
+from weft.compiler import identity, kept_kernels
 from weft.language import kept_variables
 from weft.language.signatures import Specialization
 from weft.language.surroundings import Read
@@ -25,29 +24,24 @@ def kernel_of(
     trace: "Callable[[], Module]",
 ) -> Kernel:
     """The kernel of a function in one of Weft's files, which reads these names. `trace` makes its module."""
-    kept, described = disk_cache.default(), _described(function, special, chip, reads)
-
-    def key(present: bool) -> disk_cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [*described, *decides] if described else None
-
-    bytecode = kept.find("traced", key(False))
-    if bytecode is not None and (found := compiled_before(bytecode, chip)) is not None:
-        return found
-    made = compile_unlocated(trace(), chip)
-    new = made.compiled.bytecode
-    idle.later(lambda: kept.get_or_make("traced", key, lambda: new))
-    return made
+    described = _described(function, special, chip, reads)
+    return kept_kernels.found_or_made(
+        "traced",
+        lambda _: described,
+        load=lambda bytecode: compiled_before(bytecode, chip),
+        make=lambda: compile_unlocated(trace(), chip),
+        entry_of=lambda made: made.compiled.bytecode,
+    )
 
 
 def _described(
     function: Callable[..., Any], special: Specialization, chip: str, reads: Sequence[Read]
-) -> list[str | bytes]:
-    """What the trace of a function depends on besides Weft's files; nothing where that isn't known."""
+) -> list[str | bytes] | None:
+    """What the trace of a function depends on besides Weft's files; None where that isn't known."""
     if kept_variables.are_kept() or identity.replaced(_TRACE):
-        return []
+        return None
     try:
         values = identity.digest([(name, value) for _, name, value in reads], special)
     except identity.UnidentifiedError:
-        return []
+        return None
     return [f"{function.__module__}.{function.__qualname__}", chip, values]

@@ -1,13 +1,12 @@
 """The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
 
-import contextlib
 import functools
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from weft import disk_cache, idle, late_imports
-from weft.compiler import cache_keys
+from weft import idle, late_imports
+from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS
 from weft.dialects.product_types import HALF, Types, ceil_div
 from weft.errors import WeftError
@@ -23,27 +22,36 @@ if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
 
-def with_copies(operands: Operands, *, transposes: bool = True) -> tuple[kernel.Kernel, tuple[int, ...]]:
+_WithCopies = tuple[kernel.Kernel, tuple[int, ...]]
+
+
+def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
     """The kernel of a call's product, and the numbers of a and b that it reads K-major copies of, which are
     none without `transposes`. Raises WeftError where there is no kernel.
 
     What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
     """
-    chip, kept = _chip(operands), disk_cache.default()
+    chip = _chip(operands)
     described = repr((transposes, *_described(operands, chip)))
 
-    def key(present: bool) -> disk_cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [described, *tuned_files.contents(chip, present), *decides]
+    def load(entry: bytes) -> _WithCopies | None:
+        found = _from_disk(entry[1:], chip)
+        return None if found is None else (found, tuple(n for n in range(2) if entry[0] >> n & 1))
 
-    if entry := kept.find("product", key(False)):
-        with contextlib.suppress(_NotKeptError):
-            return _from_disk(entry[1:], chip), tuple(n for n in range(2) if entry[0] >> n & 1)
-    numbers = transposed(operands) if transposes else ()
-    made = of(operands.k_major(numbers), copies=bool(numbers))
-    new = bytes([sum(1 << number for number in numbers)]) + made.compiled.bytecode
-    idle.later(lambda: kept.get_or_make("product", key, lambda: new))
-    return made, numbers
+    def make() -> _WithCopies:
+        numbers = transposed(operands) if transposes else ()
+        return of(operands.k_major(numbers), copies=bool(numbers)), numbers
+
+    def entry_of(made: _WithCopies) -> bytes:
+        return bytes([sum(1 << number for number in made[1])]) + made[0].compiled.bytecode
+
+    return kept_kernels.found_or_made(
+        "product",
+        lambda present: [described, *tuned_files.contents(chip, present)],
+        load=load,
+        make=make,
+        entry_of=entry_of,
+    )
 
 
 def _described(operands: Operands, chip: str) -> tuple[Any, ...]:
@@ -215,30 +223,31 @@ def compiled(
 
 def _kept_or_compiled(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
     """The kernel of a product. Its module is built only if nobody has compiled it before."""
-    kept = disk_cache.default()
-
-    def key(present: bool) -> disk_cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [repr(product), *decides]
-
-    if bytecode := kept.find("module", key(False)):
-        with contextlib.suppress(_NotKeptError):
-            return _from_disk(bytecode, chip)
-    made = kernel.compile_shared(_module(product), chip)
-    new = made.compiled.bytecode
-    idle.later(lambda: kept.get_or_make("module", key, lambda: new))
-    return made
+    return kept_kernels.found_or_made(
+        "module",
+        lambda _: [repr(product)],
+        load=lambda bytecode: _from_disk(bytecode, chip),
+        make=lambda: kernel.compile_shared(_module(product), chip),
+        entry_of=lambda made: made.compiled.bytecode,
+    )
 
 
 class _NotKeptError(Exception):
     """A kernel isn't on disk."""
 
 
-@functools.lru_cache(maxsize=1024)
-def _from_disk(bytecode: bytes, chip: str) -> kernel.Kernel:
-    """The kernel of a module that was compiled before; the same for all products that have it. Raises
-    _NotKeptError.
+def _from_disk(bytecode: bytes, chip: str) -> kernel.Kernel | None:
+    """The kernel of a module that was compiled before, if it is on disk; the same for all products that have
+    it.
     """
+    try:
+        return _loaded(bytecode, chip)
+    except _NotKeptError:  # which isn't remembered, since it may be compiled later
+        return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _loaded(bytecode: bytes, chip: str) -> kernel.Kernel:
     if (made := kernel.compiled_before(bytecode, chip)) is None:
         raise _NotKeptError
     return made

@@ -1,0 +1,38 @@
+"""What is compiled, found on disk by a description of what makes it, or made and kept there."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from weft import disk_cache, idle
+from weft.compiler import cache_keys
+
+_T = TypeVar("_T")
+
+
+def found_or_made(
+    kind: str,
+    described: Callable[[bool], disk_cache.Key | None],
+    *,
+    load: Callable[[bytes], _T | None],
+    make: Callable[[], _T],
+    entry_of: Callable[[_T], bytes],
+) -> _T:
+    """What an entry of that kind leads to, by `load`, which returns None if that isn't on disk. Otherwise it
+    is made, and its entry is written when there is time.
+
+    `described`, given `present` (`cache_keys`), is what decides in addition to what lowering depends on; None
+    where that isn't known.
+    """
+    kept = disk_cache.default()
+
+    def key(present: bool) -> disk_cache.Key | None:
+        what, decides = described(present), cache_keys.lowering(present)
+        return None if what is None or decides is None else [*what, *decides]
+
+    entry = kept.find(kind, key(False))
+    if entry is not None and (found := load(entry)) is not None:
+        return found
+    made = make()
+    new = entry_of(made)
+    idle.later(lambda: kept.get_or_make(kind, key, lambda: new))
+    return made
