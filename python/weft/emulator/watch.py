@@ -6,7 +6,7 @@ None and nothing is called. CTAs are numbers in the wave, `line` is that of the 
 warps, 32]`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory.access import Access, Threads
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.types import Array, Bools
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 
 Offsets = npt.NDArray[np.intp]
+Sources = Callable[[Callable[[int], Array]], Array]
+"""The lane whose register each lane reads, and -1 for none, from what a function reads of registers."""
 CHUNK = 16
 
 
@@ -73,6 +75,7 @@ class Cells:
 class Traffic(NamedTuple):
     """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated.
     `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
+    `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
     """
 
     prefix: str
@@ -81,6 +84,7 @@ class Traffic(NamedTuple):
     writes: tuple[int, ...]
     guard: tuple[int, bool] | None
     selects: tuple[int, int, int] | None = None
+    sources: tuple[tuple[int, Sources], ...] = ()
 
 
 class Watch:

@@ -36,6 +36,7 @@ from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
 from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import Sources
 
 
 @cache
@@ -65,6 +66,7 @@ class Op:
         self.writes: list[int] = []
         """The slots of the registers among the operands that the decoder has taken."""
         self.selects: tuple[int, int, int] | None = None
+        self.sources: list[tuple[int, Sources]] = []
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

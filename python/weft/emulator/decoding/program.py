@@ -171,7 +171,7 @@ class Program:
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
-        traffic = Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard, op.selects)
+        traffic = Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard, op.selects, (*op.sources,))
         block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (

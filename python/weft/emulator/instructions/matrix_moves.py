@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
@@ -34,7 +34,7 @@ def ldmatrix(op: Op) -> Collective:
     matrices = form.operands[0]
     slots = _registers(op, op.operand(0), matrices.count, writes=True)
     held = fragment_index(*_one(form))
-    rows = matrices.shape[0] * matrices.shape[1]
+    rows = _rows(op, address, matrices.shape[0] * matrices.shape[1])
     packed = PACKED.get(form.type.removeprefix("b8x16."))
     bits = packed[0] if packed else 0
     parts = _PARTS[bits]
@@ -88,6 +88,13 @@ def _registers(op: Op, operand: Operand, count: int, writes: bool) -> list[int]:
     return [get(item, U32) for item in items]
 
 
+def _rows(op: Op, address: AddressOf, rows: int) -> int:
+    """The number of rows, whose addresses as many lanes have."""
+    lane = np.arange(32)
+    op.sources.append((address.base, lambda _: np.where(lane < rows, lane, -1)))
+    return rows
+
+
 @table.collective("stmatrix")
 def stmatrix(op: Op) -> Collective:
     """The inverse of `ldmatrix`."""
@@ -96,7 +103,7 @@ def stmatrix(op: Op) -> Collective:
     address, line = op.address(0, form.space), op.line
     slots = _registers(op, op.operand(1), form.operands[1].count, writes=False)
     order = _positions(*_one(form))
-    rows = form.num * 8
+    rows = _rows(op, address, form.num * 8)
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
 

@@ -1,6 +1,6 @@
 """The metadata of a sparse A, which gives the positions of the stored elements in their chunks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -25,12 +25,19 @@ class Chosen:
             op.fail(f"expects one {registers.name} register, got {len(items)}", operand.location)
         self._slot = op.source(items[0], TYPES["b32"])
         self._registers, self._chosen, self._width = registers, chosen, width
+        own = np.arange(32) & 3 < width
+        op.sources.append((self._slot, lambda read: np.where(own, self._sources(read), -1)))
+
+    def _sources(self, read: Callable[[int], Array]) -> Array:
+        """The lane whose register each lane needs, if the first lanes of the quads need them."""
+        first = read(self._chosen).astype(np.intp) * self._width
+        lane = np.arange(32)
+        sources: Array = (lane & ~3) | ((lane + first) & 3)
+        return sources
 
     def words(self, lanes: Lanes) -> Array:
         """The register as if the first lanes of the quads provided it, `[warps, 32]`."""
-        first = lanes.read(self._chosen).astype(np.intp) * self._width
-        lane = np.arange(32)
-        return np.take_along_axis(lanes.read(self._slot), (lane & ~3) | ((lane + first) & 3), axis=1)
+        return np.take_along_axis(lanes.read(self._slot), self._sources(lanes.read), axis=1)
 
     def read(self, lanes: Lanes, bits: int) -> Array:
         """The matrix of elements of `bits`."""

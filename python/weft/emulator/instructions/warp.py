@@ -39,9 +39,10 @@ def shfl(op: Op) -> Collective:
     value, by, control = (op.source(i, U32) for i in (1, 2, 3))
     members, line = op.source(4, U32), op.line
 
-    def run(lanes: Lanes) -> None:
-        distance = (lanes.read(by) & np.uint32(31)).astype(np.int64)
-        packed = lanes.read(control).astype(np.int64)
+    def sources(read: Callable[[int], Array]) -> tuple[Array, Bools]:
+        """The lane that each lane reads, and whether the one that it names is in its segment."""
+        distance = (read(by) & np.uint32(31)).astype(np.int64)
+        packed = read(control).astype(np.int64)
         clamp, segment = packed & 31, packed >> 8 & 31
         lowest = _LANE & segment
         highest = lowest | (clamp & ~segment)
@@ -56,7 +57,12 @@ def shfl(op: Op) -> Collective:
             else:
                 lane = lowest | (distance & ~segment)
             inside = lane <= highest
-        lane = np.where(inside, lane, _LANE)
+        return np.where(inside, lane, _LANE), inside
+
+    op.sources.append((value, lambda read: sources(read)[0]))
+
+    def run(lanes: Lanes) -> None:
+        lane, inside = sources(lanes.read)
         if (watch := lanes.wave.watch) is not None:
             _check_sources(watch, lanes, lane, lanes.read(members), line)
         source = lanes.read(value)

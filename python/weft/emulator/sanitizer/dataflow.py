@@ -70,12 +70,12 @@ def is_copy(traffic: Traffic) -> bool:
 
 
 def real_reads(traffic: Traffic) -> tuple[int, ...]:
-    """The registers whose values matter. wgmma may ignore its accumulators, selp ignores one of its operands,
+    """The registers whose values matter. wgmma may ignore its accumulators, selp and slct ignore an operand,
     and instructions that pick bytes or bits may ignore those that were never written; compilers rely on that.
     """
     if traffic.prefix in _PICKS:
         return ()
-    if traffic.prefix == "selp":
+    if traffic.prefix in ("selp", "slct"):
         return traffic.reads[-1:]
     if traffic.prefix != "wgmma.mma_async":
         return traffic.reads

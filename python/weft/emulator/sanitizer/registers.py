@@ -194,7 +194,7 @@ class RegisterState:
         threads = lanes.threads()
         empty = np.zeros_like(threads)
         lacking = [
-            threads & ~self._written.get(slot, empty) if slot in slots else empty
+            threads & ~self._has_written(slot, lanes, traffic, empty) if slot in slots else empty
             for slot in real_reads(traffic)
         ]
         together = np.logical_and if is_copy(traffic) else np.logical_or
@@ -208,6 +208,16 @@ class RegisterState:
         for slot in traffic.writes:
             if slot in slots:
                 self._written[slot] = self._written.get(slot, empty) & ~missing | threads & ~missing
+
+    def _has_written(self, slot: int, lanes: Threads, traffic: Traffic, empty: Bools) -> Bools:
+        """The threads that have written what they read of a register, maybe that of another lane."""
+        written, rows = self._written.get(slot, empty), lanes.row_numbers()
+        for of, sources in traffic.sources:
+            if of == slot:
+                lane = sources(lambda each: self.wave.regs[each][rows])
+                written = written.copy()
+                written[rows] = written[rows[:, None], np.maximum(lane, 0)] | (lane < 0)
+        return written
 
     # tcgen05.ld
 
