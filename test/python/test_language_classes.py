@@ -4,10 +4,12 @@ import collections
 import dataclasses
 import enum
 import types
+import typing
 
 import numpy as np
 import pytest
 
+import weft
 import weft.language as w
 from weft.language import objects
 
@@ -22,6 +24,22 @@ class Kind(enum.Enum):
 
 
 Pair = collections.namedtuple("Pair", "a b")
+
+
+class Typed(typing.NamedTuple):
+    a: object
+    b: object
+
+
+class OfOne(collections.namedtuple("OfOne", "a b")):
+    """Its class takes other arguments than the elements, and it has attributes."""
+
+    def __new__(cls, both):
+        return super().__new__(cls, *both)
+
+
+class Stack(list):
+    top = None
 
 
 @pytest.mark.parametrize(
@@ -45,6 +63,9 @@ Pair = collections.namedtuple("Pair", "a b")
         (bytearray(2), True, None),
         (iter([1, 2]), True, None),
         (map(abs, [1]), True, None),
+        (Pair(1, 2), False, 2),
+        (collections.UserList([1, 2]), True, 1),
+        (collections.ChainMap({}), True, 1),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -68,3 +89,82 @@ def test_classes_are_looked_at_once(monkeypatch):
     objects.reached({str(number): [number, local()] for number in range(100)})
     assert looked.count(local) == 1
     assert len(looked) < 10
+
+
+def grown(pair, number):
+    return type(pair)(pair.a + number, w.maximum(pair.b, number))
+
+
+def noted(pair, number):
+    made = OfOne((pair.a + number, pair.b))
+    made.most = w.maximum(pair.most, number)
+    return made
+
+
+def pushed(stack, number):
+    stack[0] += number
+    stack.top = w.maximum(stack.top, number)
+    return stack
+
+
+def both_changed(pair, number):
+    pair[0] += number
+    pair[1] = w.maximum(pair[1], number)
+    return pair
+
+
+def with_attribute(value, name):
+    setattr(value, name, w.f32(0))
+    return value
+
+
+KINDS = {
+    "namedtuple": (Pair, grown, lambda pair: pair.a + pair.b),
+    "NamedTuple": (Typed, grown, lambda pair: pair.a + pair.b),
+    "tuple with attributes": (
+        lambda *both: with_attribute(OfOne(both), "most"),
+        noted,
+        lambda pair: pair.a + pair.most,
+    ),
+    "list with attributes": (
+        lambda *both: with_attribute(Stack(both), "top"),
+        pushed,
+        lambda stack: stack[0] + stack.top,
+    ),
+    "UserList": (lambda *both: collections.UserList(both), both_changed, sum),
+    "nested": (
+        lambda *both: Pair([*both], {"last": Typed(*both)}),
+        lambda pair, number: Pair(both_changed(pair.a, number), {"last": Typed(number, number)}),
+        lambda pair: sum(pair.a) + pair.b["last"].a * 0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loops_and_branches_carry_what_extends_tuples_and_lists(kind):
+    begin, step, end = KINDS[kind]
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["m", w.f32]):
+        looped, chosen = begin(w.f32(0), w.f32(0)), begin(w.f32(0), w.f32(0))
+        for i in w.range(8):
+            looped = step(looped, x[i])
+            if x[i] < 4.0:
+                chosen = step(chosen, x[i])
+        y[0], y[1] = end(looped), end(chosen)
+
+    y = np.zeros(2, np.float32)
+    assert not kernel.emulate(np.arange(8, dtype=np.float32), y).findings
+    assert y.tolist() == [28 + 7, 6 + 3]
+
+
+def test_a_message_has_its_remedy_after_the_last_colon():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        view = types.MappingProxyType({"a": x[0]})
+        for i in w.range(4):
+            view = types.MappingProxyType({"a": x[i]})
+        y[0] = view["a"]
+
+    with pytest.raises(weft.WeftError, match=r"\{'a':<.*, in a loop of the GPU: a loop or branch of the GPU"):
+        kernel.compile()

@@ -1,7 +1,6 @@
 """What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
 
 import math
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -154,7 +153,7 @@ def complaint(before: Any, after: Any) -> str | None:
     if objects.members(before) is None:
         return _object_complaint(before, after)
     if type(before) is not type(after):
-        return f"was {described(before)} and becomes {described(after)}"
+        return f"was {described(before)} and becomes {described(after)}: both must have one type"
     return None
 
 
@@ -162,15 +161,15 @@ def different_members(value: Any, before: objects.Members, after: objects.Member
     """Why members can't take the place of those that an object had before."""
     if before.keys() == after.keys():
         return None
-    kind = type(value).__name__
-    if isinstance(value, (tuple, list, dict, set, deque)):
+    kind, others = type(value).__name__, before.keys() ^ after.keys()
+    if isinstance(value, objects.CONTAINERS) and not any(isinstance(e, objects.Attribute) for e in others):
         if len(before) != len(after):
             return (
                 f"was a {kind} of {len(before)} and becomes one of {len(after)}: only range of Python, which "
                 f"unrolls, can change the length of a {kind}"
             )
         return f"was a {kind} with {_listed(before)} and becomes one with {_listed(after)}"
-    name = next(iter(before.keys() ^ after.keys()))
+    name = next((each.name for each in others if isinstance(each, objects.Attribute)), next(iter(others)))
     return f"has no attribute '{name}' before or after: assign it before the loop or branch"
 
 
@@ -203,7 +202,8 @@ def described(value: Any) -> str:
         return "nothing"
     if isinstance(value, Carried):
         return str(value)
-    return f"the Python {type(value).__name__} {value!r:.40}"
+    shown = repr(value).replace(": ", ":")  # `cant_carry` looks for the colon before a remedy
+    return f"the Python {type(value).__name__} {shown:.40}"
 
 
 def _object_complaint(before: Any, after: Any) -> str | None:

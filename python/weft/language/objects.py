@@ -12,7 +12,7 @@ import os
 import sys
 import sysconfig
 import types
-from collections import deque
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -22,16 +22,25 @@ from weft.language.foreign import Foreign
 
 Members = dict[Any, Any]
 """The members of an object by their indices, keys or attributes."""
+CONTAINERS = (tuple, list, deque, dict, set)
 ARRAYS = (np.ndarray, bytearray)
 """What has elements that aren't members."""
 _ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
 _HOLDERS = (tuple, dict, types.FunctionType, types.MethodType, functools.partial, *_ITERATORS)
+_OBJECTS = (types.SimpleNamespace, ChainMap, UserDict, UserList)
 _LANGUAGE = "weft.language"
 _LIBRARIES = tuple(
     f"{path}{os.sep}"
     for name, path in sysconfig.get_paths().items()
     if name in ("stdlib", "purelib", "platlib")
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Attribute:
+    """The name of an attribute that a container has beside its elements: one of a class that extends list."""
+
+    name: str
 
 
 class Found(NamedTuple):
@@ -52,12 +61,10 @@ def members(value: Any) -> Members | None:
     """The members of a tuple, list, dictionary, set or object, or of a variable; None of anything else."""
     if _class_of(type(value)).is_plain or isinstance(value, (Foreign, *ARRAYS)):
         return None
-    if isinstance(value, (tuple, list, deque)):
-        return dict(enumerate(value))
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, set):
-        return dict.fromkeys(value)
+    if isinstance(value, CONTAINERS):
+        found: Members = dict(enumerate(value)) if isinstance(value, (tuple, list, deque)) else {}
+        found = dict(value) if isinstance(value, dict) else found or dict.fromkeys(value)
+        return found | {Attribute(name): each for name, each in getattr(value, "__dict__", {}).items()}
     if isinstance(value, types.CellType):
         return _of_cell(value)
     return _attributes(value) if is_object(value) else None
@@ -128,11 +135,9 @@ _class_of: Callable[[type], _Class] = functools.lru_cache(maxsize=512)(_looked_a
 
 
 def _has_attributes(kind: type) -> bool:
-    if issubclass(kind, (type, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
+    if issubclass(kind, (type, *CONTAINERS, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
         return False
-    return (
-        dataclasses.is_dataclass(kind) or issubclass(kind, types.SimpleNamespace) or is_users(kind.__module__)
-    )
+    return dataclasses.is_dataclass(kind) or issubclass(kind, _OBJECTS) or is_users(kind.__module__)
 
 
 def _attributes(value: Any) -> Members:
@@ -154,17 +159,8 @@ def _of_cell(cell: types.CellType) -> Members:
 
 def fill(value: Any, new: Members) -> None:
     """Gives an object these members in place of its own."""
-    if isinstance(value, list):
-        value[:] = new.values()
-    elif isinstance(value, deque):
-        value.clear()
-        value.extend(new.values())
-    elif isinstance(value, dict):
-        dict.clear(value)
-        dict.update(value, new)
-    elif isinstance(value, set):
-        value.clear()
-        value.update(new)
+    if isinstance(value, CONTAINERS):
+        _set_elements(value, new)
     elif isinstance(value, types.CellType):
         if new:
             value.cell_contents = new[""]
@@ -172,6 +168,24 @@ def fill(value: Any, new: Members) -> None:
             del value.cell_contents
     else:
         _set_attributes(value, new)
+
+
+def _set_elements(value: Any, new: Members) -> None:
+    elements = {key: each for key, each in new.items() if not isinstance(key, Attribute)}
+    if isinstance(value, list):
+        value[:] = elements.values()
+    elif isinstance(value, deque):
+        value.clear()
+        value.extend(elements.values())
+    elif isinstance(value, dict):
+        dict.clear(value)
+        dict.update(value, elements)
+    elif isinstance(value, set):
+        value.clear()
+        value.update(elements)
+    if hasattr(value, "__dict__"):
+        value.__dict__.clear()
+        value.__dict__.update({key.name: each for key, each in new.items() if isinstance(key, Attribute)})
 
 
 def _set_attributes(value: Any, new: Members) -> None:
@@ -191,9 +205,13 @@ def _set_attributes(value: Any, new: Members) -> None:
 def with_members(value: Any, new: Members) -> Any:
     """A tuple as `value`, or an object with the attributes of a frozen one, with these members."""
     if isinstance(value, tuple):
-        made = getattr(type(value), "_make", type(value))
-        return made(new.values())
-    other = twin(value)
+        kind, elements = type(value), [each for key, each in new.items() if not isinstance(key, Attribute)]
+        try:  # not by the class, which may take other arguments than the elements
+            other = tuple.__new__(kind, elements)
+        except TypeError:  # of a class of C
+            other = kind(elements)
+    else:
+        other = twin(value)
     fill(other, new)
     return other
 
@@ -253,7 +271,7 @@ def _inside(name: str, value: Any, functions: bool) -> Iterator[tuple[str, Any]]
 
 def of_classes(found: dict[int, Found]) -> Members:
     """The lists, dictionaries and sets that the classes of objects have, by their names."""
-    kinds = {type(each.value) for each in found.values() if is_object(each.value)}
+    kinds = {kind for each in found.values() for kind in type(each.value).__mro__}
     return {
         f"{kind.__name__}.{name}": value
         for kind in kinds

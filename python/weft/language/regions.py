@@ -138,7 +138,8 @@ def changing(value: _T) -> _T:
         return value
     if isinstance(value, (type, types.ModuleType, types.FunctionType)):
         raise mistake(_OUTSIDE.format(f"an attribute of '{value.__name__}'"))
-    is_known = isinstance(value, (bool, int, float, str, tuple)) or objects.is_mutable(value)
+    is_known = isinstance(value, (bool, int, float, str)) or objects.is_mutable(value)
+    is_known |= isinstance(value, tuple) and not hasattr(value, "__dict__")
     if not is_known and not objects.is_object(value) and not type(value).__module__.startswith("weft."):
         raise mistake(_ARRAY.format(type(value).__name__))
     for region in reversed(current.regions):
