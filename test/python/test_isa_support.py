@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from weft.isa import certify, tables
+from weft.isa.certify.assembler import assemble
 from weft.isa.chips import CHIPS, of_capability
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix
@@ -88,3 +89,41 @@ def test_points_outside_the_rows_are_in_no_row(table):
 )
 def test_a_gpu_has_the_name_with_all_of_its_instructions(capability, chip):
     assert of_capability(*capability) == chip
+
+
+BEYOND = {
+    "mma.sync": {
+        "kind": ("f16", "tf32", "i8", "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4", "nvf4"),
+        "bit_op": ("xor.popc", "and.popc"),
+    },
+    "mma.sp": {"kind": ("f16", "tf32", "i8", "f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4", "nvf4")},
+    "ldmatrix": {"num": (3, 8, 16, 32, 64, 128)},
+    "stmatrix": {"num": (3, 8, 16, 32, 64, 128)},
+    "tcgen05.commit": {"sync_restrict": ("shared::cta", "shared::cluster", "shared::read")},
+}
+"""Values of axes that ptxas takes on some chips, and no row has."""
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("chip", list(CHIPS)[2:] + list(CHIPS)[:2])
+@pytest.mark.parametrize("name", list(BEYOND))
+def test_ptxas_assembles_what_a_remark_says_it_does(name, chip):
+    family = next(family for family in tables.FAMILIES if family.name == name)
+    entries = {
+        near: beyond_the_table(form, near)
+        for axis, values in BEYOND[name].items()
+        for form in family.table
+        for value in values
+        if (near := replace(form, **{axis: value})) not in family.table
+    }
+    complaints = assemble(list(entries.values()), chip)
+    taken = {form for form, complaint in zip(entries, complaints, strict=True) if complaint is None}
+    assert taken == {form for form in entries if tables.unpublished(family, form, chip)}
+
+
+def beyond_the_table(form, near):
+    """`near` with operands: those of `form` where only the count of matrices differs."""
+    entry = certify.Entry.of(form)
+    if getattr(near, "num", None) == getattr(form, "num", None):
+        return certify.Entry.of(near)
+    return replace(entry, line=entry.line.replace(f".x{form.num}.", f".x{near.num}."))

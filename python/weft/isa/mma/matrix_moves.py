@@ -199,7 +199,7 @@ def _uncounted(form: Ldmatrix | Stmatrix, chip: str) -> bool:
 
 UNPUBLISHED = tuple(
     Unpublished(
-        family.name, _uncounted, "ptxas accepts the counts of tcgen05 here too, with as many registers"
+        family.name, _uncounted, "ptxas ignores the counts of tcgen05 here, and takes 1, 2 or 4 registers"
     )
     for family in (LDMATRIX, STMATRIX)
 )

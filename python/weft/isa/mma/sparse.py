@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
-from weft.isa.chips import ChipSet, since
+from weft.isa.chips import CHIPS, ChipSet, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
 from weft.isa.mma import modifiers
@@ -17,6 +17,7 @@ from weft.isa.mma.sync import (
     NARROW,
     inputs_verdict,
     intrinsic_end,
+    kind_chips,
     kind_verdict,
     results_verdict,
     satfinite_verdict,
@@ -183,7 +184,10 @@ NEAR = {
 
 def _kind_ignored(form: Sparse, chip: str) -> bool:
     support = SPARSE.table.get(replace(form, kind=""))
-    return form.a_type in FP8.split() and form.kind != "" and support is not None and chip in support.chips
+    if form.a_type not in FP8.split() or not form.ordered or support is None or chip not in support.chips:
+        return False
+    of_one_chip = form.kind in ("mxf4", "mxf4nvf4")  # as all sparse forms of these kinds are
+    return chip in kind_chips(form.kind) and (not of_one_chip or CHIPS[chip].variant == "a")
 
 
 UNPUBLISHED = (

@@ -11,6 +11,7 @@ from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
 from weft.isa.mma import modifiers
+from weft.isa.mma.matrix_moves import BYTES
 from weft.isa.template import Template
 from weft.isa.types import ELEMENT_TYPES
 from weft.isa.unpublished import Unpublished
@@ -257,11 +258,23 @@ def _legal(form: Sync, chip: str) -> bool:
 
 
 def _kind_ignored(form: Sync, chip: str) -> bool:
-    return form.a_type in FP8.split() and form.kind != "" and _legal(replace(form, kind=""), chip)
+    return (
+        form.a_type in FP8.split() and chip in kind_chips(form.kind) and _legal(replace(form, kind=""), chip)
+    )
+
+
+def kind_chips(kind: str) -> ChipSet:
+    """The chips on which ptxas knows a kind, that of any instruction."""
+    if kind in ("f16", "tf32"):
+        return BYTES - NARROW
+    if kind == "i8":
+        return only("sm_100a", "sm_110a")
+    return BYTES if kind in ("f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4") else only()
 
 
 def _bit_op_ignored(form: Sync, chip: str) -> bool:
-    return form.a_type in ("s4", "u4") and form.bit_op != "" and _legal(replace(form, bit_op=""), chip)
+    ignored = form.a_type in ("s4", "u4") and form.bit_op != "" and not form.satfinite
+    return ignored and _legal(replace(form, bit_op=""), chip)
 
 
 def _bf16_quads(form: Sync, chip: str) -> bool:

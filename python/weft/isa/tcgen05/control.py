@@ -4,7 +4,7 @@ Instructions" and the sections on `tcgen05.commit`, `tcgen05.wait` and `tcgen05.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from weft.isa.family import Form, Registers, Support, Verdict
@@ -267,10 +267,20 @@ NEAR: dict[str, dict[str, tuple[object, ...]]] = {
     FENCE.name: {"kind": ("before", "thread_sync")},
 }
 
+
+def _any_restriction(form: Commit, chip: str) -> bool:
+    support = COMMIT.table.get(replace(form, sync_restrict=""))
+    return (
+        form.sync_restrict in ("shared::cta", "shared::cluster")
+        and support is not None
+        and chip in support.chips
+    )
+
+
 UNPUBLISHED = (
     Unpublished(
         COMMIT.name,
-        lambda form, chip: form.sync_restrict in ("shared::cta", "shared::cluster"),
-        "ptxas accepts any sync_restrict of shared memory; the ISA has shared::read::mma::a only",
+        _any_restriction,
+        "ptxas 13.5 accepts any sync_restrict of shared memory; the ISA has shared::read::mma::a only",
     ),
 )
