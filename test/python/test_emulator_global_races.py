@@ -313,3 +313,37 @@ def test_lines_with_several_loads_count_in_all_lanes():
     words = np.zeros(256, np.uint32)
     report = module(MASKED.format(lanes=1, load=load, use=SELECT)).launch("k", grid=2, block=32, args=[words])
     assert [f.rule for f in report.findings] == ["global-race"]
+
+
+# Warp 0 of each block counts; one of block 0 waits until all have, and one of its warps resets the counter.
+RESET = """
+.visible .entry k(.param .u64 p) {{
+  .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<5>; .shared .align 8 .b32 c;
+  ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mov.u32 %r3, %tid.x;
+  setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r3, 32; @%p1 st.shared.u32 [c], 0; bar.sync 0;
+  @!%p1 bra COUNTED; fence.acq_rel.gpu; atom.relaxed.gpu.{space}.add.u32 %r4, [{counter}], 1;
+COUNTED:
+  setp.ne.u32 %p3, %r1, 0; @%p3 ret; @!{waits} bra WAITED;
+WAIT:
+  ld.acquire.gpu.{space}.u32 %r4, [{counter}]; setp.lt.u32 %p4, %r4, {until}; @%p4 bra WAIT;
+WAITED:
+  {barrier} @{resets} st.{space}.u32 [{counter}], 9; ret;
+}}"""
+ORDERED = {"waits": "%p1", "resets": "%p1", "barrier": ""}
+
+
+@pytest.mark.parametrize("place", [("global", "%l1", 3), ("shared", "c", 1)])
+@pytest.mark.parametrize(
+    ("changed", "fine"),
+    [
+        ({}, True),
+        ({"resets": "%p2", "barrier": "bar.sync 0;"}, True),
+        ({"waits": "%p2", "resets": "%p1", "barrier": "bar.sync 0;"}, True),
+        ({"waits": "%p2", "resets": "%p2"}, True),
+        ({"resets": "%p2"}, False),
+    ],
+)
+def test_a_counter_may_be_reset_once_it_was_seen(place, changed, fine):
+    text = RESET.format(**dict(zip(("space", "counter", "until"), place, strict=True)), **ORDERED | changed)
+    found = module(text, "sm_90a").launch("k", grid=3, block=64, args=[np.zeros(4, np.uint32)]).findings
+    assert [each.rule for each in found] == ([] if fine else [f"{place[0]}-race"])

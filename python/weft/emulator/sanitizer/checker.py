@@ -51,7 +51,7 @@ class Sanitizer(Watch):
         self.races = Races(wave, self.clocks, findings, strict=kernel.by_lane)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel.discarding)
-        self.orders = Orders(wave, self.clocks, self.globals)
+        self.orders = Orders(wave, self.clocks, self.races, self.globals)
         self._scopes = WORLD_LEVELS if kernel.in_world else LEVELS
         self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)
         self.table = MbarrierTable(wave.mbarriers, self.clocks)

@@ -13,6 +13,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.discards import Use
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
 from weft.emulator.watch import Chunks, Offsets
@@ -89,7 +90,7 @@ class GlobalRaces:
         discarding: Mapping[int, Use],
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
-        self._discarding = discarding
+        self._discarding, self._observed = discarding, Observed()
         self.number = len(memory.warps)
         """That of the wave, among those of the launch."""
         self.rank = wave.device.rank
@@ -281,12 +282,25 @@ class GlobalRaces:
             late &= ~self._may_meet(shadow, index, rows, level)
         elif access.kind != "load":
             late &= np.repeat(changes(access, self.wave), count)
+        if late.any() and not slot:
+            writes = shadow.owner[0, index], shadow.time[0, index]
+            offsets = index * shadow.granule
+            late = self._observed.after(access.segment.base, late, offsets, rows, writes, self.clocks.known)
         if late.any():
             at = self._access_at(shadow, slot, index[int(late.argmax())])
             done = "read" if access.kind == "load" else "written"
             before = "written" if slot == 0 else "read"
             what = f"is {done}, and {before} {at}; nothing orders the two"
             self._report_access(what, access, late, count)
+
+    def observe(self, segment: Segment, offset: int, rows: Index) -> None:
+        """Warps see the last write at an offset of a buffer, of which they may not know otherwise."""
+        shadow = self.memory.shadow(segment)
+        index = np.full(len(rows), offset // shadow.granule)
+        late = self._late(shadow, 0, index, rows)
+        if late is not None:
+            write = int(shadow.owner[0, index[0]]), int(shadow.time[0, index[0]])
+            self._observed.note(segment.base, offset, rows[late], self.clocks.known, write)
 
     def _access_at(self, shadow: GlobalShadow, slot: int, granule: int) -> str:
         """Where an earlier access is in the PTX, or what has made it."""

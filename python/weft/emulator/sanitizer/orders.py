@@ -16,6 +16,7 @@ from weft.emulator.memory.access import CTA, GPU, SYSTEM, Access, Order
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.global_races import GlobalRaces
+from weft.emulator.sanitizer.races import Races
 
 Times = npt.NDArray[np.intp]
 
@@ -38,8 +39,8 @@ class _Location:
 class Orders:
     """The orders of one wave."""
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, races: GlobalRaces) -> None:
-        self.wave, self.clocks, self.globals = wave, clocks, races
+    def __init__(self, wave: Wave, clocks: VectorClocks, races: Races, global_races: GlobalRaces) -> None:
+        self.wave, self.clocks, self.races, self.globals = wave, clocks, races, global_races
         self._levels = clocks.levels
         self._scoped = len(clocks.levels) > 1
         self._locations: dict[Hashable, _Location] = {}
@@ -197,6 +198,8 @@ class Orders:
         the access bypasses their caches; in shared memory they also know the accesses with which it may
         conflict without a race.
         """
+        if access.kind != "store":
+            self._observe(access)
         known, every = self.clocks.known, access.lanes.row_numbers()
         before = known[every]
         known[every] = self.clocks.with_read(every, order.level)
@@ -204,6 +207,14 @@ class Orders:
             self._meet(access, order)
         yield
         known[every] = before
+
+    def _observe(self, access: Access) -> None:
+        """Notes the writes that warps see, of which they don't know otherwise."""
+        for key, rows in self._keys(access):
+            if isinstance(key, tuple) and access.space == "global":
+                self.globals.observe(access.segment, key[1], rows)
+            elif isinstance(key, tuple):
+                self.races.observe(key[1], rows)
 
     def _meet(self, access: Access, order: Order) -> None:
         known, keys, all_warps = self.clocks.known, self._keys(access), np.arange(self.wave.warps)

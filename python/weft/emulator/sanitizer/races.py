@@ -10,6 +10,7 @@ from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.shadow import NEVER, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
 from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
@@ -31,6 +32,7 @@ class Races:
         memory = wave.memory
         stride, used = memory.shared_stride, memory.shared_size
         self.shadow = Shadow(len(memory.shared.data), self._per_cluster, stride, used)
+        self._observed = Observed()
         self.code = UnitCode(self.shadow, clocks, used, self._per_cluster)
         rows = np.arange(wave.warps)
         self._rank: Rows = rows % self._per_cluster
@@ -131,8 +133,21 @@ class Races:
     def _after_write(self, index: Index, rows: Rows) -> Bools | None:
         """Where the warps don't know of the last write; None if there is no such element."""
         shadow = self.shadow
-        bad: Bools = shadow.written[index] > self.clocks.known[rows, shadow.writer[index]]
-        return bad if np.count_nonzero(bad) else None
+        written, writer = shadow.written[index], shadow.writer[index]
+        bad: Bools = written > self.clocks.known[rows, writer]
+        if not np.count_nonzero(bad):
+            return None
+        writes, offsets = (writer.astype(np.int64), written), index * shadow.granule
+        bad = self._observed.after(0, bad, offsets, rows, writes, self.clocks.known)
+        return bad if bad.any() else None
+
+    def observe(self, offset: int, rows: Index) -> None:
+        """Warps see the last write at an offset, of which they may not know otherwise."""
+        at = offset // self.shadow.granule
+        writer, written = int(self.shadow.writer[at]), int(self.shadow.written[at])
+        late = rows[written > self.clocks.known[rows, writer]]
+        if len(late) and written != NEVER:
+            self._observed.note(0, offset, late, self.clocks.known, (writer, written))
 
     def _after_reads(self, access: Access, index: Index, rows: Rows, count: int) -> None:
         shadow, known = self.shadow, self.clocks.known
