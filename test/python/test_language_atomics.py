@@ -159,21 +159,6 @@ def test_additions_of_bf16_change_their_bytes_only(arch):
     assert np.array_equal(rows.astype(int), 4 * whole[:3].sum(1))
 
 
-def test_one_thread_without_tma_has_no_result():
-    @w.kernel()
-    def kernel(y: w.Out["n", w.i32]):
-        with w.role(), w.one_thread():
-            y[1] = w.atomic_add(y[0], 1) + 1
-
-    y = np.zeros(2, np.int32)
-    assert not kernel.emulate(y, arch="sm_90a").findings and np.array_equal(y, [1, 1])
-    message = (
-        r"'w\.atomic_add' has no result in w\.one_thread\(\) on sm_80, where all threads run it: use a branch"
-    )
-    with pytest.raises(weft.WeftError, match=message):
-        kernel.compile(arch="sm_80")
-
-
 @pytest.mark.parametrize(
     "body, message",
     [

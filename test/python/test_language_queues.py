@@ -10,14 +10,14 @@ import weft.language as w
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(320, 64), (64, 32), (130, 96)])
-@pytest.mark.parametrize("one_thread", [False, True])
-def test_each_tile_is_taken_once(shape, one_thread):
+@pytest.mark.parametrize("one_thread, arch", [(False, "sm_90a"), (True, "sm_90a"), (True, "sm_80")])
+def test_each_tile_is_taken_once(shape, one_thread, arch):
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     tiles = -(-shape[0] // 64) * -(-shape[1] // 32)
     count = np.zeros(1, np.int32)
     for seed in (0, 1):  # the first launch leaves the counter at 0
         y, times = np.zeros_like(x), np.zeros(tiles + 1, np.int32)
-        report = doubled.emulate(x, y, times, count, one_thread=one_thread, seed=seed)
+        report = doubled.emulate(x, y, times, count, one_thread=one_thread, seed=seed, arch=arch)
         assert not report.findings, report.findings[0]
         assert np.array_equal(y, 2 * x) and count[0] == 0
         assert np.all(times[:-1] == 1) and times[-1] == tiles
@@ -104,3 +104,15 @@ def test_ctas_of_a_persistent_kernel_loop_over_their_tiles():
     assert y.all()
     with pytest.raises(weft.WeftError, match=r"is persistent: its CTAs must loop over"):
         kernel.emulate(y)
+
+
+def test_chips_without_mbarriers():
+    @w.kernel(grid=4, persistent=1)
+    def kernel(y: w.Out["n", w.f32], count: w.Out["one", w.i32]):
+        queue = w.tile_queue(count[0])
+        with w.role():
+            for i in queue:
+                y[i] = 1.0
+
+    with pytest.raises(weft.WeftError, match=r"needs sm_80 or later, got sm_75: use w\.tiles there"):
+        kernel.compile(arch="sm_75")

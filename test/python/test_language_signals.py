@@ -30,11 +30,22 @@ def one_after_another(
         w.signal(done[0])
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_ctas_wait_for_those_before(waits):
+@pytest.mark.parametrize(
+    "arch, waits",
+    [
+        ("sm_75", True),
+        ("sm_80", True),
+        ("sm_89", True),
+        ("sm_90a", True),
+        ("sm_90a", False),
+        ("sm_100a", True),
+        ("sm_120a", True),
+    ],
+)
+def test_ctas_wait_for_those_before(arch, waits):
     x = np.random.default_rng(0).standard_normal((192, 32)).astype(np.float32)
     y, z, done = np.zeros((64, 32), np.float32), np.zeros_like(x), np.zeros(1, np.int32)
-    findings = one_after_another.emulate(x, y, z, done, waits=waits).findings
+    findings = one_after_another.emulate(x, y, z, done, waits=waits, arch=arch).findings
     if not waits:
         assert "global-race" in {each.rule for each in findings}
         return

@@ -1,13 +1,12 @@
 """Elements in global memory that many threads change: sums, maxima, minima and bits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
 from weft.language import edges, exchanges, trace
 from weft.language.buffers import Buffer
-from weft.language.carried import Unbound
 from weft.language.coordinates import column, row
 from weft.language.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
 from weft.language.elements import Element, Elements, address
@@ -24,6 +23,7 @@ from weft.language.mistakes import mistake
 from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import Scalar, as_scalar
+from weft.language.single_threads import once
 from weft.language.tile_vectors import element_at, vector_indices
 from weft.language.updates import compared, exchanged, of_array, update
 from weft.mlir import arith, nvvm
@@ -116,7 +116,7 @@ def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
     """
     pointer, dtype = _one_element(to, "w.atomic_cas", _INTEGERS)
     numbers = (as_scalar(each, dtype).value for each in (expected, value))
-    return _changed("cas", lambda: compared(pointer, *numbers))
+    return Scalar(once(lambda: compared(pointer, *numbers)))
 
 
 def atomic_xchg(to: Any, value: Any) -> Any:
@@ -125,7 +125,7 @@ def atomic_xchg(to: Any, value: Any) -> Any:
     """
     pointer, dtype = _one_element(to, "w.atomic_xchg", _COMPARED)
     number = as_scalar(value, dtype).value
-    return _changed("xchg", lambda: exchanged(pointer, number))
+    return Scalar(once(lambda: exchanged(pointer, number)))
 
 
 def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DType]:
@@ -166,7 +166,9 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         value._refuse()
     if isinstance(to, Element):
         number = as_scalar(value, to.dtype).value
-        return _changed(name, lambda: update(name, to.address, number))
+        return Scalar(once(lambda: update(name, to.address, number)))
+    if isinstance(value, Fragment) or isinstance(to, Gathered):
+        trace.current().check_whole_warps(f"w.atomic_{name} of a tile or vector")
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
 
@@ -196,20 +198,7 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     number = as_scalar(value, to.dtype).value
     at = [emit.as_index(each.value) for each in to.indices]
-    return _changed(name, lambda: of_array(name, number, to.matrix.value, at))
-
-
-def _changed(name: str, change: Callable[[], Any]) -> Any:
-    """What a change of an element returns. Where all threads execute `w.one_thread()`, one of them makes the
-    change, and the others don't have the result.
-    """
-    current = trace.current()
-    if current.has_tma or not current.one_thread:
-        return Scalar(change())
-    with current.effects():
-        change()
-    where = f"in w.one_thread() on {current.chip}, where all threads run it"
-    return Unbound(f"w.atomic_{name}", f"has no result {where}: use a branch on w.thread()")
+    return Scalar(once(lambda: of_array(name, number, to.matrix.value, at)))
 
 
 def _change_vector(name: str, to: Place, vector: Fragment) -> None:

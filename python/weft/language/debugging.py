@@ -11,6 +11,7 @@ from weft.language.dtypes import NUMBERS, f64, i1, i32, i64, u32, u64
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, condition, converted
+from weft.language.single_threads import once
 from weft.mlir import gpu, ir
 from weft.passes.builders import emit
 
@@ -24,9 +25,9 @@ def print_(*values: Any) -> None:
     if len(fragments) > 1:
         raise mistake("w.print takes one tile or vector: print others by calls of their own")
     if not fragments:
-        with trace.current().effects():
-            _printed(values)
+        once(lambda: _printed(values))
         return
+    trace.current().check_whole_warps("w.print of a tile or vector")
     (fragment,) = fragments
     axes = [axis(fragment) for axis in (row, column)[: len(fragment.shape)]]
     with emit.when(exchanges.first_of_copies(fragment.layout)):

@@ -13,6 +13,7 @@ from weft.language.gathers import Gathered, check_index
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, operand
+from weft.language.single_threads import once
 from weft.mlir import llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile
@@ -80,8 +81,7 @@ def store(buffer: Any, indices: Any, value: Any) -> None:
         raise mistake(f"expects a number for an element of {buffer}, got {value}: use w.store for tiles")
     number = as_scalar(value, buffer.dtype).value
     buffer.written_by_lanes()
-    with trace.current().effects():
-        _write(buffer, [each.value for each in at], number)
+    once(lambda: _write(buffer, [each.value for each in at], number))
 
 
 def address(buffer: Any, row: Any, column: Any) -> Any:

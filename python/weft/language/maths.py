@@ -295,6 +295,8 @@ def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
             "a tile in the layout of sums of w.gemm"
         )
     lanes = within == "lane"
+    if not lanes:
+        trace.current().check_whole_warps(f"a reduction along axis {axis}")
     layout = registers.without_axis(x.layout, x.shape, axis, lanes)
     other = x.shape[1 - axis]
     count = 2 ** len(distances or ()) if lanes else 1
@@ -324,6 +326,7 @@ def warp_any(x: Any) -> Scalar:
     """Whether a condition is true in any lane of the warp, for any of the lane's elements. All lanes get the
     same result, so a branch on it doesn't diverge.
     """
+    trace.current().check_whole_warps("w.warp_any")
     return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
 
 

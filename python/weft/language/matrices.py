@@ -19,6 +19,7 @@ from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.neighbors import existing
 from weft.language.scalars import Scalar, as_scalar, dtype_of, operand
+from weft.language.single_threads import once
 from weft.mlir import memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
@@ -105,8 +106,7 @@ class Matrix(Foreign):
             )
         self.check_element(at)
         number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in at]
-        with trace.current().effects():
-            memref.store(number, self.value, indices)
+        once(lambda: memref.store(number, self.value, indices))
 
     def check_element(self, indices: tuple[Scalar, ...], what: str = "an index") -> None:
         """Raises WeftError for an index that is known to be before the first element."""

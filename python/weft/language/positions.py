@@ -25,13 +25,13 @@ def of_one_thread(warp: int) -> Iterator[None]:
         return
     old, new = [before[n] for n in changed], [after[n] for n in changed]
     chosen = elected.operation.parent
-    results = _with_results(chosen, _with_results(elected, new, old), old)
+    results = with_results(chosen, with_results(elected, new, old), old)
     for n, result in zip(changed, results, strict=True):
         before[n] = result
     current.restore(carried.rebuilt(current.state(), iter(before)))
 
 
-def _with_results(branch: Any, then: list[Any], otherwise: list[Any]) -> list[Any]:
+def with_results(branch: Any, then: list[Any], otherwise: list[Any]) -> list[Any]:
     """The results of a branch, rebuilt to have the values of `then` at its end, or those of `otherwise`."""
     op = branch.operation
     with ir.InsertionPoint(op):

@@ -6,7 +6,8 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.op import build
 from weft.dialects.tile import AddressOp, BufferType
-from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.language import trace
 from weft.language.dtypes import i32
 from weft.language.matrices import Place
@@ -66,6 +67,7 @@ class Queue:
         if current.loops:
             raise mistake("the loop over w.tile_queue must be the outermost one")
         roles.append(role)
+        current.needs_all_threads()
         self._add_readers(role.warpgroups * (1 if self._is_alone else WARPS), first=len(roles) == 1)
         return cta(0).value
 
@@ -140,6 +142,10 @@ def tile_queue(counter: Any) -> Queue:
     """
     current = trace.current()
     current.check_before_roles("a queue of tiles")
+    if current.chip not in CP_ASYNC.chips():
+        raise mistake(
+            f"w.tile_queue needs {describe(CP_ASYNC.chips())}, got {current.chip}: use w.tiles there"
+        )
     if current.persistent is None:
         raise mistake("w.tile_queue is for persistent kernels: write @w.kernel(grid=…, persistent=1)")
     if prod(current.cluster or ()) > 1:

@@ -221,6 +221,7 @@ class Ring:
                 f"position in it: fill it in w.one_thread({warp and f'warp={warp}'}), or make another ring"
             )
         self._writer, self.filling, self.filling_warp = "copies", current.role, current.warp
+        current.needs_all_threads()
         return current
 
     def drain(self) -> None:

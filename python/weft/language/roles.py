@@ -1,17 +1,17 @@
 """What the warpgroups of a CTA do: roles, single threads, barriers and turns."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
 from weft import callers
 from weft.dialects import tile
 from weft.errors import shown
-from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
-from weft.language import positions, trace
+from weft.language import positions, single_threads, trace
 from weft.language.dtypes import i32
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar
@@ -75,8 +75,8 @@ def one_thread(warp: int = 0) -> Iterator[None]:
     with this number. Blocks of different warps run at the same time. A role may have several blocks, also in
     loops and branches; in each of them, the thread goes on in the rings that it fills or takes from.
 
-    On chips without TMA, all threads of the warpgroup execute the copies of `fill`, and one thread executes
-    the rest.
+    On chips without TMA, all threads of the warpgroup execute a block that fills a ring, one block after the
+    other, and one of them changes memory there.
     """
     current = trace.current()
     if type(warp) is not int or warp not in range(WARPS):
@@ -84,7 +84,11 @@ def one_thread(warp: int = 0) -> Iterator[None]:
     if current.one_thread:
         yield
         return
-    with positions.of_one_thread(warp) if current.has_tma else nullcontext():
+    if current.has_tma:
+        alone = positions.of_one_thread(warp)
+    else:
+        alone = single_threads.block(warp, warpgroup_barrier)
+    with alone:
         current.one_thread, current.warp = True, warp
         try:
             with current.guarded():
@@ -107,25 +111,28 @@ def _drain(current: Trace) -> None:
 
 def barrier() -> None:
     """A barrier for all threads of the role; outside of roles, for all threads of the CTA."""
-    current = trace.current()
-    if current.one_thread:
-        raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
-    role_ = current.role
+    role_ = _of_all_threads()
     if role_ is None:
         gpu.barrier()
         return
     if role_.common_barrier is None:
-        role_.common_barrier = current.named_barriers(1)
+        role_.common_barrier = trace.current().named_barriers(1)
     meet(role_.common_barrier, role_.threads)
 
 
 def warpgroup_barrier() -> None:
     """A barrier for the threads of each warpgroup of the role."""
-    current = trace.current()
-    role_ = current.role
+    role_ = _of_all_threads()
     if role_ is None:
         raise mistake("w.warpgroup_barrier must be in a role")
     meet(own_barrier(role_), WARPGROUP)
+
+
+def _of_all_threads() -> Role | None:
+    """The role of a barrier that is made now."""
+    if trace.current().one_thread:
+        raise mistake("a barrier waits for all threads, so it can't be in w.one_thread()")
+    return trace.current().role
 
 
 def own_barrier(role_: Role) -> Any:
@@ -166,8 +173,7 @@ class Turns:
 
     def _begin(self) -> None:
         """At the role's beginning the last warpgroup gives the first turn; at its end the first takes it."""
-        current = trace.current()
-        role_ = current.role
+        role_ = _of_all_threads()
         if role_ is None or role_.warpgroups != self.count:
             raise mistake(f"these turns are for a role of {self.count} warpgroups")
         if self._role is role_:
@@ -215,8 +221,12 @@ def last(axis: int = 0) -> Scalar:
 def thread() -> Scalar:
     """The number of the thread in its CTA, or in its role's warpgroups."""
     current = trace.current()
-    number = emit.thread()
-    return Scalar(emit.sub(number, current.role.first * WARPGROUP) if current.role else number)
+    number, role_ = emit.thread(), current.role
+    if role_ is None:
+        return Scalar(number)
+    if current.single is not None:  # as all threads of the warpgroup may execute what follows
+        return Scalar(emit.add(emit.mul(role_.number, WARPGROUP), current.warp * LANES))
+    return Scalar(emit.sub(number, role_.first * WARPGROUP))
 
 
 def _dimension(axis: Any) -> Any:

@@ -8,6 +8,7 @@ from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import as_scalar
+from weft.language.single_threads import once
 from weft.mlir import llvm, nvvm
 from weft.passes.builders import addresses, emit
 
@@ -34,10 +35,13 @@ def signal(counter: Any) -> None:
 
 
 def _signal(address: Any) -> None:
-    if trace.current().has_tma:
-        nvvm.cp_async_bulk_wait_group(0)
-    llvm.FenceOp(_BOTH, syncscope=_GPU)
-    llvm.atomicrmw(_ADD, address, emit.value(1), _RELAXED, syncscope=_GPU)
+    def add() -> None:
+        if trace.current().has_tma:
+            nvvm.cp_async_bulk_wait_group(0)
+        llvm.FenceOp(_BOTH, syncscope=_GPU)
+        llvm.atomicrmw(_ADD, address, emit.value(1), _RELAXED, syncscope=_GPU)
+
+    once(add)
 
 
 def await_signals(counter: Any, number: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
-from weft.language import edges, exchanges, registers
+from weft.language import edges, exchanges, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.dtypes import DType, i32
@@ -150,6 +150,7 @@ def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
     of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
     only the first `rows` elements are, of an array.
     """
+    trace.current().check_whole_warps("a store of a vector")
     if not isinstance(vector, Fragment) or len(vector.shape) != 1:
         raise mistake(f"expects a vector, as w.sum(x, axis=1), got {vector}")
     if isinstance(to, Buffer):

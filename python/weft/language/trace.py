@@ -12,7 +12,6 @@ from weft.language import registers, traced_now
 from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
-from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
 
 
@@ -72,6 +71,18 @@ class Role:
 
 
 @dataclass
+class Single:
+    """A block of `w.one_thread` on a chip without TMA."""
+
+    only: Any
+    """Whether the thread is the one: an i1."""
+    changes: list[Any] = field(default_factory=list)
+    """The branches in which that thread changes memory."""
+    whole: bool = False
+    """Whether all threads of the warpgroup execute the block."""
+
+
+@dataclass
 class Trace:
     """The state of one trace."""
 
@@ -90,6 +101,7 @@ class Trace:
     role: Role | None = None
     roles: list[Role] = field(default_factory=list)
     one_thread: bool = False
+    single: Single | None = None  # the block of `one_thread`, on chips without TMA
     warp: int = 0  # of the one thread, where one runs or all start copies by TMA
     multiplier: Any = None  # how tiles are multiplied
     sharing: list[Sharing] = field(default_factory=list)
@@ -155,16 +167,10 @@ class Trace:
         """Whether the chip has TMA. If not, `cp.async` of all threads of a warpgroup copies."""
         return self.chip in TMA
 
-    @contextmanager
-    def effects(self) -> Iterator[None]:
-        """In the block, operations with effects are built for one thread in `w.one_thread()`, also where all
-        threads of the warpgroup execute that.
-        """
-        if self.has_tma or not self.one_thread:
-            yield
-            return
-        with emit.when(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0)):
-            yield
+    def needs_all_threads(self) -> None:
+        """Notes what all threads of a warpgroup do in `w.one_thread()` on chips without TMA."""
+        if self.single is not None:
+            self.single.whole = True
 
     # Regions
 
