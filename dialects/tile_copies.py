@@ -211,6 +211,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     - `joined`: rows of the matrix have at most 16 bytes, and their number is a multiple of eight. Eight rows
       that are contiguous in memory are copied as fast as one row. Tiles consist of whole groups of eight
       rows.
+    - `tf32`: copies round elements of f32 to the nearest tf32. `--round-tf32` makes such maps for products.
     """
 
     matrix: ext.Operand[Any]
@@ -223,6 +224,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         "any_rows": False,
         "skewed": False,
         "joined": False,
+        "tf32": False,
     }
 
     def check(self) -> str | None:
@@ -239,7 +241,13 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
         wrong = wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
-        return wrong or self._join_complaint()
+        return wrong or self._join_complaint() or self._round_complaint()
+
+    def _round_complaint(self) -> str | None:
+        """Why elements can't be rounded to tf32."""
+        element = self.matrix.type.element_type
+        wide = str(element) == "f32" or not self.attribute("tf32")
+        return None if wide else f"tf32 must be false for elements of {element}"
 
     def _chunk_complaint(self) -> str | None:
         """Why rows can't be divided into chunks."""

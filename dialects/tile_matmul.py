@@ -115,7 +115,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     Arithmetic:
 
-    - Products are added in f32 (integers in i32, f64 in f64). f32 is multiplied as tf32. The epilogue is
+    - Products are added in f32 (integers in i32, f64 in f64). f32 is rounded to tf32. The epilogue is
       computed in f32 (i32, f64) and rounded once, to the elements of D. With f64, D and all added operands
       are f64.
     - The activation is relu, gelu, gelu_tanh, silu or swiglu; with f64 only relu.

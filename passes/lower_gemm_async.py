@@ -26,6 +26,7 @@ from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, matrix_descriptors, named_sums
 from weft.passes.builders.fragment_registers import words_of
 from weft.passes.builders.instructions import LETTERS, assembly, join, name_sums
+from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -238,7 +239,7 @@ class _InRegisters:
     def __init__(self, fragment: Any, registers: Registers) -> None:
         kind, self._registers = fragment.type, registers
         words = ir.VectorType.get([kind.registers * kind.element_type.width // 32], emit.i32())
-        self._words = emit.elements(vector.bitcast(words, tile.to_lane(fragment)))
+        self._words = emit.elements(vector.bitcast(words, to_tf32(tile.to_lane(fragment))))
         self._steps = kind.shape[1] // registers.shape[1]
 
     def slice(self, row: int, k: int) -> list[Any]:

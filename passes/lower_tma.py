@@ -65,6 +65,8 @@ def run(module: Any) -> None:
             if maps[matrix].of_batch:
                 raise refuse(op, "expects one matrix of a batch, got the whole batch: use tile.member")
             _check_indexed(op, maps[matrix].op)
+            if isinstance(op, _WRITES) and maps[matrix].op.attribute("tf32"):
+                raise refuse(op, "expects a map without tf32, which is for copies to shared memory")
             with ir.InsertionPoint(op), op.location:
                 lower = _LOWERINGS.get(type(op), _load)
                 pieces = _pieces(op, matrix.type, maps[matrix].chunk)
@@ -238,7 +240,9 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     }
     values |= {"padded": ir.UnitAttr.get()} if pieces.padded else {}
     values |= {"chunk": _i64(chunk)} if chunk else {}
-    values |= {name: ir.UnitAttr.get() for name in ("any_rows", "skewed", "joined") if op.attribute(name)}
+    values |= {
+        name: ir.UnitAttr.get() for name in ("any_rows", "skewed", "joined", "tf32") if op.attribute(name)
+    }
     entry_of_map = ir.DictAttr.get(values)
     TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     if op.attribute("any_rows"):  # the launch may pass a map that isn't valid

@@ -53,6 +53,7 @@ from weft.passes.registry.pipeline import (
     parse,
     pass_names,
 )
+from weft.passes.round_tf32 import ROUND_TF32
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
@@ -65,6 +66,7 @@ PASSES = {
         SELECT_SCHEDULE,
         OUTLINE_MATMUL,
         EXPAND_MATMUL,
+        ROUND_TF32,
         LOWER_TMA,
         LOWER_COPIES,
         LOWER_GEMM,

@@ -18,6 +18,7 @@ from weft.passes.analysis import uniformity
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.builders.fragment_registers import FragmentRegisters, register_map
 from weft.passes.builders.instructions import extract
+from weft.passes.builders.tf32 import to_tf32
 from weft.passes.registry.candidates import Candidate, Predicate
 
 Gemm = GemmOp | GemmScaledOp
@@ -94,8 +95,8 @@ def nest(
     nest of what `build` builds, with the registers of `form`.
     """
     d, of_a, of_b, *_ = form.operands
-    left = cache(FragmentRegisters(tile.to_lane(a), a.type, of_a).atom)
-    right = cache(FragmentRegisters(tile.to_lane(b), b.type, of_b).atom)
+    left = cache(FragmentRegisters(to_tf32(tile.to_lane(a)), a.type, of_a).atom)
+    right = cache(FragmentRegisters(to_tf32(tile.to_lane(b)), b.type, of_b).atom)
     total = FragmentRegisters(initial, kind, d)
     extents = *kind.shape, a.type.shape[1]
     m, n, k = (extent // step for extent, step in zip(extents, form.mnk, strict=True))

@@ -14,6 +14,7 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
+from weft.passes.builders.tf32 import to_tf32
 from weft.passes.kernels.fragments import widened
 from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, size
@@ -60,7 +61,7 @@ class _Operand(Operand):
         loaded = wmma.load(
             address=address, stride=emit.value(self._pitch), fragment=fragment, layout=layout, **form
         )
-        return _members(loaded, self.atom)
+        return [_cast(to_tf32(_cast(each, self.element)), each.type) for each in _members(loaded, self.atom)]
 
 
 def expand(op: MatmulOp) -> None:

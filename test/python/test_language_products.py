@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from test_tf32 import nearest, operands
 
 import weft
 import weft.language as w
@@ -325,3 +326,55 @@ def test_only_tiles_can_be_pinned():
         weft.WeftError, match=r"w\.pin expects a tile of w\.f32 or w\.i32, got a fragment of 64 w\.f32"
     ):
         wrong.compile()
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+@pytest.mark.parametrize("how", ["filled", "stored", "elements", "warp_gemm"])
+@pytest.mark.each_value(1)
+def test_f32_is_rounded_to_tf32(how, chip):
+    @w.kernel(arch=chip)
+    def kernel(a: w.In["64 32", w.f32], b: w.In["64 32", w.f32], d: w.Out["64 64", w.f32]):
+        filled = w.ring(1, a=(64, 32, w.f32))
+        other = w.ring(1, b=(64, 32, w.f32))
+        with w.role(), filled.take() as left, other.take() as right:
+            if how == "warp_gemm":
+                w.store(w.warp_gemm(left.a, right.b.T), d[0, 0])
+            else:
+                w.store(w.wait(w.gemm(left.a, right.b.T)), d[0, 0])
+        if how in ("filled", "warp_gemm"):
+            with w.role(), w.one_thread():
+                filled.fill(a=a[0, 0])
+                other.fill(b=b[0, 0])
+        else:
+            with w.role(), other.write() as stage:
+                if how == "stored":
+                    w.store(w.load(b[0, 0], (64, 32)), stage.b)
+                else:
+                    row = w.thread() % 64
+                    for column in w.range(32):
+                        stage.b[row, column] = b[row, column]
+            with w.role(), w.one_thread():
+                filled.fill(a=a[0, 0])
+
+    a, b, expected = operands(64, 64, 32)
+    d = np.zeros((64, 64), np.float32)
+    assert not kernel.emulate(a, np.ascontiguousarray(b.T), d).findings
+    assert np.array_equal(d, expected)
+
+
+def test_buffers_without_products_keep_all_bits_of_f32():
+    @w.kernel(arch="sm_90a")
+    def kernel(a: w.In["64 32", w.f32], same: w.Out["64 32", w.f32], d: w.Out["64 64", w.f32]):
+        ring, other = w.ring(1, a=(64, 32, w.f32)), w.ring(1, a=(64, 32, w.f32))
+        with w.role(), ring.take() as stage, other.take() as exact:
+            w.store(w.load(exact.a), same[0, 0])
+            w.store(w.wait(w.gemm(stage.a, stage.a.T)), d[0, 0])
+        with w.role(), w.one_thread():
+            ring.fill(a=a[0, 0])
+            other.fill(a=a[0, 0])
+
+    a = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    same, d = np.zeros((64, 32), np.float32), np.zeros((64, 64), np.float32)
+    assert not kernel.emulate(a, same, d).findings
+    rounded = nearest(a).astype(np.float64)
+    assert np.array_equal(same, a) and np.allclose(d, rounded @ rounded.T, rtol=0, atol=1e-5)

@@ -90,7 +90,7 @@ def test_scales_are_those_of_blocks():
 
 def test_f32_is_multiplied_as_tf32():
     a, b = random(16, 64, dtype=np.float32), random(8, 64, dtype=np.float32, seed=1)
-    short = [(x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b)]
+    short = [(x.view(np.uint32) + 0x1000 & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b)]
     found = added_up(*short, 8, 25, 23)
     expected = reference.product(a, b, transpose_b=True)
     assert expected.compare(found).passed and expected.compare(found).ratio > 0.01

@@ -102,6 +102,7 @@ class MapParameter:
     as TMA needs it; any other legal strides do for a matrix that isn't. If it is
     `skewed`, it begins at the last multiple of 16 bytes before the matrix, and has more columns on the left.
     If it is `joined`, it has a dimension for eight rows of at most 16 bytes, and boxes have whole groups.
+    With `tf32`, copies round f32 to tf32.
     """
 
     matrix: int
@@ -113,6 +114,7 @@ class MapParameter:
     any_rows: bool = False
     skewed: bool = False
     joined: bool = False
+    tf32: bool = False
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
 def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
     kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr, "skewed": ir.UnitAttr}
-    kinds |= {"joined": ir.UnitAttr}
+    kinds |= {"joined": ir.UnitAttr, "tf32": ir.UnitAttr}
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
@@ -70,4 +70,5 @@ def _read_map(kernel: Any, entry: Any) -> MapParameter:
         any_rows="any_rows" in values,
         skewed="skewed" in values,
         joined="joined" in values,
+        tf32="tf32" in values,
     )

@@ -6,3 +6,5 @@ FP8_ROUNDING = since("sm_89")
 """The chips with `cvt.rn.satfinite.e4m3x2.f32` and `e5m2x2`: what is beyond the range becomes the largest.
 Only they have `cvt.rn.f16x2.e4m3x2`, too.
 """
+TF32_TO_EVEN = since("sm_90")
+"""The chips with `cvt.rn.tf32.f32`, one machine instruction. `cvt.rna.tf32.f32`, from sm_80 on, is two."""

@@ -136,7 +136,7 @@ def _map_of_rows(view: ArrayView, want: MapParameter, address: int) -> tensor_ma
     if view.packed:
         kind = f"16U{view.bits}_ALIGN{16 if want.padded else 8}B"
     else:
-        kind = _MAP_TYPES.get(view.dtype, f"UINT{view.bits}")
+        kind = "TFLOAT32" if want.tf32 else _MAP_TYPES.get(view.dtype, f"UINT{view.bits}")
     swizzle, _, atom = want.swizzle.partition(tensor_map.ATOM)
     return tensor_map.TensorMap(
         address,

@@ -141,7 +141,7 @@ def matmul(
       the launch on its own stream, as `weft.jax.matmul`, also in functions that JAX traces; with `stream`,
       `out` or arrays of other libraries, the host waits for JAX's arrays, and for the launch.
 
-    Elements are f16 (from sm_70 on), bf16, f32 (multiplied as tf32) and f64 (from sm_80 on), i8 and ui8 (from
+    Elements are f16 (from sm_70 on), bf16, f32 (rounded to tf32) and f64 (from sm_80 on), i8 and ui8 (from
     sm_72 on), i4, ui4 and i1 (from sm_75 on; `and.popc` from sm_80 on), fp8 (from sm_89 on), fp6 and fp4
     (from sm_100a on, with `a` as M x K and `b` as N x K, or transposes of these). With f64, all arrays are
     f64, and the activation is relu. Sizes must be below 2**31, and strides must not be negative. With TMA

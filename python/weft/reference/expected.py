@@ -22,7 +22,7 @@ Doubles = npt.NDArray[np.float64]
 _U = 2.0**-24  # half an ulp of f32, relative
 _DOUBLE = 2.0**-53  # half an ulp of f64, relative
 _LEAST = 2.0**-126  # the least normal number; smaller numbers have its absolute error
-_TF32 = 2.0**-9 + 2.0**-20  # relative error of a product of f32 factors without their last 13 bits
+_TF32 = 2.0**-10 + 2.0**-22  # relative error of a product of f32 factors that are rounded to tf32
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def product(
     Block scales are exact factors. Their steps add 32 or 64 products, aligned to 25 fraction bits or more, so
     the bound has ceil(K / 32) steps of 33 terms, or half as many of 65.
 
-    Tensor cores ignore the last 13 bits of f32: a product of two normal numbers has a relative error of at
-    most 2**-9 + 2**-20. A sum below the least normal number has no larger error than that number.
+    f32 is rounded to the nearest tf32: a product of two normal numbers has a relative error of at most
+    2**-10 + 2**-22. A sum below the least normal number has no larger error than that number.
 
     With f64, both the result and this product have K + 5 roundings of 2**-53, in any order, each relative to
     |alpha| * S + |beta * c| + |bias| + |residual|.
