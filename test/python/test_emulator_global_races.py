@@ -253,8 +253,8 @@ def test_a_finding_names_the_thread_that_did_it(reader):
 
 MASKED = """
 .visible .entry k(.param .u64 p) {{
-  .reg .b64 %l<4>; .reg .b32 %r<8>; .reg .pred %p<5>;
-  ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;
+  .reg .b64 %l<4>; .reg .b32 %r<8>; .reg .b16 %h<2>; .reg .pred %p<5>;
+  ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; setp.ne.u64 %p4, %l1, 0;
   mad.wide.u32 %l2, %r2, 4, %l1; setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
   st.global.u32 [%l2], 7; ret;
 SECOND:
@@ -277,7 +277,15 @@ SELECT = "selp.b32 %r5, %r4, 0, %p2;"
         (LOAD, "setp.lt.u32 %p3, %r2, 40; @!%p3 bra END;\nEND: " + SELECT, True),
         (LOAD, "mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r4;", True),
         (LOAD, "add.u32 %r5, %r4, 1;", False),
-        (LOAD, SELECT + "add.u32 %r6, %r6, %r4;", False),
+        (LOAD, SELECT + "add.u32 %r6, %r6, %r4; st.global.u32 [%l2+512], %r6;", False),
+        (LOAD, SELECT + "add.u32 %r6, %r6, %r4; @%p2 st.global.u32 [%l2+512], %r6;", True),
+        (LOAD, "cvt.u16.u32 %h1, %r4; mov.b32 %r6, {{%h1, %h1}};" + SELECT.replace("%r4", "%r6"), True),
+        (LOAD, "and.pred %p3, %p2, %p4; mov.u32 %r5, 0; @%p3 add.u32 %r5, %r4, 1;", True),
+        (LOAD, "or.pred %p3, %p2, %p4; mov.u32 %r5, 0; @%p3 add.u32 %r5, %r4, 1;", False),
+        (LOAD, "add.cc.u32 %r6, %r4, 1; addc.u32 %r5, 0, 0;", False),
+        # This predicate has the value of %p2, and is computed after the load.
+        (LOAD, "not.b32 %r7, %r2; setp.le.u32 %p3, %r7, {not_lanes}; selp.b32 %r5, %r4, 0, %p3;", True),
+        (LOAD, "ld.global.u32 %r7, [%l1+640]; setp.eq.u32 %p3, %r7, 0; selp.b32 %r5, %r4, 0, %p3;", False),
         (LOAD, "setp.lt.u32 %p2, %r2, 40;" + SELECT, False),
         (LOAD, "setp.lt.u32 %p3, %r2, 40; selp.b32 %r5, %r4, 0, %p3;", False),
         (LOAD, SELECT.replace("%r4, 0", "%r4, %r4"), False),
@@ -293,7 +301,9 @@ SELECT = "selp.b32 %r5, %r4, 0, %p2;"
     ],
 )
 def test_a_load_counts_in_the_lanes_that_use_its_value(load, use, discards, lanes, compiled):
-    text = module(MASKED.format(lanes=lanes, load=load, use=use), "sm_90a")
+    text = module(
+        MASKED.format(lanes=lanes, load=load, use=use.format(not_lanes=~lanes & 0xFFFFFFFF)), "sm_90a"
+    )
     words = np.zeros(256, np.uint32)
     report = text.launch("k", grid=2, block=32, args=[words], compiled=compiled, threads=1)
     assert [f.rule for f in report.findings] == ([] if discards or not lanes else ["global-race"])

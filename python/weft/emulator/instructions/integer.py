@@ -76,6 +76,8 @@ def _with_carry(
     the flag with `addc`.
     """
     out = op.code.carry if keeps else op.slots.scrap(PRED)
+    op.reads += [carry] * bool(carry)
+    op.writes += [out] * keeps
     result, a, b = slots
     storage = kind.storage
 

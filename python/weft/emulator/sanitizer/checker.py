@@ -68,6 +68,7 @@ class Sanitizer(Watch):
         self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
+        kernel.begin(wave)
         wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
 
     @property
