@@ -1,12 +1,14 @@
 """Reads the scalar bodies of linalg operations as expressions."""
 
-from collections.abc import Mapping
+import math
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
-from weft.passes.raising.activations import FUNCTIONS
-from weft.passes.raising.expressions import CASTS, Apply, Constant, Expression, Opaque
+from weft.passes.raising.expressions import Apply, Constant, Expression, Opaque
+from weft.passes.raising.formulas import FORMATS
 
 # Operations of one result, by the functions that they compute.
 _NAMES = {
@@ -19,11 +21,7 @@ _NAMES = {
     "arith.divf": "div",
     "arith.negf": "neg",
     "arith.maximumf": "max",
-    "arith.maxnumf": "max",
     "arith.maxsi": "max",
-    "arith.minimumf": "min",
-    "arith.minnumf": "min",
-    "arith.minsi": "min",
     "arith.select": "select",
     "arith.extf": "extend",
     "arith.extsi": "extend",
@@ -37,13 +35,23 @@ _NAMES = {
     "math.powf": "pow",
     "math.fpowi": "pow",
     "math.sqrt": "sqrt",
-    "math.absf": "abs",
 }
 
-# Predicates by their numbers; unordered ones differ for NaN only.
-_FLOATS = {1: "eq", 2: "gt", 3: "ge", 4: "lt", 5: "le", 6: "ne"}
-_FLOATS |= {number + 7: name for number, name in _FLOATS.items()}
-_INTEGERS = dict(enumerate(("eq", "ne", "lt", "le", "gt", "ge")))
+# Predicates by their numbers: ordered, unordered and signed ones.
+_FLOATS = dict(enumerate(("ogt", "oge", "olt", "ole"), 2)) | dict(enumerate(("ugt", "uge", "ult", "ule"), 9))
+_INTEGERS = dict(enumerate(("slt", "sle", "sgt", "sge"), 2))
+
+_CONSTANTS: dict[str, Callable[..., float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "sqrt": math.sqrt,
+    "extend": float,
+    "round": float,
+}
+"""What becomes of floats that are known."""
 
 
 def constant_of(op: Any) -> Expression | None:
@@ -91,11 +99,12 @@ def _applied(op: Any, operands: tuple[Expression, ...], kind: str) -> Expression
         return constant_of(op) or Opaque(kind, "uses a constant that is no number", place)
     if op.name in ("arith.cmpf", "arith.cmpi"):
         predicates = _FLOATS if op.name == "arith.cmpf" else _INTEGERS
-        predicate = predicates.get(op.attributes["predicate"].value)
-        name = f"compare_{predicate}" if predicate else None
+        name = predicates.get(op.attributes["predicate"].value)
     if op.name == "math.fma":
         product = Apply(kind, "mul", operands[:2], place)
         return Apply(kind, "add", (product, operands[2]), place)
+    if "roundingmode" in op.attributes:
+        return Opaque(kind, "doesn't round to nearest", place)
     if name is None:
         return Opaque(kind, f"applies '{op.name}'", place)
     (first, *_) = operands
@@ -107,28 +116,36 @@ def _applied(op: Any, operands: tuple[Expression, ...], kind: str) -> Expression
     if name in ("add", "sub") and isinstance(operands[1], Constant) and not operands[1].value:
         return first  # such as a zero point of 0
     numbers = [each.value for each in operands if isinstance(each, Constant)]
-    if len(numbers) == len(operands) and name in FUNCTIONS:
+    if len(numbers) == len(operands) and name in _CONSTANTS and kind in FORMATS:
         try:
-            return Constant(kind, float(FUNCTIONS[name](*numbers)))
+            value = FORMATS[kind].rounded(_CONSTANTS[name](*numbers))
         except (ArithmeticError, ValueError):
+            value = None
+        if value is None:
             return Opaque(kind, f"applies '{op.name}' to {', '.join(map(str, numbers))}", place)
+        return Constant(kind, value)
     return Apply(kind, name, operands, place)
 
 
 def factors_of(expression: Expression, sums: Expression) -> tuple[Expression, ...] | None:
-    """The factors x and y of a body's result `sums + x * y`; casts may be anywhere. None for another one."""
-    total = uncast(expression)
+    """The factors x and y of a body's result `sums + x * y`; None for another one. Casts of floats may be
+    anywhere.
+    """
+    total = _uncast(expression)
     if not isinstance(total, Apply) or total.name != "add":
         return None
-    terms = [uncast(each) for each in total.operands]
+    terms = [_uncast(each) for each in total.operands]
     if sums not in terms:
         return None
     term = terms[1 - terms.index(sums)]
     return term.operands if isinstance(term, Apply) and term.name == "mul" else None
 
 
-def uncast(expression: Expression) -> Expression:
-    """What is cast, in whatever way."""
-    while isinstance(expression, Apply) and expression.name in (*CASTS, "extend_unsigned"):
-        (expression,) = expression.operands
+def _uncast(expression: Expression) -> Expression:
+    """What is cast between types of floats to which a product's kernel needn't round."""
+    while isinstance(expression, Apply) and expression.name in ("extend", "round"):
+        (inner,) = expression.operands
+        if not {expression.kind, inner.kind} <= FORMATS.keys():
+            break
+        expression = inner
     return expression

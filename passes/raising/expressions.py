@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.passes.raising.formulas import FORMATS
+
 ZERO = -1
 """In `dims`, the coordinate 0 of a dimension of size 1."""
 
@@ -151,42 +153,46 @@ def leaves(expression: Expression) -> Iterator[Expression]:
             yield part
 
 
-# Casts that lose no bits, or whose rounding an epilogue leaves to the end.
-CASTS = ("extend", "round")
-
 Form = Mapping[Any, float]
 """A weighted sum: the weight of each part that isn't linear, and at None what is added."""
 
 
 def form(expression: Expression, known: dict[int, Form] | None = None) -> Form:
-    """The expression as a weighted sum of elements, sums of products and functions that aren't linear."""
+    """The expression as a weighted sum of elements, sums of products and functions that aren't linear.
+
+    It is the same function of every number, up to roundings: parts that cancel or are multiplied by 0, which
+    may be infinite or NaN, stay.
+    """
     known = {} if known is None else known
     if id(expression) not in known:
-        known[id(expression)] = _form(expression, known)
+        linear = _linear(expression, known)
+        known[id(expression)] = {expression: 1.0} if linear is None else linear
     return known[id(expression)]
 
 
-def _form(expression: Expression, known: dict[int, Form]) -> Form:
+def _linear(expression: Expression, known: dict[int, Form]) -> Form | None:
+    """The weighted sum; None for one that is a part."""
     if isinstance(expression, Constant):
         return {None: expression.value} if expression.value else {}
     if not isinstance(expression, Apply):
-        return {expression: 1.0}
-    name, operands = expression.name, expression.operands
-    if name in CASTS:
-        return form(operands[0], known)
+        return None
+    name, kind = expression.name, expression.kind
+    forms = [form(each, known) for each in expression.operands]
+    (left, *rest) = forms
+    if name == "extend":  # sums of short integers wrap before
+        return left if kind in FORMATS or not isinstance(expression.operands[0], Apply) else None
+    if name == "round":
+        return left if kind in FORMATS else None
     if name == "neg":
-        return _scaled(form(operands[0], known), -1.0)
+        return _scaled(left, -1.0, kind)
     if name in ("add", "sub"):
-        left, right = (form(each, known) for each in operands)
-        return added(left, right, 1.0 if name == "add" else -1.0)
-    if name in ("mul", "div"):
-        left, right = (form(each, known) for each in operands)
-        if is_number(right) and (name == "mul" or right):
-            factor = right.get(None, 0.0)
-            return _scaled(left, factor if name == "mul" else 1.0 / factor)
-        if name == "mul" and is_number(left):
-            return _scaled(right, left.get(None, 0.0))
-    return {expression: 1.0}
+        return _added(left, rest[0] if name == "add" else _scaled(rest[0], -1.0, kind))
+    if name == "mul" and is_number(left):
+        return _scaled(rest[0], left.get(None, 0.0), kind)
+    if name in ("mul", "div") and is_number(rest[0]):
+        factor = rest[0].get(None, 0.0)
+        return _scaled(left, factor if name == "mul" else 1.0 / factor if factor else 0.0, kind)
+    return None
 
 
 def is_number(each: Form) -> bool:
@@ -194,18 +200,19 @@ def is_number(each: Form) -> bool:
     return not each.keys() - {None}
 
 
-def _scaled(each: Form, factor: float) -> Form:
-    return {part: weight * factor for part, weight in each.items() if weight * factor}
+def _scaled(each: Form, factor: float, kind: str) -> Form | None:
+    """A weighted sum times a number; None where weights become too small for the type."""
+    least = FORMATS["f64" if kind == "f64" else "f32"].smallest
+    scaled = {part: weight * factor for part, weight in each.items()}
+    lost = any(abs(weight) < least for part, weight in scaled.items() if part is not None)
+    return None if lost else scaled
 
 
-def added(left: Form, right: Form, factor: float = 1.0) -> Form:
-    """The weighted sum `left + factor * right`."""
-    total = dict(left)
-    for part, weight in right.items():
-        total[part] = total.get(part, 0.0) + factor * weight
-        if not total[part]:
-            del total[part]
-    return total
+def _added(left: Form, right: Form | None) -> Form | None:
+    """The sum of two weighted sums; None where parts cancel."""
+    if right is None or any(left.get(part, 0.0) * weight < 0 for part, weight in right.items()):
+        return None
+    return {part: left.get(part, 0.0) + right.get(part, 0.0) for part in {**left, **right}}
 
 
 def exact(expression: Expression) -> Expression:

@@ -16,7 +16,6 @@ from weft.passes.raising.expressions import (
     Reshaped,
     Sum,
     Unraisable,
-    added,
     form,
     leaves,
     mapped,
@@ -121,15 +120,13 @@ def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
     applied = next(part.op for part in top if isinstance(part, Apply))
     for argument in inner_forms(top, product):
         share = top.get(product, 0.0) / argument[product]
-        inside = {part: share * weight for part, weight in argument.items()}
-        rest = {part: weight for part, weight in top.items() if isinstance(part, Element)}
-        rest = {k: v for k, v in added(rest, inside, -1.0).items() if isinstance(k, Element)}
+        elements = [part for part in {**top, **argument} if isinstance(part, Element)]
+        rest = {part: top.get(part, 0.0) - share * argument.get(part, 0.0) for part in elements}
         try:
-            activation = activation_of(added(top, rest, -1.0), argument, product)
+            activation = activation_of(top, argument, product)
         except Unraisable:
             continue
-        if activation is not None:
-            return argument, activation, rest
+        return argument, activation, {part: weight for part, weight in rest.items() if weight}
     what = "is no relu, gelu, gelu_tanh or silu of a product; write the product to memory before it"
     raise Unraisable(what, applied)
 

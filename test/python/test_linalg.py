@@ -11,7 +11,6 @@ import pytest
 import weft
 from weft.errors import WeftError
 from weft.launch import graph
-from weft.passes.raising.activations import ACTIVATIONS
 
 EXPORTED = Path(__file__).parents[1] / "passes" / "Inputs" / "torch"
 CHIP = "sm_80"
@@ -89,72 +88,6 @@ def test_products_that_are_added_and_several_results() -> None:
     product = _wide(a) @ _wide(b)
     assert np.allclose(added, product + product.T, atol=1e-3)
     assert np.allclose(second, product + c, atol=1e-3)
-
-
-GENERIC = """
-func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf32>) {{
-  %zero = arith.constant 0.0 : f32
-  linalg.fill ins(%zero : f32) outs(%d : memref<16x16xf32>)
-  linalg.matmul ins(%a, %b : memref<16x16xf16>, memref<16x16xf16>) outs(%d : memref<16x16xf32>)
-  linalg.generic {{indexing_maps = [affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}}
-      outs(%d : memref<16x16xf32>) {{
-  ^bb0(%z: f32):
-    %half = arith.constant 0.5 : f32
-    %one = arith.constant 1.0 : f32
-    {body}
-    linalg.yield %r : f32
-  }}
-  return
-}}"""
-BODIES = {
-    "relu": "%c = arith.cmpf olt, %z, %zero : f32\n %r = arith.select %c, %zero, %z : f32",
-    "gelu": "%s = arith.constant 0.70703125 : f32\n %x = arith.mulf %z, %s : f32\n %e = math.erf %x : f32\n"
-    "%u = arith.addf %e, %one : f32\n %v = arith.mulf %u, %z : f32\n %r = arith.mulf %half, %v : f32",
-    "gelu_tanh": "%p = arith.constant 3 : i32\n %3 = math.fpowi %z, %p : f32, i32\n"
-    "%k = arith.constant 0.044678 : f32\n %4 = arith.mulf %3, %k : f32\n %5 = arith.addf %z, %4 : f32\n"
-    "%q = arith.constant 0.796875 : f32\n %6 = arith.mulf %5, %q : f32\n %7 = math.tanh %6 : f32\n"
-    "%8 = arith.addf %7, %one : f32\n %9 = arith.mulf %z, %half : f32\n %r = arith.mulf %9, %8 : f32",
-    "silu": "%n = arith.negf %z : f32\n %e = math.exp %n : f32\n %u = arith.addf %e, %one : f32\n"
-    "%v = arith.divf %one, %u : f32\n %r = arith.mulf %v, %z : f32",
-}
-
-
-@pytest.mark.each_value(1)
-@pytest.mark.parametrize("name", BODIES)
-def test_activations_are_recognized_by_their_values(name: str) -> None:
-    a, b = _random(16, 16, dtype=np.float16) * 2, _random(16, 16, dtype=np.float16) * 2
-    d = np.empty((16, 16), np.float32)
-    kernel = weft.compile(GENERIC.format(body=BODIES[name]), CHIP)
-    assert f'activation = "{name}"' in kernel.ir()
-    assert not kernel.emulate(a, b, d).findings
-    expected = np.vectorize(ACTIVATIONS[name])(_wide(a) @ _wide(b))
-    assert np.allclose(d, expected, rtol=1e-3, atol=1e-3)
-
-
-OTHERS = {
-    "leaky relu": "%s = arith.constant 0.001 : f32\n %x = arith.mulf %z, %s : f32\n"
-    "%r = arith.maximumf %z, %x : f32",
-    "relu6": "%s = arith.constant 6.0 : f32\n %x = arith.minimumf %z, %s : f32\n"
-    "%r = arith.maximumf %x, %zero : f32",
-    "quick gelu": "%s = arith.constant -1.702 : f32\n %x = arith.mulf %z, %s : f32\n"
-    "%e = math.exp %x : f32\n %u = arith.addf %e, %one : f32\n %r = arith.divf %z, %u : f32",
-    "twice relu": "%x = arith.maximumf %z, %zero : f32\n %r = arith.addf %x, %x : f32",
-    "square": "%r = arith.mulf %z, %z : f32",
-    "cosine": "%r = math.cos %z : f32",
-    "a number": "%r = arith.addf %z, %one : f32",
-    "nothing": "%r = arith.subf %z, %z : f32",
-    "division by zero": "%r = arith.divf %z, %zero : f32",
-}
-
-
-@pytest.mark.each_value(7)
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_functions_are_refused_with_locations(name: str) -> None:
-    with pytest.raises(WeftError, match=r"isn't raised to tile\.matmul: it ") as caught:
-        weft.compile(GENERIC.format(body=OTHERS[name]), CHIP)
-    (refused,) = caught.value.diagnostics
-    assert refused.location is not None
-    assert ["weft.from_linalg" in note.message for note in refused.notes] == [True]
 
 
 MATRICES = """
