@@ -61,6 +61,41 @@ def test_a_phase_ends_with_its_last_arrival():
     assert out.tolist() == [[0, 1, 0, 1, 1, 0, 0, 1]]
 
 
+TRY = """
+  mbarrier.try_wait.parity.shared.b64 %p2, [bar], {}; selp.u32 %r10, 1, 0, %p2; st.global.u32 [%rd2], %r10;
+"""
+ALL_ARRIVE = "@%p1 mbarrier.init.shared.b64 [bar], 64; bar.sync 0; mbarrier.arrive.shared.b64 _, [bar];"
+COMPLETE = {
+    "one arrival": f"@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 mbarrier.arrive.shared.b64 _, [bar]; bar.sync 0;"
+    + TRY.format(0),
+    "after a barrier": f"{ALL_ARRIVE} bar.sync 0; {TRY.format(0)}",
+    "seen before": f"{ALL_ARRIVE} AGAIN: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra AGAIN; "
+    + TRY.format(0),
+    "a fresh barrier": f"@%p1 mbarrier.init.shared.b64 [bar], 64; bar.sync 0; {TRY.format(1)}",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("body", COMPLETE.values(), ids=COMPLETE)
+def test_a_wait_for_a_phase_that_is_known_to_be_complete_is_true(body, seed):
+    assert (launch(ONE + body, 64, 64, seed=seed)[0] == 1).all()
+
+
+def test_a_wait_that_nothing_orders_after_the_phase_may_be_too_early():
+    """Warp 1 arrives; warp 0 learns of it by a relaxed load, which orders nothing."""
+    body = f"""{ONE} @%p1 mbarrier.init.shared.b64 [bar], 1; st.shared.u32 [data], 0; bar.sync 0;
+      setp.ge.u32 %p3, %r0, 32; @%p3 bra ARRIVE;
+    POLL:
+      ld.relaxed.cta.shared.u32 %r11, [data]; setp.eq.u32 %p4, %r11, 0; @%p4 bra POLL;
+      {TRY.format(0)} ret;
+    ARRIVE:
+      setp.eq.u32 %p5, %r0, 32; @%p5 mbarrier.arrive.shared.b64 _, [bar];
+      @%p5 st.relaxed.cta.shared.u32 [data], 1; ret;
+    """
+    assert (launch(body, 64, 64)[0] == 0).all()
+    assert (launch(body, 64, 64, sanitize=False)[0][:32] == 1).all()
+
+
 def test_generic_addresses_and_other_orders_of_modifiers():
     body = """
       mov.u64 %rd3, bar; cvta.shared.u64 %rd3, %rd3;

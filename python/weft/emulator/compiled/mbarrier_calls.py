@@ -105,9 +105,6 @@ class MbarrierCalls:
             return None
         return done, int(self._state[Field.RESULT])
 
-    def key(self, at: int) -> tuple[int, int]:
-        return self.wave.mbarriers.keys[int(self._scratch[0, at])]
-
     def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
         sanitizer = self._sanitizer
         if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):

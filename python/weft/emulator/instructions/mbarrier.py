@@ -10,12 +10,12 @@ from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import End, Step, Table
 from weft.emulator.memory.access import GPU
-from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
+from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key
 from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.syntax import Address, Sink
 from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
 from weft.emulator.running.groups import Group
-from weft.emulator.running.lanes import WARP, Lanes
+from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS
 
@@ -206,8 +206,8 @@ def pending_count(op: Op) -> Step:
 def wait(op: Op) -> End:
     """`mbarrier.try_wait{.parity}… done, [barrier], state or parity{, time}`; test_wait too.
 
-    try_wait may return False at any time, and does so once or twice under the sanitizer. A program then only
-    tries again, so others run first.
+    try_wait may return False before the phase is complete. Under the sanitizer, each does so once if nothing
+    orders it after the end of the phase. A program then only tries again, so others run first.
     """
     by_parity = op.flag("parity")
     event = "observe_relaxed" if "relaxed" in op.modifiers else "observe"
@@ -227,7 +227,7 @@ def wait(op: Op) -> End:
         lanes = group.lanes
         waits = Waits(lanes, barrier, lanes.read(wanted), by_parity=by_parity)
         done, count = waits.done, waits.count
-        if count and tries and lanes.wave.may_fail(line) and lanes.wave.fails(line, waits.advanced()):
+        if count and tries and lanes.wave.may_fail(line) and lanes.wave.fails(line, waits.phases()):
             lanes.write(result, np.zeros_like(done))
             return after
         if count == lanes.active or group.gave_up:
@@ -265,7 +265,6 @@ class Waits:
             self.count = int(np.count_nonzero(self.done))
         else:
             self.done, self.count = seen
-        self._looked = self._calls if seen is not None else None
 
     @property
     def _space(self) -> str:
@@ -287,12 +286,12 @@ class Waits:
         done: Bools = ((words >> np.uint64(63)) != parity) & enabled
         return done
 
-    def advanced(self) -> bool:
-        """Whether the first mbarrier whose wait succeeds has ever completed a phase."""
-        wave = self._lanes.wave
-        if self._looked is not None:
-            return self._looked.key(int(self.done.argmax()) // WARP) in wave.mbarriers.advanced
-        return divmod(int(self.offsets[self.done][0]), wave.memory.shared_stride) in wave.mbarriers.advanced
+    def phases(self) -> Iterator[tuple[Key, int]]:
+        """The warps whose wait succeeds, each with its mbarrier (that of its first lane)."""
+        rows, stride = self._lanes.row_numbers().tolist(), self._lanes.wave.memory.shared_stride
+        for at in np.flatnonzero(self.done.any(axis=1)).tolist():
+            offset = int(self.offsets[at, int(self.done[at].argmax())])
+            yield divmod(offset, stride), rows[at]
 
     def observe(self, event: str) -> None:
         """The lanes have seen that their phase is complete."""

@@ -80,9 +80,6 @@ class Calls(Protocol):
     ) -> tuple[Bools, int] | None:
         """The active lanes whose phase, named by `asked`, is complete, and their number."""
 
-    def key(self, at: int) -> tuple[int, int]:
-        """The mbarrier that warp number `at` of the lanes has looked at last."""
-
     def observe(self, lanes: Threads, space: str, addresses: Addresses, line: int) -> bool:
         """All active lanes have seen that their phase is complete."""
 

@@ -1,14 +1,14 @@
 """The CTAs that run at the same time, with their registers and their memory."""
 
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.emulator.memory.copies import CopyQueue
 from weft.emulator.memory.device import Device
-from weft.emulator.memory.mbarrier import Mbarriers
+from weft.emulator.memory.mbarrier import Key, Mbarriers
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.emulator.memory.spaces import Memory
 from weft.emulator.memory.tensor_memory import TensorMemory
@@ -45,10 +45,12 @@ class Wave(Ctas):
         self.grid = grid
         self.watch: Watch | None = None
         self.box_copies: BoxCopies | None = None
-        self.failed_waits: set[tuple[int, bool]] | None = None
-        """Waits for mbarriers that have failed spuriously, as PTX allows: the line, and whether the mbarrier
-        had completed a phase. None: none fails.
+        self.failed_waits: set[int] | None = None
+        """The lines of waits for mbarriers that have failed although the phase is complete, as if they were
+        too early. None: none fails.
         """
+        self.knows: Callable[[Key, int], bool] | None = None
+        """Whether a warp knows that the last phase of an mbarrier is complete, so that no wait fails."""
         self.random: random.Random | None = None
         self.delayed: list[tuple[object, Callable[[], None]]] = []
         self.ticks = self.polls = self.changes = 0
@@ -89,7 +91,7 @@ class Wave(Ctas):
 
     def close(self) -> None:
         """After the end: drops what refers to this wave, whose memory is free as soon as nobody uses it."""
-        self.watch = self.box_copies = self.products = None
+        self.watch = self.box_copies = self.products = self.knows = None
         self.mbarriers.calls = self.tensor_memory.calls = None
         del self.memory.host
 
@@ -112,15 +114,15 @@ class Wave(Ctas):
     def may_fail(self, line: int) -> bool:
         """Whether `fails` may be True."""
         failed = self.failed_waits
-        return failed is not None and (
-            self.random is not None or not {(line, False), (line, True)}.issubset(failed)
-        )
+        return failed is not None and (self.random is not None or line not in failed)
 
-    def fails(self, line: int, advanced: bool) -> bool:
-        """Whether a wait for an mbarrier fails although its phase is complete."""
-        if self.failed_waits is None:
+    def fails(self, line: int, phases: Iterable[tuple[Key, int]]) -> bool:
+        """Whether a wait for mbarriers fails although the phases are complete, of which each warp waits for
+        one.
+        """
+        if self.failed_waits is None or self.knows is None or any(self.knows(*each) for each in phases):
             return False
-        if (line, advanced) not in self.failed_waits:
-            self.failed_waits.add((line, advanced))
+        if line not in self.failed_waits:
+            self.failed_waits.add(line)
             return True
         return self.random is not None and self.random.random() < _SPURIOUS

@@ -69,7 +69,7 @@ class Sanitizer(Watch):
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         kernel.begin(wave)
-        wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
+        wave.failed_waits, wave.knows = set(kernel.ignored_waits), self.table.phase_known
 
     @property
     def by_lane(self) -> bool:

@@ -77,6 +77,14 @@ class MbarrierTable:
         at = self.number(key)
         return self.pending[at], self.done[at]
 
+    def phase_known(self, key: Key, row: int) -> bool:
+        """Whether something orders what a warp does next after the end of an mbarrier's last phase."""
+        at, column = self.number(key), self.column(key)
+        known, signaled = self._clocks.known[row], self.use_orders[at, column]
+        if signaled and known[column] < self.use_times[at, column]:
+            return False
+        return bool((self.done[at, 0] <= known).all())
+
     def column(self, key: Key) -> int:
         """Its own column."""
         column = self._clocks.column(("mbarrier", *key))
