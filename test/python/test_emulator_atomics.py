@@ -42,6 +42,27 @@ def test_sums_of_odd_floats_are_those_of_add(kind, space):
     assert (total == expected).all() and (before == x).all()
 
 
+@pytest.mark.parametrize("returns", [True, False])
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+def test_sums_of_f32_flush_subnormals_in_global_memory_alone(space, returns):
+    x = np.array([0x100, 0x018EA6F4, 0x00900000, 0x80000001, 0x00900000], np.uint32)
+    y = np.array([0x200, 0x8FD, 0x808FFFFF, 0, 0x80900000], np.uint32)
+    flushed = np.array([0, 0x018EA6F4, 0, 0, 0], np.uint32)
+    exact = (x.view(np.float32) + y.view(np.float32)).view(np.uint32)
+    where = "" if space == "generic" else f".{space}"
+    atom = f"atom{where}.add.f32 %r0, [%at], %a1" if returns else f"red{where}.add.f32 [%at], %a1"
+    bodies = {
+        "global": "ld.param.u64 %at, [p_a0]; mad.wide.u32 %at, %i, 4, %at;",
+        "shared": "mov.u64 %at, own; mad.wide.u32 %at, %i, 4, %at;",
+    }
+    bodies["shared"] += "cvta.shared.u64 %at, %at;" * (space == "generic")
+    for memory in ("global", "shared") if space == "generic" else (space,):
+        body = f"{bodies[memory]} st{where}.b32 [%at], %a0; {atom}; ld{where}.b32 %d0, [%at];"
+        declare = ".shared .align 8 .b32 own[64]; .reg .u64 %at;"
+        got = run(body, x.copy(), y, out=np.uint32, declare=declare)
+        np.testing.assert_array_equal(got, flushed if memory == "global" else exact)
+
+
 def atomic(returns, operation, kind):
     """A kernel of one atomic operation on its parameter's memory."""
     bits = BITS.get(kind) or int(re.sub(r"\D", "", kind))

@@ -182,6 +182,14 @@ def test_division_of_f32_in_every_mode():
         same_bits(got, want, "f32")
 
 
+def test_conversions_with_ftz_keep_subnormal_f16():
+    """.ftz is about f32 alone, where they are normal."""
+    x = np.array([5, 0x8001, 0x03FF, 0x0000], np.uint16)
+    pair = run("cvt.ftz.f32.f16 %d0, %a0; cvt.f32.f16 %d1, %a0;", x, out=(np.float32,) * 2)
+    np.testing.assert_array_equal(pair[0], x.view(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(*pair)
+
+
 def test_ftz_flushes_operands_and_results():
     tiny = np.array([2.0**-127, -(2.0**-130), 2.0**-126, 1.0], np.float32)
     got = run("add.ftz.f32 %d0, %a0, 0f00000000;", bits(tiny), out=np.float32)

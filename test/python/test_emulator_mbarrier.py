@@ -66,8 +66,8 @@ TRY = """
 """
 ALL_ARRIVE = "@%p1 mbarrier.init.shared.b64 [bar], 64; bar.sync 0; mbarrier.arrive.shared.b64 _, [bar];"
 COMPLETE = {
-    "one arrival": f"@%p1 mbarrier.init.shared.b64 [bar], 1; @%p1 mbarrier.arrive.shared.b64 _, [bar]; bar.sync 0;"
-    + TRY.format(0),
+    "one arrival": ALL_ARRIVE.replace("64;", "1;").replace("mbarrier.a", "@%p1 mbarrier.a")
+    + f"bar.sync 0; {TRY.format(0)}",
     "after a barrier": f"{ALL_ARRIVE} bar.sync 0; {TRY.format(0)}",
     "seen before": f"{ALL_ARRIVE} AGAIN: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra AGAIN; "
     + TRY.format(0),

@@ -10,7 +10,7 @@ from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.memory_ops import in_order, order_of, qualifiers, state_space
 from weft.emulator.instructions.move import give_way
 from weft.emulator.memory.segments import Piece
-from weft.emulator.numerics.floats import canonical, decode, encode, sum_odd
+from weft.emulator.numerics.floats import canonical, decode, encode, flush, sum_odd
 from weft.emulator.reading.types import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes
 
@@ -28,12 +28,14 @@ _TYPES = dict.fromkeys(_OPERATIONS, _INTEGERS) | {
 Update = Callable[..., Array]
 
 
-def update_of(op: Op, name: str, kind: Type) -> Update:
-    """The function from the old value and the operands to the new value, all as register bits."""
+def update_of(op: Op, name: str, kind: Type, flushes: bool = False) -> Update:
+    """The function from the old value and the operands to the new value, all as register bits. Sums of f32 in
+    global memory, except those of tensor maps, flush subnormals to zeros (`flushes`).
+    """
     if kind.name not in _TYPES[name]:
         op.fail(f".{name} isn't defined for .{kind}, but for .{', .'.join(_TYPES[name])}")
     if kind.is_float:
-        return _float_update(name, kind)
+        return _float_update(name, kind, flushes)
     view, storage = kind.view, kind.storage
     one = storage.type(1)
     updates: dict[str, Update] = {
@@ -55,11 +57,17 @@ def _compare_and_swap(old: Array, expected: Array, new: Array) -> Array:
     return np.where(old == expected, new, old)
 
 
-def _float_update(name: str, kind: Type) -> Update:
+def _float_update(name: str, kind: Type, flushes: bool) -> Update:
     element = kind.name.removesuffix("x2")
     if element in ("f32", "f64") and name == "add":
         native = np.dtype(f"f{kind.bytes}")
-        return lambda old, x: canonical(old.view(native) + x.view(native), element)
+
+        def add(old: Array, x: Array) -> Array:
+            return canonical(old.view(native) + x.view(native), element)
+
+        if element == "f32" and flushes:
+            return lambda old, x: flush(add(flush(old, "f32"), flush(x, "f32")), "f32")
+        return add
     functions: dict[str, Update] = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
     function = functions[name]
 
@@ -88,7 +96,7 @@ def atomic(op: Op) -> Step:
     address = op.address(first, space)
     if address.space not in ("global", "shared", "generic"):
         op.fail(f"isn't defined in {address.space} space")
-    update, line = update_of(op, name, kind), op.line
+    update, in_global, line = update_of(op, name, kind), update_of(op, name, kind, flushes=True), op.line
     sources = [[op.source(i, kind) for i in op.items(first + 1 + n)] for n in range(inputs)]
     results = [op.destination(i, kind) for i in op.items(0)] if returns else []
     if any(len(s) != count for s in sources) or (results and len(results) != count):
@@ -96,13 +104,14 @@ def atomic(op: Op) -> Step:
     width = kind.bytes
 
     def run(lanes: Lanes) -> None:
-        addresses = address(lanes)
+        addresses, shared = address(lanes), lanes.wave.memory.shared.view(width)
         for part in range(count):
             values = [lanes.read(s[part]) for s in sources]
             at = addresses + np.uint64(part * width) if part else addresses
             old = np.zeros(addresses.shape, STORAGE[8 * width])
             for piece in lanes.wave.memory.locate(lanes, address.space, at, width, "atomic", line):
-                lanes.wave.changes += apply(piece, update, values, old)
+                how = update if piece.view is shared else in_global
+                lanes.wave.changes += apply(piece, how, values, old)
             if results:
                 lanes.write(results[part], old)
         if returns:

@@ -159,8 +159,8 @@ def _float_to_float(
     out: Type, kind: Type, mode: str, integral: str, ftz: bool, sat: bool, relu: bool, finite: bool
 ) -> Function:
     def function(bits: Array) -> Array:
-        if ftz and kind.name in ("f32", "f16"):
-            bits = flush(bits, kind.name)
+        if ftz and kind.name == "f32":
+            bits = flush(bits, "f32")
         value = decode(bits, kind.name)
         if integral:
             value = np.copysign(_INTEGRAL[integral](value), value)

@@ -366,7 +366,9 @@ def reduce(op: Op) -> Step:
 
     @lru_cache(16)
     def writer(type_: str) -> Write | None:
-        return reduction(op, name, TYPES[_KINDS[type_]]) if type_ in _KINDS else None
+        if type_ not in _KINDS:
+            return None
+        return reduction(op, name, TYPES[_KINDS[type_]], flushes=type_ == "FLOAT32_FTZ")
 
     return _store(op, MapOperand(op, 0, _STORED), lambda map_: writer(map_.type), reduces=True)
 

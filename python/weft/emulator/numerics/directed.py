@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import inf, isfinite, isqrt, nextafter
+from math import inf, isfinite, isinf, isqrt, nextafter
 
 import numpy as np
 
@@ -18,7 +18,9 @@ def in_mode(name: str, mode: str) -> Callable[..., Array]:
 
     def one(*operands: float) -> float:
         nearest = plain(*(np.float64(x) for x in operands))
-        if not all(isfinite(x) for x in operands) or np.isnan(nearest):
+        if name == "fma" and isfinite(operands[0]) and isfinite(operands[1]) and isinf(operands[2]):
+            return operands[2]  # even if the product would overflow
+        if not all(isfinite(x) for x in operands) or (name == "sqrt" and np.isnan(nearest)):
             return float(nearest)
         if name in ("div", "rcp") and operands[-1] == 0:
             return float(nearest)
