@@ -172,3 +172,21 @@ def test_what_is_no_counter_is_refused(what, message):
     shapes = ((64, 64), np.float32), (64, np.int32), ((64, 64), np.int32), (64, np.int32)
     with pytest.raises(weft.WeftError, match=message):
         wrong.emulate(*(np.zeros(*each) for each in shapes), what=what)
+
+
+@w.kernel(grid=3)
+def reset_when_signaled(done: w.Out["one", w.i32]):
+    with w.role():
+        if w.cta() < 2:
+            w.signal(done[0])
+        else:
+            w.await_signals(done[0], 2)
+            w.barrier()
+            if w.thread() == 0:
+                done[0] = 0
+
+
+def test_a_counter_is_reset_by_a_store_after_its_signals():
+    done = np.zeros(1, np.int32)
+    assert reset_when_signaled.emulate(done, arch="sm_90a").findings == ()
+    assert done[0] == 0
