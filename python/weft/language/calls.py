@@ -11,11 +11,13 @@ from typing import Any
 
 from weft import locks
 from weft.language.arguments import ArrayArgument
+from weft.language.contents import content
 from weft.launch import libraries
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import checked
 
+_EXACT = (int, bool, str, type(None))  # types of which equal values are the same
 _MOST = 1024  # launches that a kernel keeps
 
 
@@ -56,7 +58,7 @@ class Plans:
             described = describe(*args)
             if described is None:
                 return None
-            return (described[0], *meta.items()) if meta else described[0], described[1:]
+            return (described[0], *_contents(meta)) if meta else described[0], described[1:]
         described = describe(*self._tensors_of(args))
         if described is None:
             return None
@@ -65,7 +67,7 @@ class Plans:
             each = args[number]
             # With its type: 1 and 1.0 are equal. A zero by its text, as -0.0 is equal to 0.0.
             parts += [type(each), each or repr(each)]
-        return (*parts, *meta.items()), described[1:]
+        return (*parts, *_contents(meta)), described[1:]
 
     def queue(self, key: Hashable, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
         """Queues a launch if it is known; False if the arguments must be checked."""
@@ -97,6 +99,11 @@ class Plans:
                 self._known.clear()
             self._known[key] = plan
         return True
+
+
+def _contents(meta: dict[str, Any]) -> list[Hashable]:
+    """Meta-parameters with their types, as 1 and 1.0 are equal, and with the contents of objects."""
+    return [(name, type(v), v if type(v) in _EXACT else content(v)) for name, v in meta.items()]
 
 
 def _getter(numbers: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -1,6 +1,6 @@
 """The modules of Weft's own kernel functions, kept on disk: a process that finds one there doesn't trace."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft.compiler import identity, kept_kernels
@@ -20,7 +20,7 @@ def kernel_of(
     function: Callable[..., Any],
     special: Specialization,
     chip: str,
-    reads: Sequence[Read],
+    reads: Iterable[Read],
     trace: "Callable[[], Module]",
 ) -> Kernel:
     """The kernel of a function in one of Weft's files, which reads these names. `trace` makes its module."""
@@ -35,13 +35,13 @@ def kernel_of(
 
 
 def _described(
-    function: Callable[..., Any], special: Specialization, chip: str, reads: Sequence[Read]
+    function: Callable[..., Any], special: Specialization, chip: str, reads: Iterable[Read]
 ) -> list[str | bytes] | None:
     """What the trace of a function depends on besides Weft's files; None where that isn't known."""
     if kept_variables.are_kept() or identity.replaced(_TRACE):
         return None
     try:
-        values = identity.digest([(name, value) for _, name, value in reads], special)
+        values = identity.digest([(each.name, each.steps, each.content) for each in reads], special)
     except identity.UnidentifiedError:
         return None
     return [f"{function.__module__}.{function.__qualname__}", chip, values]

@@ -14,6 +14,7 @@ from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.computed import computed
 from weft.language import (
     calls,
+    contents,
     exporting,
     given,
     kept_modules,
@@ -50,10 +51,10 @@ class KernelFunction:
             _ = self._function
         self.signature = Signature.of(function)
         self._options, self._arch = options, arch
-        self._compiled: dict[tuple[Specialization, str, bool], Kernel] = {}
+        self._compiled: dict[tuple[Specialization, Any, str, bool], Kernel] = {}
         self._lock = locks.reentrant()
         self._plans = calls.Plans(list(self.signature.arguments.values()))
-        self._reads: tuple[surroundings.Read, ...] = ()  # of what is compiled
+        self._reads: surroundings.Reads = {}  # of what is compiled
         torch_tensors.run_untraced(KernelFunction.__call__)
 
     @computed
@@ -86,7 +87,7 @@ class KernelFunction:
         sanitizer finds is an error. `stream`, `on` and `findings` are as for `weft.Kernel`; with PyTorch's
         tensors, the stream is by default its current one.
         """
-        if self._reads and surroundings.have_changed(self._reads):
+        if self._reads and surroundings.have_changed(self._reads.values()):
             self._forget()
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
@@ -245,7 +246,7 @@ class KernelFunction:
 
     def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
         special = self.signature.specialization(values, meta)
-        if surroundings.have_changed(self._reads):
+        if surroundings.have_changed(self._reads.values()):
             self._forget()
         return self._kernel(special, self._chip(arch))
 
@@ -257,32 +258,38 @@ class KernelFunction:
         return chip
 
     def _kernel(self, special: Specialization, chip: str) -> Kernel:
-        key = special, chip, kept_variables.are_kept()
+        meta = dict(special.meta).values()
+        # The contents, as equal numbers may have different types.
+        key = special, tuple(map(contents.content, meta)), chip, kept_variables.are_kept()
         if (kernel := self._compiled.get(key)) is not None:
             return kernel
         with self._lock:
             if key not in self._compiled:
-                self._reads = surroundings.reads(self.__wrapped__, *self._options.functions)
-                made = self._made(special, chip)
+                values = self.__wrapped__, *self._options.functions, *meta
+                before = surroundings.reads(*values)
+                made = self._made(special, chip, before)
+                # Another thread may loop over the old ones.
+                self._reads = self._reads | surroundings.after_trace(before, *values)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 made.remedies = REMEDIES
                 self._compiled[key] = made
             return self._compiled[key]
 
-    def _made(self, special: Specialization, chip: str) -> Kernel:
-        """The kernel for a chip. Operations of Weft's own functions would have the line of their call: they
-        have no location, so that all programs share the cache's entries. Errors have one.
+    def _made(self, special: Specialization, chip: str, reads: surroundings.Reads) -> Kernel:
+        """The kernel for a chip, which reads these values. Operations of Weft's own functions would have the
+        line of their call: they have no location, so that all programs share the cache's entries. Errors have
+        one.
         """
         if self._is_own:
             trace = functools.partial(self._build, special, chip, located=False)
             with contextlib.suppress(WeftError):
-                return kept_modules.kernel_of(self.__wrapped__, special, chip, self._reads, trace)
+                return kept_modules.kernel_of(self.__wrapped__, special, chip, reads.values(), trace)
         return compile(self._build(special, chip), arch=chip)
 
     def _forget(self) -> None:
         """Forgets what was compiled with other values of global variables and closures."""
         with self._lock:
-            self._compiled, self._reads = {}, ()
+            self._compiled, self._reads = {}, {}
             self._plans = calls.Plans(list(self.signature.arguments.values()))
 
     def _build(self, special: Specialization, chip: str, *, located: bool = True) -> "Module":
