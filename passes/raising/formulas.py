@@ -257,7 +257,6 @@ FUNCTIONS: dict[str, Callable[..., Formula]] = {
     "pow": Formula.__pow__,
     "max": larger,
     "exp2": exp2,
-    "select": Comparison.select,
     **{name: partial(called, name) for name in ("exp", "tanh", "erf", "erfc")},
 }
 """The functions that formulas contain, by their names."""

@@ -183,6 +183,40 @@ def test_what_others_read_stays(fusions):
         assert not graphs.products()
 
 
+SPELLED = {
+    "relu": lambda z: z.clamp_min(0),
+    "relu by where": lambda z: torch.where(z <= 0, torch.full((), 0.0, dtype=z.dtype), z),
+    "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
+    "gelu_tanh": lambda z: 0.5 * z * (1 + torch.tanh(0.7978845608 * z * (1 + 0.044715 * z * z))),
+    "silu": lambda z: z / (1 + torch.exp(-z)),
+}
+OTHERS = [
+    lambda z: z.relu() + 1e-7,
+    lambda z: z.clamp_min(1e-7),
+    lambda z: torch.where(z > 0, z, torch.full((), 0.0, dtype=z.dtype)),  # 0 for NaN
+    lambda z: torch.where(z < 0, torch.full((), 0.0, dtype=z.dtype), z),  # -0 for -0
+    lambda z: torch.where(z > 20, torch.full((), 0.0, dtype=z.dtype), z.relu()),
+    lambda z: z * (z > 0),
+    lambda z: z * torch.sigmoid(1.0000005 * z),
+    lambda z: z.relu() * 2,
+]
+
+
+def test_activations_are_recognized_by_their_formulas(fusions):
+    a, b = numbers(16, 32), numbers(32, 24)
+    for name, spelled in SPELLED.items():
+        found, graphs = fused(lambda a, b, spelled=spelled: spelled(weft.matmul(a, b)), a, b)
+        close(found, spelled(a @ b))
+        assert [each.kwargs["activation"] for each in graphs.products()] == [name.split()[0]]
+
+
+def test_other_functions_arent_taken_for_activations(fusions):
+    a, b = numbers(16, 32), numbers(32, 24)
+    for other in OTHERS:
+        _, graphs = fused(lambda a, b, other=other: other(weft.matmul(a, b)), a, b)
+        assert len(graphs.calls()) > len(graphs.products()) == 1
+
+
 def test_mm_on_the_cpu_is_left_to_pytorch():
     weft.inductor.enable()
     try:

@@ -1,11 +1,13 @@
 """Epilogues by pattern: what follows a product in a graph of Inductor becomes a part of the product.
 
-Activations are recognized by their values, since PyTorch decomposes them in ways that change.
+Activations are recognized as formulas, since PyTorch decomposes them in ways that change.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,19 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
-from weft.dialects.operand_roles import ACTIVATIONS
 from weft.inductor.choices import is_exact
-from weft.torch.autograd import activated
+from weft.passes.raising.formulas import (
+    Comparison,
+    Formula,
+    NoFormulaError,
+    X,
+    activation_of,
+    called,
+    larger,
+    number,
+    sigmoid,
+)
+from weft.torch import operators  # noqa: F401  defines the operators
 
 DEVICES = ("cuda",)
 """Where `mm` and `addmm` become products of Weft. Elsewhere, the emulator would compute them."""
@@ -24,16 +36,34 @@ _aten, _weft = torch.ops.aten, torch.ops.weft
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
-_POINTWISE = {
-    getattr(getattr(_aten, name), overload)
-    for overload, names in {
-        "default": "neg exp erf tanh sigmoid relu reciprocal silu gelu clamp_min square",
-        "Tensor": "mul add sub div",
-        "Scalar": "mul add sub div gt ge lt le",
-        "Tensor_Scalar": "pow",
-        "self": "where",
-    }.items()
-    for name in names.split()
+_POINTWISE: dict[Any, Callable[..., Formula | Comparison]] = {
+    _aten.neg.default: Formula.__neg__,
+    _aten.exp.default: partial(called, "exp"),
+    _aten.erf.default: partial(called, "erf"),
+    _aten.tanh.default: partial(called, "tanh"),
+    _aten.sigmoid.default: sigmoid,
+    _aten.reciprocal.default: lambda x: number(1.0) / x,
+    _aten.square.default: lambda x: x * x,
+    _aten.relu.default: lambda x: larger(x, number(0.0)),
+    _aten.clamp_min.default: larger,
+    _aten.silu.default: lambda x: x * sigmoid(x),
+    _aten.gelu.default: lambda x: x * number(0.5) * (number(1.0) + called("erf", x * number(sqrt(0.5)))),
+    _aten.pow.Tensor_Scalar: Formula.__pow__,
+    _aten.where.self: Comparison.select,
+    **{
+        getattr(getattr(_aten, name), overload): function
+        for overload in ("Tensor", "Scalar")
+        for name, function in {
+            "mul": Formula.__mul__,
+            "add": Formula.__add__,
+            "sub": Formula.__sub__,
+            "div": Formula.__truediv__,
+        }.items()
+    },
+    **{
+        getattr(_aten, name).Scalar: partial(Comparison, name, of_nan=False)
+        for name in ("gt", "ge", "lt", "le")
+    },
 }
 _MOST_NODES = 24  # of an activation; gelu_tanh has 11
 _ALIGNED = 8  # elements: kernels read rows of 16 bytes without copies
@@ -193,8 +223,9 @@ class _Product:
 
     def _activated(self) -> "_Product | None":
         if self._is_sum:
-            for node, values in _functions(self.last):
-                if node.meta["val"].dtype in _FLOATS and (name := _activation(values)) is not None:
+            for node, value in _functions(self.last):
+                name = activation_of(value) if isinstance(value, Formula) else None
+                if node.meta["val"].dtype in _FLOATS and name is not None:
                     return self._with(node, activation=name)
         return None
 
@@ -254,12 +285,12 @@ def _new(graph: Any, target: Any, *arguments: Any, **options: Any) -> Any:
     return node
 
 
-def _functions(start: Any) -> Iterator[tuple[Any, Any]]:
-    """Nodes that replace a node for all that read it, as functions of its value alone: each with its values
-    on the grid, in the order of the graph.
+def _functions(start: Any) -> Iterator[tuple[Any, Formula | Comparison]]:
+    """Nodes that replace a node for all that read it, as functions of its value alone: each with its formula,
+    in the order of the graph.
     """
     position = {node: number for number, node in enumerate(start.graph.nodes)}
-    values: dict[Any, Any] = {start: _GRID}
+    values: dict[Any, Formula | Comparison] = {start: X}
     waiting = [(position[user], user) for user in start.users]
     heapq.heapify(waiting)
     while waiting and len(values) <= _MOST_NODES:
@@ -277,39 +308,28 @@ def _functions(start: Any) -> Iterator[tuple[Any, Any]]:
             yield node, value
 
 
-def _value(node: Any, values: dict[Any, Any]) -> Any:
-    """The values of a node on the grid, without roundings; None for what isn't pointwise."""
-    arguments = []
+def _value(node: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | Comparison | None:
+    """The formula of a node, without roundings; None for what has none."""
     if node.kwargs:
         return None
-    for each in node.args:
-        if isinstance(each, torch.fx.Node):
-            if each not in values and each.target != _aten.full.default:
-                return None
-            arguments.append(values[each] if each in values else _constant(each))
-        else:
-            arguments.append(each)
-    if any(each is None for each in arguments):
+    cast = node.target == _CAST and node.args[1] in _FLOATS
+    arguments = node.args[:1] if cast or node.target in _VIEWS else node.args
+    try:
+        read = [_argument(each, values) for each in arguments]
+        conditions = [isinstance(each, Comparison) for each in read]
+        if conditions != [node.target == _aten.where.self and each is read[0] for each in read]:
+            return None
+        return read[0] if len(read) < len(node.args) else _POINTWISE[node.target](*read)
+    except (NoFormulaError, KeyError):
         return None
-    if node.target == _CAST or node.target in _VIEWS:
-        kept = node.target in _VIEWS or node.args[1] in _FLOATS
-        return arguments[0] if kept else None
-    return node.target(*arguments) if node.target in _POINTWISE else None
 
 
-def _constant(node: Any) -> Any:
-    """The value of a constant of a graph."""
-    shape, value = node.args[:2]
-    return torch.tensor(float(value), dtype=torch.float64) if not list(shape) else None
-
-
-_GRID = torch.linspace(-9, 9, 145, dtype=torch.float64)
-_NEAR = 1e-6  # gelu and gelu_tanh differ by 5e-4
-
-
-def _activation(values: Any) -> str | None:
-    """The activation with these values on the grid."""
-    for name in ACTIVATIONS:
-        if values.shape == _GRID.shape and bool((values - activated(name, _GRID)).abs().max() <= _NEAR):
-            return name
-    return None
+def _argument(argument: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | Comparison:
+    """What a node reads: a formula or a number. Raises NoFormulaError for others."""
+    if isinstance(argument, torch.fx.Node) and argument in values:
+        return values[argument]
+    if isinstance(argument, torch.fx.Node) and argument.target == _aten.full.default and not argument.args[0]:
+        argument = argument.args[1]
+    if not isinstance(argument, int | float):
+        raise NoFormulaError("is no number")
+    return number(float(argument), "f32")
