@@ -96,6 +96,72 @@ def test_arrivals_beyond_a_barriers_count_go_to_its_next_phase():
         launch(body.replace("96;", "64;").replace("bra DONE", "ret"), 96, 96)
 
 
+SPELLED = [
+    "bar.{}",
+    "bar.cta.{}",
+    "barrier.{}",
+    "barrier.cta.{}",
+    "barrier.{}.aligned",
+    "barrier.cta.{}.aligned",
+]
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_a_warp_may_arrive_several_times_in_one_phase(spelled, seed):
+    """Warps 0 and 1 arrive three times, and the last time they wait: all six arrivals."""
+    arrive, sync = spelled.format("arrive"), spelled.format("sync")
+    red = spelled.format("red.popc") + ".u32"
+    body = f"""
+      setp.ge.u32 %p1, %r2, 64; mov.u32 %r7, 192; @%p1 bra OTHER;
+      {arrive} 3, 192; {arrive} 3, %r7; {sync} 3, 192;
+      setp.lt.u32 %p2, %r2, 40;
+      {arrive} 4, 128; {red} %r6, 4, 128, %p2; {arrive} 5, 128;
+      st.global.u32 [%rd2], %r6; ret;
+    OTHER:
+      {sync} 5, 128; st.global.u32 [%rd2], 1; ret;
+    """
+    out, report = launch(body, 128, 128, seed=seed)
+    assert out.tolist() == [40] * 64 + [1] * 64 and not report.findings
+    with pytest.raises(emulator.Deadlock, match="barrier 3: 6 of 7 warps have arrived"):
+        launch(body.replace("3, 192", "3, 224").replace("%r7, 192", "%r7, 224"), 128, 128, seed=seed)
+
+
+def test_lanes_arrive_several_times_as_their_warp_does():
+    """Lanes 0 to 15 of warp 0 are two arrivals ahead of its others, whose second one completes the phase."""
+    body = """
+      setp.ge.u32 %p1, %r2, 32; @%p1 bra OTHER;
+      setp.ge.u32 %p1, %r2, 16; @%p1 bra LATE;
+      barrier.arrive 1, 96; barrier.sync 1, 96; bra DONE;
+    LATE:
+      setp.ge.u32 %p1, %r2, 24; barrier.arrive 1, 96; barrier.sync 1, 96; bra DONE;
+    OTHER:
+      barrier.sync 1, 96;
+    DONE:
+      st.global.u32 [%rd2], 1; ret;
+    """
+    for seed in (None, 1, 2, 3):
+        out, _ = launch(body, seed=seed)
+        assert out.all()
+    late = body.replace("%r2, 24; barrier.arrive 1, 96;", "%r2, 24;")
+    with pytest.raises(emulator.Deadlock, match="2 of 3 warps have arrived, and some lanes of 1 more"):
+        launch(late)
+
+
+def test_a_warp_that_arrives_by_halves_again_is_told():
+    """Half of a warp arrives twice at an aligned barrier before its other half does."""
+    body = """
+      setp.ge.u32 %p1, %r2, 16; @%p1 bra OTHER;
+      bar.arrive 1, 64; bar.sync 1, 64; bra DONE;
+    OTHER:
+      bar.arrive 1, 64; bar.sync 1, 64;
+    DONE:
+      st.global.u32 [%rd2], 1; ret;
+    """
+    _, report = launch(body, 32, 32)
+    assert {finding.rule for finding in report.findings} == {"divergent-aligned"}
+
+
 def test_half_a_warp_comes_to_the_phase_of_its_other_half():
     """Half of warp 2 is there when warps 0 and 1 end the first phase; it reads what the other half wrote."""
     body = """

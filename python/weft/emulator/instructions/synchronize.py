@@ -47,7 +47,7 @@ def reduce(op: Op) -> End:
 def _barrier(
     op: Op, first: int, counted: bool, waits: bool, vote: tuple[str, int, int, bool] | None = None
 ) -> End:
-    aligned = op.flag("aligned") or op.opcode.startswith("bar.")
+    aligned = op.opcode.startswith("bar.") or op.flag("aligned")
     number = op.source(first, U32)
     count = op.source(first + 1, U32) if counted else 0
     constants = {slot: value for (value, _), slot in op.slots.constants.items() if slot in (number, count)}

@@ -30,56 +30,63 @@ class Reduction:
 
 @dataclass(eq=False)
 class Waiting:
-    """Threads that wait at a barrier, and the block with which they continue."""
+    """Threads that wait at a barrier, each since its last arrival, and the block with which they continue."""
 
     threads: Bools
     frame: Frame
     after: int
     reduction: Reduction | None
 
-    def of(self, warps: Bools) -> "Waiting":
-        """The threads of these warps."""
-        return replace(self, threads=self.threads & warps[:, None])
+    def of(self, threads: Bools) -> "Waiting":
+        """Only these threads."""
+        return replace(self, threads=self.threads & threads)
+
+
+Counts = npt.NDArray[np.intp]
 
 
 @dataclass(eq=False)
 class Barrier:
-    """A barrier at which threads have arrived. `needed` is in warps; None: all that have not exited."""
+    """A barrier at which threads have arrived. `needed` counts arrivals of whole warps, of which one may
+    arrive repeatedly; None: as many as there are warps that have not exited.
+    """
 
     needed: int | None
     line: int
-    arrived: Bools
-    lines: npt.NDArray[np.intp]
-    """The line from which each of the threads arrived."""
+    arrivals: Counts
+    """How often each thread has arrived in this phase."""
+    lines: Counts
+    """The line from which each of the threads arrived last."""
     waiting: list[Waiting] = field(default_factory=list)
     absent: Bools | None = None
     """Live threads that hadn't arrived at an aligned barrier when others of their warps did."""
 
-    def whole_warps(self, live: Bools, more: Bools | None = None) -> Bools:
-        """The warps of which all live threads have arrived, or will have with `more`. `live` has the CTA's
-        warps.
+    def of_warps(self, live: Bools, more: Bools | None = None) -> Counts:
+        """How often each warp has arrived, or will have with `more`: all of its live threads. `live` has the
+        CTA's warps.
         """
-        arrived = self.arrived if more is None else self.arrived | more
-        whole: Bools = np.logical_and(arrived.any(axis=1), (arrived | ~live).all(axis=1))
-        return whole
+        arrivals = self.arrivals if more is None else self.arrivals + more
+        most = arrivals.max(axis=1, keepdims=True)
+        counts: Counts = np.where(live, arrivals, most).min(axis=1)
+        return counts
+
+    def wanted(self, live: Bools) -> int:
+        """The arrivals of warps that complete this phase."""
+        return int(np.count_nonzero(live.any(axis=1))) if self.needed is None else self.needed
 
     def complete(self, live: Bools) -> bool:
-        whole = self.whole_warps(live)
-        if self.needed is None:
-            return bool((whole | ~live.any(axis=1)).all())
-        return int(np.count_nonzero(whole)) >= self.needed
+        return int(self.of_warps(live).sum()) >= self.wanted(live)
 
     def admitted(self, more: Bools, live: Bools) -> Bools:
-        """The threads of `more` that belong to this phase. Once it has the warps it needs, the others belong
-        to the next phase.
+        """The threads of `more` whose arrival belongs to this phase. Once it has the arrivals it needs, the
+        others belong to the next phase.
         """
-        if self.needed is None:
+        before, after = self.of_warps(live), self.of_warps(live, more)
+        room = self.wanted(live) - int(before.sum())
+        new = after > before
+        if np.count_nonzero(new) <= room:
             return more
-        before, after = self.whole_warps(live), self.whole_warps(live, more)
-        if np.count_nonzero(after) <= self.needed:
-            return more
-        new = after & ~before
-        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(before))
+        late = new & (np.cumsum(new) > room)
         mine: Bools = np.where(late[:, None], False, more)
         return mine
 
@@ -142,7 +149,7 @@ class Barriers:
                     self._notify_divergence(barrier, mine, rows, line)
                     absent = wave.live[rows] & ~mine & mine.any(axis=1, keepdims=True)
                     barrier.absent = absent if barrier.absent is None else barrier.absent | absent
-                barrier.arrived = barrier.arrived | mine
+                barrier.arrivals = barrier.arrivals + mine
                 barrier.lines[mine] = line
                 if waits:
                     barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
@@ -177,8 +184,8 @@ class Barriers:
         rows = wave.rows_of(cta)
         barrier = self.pending.get((cta, number))
         if barrier is None:
-            none = np.zeros_like(wave.live[rows])
-            barrier = self.pending[cta, number] = Barrier(needed, line, none, none.astype(np.intp))
+            none = np.zeros(wave.live[rows].shape, np.intp)
+            barrier = self.pending[cta, number] = Barrier(needed, line, none, none.copy())
         elif barrier.needed != needed:
             everyone = {len(wave.live[rows]), int(np.count_nonzero(wave.live[rows].any(axis=1)))}
             here, there = (everyone if n is None else {n} for n in (needed, barrier.needed))
@@ -190,10 +197,13 @@ class Barriers:
 
     def _notify_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
         """Reports threads that arrive although others of their warps have arrived from another line, or that
-        arrive twice.
+        arrive again before others of their warps have.
         """
-        elsewhere = barrier.arrived & (mine | (barrier.lines != line))
-        warps = mine.any(axis=1) & elsewhere.any(axis=1)
+        live = self.wave.live[rows]
+        again = mine & (barrier.arrivals > barrier.of_warps(live)[:, None])
+        most = np.where(mine, barrier.arrivals + 1, 0).max(axis=1, keepdims=True)
+        elsewhere = ~mine & (barrier.arrivals == most) & (barrier.lines != line)
+        warps = mine.any(axis=1) & (again | elsewhere).any(axis=1)
         watch = self.wave.watch
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
@@ -202,11 +212,11 @@ class Barriers:
         """Reports threads at a complete barrier of which others of their warps have exited without it."""
         if barrier.absent is None:
             return
-        exited = barrier.absent & ~barrier.arrived
-        warps: Bools = np.logical_and(barrier.arrived.any(axis=1), exited.any(axis=1))
+        arrived = barrier.arrivals == barrier.arrivals.max(axis=1, keepdims=True)
+        warps: Bools = (barrier.absent & ~arrived).any(axis=1)
         watch = self.wave.watch
         if watch is not None and warps.any():
-            threads: Bools = np.where(warps[:, None], barrier.arrived, False)
+            threads = arrived & warps[:, None]
             watch.divergence("bar.sync", self._in_wave(threads, rows), int(barrier.lines[threads][0]))
 
     def _notify_all(self, lanes: Lanes, line: int) -> None:
@@ -229,11 +239,10 @@ class Barriers:
         if not barrier.complete(wave.live[rows]):
             return
         del self.pending[cta, number]
-        if barrier.needed is not None:
-            self._leave_over(cta, number, barrier)
+        self._leave_over(cta, number, barrier)
         if wave.watch is not None:
             self._notify_exits(barrier, rows)
-            released = np.zeros_like(barrier.arrived)
+            released = np.zeros(barrier.arrivals.shape, np.bool_)
             for part in barrier.waiting:
                 released = released | part.threads
             waited = self._in_wave(released, rows)
@@ -248,20 +257,20 @@ class Barriers:
             self._put(Group(part.after, part.frame, lanes))
 
     def _leave_over(self, cta: int, number: int, barrier: Barrier) -> None:
-        """Moves warps of which only some threads have arrived to the next phase of a complete barrier."""
-        wave = self.wave
-        rows = wave.rows_of(cta)
-        whole = barrier.whole_warps(wave.live[rows])
-        late = barrier.arrived & ~whole[:, None]
+        """Moves arrivals of threads whose warps haven't arrived as often to the next phase."""
+        rows = self.wave.rows_of(cta)
+        more = np.maximum(barrier.arrivals - barrier.of_warps(self.wave.live[rows])[:, None], 0)
+        late = more > 0
         if not late.any():
             return
-        after = self.pending[cta, number] = replace(barrier, arrived=late, lines=barrier.lines.copy())
-        after.waiting = [part.of(~whole) for part in barrier.waiting if (part.threads & late).any()]
-        barrier.waiting = [part.of(whole) for part in barrier.waiting if (part.threads & ~late).any()]
-        barrier.arrived = barrier.arrived & whole[:, None]
+        after = self.pending[cta, number] = replace(barrier, arrivals=more, lines=barrier.lines.copy())
+        after.waiting = [part.of(late) for part in barrier.waiting if (part.threads & late).any()]
+        barrier.waiting = [part.of(~late) for part in barrier.waiting if (part.threads & ~late).any()]
+        barrier.arrivals = barrier.arrivals - more
         waiting = np.logical_or.reduce([part.threads for part in after.waiting] or [np.zeros_like(late)])
-        if wave.watch is not None and (late & ~waiting).any():
-            wave.watch.arrived(after, self._in_wave(late & ~waiting, rows))
+        watch = self.wave.watch
+        if watch is not None and (late & ~waiting).any():
+            watch.arrived(after, self._in_wave(late & ~waiting, rows))
 
     def _in_wave(self, threads: Bools, rows: slice) -> Bools:
         full = np.zeros((self.wave.warps, 32), np.bool_)
@@ -277,10 +286,11 @@ class Barriers:
         waits: list[Wait] = []
         for (cta, number), barrier in self.pending.items():
             rows = self.wave.rows_of(cta)
-            arrived = int(np.count_nonzero(barrier.arrived.any(axis=1)))
-            live = int(np.count_nonzero(self.wave.live[rows].any(axis=1)))
-            wanted = live if barrier.needed is None else barrier.needed
-            what = f"at barrier {number}: {arrived} of {wanted} warps have arrived"
+            live = self.wave.live[rows]
+            each, wanted = barrier.of_warps(live), barrier.wanted(live)
+            parts = int(np.count_nonzero(barrier.arrivals.max(axis=1) > each))
+            more = f", and some lanes of {parts} more" if parts else ""
+            what = f"at barrier {number}: {each.sum()} of {wanted} warps have arrived{more}"
             for part in barrier.waiting:
                 lanes = Lanes.of(self.wave, self._in_wave(part.threads, rows))
                 line = int(barrier.lines[part.threads][0])
