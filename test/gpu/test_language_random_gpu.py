@@ -46,3 +46,18 @@ def test_extrema_of_three_negated_numbers():
     least, most = np.zeros((2, 128), np.int32)
     three_negated(x, least, most, on="gpu")
     assert np.array_equal(least, -x.max(0)) and np.array_equal(most, -x.min(0))
+
+
+@w.kernel(threads=64)
+def of_short(x: w.In["n", w.i16], sizes: w.Out["n", w.i64], negated: w.Out["n", w.i64]):
+    i = w.thread()
+    sizes[i] = abs(x[i]).to(w.i64)
+    negated[i] = (-x[i]).to(w.i64)
+
+
+def test_the_least_i16_has_no_absolute_value():
+    """ptxas 12.9 and 13.0 leave out a sign extension."""
+    x = np.array([-32768, -1, 7, 5] * 16, np.int16)
+    sizes, negated = np.zeros((2, 64), np.int64)
+    of_short(x, sizes, negated, on="gpu")
+    assert np.array_equal(sizes, np.abs(x)) and np.array_equal(negated, -x)

@@ -239,24 +239,3 @@ print(c._worker.process.pid, flush=True)
     ran = subprocess.run([sys.executable, "-W", "error", "-c", check], capture_output=True, text=True)
     assert ran.stderr == ""
     assert gone(int(ran.stdout))
-
-
-def of_extrema(result: str) -> str:
-    """IR of a kernel with the maximum of two negated numbers and a third."""
-    return f"""
-declare i32 @llvm.smax.i32(i32, i32)
-define ptx_kernel void @k(ptr %p, i32 %x, i32 %y, i32 %z) {{
-  %a = sub i32 0, %x
-  %b = sub i32 0, %y
-  %c = call i32 @llvm.smax.i32(i32 %a, i32 %b)
-  %d = call i32 @llvm.smax.i32(i32 %c, i32 %z)
-  store i32 {result}, ptr %p
-  ret void
-}}
-"""
-
-
-def test_negations_beside_extrema_are_spelled_so_that_ptxas_keeps_them():
-    ptx = codegen.to_ptx(of_extrema("%d"), "sm_90a", (8, 0)).ptx
-    assert ptx.count("max.s32") == ptx.count("not.b32") == 2 and "neg.s32" not in ptx
-    assert "neg.s32" in codegen.to_ptx(of_extrema("%a"), "sm_90a", (8, 0)).ptx

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from weft.compiler import channels, loaded, negated_extrema, worker
+from weft.compiler import channels, loaded, ptxas_faults, worker
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
 
@@ -79,7 +79,7 @@ def to_ptx(
     if external := re.search(r"^\.extern \.func\b.*?\b(llvm\.[\w.]+)", answer["ptx"], re.MULTILINE):
         raise WeftError(f"LLVM has no intrinsic {external[1]}")
     ptx = answer["ptx"].replace(_directives(written, known), _directives(ptx_version, chip), 1)
-    return Generated(negated_extrema.spelled(ptx), answer["ir"])
+    return Generated(ptxas_faults.avoided(ptx), answer["ir"])
 
 
 def _directives(version: tuple[int, int], chip: str) -> str:
