@@ -436,3 +436,52 @@ STORED = "@%p1 st.shared.u32 [s], 0; bar.sync 0;"
 def test_uninitialized_memory_is_found_in_atomics_and_guards(body, rules):
     found = module(ONE.format(body), "sm_80").launch("k", block=64, args=[np.zeros(1, np.uint32)]).findings
     assert sorted({finding.rule for finding in found}) == rules
+
+
+# 12 of 16 bytes are written: the others are padding of a structure.
+STRUCTURE = """.visible .entry k(.param .u64 x) {{
+.shared .align 128 .b8 s[1024]; .local .align 16 .b8 l[16]; .reg .pred %p0; .reg .b32 %r<16>; .reg .b64 %d<8>;
+ld.param.u64 %d0, [x]; mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 16, %r1;
+mov.b64 %d2, l; mul.wide.u32 %d1, %r0, 16; add.u64 %d1, %d0, %d1; setp.eq.u32 %p0, %r0, 0;
+st.{space}.u8 [{at}], 1;
+st.{space}.u8 [{at}+1], 1;
+st.{space}.u32 [{at}+4], 1;
+st.{space}.u32 [{at}+12], 1;
+fence.proxy.async; bar.warp.sync -1;
+{copy}
+{use}
+ret; }}"""
+AT = {"shared": "%r1", "local": "%d2", "global": "%d1"}
+LOADED = "ld.{}.v4.u32 {{%r4, %r5, %r6, %r7}}, [{}];"
+STORED = "st.global.v4.u32 [%d1+512], {%r4, %r5, %r6, %r7};"
+WAIT = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+BULK = f"@%p0 cp.async.bulk.global.shared::cta.bulk_group [%d1+512], [s], 512; {WAIT}"
+
+
+@pytest.mark.parametrize(
+    ("space", "copy", "use", "fine"),
+    [
+        *((space, LOADED, STORED, True) for space in AT),
+        *((space, LOADED.replace("%r6", "_"), "add.u32 %r4, %r5, %r7;", True) for space in AT),
+        *((space, LOADED, "add.u32 %r6, %r6, 1;", False) for space in AT),
+        *((space, "ld.{}.u32 %r6, [{}+8];", "st.global.u32 [%d1+512], %r6;", False) for space in AT),
+        *((space, "ld.{}.v2.u64 {{%d4, %d5}}, [{}];", "mov.b64 {%r4, %r5}, %d5;", True) for space in AT),
+        ("shared", BULK, "", True),
+        ("shared", BULK.replace("[s]", "[s+512]"), "", False),
+        ("global", f"cp.async.cg.shared.global [%r1], [%d1], 16; {WAIT}", "", True),
+        ("global", f"cp.async.cg.shared.global [%r1], [%d1+512], 16; {WAIT}", "", False),
+        ("global", "cp.async.ca.shared.global [%r1], [%d1+8], 4;", "", False),
+    ],
+)  # fmt: skip
+def test_padding_may_be_copied(space, copy, use, fine):
+    copied = copy if "cp." in copy else copy.format(space, AT[space])
+    text = STRUCTURE.format(space=space, at=AT[space], copy=copied, use=use)
+    words = emulator.Unwritten(np.zeros(1024, np.uint32))
+    found = module(text, "sm_90a").launch("k", block=32, args=[words]).findings
+    assert [each.rule for each in found] == ([] if fine else [f"uninitialized-{space}"])
+
+
+def test_a_tensor_map_is_copied_whole():
+    copy = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+    lines = ["st.shared.v2.u32 [s], {%r0, %r0};", f"{copy} [%d0], [s], 128;"]
+    assert run(kernel(lines), block=32).findings == ()

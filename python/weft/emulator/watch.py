@@ -76,6 +76,7 @@ class Traffic(NamedTuple):
     """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated.
     `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
     `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
+    `stores`, of st: what it stores.
     """
 
     prefix: str
@@ -85,6 +86,7 @@ class Traffic(NamedTuple):
     guard: tuple[int, bool] | None
     selects: tuple[int, int, int] | None = None
     sources: tuple[tuple[int, Sources], ...] = ()
+    stores: tuple[int, ...] = ()
 
 
 class Watch:

@@ -67,6 +67,7 @@ class Op:
         """The slots of the registers among the operands that the decoder has taken."""
         self.selects: tuple[int, int, int] | None = None
         self.sources: list[tuple[int, Sources]] = []
+        self.stores: tuple[int, ...] = ()
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

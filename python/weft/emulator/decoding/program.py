@@ -171,7 +171,8 @@ class Program:
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
-        traffic = Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard, op.selects, (*op.sources,))
+        registers = tuple(op.reads), tuple(op.writes)
+        traffic = Traffic(prefix, line, *registers, guard, op.selects, tuple(op.sources), op.stores)
         block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (

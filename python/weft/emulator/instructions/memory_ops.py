@@ -69,6 +69,7 @@ def ld(op: Op) -> Step:
     items = op.items(0)
     _check_vector(op, kind, count, items)
     targets = [_Target(op, item, kind) for item in items]
+    op.writes = [target.slot for target in targets]  # sinks, too: one for each element
     plain = count == 1 and targets[0].plain
     result, width, line = targets[0].slot, kind.bytes, op.line
 
@@ -157,6 +158,7 @@ def st(op: Op) -> Step:
         if op.register_type(item, kind).bits < kind.bits:
             op.fail(f"can't store .{kind} from a narrower register", item.location)
     sources = [op.source(item, kind, any_width=True) for item in items]
+    op.stores = tuple(sources)
     storage, line = kind.storage, op.line
     size = kind.bytes * count
 

@@ -48,9 +48,9 @@ class Sanitizer(Watch):
     ) -> None:
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
-        self.races = Races(wave, self.clocks, findings, strict=kernel.by_lane)
+        self.races = Races(wave, self.clocks, findings, kernel.needed, strict=kernel.by_lane)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
-        self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel.discarding)
+        self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel)
         self.orders = Orders(wave, self.clocks, self.races, self.globals)
         self._scopes = WORLD_LEVELS if kernel.in_world else LEVELS
         self.lanes = WarpLanes(wave, self.clocks, self.races, self.globals, strict=kernel.by_lane)
@@ -64,7 +64,7 @@ class Sanitizer(Watch):
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self.some_ended = False
         """Whether a CTA of the wave has ended."""
-        self.local = LocalMemory(wave, findings, calls=kernel.calls)
+        self.local = LocalMemory(wave, findings, kernel.needed, calls=kernel.calls)
         self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
@@ -209,7 +209,7 @@ class Sanitizer(Watch):
             if not len(inside):
                 return
             if kind == "load":
-                self.races.unit_reads(column, row, inside, line)
+                self.races.unit_reads(column, row, inside, line, copies=proxy == "bulk")
             else:
                 self.races.unit_writes(column, row, inside, line, proxy == "bulk")
 

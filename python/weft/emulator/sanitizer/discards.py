@@ -48,16 +48,21 @@ def discarding(program: Program) -> dict[int, Use]:
     """
     if len(program.codes) > 1:
         return {}
-    reading = Counter(
-        traffic.line for _, traffic in _instructions(program) if traffic.prefix.partition(".")[0] in _LOADS
-    )
-    flow, uses = _Flow(program), dict[int, Use]()
+    flow, uses, lines = _Flow(program), dict[int, Use](), lines_of_loads(program)
     for place, traffic in _instructions(program):
-        if traffic.prefix in ("ld", "ldu") and reading[traffic.line] == 1:
+        if traffic.prefix in ("ld", "ldu") and traffic.line in lines:
             use = flow.use(place)
             if use is not None:
                 uses[traffic.line] = use
     return uses
+
+
+def lines_of_loads(program: Program) -> set[int]:
+    """The lines with one instruction that reads memory."""
+    found = Counter(
+        traffic.line for _, traffic in _instructions(program) if traffic.prefix.partition(".")[0] in _LOADS
+    )
+    return {line for line, count in found.items() if count == 1}
 
 
 def early(program: Program) -> tuple[Step, ...]:

@@ -1,6 +1,6 @@
 """Accesses to global memory, each compared with the last ones to the same granules, over a whole launch."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,10 @@ from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
-from weft.emulator.sanitizer.discards import Use
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.kernel_properties import Kernel
 from weft.emulator.sanitizer.observed import Observed
+from weft.emulator.sanitizer.padding import in_chunks, is_padding
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
 from weft.emulator.watch import Chunks, Offsets
@@ -87,10 +88,11 @@ class GlobalRaces:
         clocks: VectorClocks,
         findings: Findings,
         memory: GlobalMemory,
-        discarding: Mapping[int, Use],
+        kernel: Kernel,
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
-        self._discarding, self._observed = discarding, Observed()
+        self._discarding, self._needed = kernel.discarding, kernel.needed
+        self._observed = Observed()
         self.number = len(memory.warps)
         """That of the wave, among those of the launch."""
         self.rank = wave.device.rank
@@ -195,7 +197,10 @@ class GlobalRaces:
         every = offsets[:, None] + np.arange(access.width)
         order = self.wave.memory.order
         if access.kind != "store" and not (order is not None and order.exchanges):
-            empty: Bools = ~filled[every].all(axis=1)
+            missing = ~filled[every]
+            if missing.any():
+                missing &= ~is_padding(self._needed, access, missing)
+            empty: Bools = missing.any(axis=1)
             if empty.any():
                 row, lane, address = self._thread_of(access, int(empty.argmax()))
                 count = int(np.count_nonzero(empty))
@@ -369,6 +374,8 @@ class GlobalRaces:
             octets = addresses.octets() if isinstance(addresses, Chunks) else addresses
             every = octets.astype(np.intp) - segment.base
             empty = ~segment.filled[every]
+            if empty.any():
+                empty &= ~in_chunks(every, empty)
             if kind != "store" and empty.any():
                 address, count = int(octets[int(empty.argmax())]), int(np.count_nonzero(empty))
                 self._report_empty(row, 0, line, address, count)

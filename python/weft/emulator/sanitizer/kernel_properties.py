@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Step
 from weft.emulator.memory.access import LEVELS, WORLD_LEVELS
+from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.dataflow import NOTHING, Watched, ignored_waits, watched
 from weft.emulator.sanitizer.discards import Use, discarding, early
+from weft.emulator.sanitizer.padding import needed_elements
 
 _COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 
@@ -23,10 +25,11 @@ class Kernel:
     scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
     of waits for mbarriers whose result nothing reads. `discarding`: the lines of loads that some lanes
-    discard, and which lanes use them. `early`: the steps that compute what this depends on. `watched`: the
-    registers whose uses the program announces. `init_fences`: asynchronous units need a fence after the init
-    of an mbarrier of their own CTA, too. `by_lane`: what a lane of a warp releases or acquires counts for the
-    others only from the warp's next barrier on. `in_world`: several GPUs run.
+    discard, and which lanes use them. `early`: the steps that compute what this depends on. `needed`: the
+    elements of loads that aren't just copied. `watched`: the registers whose uses the program announces.
+    `init_fences`: asynchronous units need a fence after the init of an mbarrier of their own CTA, too.
+    `by_lane`: what a lane of a warp releases or acquires counts for the others only from the warp's next
+    barrier on. `in_world`: several GPUs run.
     """
 
     calls: bool = False
@@ -37,6 +40,7 @@ class Kernel:
     ignored_waits: frozenset[int] = frozenset()
     discarding: Mapping[int, Use] = field(default_factory=dict)
     early: tuple[Step, ...] = ()
+    needed: Mapping[int, Bools] = field(default_factory=dict)
     watched: Watched = NOTHING
     init_fences: bool = False
     by_lane: bool = False
@@ -66,6 +70,7 @@ class Kernel:
             ignored_waits(program),
             discarding(program),
             early(program),
+            needed_elements(program),
             registers_to_watch,
             strict and (copies or tensor),
             strict,

@@ -1,11 +1,14 @@
 """Accesses to local memory: a thread must write before it reads."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.padding import is_padding
 
 
 class LocalMemory:
@@ -14,8 +17,8 @@ class LocalMemory:
     Memory from `alloca` is in a segment of its own, which isn't checked.
     """
 
-    def __init__(self, wave: Wave, findings: Findings, *, calls: bool) -> None:
-        self.wave, self.findings, self._calls = wave, findings, calls
+    def __init__(self, wave: Wave, findings: Findings, needed: Mapping[int, Bools], *, calls: bool) -> None:
+        self.wave, self.findings, self._needed, self._calls = wave, findings, needed, calls
         self._written: Bools = np.zeros((0, 0), np.bool_)
 
     @property
@@ -41,6 +44,9 @@ class LocalMemory:
             flat[every] = True
             return
         bad = ~flat[every].all(axis=1)
+        if bad.any():
+            empty = ~flat[every]
+            bad = (empty & ~is_padding(self._needed, access, empty)).any(axis=1)
         if bad.any():
             at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
             row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)

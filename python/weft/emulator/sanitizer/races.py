@@ -1,6 +1,6 @@
 """Accesses to shared memory, each compared with the last ones to the same granules."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.observed import Observed
+from weft.emulator.sanitizer.padding import in_chunks, is_padding
 from weft.emulator.sanitizer.shadow import NEVER, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
 from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
@@ -26,8 +27,17 @@ _OWN_WAITS = ("cp.async", "wgmma")
 class Races:
     """The checks of a wave's shared memory."""
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        wave: Wave,
+        clocks: VectorClocks,
+        findings: Findings,
+        needed: Mapping[int, Bools],
+        *,
+        strict: bool = False,
+    ) -> None:
         self.wave, self.clocks, self.findings, self._strict = wave, clocks, findings, strict
+        self._needed = needed
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
         memory = wave.memory
         stride, used = memory.shared_stride, memory.shared_size
@@ -181,6 +191,9 @@ class Races:
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = bad & ~never & ~by_unit
         if never.any():
+            every = shadow.written[index].reshape(-1, count) == NEVER
+            never &= ~is_padding(self._needed, access, every).reshape(-1)
+        if never.any():
             self._report("uninitialized-shared", "is read but was never written", access, never, count)
         for rule, mask, who in (
             ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
@@ -224,11 +237,17 @@ class Races:
         """The row of the shadow with the reads of a unit."""
         return self.shadow.slot(self._in_cluster(self.clocks.names[column]))
 
-    def unit_reads(self, column: int, row: int, offsets: Index | Chunks, line: int) -> None:
-        """An asynchronous unit begins to read for a warp, which must know of the writes."""
+    def unit_reads(
+        self, column: int, row: int, offsets: Index | Chunks, line: int, *, copies: bool = False
+    ) -> None:
+        """An asynchronous unit begins to read for a warp, which must know of the writes. `copies`: it doesn't
+        compute with what it reads.
+        """
         shadow, clocks = self.shadow, self.clocks
         index = shadow.covered(offsets)
         late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
+        if copies and late.any():
+            late &= ~in_chunks(index * shadow.granule, shadow.written[index] == NEVER)
         if late.any():
             self._report_unordered_unit(row, index, late, line, "read")
         self._hidden(row, index, late, line, "read")

@@ -16,6 +16,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, GlobalMemory, Sanitizer
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.global_races import GlobalRaces
+from weft.emulator.sanitizer.kernel_properties import ANY_KERNEL
 
 _ROW = np.zeros(1, np.intp)
 
@@ -47,7 +48,7 @@ class Engine:
         self._clocks = VectorClocks(1, global_copies=True, levels=frozenset({SYSTEM}))
         if memory is not None:
             stream = cast("Wave", _Stream(device))
-            self._races = GlobalRaces(stream, self._clocks, findings, memory, {})
+            self._races = GlobalRaces(stream, self._clocks, findings, memory, ANY_KERNEL)
 
     def copy(self, to: Segment, begin: int, source: Segment, first: int, size: int) -> None:
         """Copies bytes. What is copied to a flag of 4 or 8 bytes is seen after what precedes it."""
