@@ -164,11 +164,40 @@ def test_load_and_reduce(shape, op, kind, absolute, nan, num):
     assert (out[num][np.isnan(found)] == 0x7FFFFFFF).all()
 
 
-def test_a_warp_reaches_its_own_lanes_only():
-    body = """
-      mov.u32 %r0, 1; add.u32 %r299, %t, 0;
-      tcgen05.st.sync.aligned.32x32b.x1.b32 [%r299], {%r0};"""
-    with pytest.raises(emulator.Fault, match=r"warp 1 of a warpgroup must access lanes 32\.\.63"):
+@pytest.mark.parametrize("named", [0, 32, 96])
+@pytest.mark.parametrize("shape", PER_COUNT)
+def test_a_warp_takes_its_own_lanes_whatever_the_address_says(shape, named):
+    """All warps have the address of one warp's lanes, the second half of them where these are 16."""
+    start, count = 16 * shape.startswith("16"), 2 * PER_COUNT[shape]
+    memory = tensor.words(RNG, (512, 128))
+    found, out = np.zeros((count, 128), np.uint32), np.zeros((512, 128), np.uint32)
+    offset = f", {SPLIT}" if shape == "16x32bx2" else ""
+    body = f"""
+      {tensor.cells(0, 512, "data")}
+      add.u32 %r299, %t, {named + start << 16};
+      tcgen05.ld.sync.aligned.{shape}.x2.b32 {tensor.registers(count)}, [%r299]{offset};
+      tcgen05.wait::ld.sync.aligned;
+      {tensor.thread_words(count, "found", load=False)}
+      add.u32 %r299, %r299, 8;
+      tcgen05.st.sync.aligned.{shape}.x2.b32 [%r299]{offset}, {tensor.registers(count)};
+      tcgen05.wait::st.sync.aligned;
+      {tensor.cells(0, 512, "out", load=False)}"""
+    tensor.launch(body, {"data": memory, "found": found, "out": out})
+    row, column = places(shape, count, 1, start)
+    np.testing.assert_array_equal(found, memory[column, row])
+    expected = memory.copy()
+    expected[column + 8, row] = found
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("shape", "rows", "lane"), [("32x32b", 32, 16), ("16x64b", 16, 20)])
+def test_a_warp_reaches_its_own_lanes_only(shape, rows, lane):
+    body = f"""
+      mov.u32 %r0, 1; add.u32 %r299, %t, {lane << 16};
+      tcgen05.st.sync.aligned.{shape}.x1.b32 [%r299], {{%r0}};"""
+    legal = "0" if rows == 32 else r"in 0\.\.16"
+    match = rf"must access {rows} of its own 32 lanes .*, the first of them {legal}, got lanes {lane}\.\."
+    with pytest.raises(emulator.Fault, match=match):
         tensor.launch(body, {})
 
 

@@ -1,6 +1,7 @@
 """`tcgen05.ld`, `ld.red` and `st`: between tensor memory and the registers of a warp.
 
-Warp w of a warpgroup can access lanes 32 * w to 32 * w + 31 (PTX ISA, "Tensor Memory Access Restrictions").
+Warp w of a warpgroup accesses lanes 32 * w to 32 * w + 31, whichever warp's lanes the address names: hardware
+ignores these bits, and DeepGEMM's and CUTLASS's kernels give all warps the same address.
 """
 
 from typing import Any
@@ -51,21 +52,22 @@ class Cells:
         """Their lanes and columns. Fault if a warp can't access them."""
         first = self._address(lanes)[:, :1, None].astype(np.intp)
         lane, column = first >> LANE_SHIFT, first & COLUMN_MASK
-        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _SUBPARTITIONS
-        begin = warp[:, None, None] * _WARP_LANES
-        wrong = (lane < begin) | (lane + self._rows > begin + _WARP_LANES)
+        inside = lane % _WARP_LANES
+        wrong = inside + self._rows > _WARP_LANES
         if wrong.any():
             at = int(wrong.argmax())
+            most, last = _WARP_LANES - self._rows, int(inside.flat[at]) + self._rows - 1
             raise Fault(
-                f"warp {int(warp[at])} of a warpgroup must access lanes {int(begin.flat[at])}.."
-                f"{int(begin.flat[at]) + _WARP_LANES - 1} of tensor memory, got lanes {int(lane.flat[at])}.."
-                f"{int(lane.flat[at]) + self._rows - 1}",
+                f"a warp must access {self._rows} of its own 32 lanes of tensor memory, the first of them "
+                f"{'0' if not most else f'in 0..{most}'}, got lanes {int(inside.flat[at])}..{last}",
                 self._line,
                 lanes.wave.thread(int(lanes.row_numbers()[at]), 0),
                 int(first.flat[at]),
                 "tmem-access",
             )
-        lane, column = lane + self._row, column + self._column
+        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _SUBPARTITIONS
+        check(lane, column, self._line)
+        lane, column = warp[:, None, None] * _WARP_LANES + inside + self._row, column + self._column
         check(lane, column, self._line)
         return lane, column
 
