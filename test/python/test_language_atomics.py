@@ -237,8 +237,48 @@ def test_swaps_order_other_accesses(seed):
     lock = np.zeros(1, np.int32)
     assert not one_after_another.emulate(x, y, lock, release=True, seed=seed).findings
     assert np.array_equal(y, x.sum(0)) and not lock.any()
-    report = one_after_another.emulate(x, y, lock, release=False, seed=seed)  # additions order nothing
+    # An addition whose result isn't used orders nothing.
+    report = one_after_another.emulate(x, y, lock, release=False, seed=seed)
     assert {each.rule for each in report.findings} == {"global-race"}
+
+
+@w.kernel(grid=lambda x, *, warps: x.rows // warps, threads=lambda warps: 32 * warps)
+def last_of_each(
+    x: w.In["m n", w.f32], part: w.Out["m n", w.f32], y: w.Out["n", w.f32], count: w.Out["n", w.i32], *, warps
+):
+    """The last thread of each column adds what the others have stored: threads of CTAs, or of one CTA."""
+    i, row, own = w.thread() % 32, w.cta() * warps + w.thread() // 32, w.shared(1, 32, w.i32)
+    if row == 0:
+        own[i] = 0
+    w.barrier()
+    part[row, i] = x[row, i] * 2.0
+    if w.atomic_add(own[i] if warps > 1 else count[i], 1) == 3:
+        total = w.f32(0)
+        for r in w.range(4):
+            total += part[r, i]
+        y[i] = total
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_an_addition_whose_result_is_used_orders_other_accesses(arch, warps):
+    x = np.random.default_rng(0).integers(0, 9, (4, 32)).astype(np.float32)
+    for seed in (None, 1):
+        y, count = np.zeros(32, np.float32), np.zeros(32, np.int32)
+        report = last_of_each.emulate(x, np.zeros_like(x), y, count, warps=warps, arch=arch, seed=seed)
+        assert not report.findings and np.array_equal(y, 2 * x.sum(0))
+
+
+def test_additions_without_a_result_have_no_fences():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.f32], z: w.Out["n", w.u32], *, used):
+        own = w.shared(1, 8, w.u32)
+        old = [w.atomic_add(y[0], 1.0), w.atomic_max(z[0], 1), w.atomic_or(own[0], 1)]
+        if used:
+            y[1], z[1], z[2] = old
+
+    without, with_results = (kernel.compile(used=used).ptx.count("fence.acq_rel") for used in (False, True))
+    assert without == 0 and with_results >= 3  # LLVM makes one of two fences next to each other
 
 
 def test_elements_of_shared_memory_are_swapped():

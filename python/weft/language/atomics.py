@@ -1,6 +1,6 @@
 """Elements in global memory that many threads change: sums, maxima, minima and bits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.dialects import tile
@@ -25,7 +25,7 @@ from weft.language.roles import one_thread
 from weft.language.scalars import Scalar, as_scalar
 from weft.language.single_threads import once
 from weft.language.tile_vectors import element_at, vector_indices
-from weft.language.updates import compared, exchanged, of_array, update
+from weft.language.updates import compared, exchanged, fence, of_array, update
 from weft.mlir import arith, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
@@ -38,7 +38,8 @@ _COMPARED = (f32, *_INTEGERS)
 
 def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
     """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
-    element was before.
+    element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
+    otherwise it is relaxed, so others may see the sum before what this thread stored earlier.
 
     A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
     this is the first element. Elements outside of the array are skipped. The order of additions, and
@@ -78,8 +79,8 @@ def atomic_max(to: Any, value: Any) -> Any:
     """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
     all threads, and returns what it was before.
 
-    A vector, a tile and fragments of indices are as for `w.atomic_add`. NaN is larger than all other floats,
-    or with its sign set, smaller.
+    A vector, a tile, fragments of indices, and the order of other accesses are as for `w.atomic_add`. NaN is
+    larger than all other floats, or with its sign set, smaller.
     """
     return _extreme("max", to, value)
 
@@ -91,8 +92,8 @@ def atomic_min(to: Any, value: Any) -> Any:
 
 def atomic_and(to: Any, value: Any) -> Any:
     """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
-    threads, and returns what it was before. Vectors, tiles and fragments of indices are as for
-    `w.atomic_add`.
+    threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
+    accesses are as for `w.atomic_add`.
     """
     return _bits("and", to, value)
 
@@ -111,8 +112,8 @@ def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
 
-    The thread then sees what another one stored before it changed the element by `w.atomic_cas` or
-    `w.atomic_xchg`; so does its CTA after a barrier.
+    The thread then sees what another one stored before it changed the element by `w.atomic_cas`,
+    `w.atomic_xchg`, or another atomic of which it used the result; so does its CTA after a barrier.
     """
     pointer, dtype = _one_element(to, "w.atomic_cas", _INTEGERS)
     numbers = (as_scalar(each, dtype).value for each in (expected, value))
@@ -166,7 +167,7 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         value._refuse()
     if isinstance(to, Element):
         number = as_scalar(value, to.dtype).value
-        return Scalar(once(lambda: update(name, to.address, number)))
+        return _before(lambda: update(name, to.address, number), shared=True)
     if isinstance(value, Fragment) or isinstance(to, Gathered):
         trace.current().check_whole_warps(f"w.atomic_{name} of a tile or vector")
     if isinstance(to, Gathered):
@@ -198,7 +199,24 @@ def _combine(name: str, to: Any, value: Any) -> Any:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     number = as_scalar(value, to.dtype).value
     at = [emit.as_index(each.value) for each in to.indices]
-    return Scalar(once(lambda: of_array(name, number, to.matrix.value, at)))
+    return _before(lambda: of_array(name, number, to.matrix.value, at), shared=False)
+
+
+def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
+    """What an element was before a change. If that is used, the change orders other accesses. Otherwise, it
+    becomes a reduction, which needn't wait for them.
+    """
+    fences = list[Any]()
+
+    def ordered() -> Any:
+        fences.append(fence(shared=shared))
+        old = change()
+        fences.append(fence(shared=shared))
+        return old
+
+    old = once(ordered)
+    trace.current().removable.append((old, fences))
+    return Scalar(old)
 
 
 def _change_vector(name: str, to: Place, vector: Fragment) -> None:

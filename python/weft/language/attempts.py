@@ -18,7 +18,7 @@ class Attempt:
         if traced_now.is_tracing():
             current = trace.current()
             self._first = emit.constant(emit.i32(), 0).owner
-            self._loads, self._state = len(current.loads), current.state()
+            self._removable, self._state = len(current.removable), current.state()
             self._region = Region(scope)
 
     def keep(self) -> None:
@@ -35,7 +35,7 @@ class Attempt:
         point = ir.InsertionPoint.current
         built = list(point.block.operations)
         end = len(built) if point.ref_operation is None else built.index(point.ref_operation)
-        del trace.current().loads[self._loads :]
+        del trace.current().removable[self._removable :]
         for each in reversed(built[built.index(self._first) : end]):
             each.operation.erase()
         trace.current().restore(self._state)

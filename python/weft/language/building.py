@@ -174,9 +174,10 @@ def _finish(trace: Trace, result: Any) -> None:
     for ring in trace.taken:
         ring.check()
     trace.finish_waiting()
-    for load in reversed(trace.loads):
-        if not list(load.uses):
-            load.owner.erase()
+    for value, operations in reversed(trace.removable):
+        if not list(value.uses):
+            for each in operations:
+                each.operation.erase()
     share = register_share(trace.threads)
     if any(role.registers for role in trace.roles):
         total = sum(role.threads * (role.registers or share) for role in trace.roles)

@@ -95,7 +95,7 @@ def address(buffer: Any, row: Any, column: Any) -> Any:
 def _read(buffer: Any, at: Sequence[Any]) -> Any:
     kind = buffer.dtype.type
     load = llvm.load(addresses.stored_type(kind), address(buffer, *at), alignment=buffer.dtype.bytes)
-    trace.current().loads.append(load)
+    trace.current().removable.append((load, [load.owner]))
     return emit.bits(load, kind)
 
 

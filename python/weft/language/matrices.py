@@ -156,7 +156,7 @@ class Place(Loaded):
         if len(indices) == matrix.rank:
             # At once, so that the element is that of now. Removed at the end if nothing needs it.
             load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
-            trace.current().loads.append(load)
+            trace.current().removable.append((load, [load.owner]))
             self.element = Scalar(load)
 
     @property

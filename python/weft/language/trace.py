@@ -114,7 +114,7 @@ class Trace:
     meetings: list[Any] = field(default_factory=list)  # the blocks of code in which warpgroups met
     shared_bytes: int = 0  # of the rings and buffers so far
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
-    loads: list[Any] = field(default_factory=list)  # of single elements, which may turn out to be unused
+    removable: list[tuple[Any, list[Any]]] = field(default_factory=list)  # operations a value alone needs
     scratch: dict[Any, Any] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
     around: Any = None  # what the kernel's function reads that isn't made in it

@@ -15,6 +15,14 @@ _GPU = "device"  # LLVM's name of the scope
 _SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
 
 
+def fence(*, shared: bool) -> Any:
+    """A fence between what a thread accesses before and after it, for the threads that can access shared
+    memory, or for all of the GPU's.
+    """
+    cta = "cluster" if trace.current().cluster else "block"  # LLVM's names of these scopes
+    return llvm.FenceOp(_BOTH, syncscope=cta if shared else _GPU)
+
+
 def update(name: str, pointer: Any, number: Any) -> Any:
     """Adds a number to an element ("add"), makes the element the larger or smaller one of both ("max",
     "min"), or combines their bits ("and", "or", "xor").
@@ -74,9 +82,9 @@ def _added_by_swaps(pointer: Any, number: Any) -> Any:
 
 def exchanged(pointer: Any, number: Any) -> Any:
     """Stores a number to an element. LLVM ignores that an exchange orders other accesses, so fences do."""
-    llvm.FenceOp(_BOTH, syncscope=_GPU)
+    fence(shared=False)
     old = _atomic("xchg", pointer, number)
-    llvm.FenceOp(_BOTH, syncscope=_GPU)
+    fence(shared=False)
     return old
 
 
