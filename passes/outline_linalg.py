@@ -13,6 +13,7 @@ from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.mlir import PassManager, arith, func, gpu, ir, memref, operations, scf
 from weft.passes.builders import emit
+from weft.passes.lower_conversions import convert_once
 from weft.passes.plain import indices, mathematics
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
@@ -59,6 +60,7 @@ def _outline(function: Any) -> None:
         gpu.return_([])
     _set_launch(kernel, function, last, 1 if shared is None else LANES)
     function.operation.erase()
+    convert_once(holder)
     PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
     _without_library(kernel)
 

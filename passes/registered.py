@@ -17,6 +17,7 @@ from weft.passes import lower_gemm, lower_gemm_async
 from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
+from weft.passes.lower_conversions import LOWER_CONVERSIONS
 from weft.passes.lower_copies import LOWER_COPIES
 from weft.passes.lower_flags import LOWER_FLAGS
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
@@ -81,6 +82,7 @@ PASSES = {
         NVVM_TO_WEFT,
         WEFT_TO_NVVM,
         REFUSE_UNLOWERED,
+        LOWER_CONVERSIONS,
         LOWER_WMMA,
         LOWER_MMA,
         LOWER_WGMMA,

@@ -121,7 +121,7 @@ def convert(lane: Any, kind: Any) -> Any:
         return lane
     old, new = lane.type.element_type, kind.element_type
     if str(new) in FP8_TYPES:
-        return _to_fp8(convert(lane, _with_f32(kind)), kind)
+        return _to_fp8(_as_f32(lane), kind)
     if str(old) in FP8_TYPES:
         return _from_fp8(lane, kind)
     if old.width == new.width:  # f16 and bf16: neither holds the other's values
@@ -132,6 +132,20 @@ def convert(lane: Any, kind: Any) -> Any:
 def _with_f32(kind: Any) -> Any:
     """A vector type with elements of f32."""
     return ir.VectorType.get(kind.shape, ir.F32Type.get())
+
+
+def _as_f32(lane: Any) -> Any:
+    """A vector of floats in f32, which narrower types round as they do these floats. Those of f64 are rounded
+    toward zero, and get an odd last bit where this isn't exact.
+    """
+    kind = _with_f32(lane.type)
+    if lane.type.element_type != ir.F64Type.get():
+        return convert(lane, kind)
+    f32, integers = ir.F32Type.get(), ir.VectorType.get(kind.shape, emit.i32())
+    near = [llvm.call_intrinsic(f32, "llvm.nvvm.d2f.rz", [each], [], []) for each in emit.elements(lane)]
+    shorter = vector.from_elements(kind, near)
+    differs = arith.cmpf(arith.CmpFPredicate.ONE, arith.extf(lane.type, shorter), lane)
+    return arith.bitcast(kind, arith.ori(arith.bitcast(integers, shorter), arith.extui(integers, differs)))
 
 
 def _to_fp8(lane: Any, kind: Any) -> Any:

@@ -120,6 +120,33 @@ def test_masks_integers_and_numbers_are_arguments_and_results() -> None:
     assert (moved == n + np.arange(6)).all()
 
 
+_CONVERSION = """func.func @f(%x: tensor<?x{0}>) -> tensor<?xbf16> {{
+  %c = arith.constant 0 : index
+  %n = tensor.dim %x, %c : tensor<?x{0}>
+  %e = tensor.empty(%n) : tensor<?xbf16>
+  %r = linalg.generic {{
+      indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]
+    }} ins(%x : tensor<?x{0}>) outs(%e : tensor<?xbf16>) {{
+  ^bb0(%a : {0}, %b : bf16):
+    %y = arith.{1} %a : {0} to bf16
+    linalg.yield %y : bf16
+  }} -> tensor<?xbf16>
+  return %r : tensor<?xbf16>
+}}"""
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_conversions_to_bf16_round_once(chip: str) -> None:
+    cases = (
+        ("f64", "truncf", np.array([1 + 2**-8 + 2**-40]), 1 + 2**-7),
+        ("i32", "sitofp", np.array([-21430271], np.int32), -21364736),
+        ("i64", "uitofp", np.array([2**63 + 2**55 + 1], np.uint64).view(np.int64), 2**63 + 2**56),
+    )
+    for kind, operation, x, expected in cases:
+        program = weft.from_linalg(_CONVERSION.format(kind, operation), chip)
+        assert _wide(program(x, on="emulator")) == expected, kind
+
+
 def test_arrays_that_arent_contiguous_are_copied_and_empty_ones_need_no_launch() -> None:
     program = weft.from_linalg(OPERATIONS, CHIP)
     x, n = _random(6, 7).T, np.zeros((7, 6), np.int32)

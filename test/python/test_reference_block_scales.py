@@ -53,6 +53,15 @@ def test_an_mx_scale_is_the_power_of_two_of_the_specification():
     assert scale(1e-300) == 2.0**-127 and scale(1e300) == 2.0**127
 
 
+def test_elements_are_rounded_once():
+    """A step to one side of a tie, which f32 doesn't have."""
+    for element, largest, tie, step in (("e4m3", 256, 1 + 2**-4, 2**-3), ("e2m1", 4, 1.25, 0.5)):
+        kind = "mxfp8" if element == "e4m3" else "mxfp4"
+        x = np.array([[largest, tie - 2**-40, tie, tie + 2**-40, -tie - 2**-40]])
+        found = reference.quantize(x, kind, element=element).elements.astype(np.float64)
+        assert found.tolist() == [[largest, 1, 1, 1 + step, -1 - step]]
+
+
 def test_an_nvfp4_scale_uses_all_of_e4m3():
     x = normal(16, 64)
     q = reference.quantize(x, "nvfp4")

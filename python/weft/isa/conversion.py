@@ -8,3 +8,6 @@ Only they have `cvt.rn.f16x2.e4m3x2`, too.
 """
 TF32_TO_EVEN = since("sm_90")
 """The chips with `cvt.rn.tf32.f32`, one machine instruction. `cvt.rna.tf32.f32`, from sm_80 on, is two."""
+
+BF16_FROM_INTEGERS = since("sm_90")
+"""The chips with `cvt.rn.bf16.s32`, and those of other integers."""

@@ -265,16 +265,17 @@ def _of_pairs(value: Any, dtype: DType) -> Any:
     """A conversion from or to fp8, of which instructions convert two numbers at once."""
     numbers = emit.elements(value)
     padded = emit.vector_of([*numbers, *numbers[: len(numbers) % 2]])
-    if _is_fp8(dtype_of(value.type)):
+    old = dtype_of(value.type)
+    if _is_fp8(old):
         made = converted(_from_fp8(padded), dtype)
     else:
-        made = _to_fp8(converted(padded, f32), dtype)
+        made = _to_fp8(padded if old.is_float else converted(padded, f32), dtype)
     elements = emit.elements(made)[: len(numbers)]
     return emit.vector_of(elements) if _is_vector(value) else elements[0]
 
 
 def _to_fp8(lane: Any, dtype: DType) -> Any:
-    """A vector of f32 in fp8."""
+    """A vector of floats in fp8."""
     chip = trace.current().chip
     if chip not in FP8_ROUNDING:
         raise mistake(

@@ -273,4 +273,11 @@ def _factor(largest: Doubles, element: str) -> float:
 def _saturated(values: Doubles, name: str) -> Array:
     """Numbers rounded to the nearest of a type, or to its largest."""
     most = _most(name)
-    return np.clip(values, -most, most).astype(_DTYPES[name])
+    clipped = np.clip(values, -most, most)
+    near = clipped.astype(
+        np.float32
+    )  # ml_dtypes rounds through f32: so not to a number between two of the type
+    bits = near.view(np.int32)
+    bits -= np.abs(near) > np.abs(clipped)
+    bits |= near != clipped
+    return near.astype(_DTYPES[name])

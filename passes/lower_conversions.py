@@ -1,0 +1,67 @@
+"""`--lower-conversions`: conversions of integers to bf16 round once, on chips without the instruction. LLVM
+would round to f32, and then to bf16.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects.op import target_of
+from weft.isa.conversion import BF16_FROM_INTEGERS
+from weft.mlir import arith, ir, operations
+from weft.passes.builders import emit
+from weft.passes.registry.pass_ import Pass
+
+_DIGITS = 24  # of f32
+_STEP = 14  # so that at least 10 digits remain, and bf16 has 8
+
+
+def run(module: Any) -> None:
+    """Lowers the conversions on chips without the instruction."""
+
+    def lacks_it(op: Any) -> bool:
+        target = target_of(op)
+        return target is not None and target.chip.name not in BF16_FROM_INTEGERS
+
+    convert_once(module, lacks_it)
+
+
+def convert_once(module: Any, chosen: Callable[[Any], bool] = lambda op: True) -> None:
+    """Lowers the `chosen` conversions of integers to bf16 that might round twice."""
+    for op in operations(module, arith.SIToFPOp, arith.UIToFPOp):
+        (number,), made = op.operands, op.operation.results[0]
+        if emit.element_of(made.type) != ir.BF16Type.get():
+            continue
+        if emit.element_of(number.type).width > _DIGITS and chosen(op):
+            with ir.InsertionPoint(op), op.location:
+                shortened = _shortened(number, isinstance(op, arith.SIToFPOp))
+                exact = type(op)(_with(made.type, ir.F32Type.get()), shortened)
+                made.replace_all_uses_with(arith.truncf(made.type, exact.result))
+            op.operation.erase()
+
+
+def _shortened(number: Any, signed: bool) -> Any:
+    """Integers that f32 holds, and that bf16 rounds as it does these. Of those with more digits, the lowest
+    ones become 0, and the next one is set if any of them was.
+    """
+    kind, width = number.type, emit.element_of(number.type).width
+    zero, result, digits = emit.constant(kind, 0), number, _DIGITS
+    for surplus in range(_STEP, width - _DIGITS + _STEP, _STEP):
+        surplus = min(surplus, width - _DIGITS)
+        limit = emit.constant(kind, 1 << digits)
+        ends = (arith.addi(number, limit), emit.constant(kind, 2 << digits)) if signed else (number, limit)
+        low = arith.andi(number, emit.constant(kind, (1 << surplus) - 1))
+        some = arith.extui(kind, arith.cmpi(arith.CmpIPredicate.ne, low, zero))
+        rounded = arith.ori(arith.subi(number, low), arith.shli(some, emit.constant(kind, surplus)))
+        result = arith.select(arith.cmpi(arith.CmpIPredicate.ult, *ends), result, rounded)
+        digits = _DIGITS + surplus
+    return result
+
+
+def _with(kind: Any, element: Any) -> Any:
+    """A scalar or vector type with other elements."""
+    return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
+
+
+LOWER_CONVERSIONS = Pass(
+    "lower-conversions", "round conversions of integers to bf16 once, on chips without the instruction", run
+)
