@@ -41,7 +41,8 @@ RULES: dict[str, str] = {
     "mbarrier-arrivals": "A kernel ends, and an mbarrier had some arrivals, but too few for a single phase.",
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
     "shuffle-source": "shfl.sync reads a register of a lane that has exited, or isn't in its member mask.",
-    "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, or dec for more.",
+    "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, dec for more, "
+    "or only a part of a warpgroup executes it.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are used before wgmma.wait_group.",
     "launch-cancel": "A cluster's launch is requested after a response without a cluster was seen.",

@@ -12,6 +12,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.dataflow import NOTHING, Watched, ignored_waits, watched
 from weft.emulator.sanitizer.discards import Use, discarding, early
 from weft.emulator.sanitizer.padding import needed_elements
+from weft.emulator.sanitizer.register_pool import registers_at_entry
 
 _COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 
@@ -58,15 +59,13 @@ class Kernel:
         registers_to_watch = watched(program)
         if strict:
             registers_to_watch = replace(registers_to_watch, loads_are_waited_for=True)
-        most = program.entry.function.directives.get("maxnreg")
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
-        registers = most[0] if most else None
         return cls(
             len(program.codes) > 1,
             fences,
             copies,
             levels,
-            registers,
+            registers_at_entry(program),
             ignored_waits(program),
             discarding(program),
             early(program),

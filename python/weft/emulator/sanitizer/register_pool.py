@@ -1,15 +1,30 @@
-"""Whether setmaxnreg requests more registers than the CTA started with."""
+"""Whether whole warpgroups execute setmaxnreg, and request no more registers than the CTA started with."""
 
+from math import prod
+
+from weft.emulator.decoding.program import Program
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows
 from weft.emulator.sanitizer.findings import Findings
 from weft.isa.chips import register_share
 
+_GROUP = 4
+
+
+def registers_at_entry(program: Program) -> int | None:
+    """The registers of each thread as a kernel with setmaxnreg begins; None: ptxas ignores setmaxnreg."""
+    directives = program.entry.function.directives
+    if most := directives.get("maxnreg"):
+        return most[0]
+    threads = directives.get("reqntid") or directives.get("maxntid")
+    ctas = directives.get("minnctapersm")
+    return register_share(prod(threads) * ctas[0]) if threads and ctas else None
+
 
 class RegisterPool:
     """The registers of each warp's threads, by CTA of the wave; `setmaxnreg.inc` waits until enough are free.
 
-    `most` is the number of `.maxnreg`; None: the compiler chooses.
+    `most`: what they are at first; None: the compiler chooses.
     """
 
     def __init__(self, wave: Wave, findings: Findings, most: int | None) -> None:
@@ -17,6 +32,7 @@ class RegisterPool:
         self._fixed = most is not None
         self._first = register_share(wave.launch.threads) if most is None else most
         self._held: dict[int, int] = {}
+        self._lines: dict[int, int] = {}
         self._short: dict[int, tuple[int, int, int]] = {}
 
     def changed(self, grows: bool, count: int, rows: Rows, line: int) -> None:
@@ -29,7 +45,7 @@ class RegisterPool:
                 suffix, bound = ("inc", "at least") if grows else ("dec", "at most")
                 what = f"setmaxnreg.{suffix} must ask for {bound} the {had} registers that the warp has"
                 self._report(f"{what}, got {count}", row, line)
-            self._held[row] = count
+            self._held[row], self._lines[row] = count, line
         for cta in dict.fromkeys(self.wave.cta_of_row[rows].tolist()):
             warps = range(*self.wave.rows_of(cta).indices(self.wave.warps))
             asked = sum(self._held.get(row, self._first) for row in warps)
@@ -44,6 +60,14 @@ class RegisterPool:
             pool = self._first * self.wave.launch.warps
             what = f"setmaxnreg: the CTA's warps ask for {asked * 32} registers, but it has {pool * 32}"
             self._report(what, row, line)
+        warps = self.wave.launch.warps
+        for row, line in self._lines.items():
+            rank = row % warps
+            group = range(rank - rank % _GROUP, min(rank - rank % _GROUP + _GROUP, warps))
+            absent = [each for each in group if row - rank + each not in self._held]
+            if absent:
+                what = f"setmaxnreg must be executed by a whole warpgroup, but not by warp {absent[0]}"
+                self._report(what, row, line)
 
     def _report(self, what: str, row: int, line: int) -> None:
         self.findings.add("register-pool", what, line, self.wave.thread(row, 0))
