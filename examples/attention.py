@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 import weft.language as w
+from weft.attend.kernels.exponents import relative
 from weft.attend.tiles import best  # the meta-parameters that were fastest on an H100
 from weft.reference.attention import attention as exact
 
@@ -98,7 +99,8 @@ def attention(
                     s = w.wait(w.gemm(mine, block.k.T))
                 s = visible(s, row, blocks - 1)
                 peak = w.max(s, axis=1)
-                e = w.exp2(s * c - finite(peak) * c)
+                s, base = relative(s, finite(peak), c)
+                e = w.exp2(s * c - base)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, D))
                 spans = [(False, 1, blocks)]
@@ -123,8 +125,9 @@ def attention(
                         old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                         if lazy:
                             peak = w.where((peak - old) * c > SLACK, peak, old)
-                        base = (finite(peak) if masks else peak) * c
-                        alpha = w.exp2(old * c - base)
+                        top = finite(peak) if masks else peak
+                        alpha = w.exp2((old - top) * c)
+                        s, base = relative(s, top, c)
                         e = w.exp2(s * c - base, polynomial_every=0 if masks else polynomial_every)
                         total = total * alpha + w.sum(e, axis=1, within="lane")
                         if i + 1 < blocks:

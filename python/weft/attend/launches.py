@@ -249,11 +249,12 @@ def _launch(call: Call, out: Any, lse: Any, stream: Any) -> None:
         launch(call, q, o, sums, 1, stream)
         return
     parts = call.empty((splits * o.shape[0], *o.shape[1:]), "f32")
-    part_sums = call.empty((splits * o.shape[0], *o.shape[1:3]), "f32")
+    part_sums = call.empty((2 * splits * o.shape[0], *o.shape[1:3]), "f32")
     launch(call, q, parts, part_sums, splits, stream)
     call.launch(
         combine,
         *(parts, part_sums, _sinks(call), o, sums),
+        call.options.softcap if call.flags["capped"] else call.scale,
         splits=splits,
         sinking="sinks" in call.given,
         grouped=sizes.decodes,

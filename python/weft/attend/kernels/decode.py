@@ -4,14 +4,12 @@ Tensor cores multiply 64 rows or more, of which few queries would fill a small p
 the first product, and columns of values those of the second one: each thread computes few exponentials.
 """
 
-import math
-
 import weft.language as w
+from weft.attend.kernels.exponents import LN2, LOG2E, with_sink
 from weft.attend.kernels.masks import Window, finite, visible
 from weft.attend.kernels.query_tiles import QueryTiles
 from weft.attend.kernels.sequences import clear_values
 
-LOG2E, LN2 = math.log2(math.e), math.log(2)
 SLACK = 8.0  # exponents, to base 2
 
 
@@ -29,7 +27,7 @@ def decode(
     pages: w.In["tables table", w.i32],
     sinks: w.In["sink_heads", w.f32],
     o: w.Out["output_batches heads m E"],
-    lse: w.Out["output_batches heads m", w.f32],
+    lse: w.Out["sum_batches heads m", w.f32],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
@@ -80,7 +78,8 @@ def decode(
             w.prefetch(v[rows.batch, head, first, 0], N, E)
 
     with w.role():
-        c = (softcap if capped else scale) * LOG2E
+        unit = softcap if capped else scale
+        c = unit * LOG2E
 
         rows, position, blocks, count = part()
         query, last = queries.take(), blocks.end - 1
@@ -90,14 +89,14 @@ def decode(
             block = last - split - i * splits
             with keys.take() as stage:
                 s = w.wait(w.gemm(stage.k, query.q.T))
-            s = (w.tanh(s * (scale / softcap)) if capped else s) * c
+            s = w.tanh(s * (scale / softcap)) if capped else s
             if (block == last) | (block == blocks.begin) if lefts else block == last:
                 s = w.where(visible(window, w.row(s) + block * N, position, rows.keys), s, -w.inf)
-            if w.warpgroup_any(s - peak > SLACK):
+            if w.warpgroup_any((s - peak) * c > SLACK):
                 old, peak = peak, w.maximum(peak, w.max(s, axis=0))
-                shrink = w.exp2(old - finite(peak))
+                shrink = w.exp2((old - finite(peak)) * c)
                 total, out = total * shrink, out * shrink
-            e = w.exp2(s - finite(peak))
+            e = w.exp2((s - finite(peak)) * c)
             total = total + e
             w.store(e.to(v.dtype), shares.T)
             w.fence()
@@ -107,15 +106,17 @@ def decode(
             with values.take() as stage:
                 out = w.wait(w.gemm(stage.v.T, shares.T, out))
         query.release()
-        total = w.sum(total, axis=0)
+        total, top = w.sum(total, axis=0), peak * unit
         if sinking:
-            sink = w.load_row(sinks[head * q.rows], like=out) * LOG2E
-            old, peak = peak, w.maximum(peak, sink)
-            shrink = w.exp2(old - finite(peak))
-            total, out = total * shrink + w.exp2(sink - finite(peak)), out * shrink
+            total, shrink, top = with_sink(total, peak, unit, w.load_row(sinks[head * q.rows], like=out))
+            out = out * shrink
         share = w.where(total == 0.0, 0.0, w.rcp(total))
         w.store((out * share).to(o.dtype).T, o[w.cta(1), head, 0])
-        w.store_row((peak + w.log2(total)) * LN2, lse[w.cta(1), head, 0])
+        if splits > 1:
+            w.store_row(peak, lse[w.cta(1), head, 0])
+            w.store_row(total, lse[w.cta(1) + o.size("output_batches"), head, 0])
+        else:
+            w.store_row(top + w.log2(total) * LN2, lse[w.cta(1), head, 0])
 
     with w.role(), w.one_thread():
         rows, _, blocks, count = part()

@@ -5,15 +5,13 @@ Warpgroups multiply 64 rows of queries each, and another one copies blocks of ke
 block first. The products of one block overlap with the exponentials of the one before.
 """
 
-import math
-
 import weft.language as w
 from weft.attend.kernels import order
+from weft.attend.kernels.exponents import LN2, LOG2E, relative, with_sink
 from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 from weft.attend.kernels.sequences import clear_values, slots
 
-LOG2E, LN2 = math.log2(math.e), math.log(2)
 ROWS = 64  # of queries, for each warpgroup
 SLACK = 8.0  # exponents, to base 2
 
@@ -37,7 +35,7 @@ def forward(
     pages: w.In["tables table", w.i32],
     sinks: w.In["sink_heads", w.f32],
     o: w.Out["output_batches heads m E"],
-    lse: w.Out["output_batches heads m", w.f32],
+    lse: w.Out["sum_batches heads m", w.f32],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
@@ -72,8 +70,9 @@ def forward(
     `capped`, scores are softcap * tanh(score / softcap); with `sinking`, `sinks` have one more score for each
     head. With `lefts` and `rights`, a query sees keys from `left` before its position to `right` after it.
     With `grouped`, the rows of q are the heads that share keys, of one query. With `splits`, each of several
-    tiles has a part of the keys, and an output of its own. With `apart`, blocks of keys with masks have loops
-    of their own.
+    tiles has a part of the keys, and an output of its own; lse then has the largest score of each row, and
+    after those of all parts the sums of exponentials, which are relative to it. With `apart`, blocks of keys
+    with masks have loops of their own.
 
     A head has `width` and `value_width` columns in shared memory. The other meta-parameters are those of
     examples/attention.py.
@@ -94,7 +93,8 @@ def forward(
     tiles = QueryTiles(M, N, window, q, k, starts_q, starts_k, lengths, **kept)
 
     with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
-        c = softcap * LOG2E if capped else scale * LOG2E
+        unit = softcap if capped else scale
+        c = unit * LOG2E
 
         def scores(s):
             return w.tanh(s * (scale / softcap)) if capped else s
@@ -131,7 +131,8 @@ def forward(
                     s = w.wait(w.gemm(mine, block.k.T))
                 s = seen(scores(s), position, last, rows.keys)
                 peak = w.max(s, axis=1)
-                e = w.exp2(s * c - finite(peak) * c)
+                s, base = relative(s, finite(peak), c)
+                e = w.exp2(s * c - base)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, value_width))
                 if packed or limited:
@@ -155,8 +156,9 @@ def forward(
                         old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                         if lazy:
                             peak = w.where((peak - old) * c > SLACK, peak, old)
-                        base = (peak if masks is never else finite(peak)) * c
-                        alpha = w.exp2(old * c - base)
+                        top = peak if masks is never else finite(peak)
+                        alpha = w.exp2((old - top) * c)
+                        s, base = relative(s, top, c)
                         e = w.exp2(s * c - base)
                         total = total * alpha + w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
@@ -170,12 +172,9 @@ def forward(
                     query.release()
                 with values.take() as block:
                     out = w.wait(w.gemm(p, block.v, out))
-                total, top, shrink = w.sum(total, axis=1), peak * c, None
+                total, top, shrink = w.sum(total, axis=1), peak * unit, None
                 if sinking:
-                    sink = sinks_of(head, peak)
-                    top = w.maximum(top, sink * LOG2E)
-                    shrink = w.exp2(peak * c - finite(top))
-                    total = total * shrink + w.exp2(sink * LOG2E - finite(top))
+                    total, shrink, top = with_sink(total, peak, unit, sinks_of(head, peak))
                 share = w.where(total == 0.0, 0.0, w.rcp(total))
                 share = share * shrink if sinking else share
                 mine_of = ROWS * me + first
@@ -188,7 +187,11 @@ def forward(
                     w.store((out * share).to(o.dtype), o[index, head, to], via=staging, **limit)
                 if staging is mine:
                     query.release()
-                w.store_column((top + w.log2(total)) * LN2, lse[index, head, to], **limit)
+                if splits > 1:
+                    w.store_column(peak, lse[index, head, to], **limit)
+                    w.store_column(total, lse[index + o.size("output_batches"), head, to], **limit)
+                else:
+                    w.store_column(top + w.log2(total) * LN2, lse[index, head, to], **limit)
 
     with w.role(registers=24), w.one_thread():
 

@@ -9,7 +9,8 @@ range of e4m3.
 import math
 
 import weft.language as w
-from weft.attend.kernels.forward import LN2, LOG2E, ROWS, grid
+from weft.attend.kernels.exponents import LN2, LOG2E, relative, with_sink
+from weft.attend.kernels.forward import ROWS, grid
 from weft.attend.kernels.masks import Window, always, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 
@@ -119,7 +120,8 @@ def forward_fp8(
                     of_q, of_k = of_scores() if ahead else (of_q, of_k)  # which come meanwhile
                     s = w.wait(s)
                 factor = scale * of_q * of_k
-                c = softcap * LOG2E if capped else factor * LOG2E
+                unit = softcap if capped else factor
+                c = unit * LOG2E
                 inner = factor / softcap if capped else 1.0
 
                 def scores(s, inner=inner):
@@ -127,7 +129,8 @@ def forward_fp8(
 
                 s = seen(scores(s), position, last, rows.keys)
                 peak = w.max(s, axis=1)
-                e = w.exp2(s * c - (finite(peak) * c - offset))
+                s, base = relative(s, finite(peak), c)
+                e = w.exp2(s * c - (base - offset))
                 total = w.sum(e, axis=1, within="lane")
                 p, out = w.interleaved(e).to(v.dtype), w.zeros((ROWS, value_width))
                 count = blocks.end - blocks.begin
@@ -146,14 +149,14 @@ def forward_fp8(
                         if not hopeful:
                             block.release()
                         s, old = scores(s), peak
-                        if hopeful:
-                            base = peak * c
+                        top = peak
                         if masks(i):
                             s = seen(s, position, last - i, rows.keys)
                             if hopeful:
                                 peak = w.maximum(peak, w.max(s, axis=1))
-                                base = finite(peak) * c
+                                top = finite(peak)
                         if hopeful:
+                            s, base = relative(s, top, c)
                             e = w.exp2(s * c - (base - offset))
                             added = w.sum(e, axis=1, within="lane")
                             # With the widest heads, ptxas would otherwise wait before the exponentials.
@@ -162,8 +165,9 @@ def forward_fp8(
                             peak = w.maximum(peak, w.max(s, axis=1))
                             if slack:
                                 peak = w.where((peak - old) * c > slack, peak, old)
-                            base = (peak if masks is never else finite(peak)) * c
-                            alpha = w.exp2(old * c - base)
+                            top = peak if masks is never else finite(peak)
+                            alpha = w.exp2((old - top) * c)
+                            s, base = relative(s, top, c)
                             e = w.exp2(s * c - (base - offset))
                             total = total * alpha + w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
@@ -171,7 +175,7 @@ def forward_fp8(
                         out = w.wait(out)
                         if hopeful:
                             if masks(i):  # no share of this block is too large
-                                alpha = w.exp2(old * c - base)
+                                alpha = w.exp2((old - top) * c)
                                 total, out = total * alpha, out * alpha
                         elif not slack or w.warp_any(old != peak):
                             out = out * alpha
@@ -180,9 +184,10 @@ def forward_fp8(
                             if w.warpgroup_any(added > MOST if large is None else large):
                                 s = scores(w.wait(w.gemm(mine, block.k.T)))
                                 old, peak = peak, w.maximum(peak, w.max(s, axis=1))
-                                base = finite(peak) * c
-                                alpha = w.exp2(old * c - base)
+                                top = finite(peak)
+                                alpha = w.exp2((old - top) * c)
                                 total, out = total * alpha, out * alpha
+                                s, base = relative(s, top, c)
                                 e = w.exp2(s * c - (base - offset))
                                 added = w.sum(e, axis=1, within="lane")
                             block.release()
@@ -192,20 +197,17 @@ def forward_fp8(
                 of_v = of_head("v", v_scale, rows, shared)
                 with values.take() as block:
                     out = w.wait(w.gemm(p, block.v.T, out))
-                total, top, shrink = w.sum(total, axis=1), peak * c - offset, None
+                total, top, shrink = w.sum(total, axis=1) * 2.0**-offset, peak * unit, None
                 if sinking:
-                    sink = sinks[head] * LOG2E
-                    most = finite(w.maximum(peak * c, sink))
-                    shrink = w.exp2(peak * c - most)
-                    top, total = most - offset, total * shrink + w.exp2(sink - (most - offset))
-                share = w.where(total == 0.0, 0.0, w.rcp(total)) * of_v
+                    total, shrink, top = with_sink(total, peak, unit, sinks[head])
+                share = w.where(total == 0.0, 0.0, w.rcp(total)) * (of_v * 2.0**-offset)
                 share = share * shrink if sinking else share
                 mine_of = ROWS * me + first
                 to = rows.first_query + mine_of
                 limit = {"rows": rows.queries - mine_of} if packed else {}
                 staging = output.rows(ROWS * me, ROWS) if staged else None
                 w.store((out * share).to(o.dtype), o[index, head, to], via=staging, **limit)
-                w.store_column((top + w.log2(total)) * LN2, lse[index, head, to], **limit)
+                w.store_column(top + w.log2(total) * LN2, lse[index, head, to], **limit)
 
     with w.role(registers={1: 56, 2: copier, 3: 32}[groups]):
 
