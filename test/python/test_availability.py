@@ -1,0 +1,102 @@
+"""Instructions outside of the tensor-core tables: chips and PTX versions as ptxas takes them."""
+
+from dataclasses import dataclass
+
+import pytest
+from instruction_lines import DECLARATIONS, WIDE, instruction_lines
+
+from weft.isa import availability
+from weft.isa.certify.assembler import LAST, VERSIONS, Entry, assemble
+from weft.isa.chips import CHIPS, ChipSet
+
+
+@dataclass(frozen=True)
+class Line:
+    """One instruction, and what it needs by the table."""
+
+    text: str
+    chips: ChipSet
+    ptx: tuple[int, int]
+
+    @staticmethod
+    def of(opcode, operands):
+        needs = [availability.need(opcode, len(operands))]
+        needs += filter(None, map(availability.need_of_register, operands))
+        chips = frozenset.intersection(*(need.chips for need in needs))
+        return Line(f"{opcode} {', '.join(operands)};", chips, max(need.ptx for need in needs))
+
+    @property
+    def first_chip(self):
+        """The chip of the table that the earliest PTX version names."""
+        return min(self.chips, key=lambda chip: (CHIPS[chip].ptx, list(CHIPS).index(chip)))
+
+    @property
+    def first_version(self):
+        """The first version that names a chip with the instruction and has the instruction."""
+        return max(self.ptx, CHIPS[self.first_chip].ptx)
+
+
+LINES = [Line.of(*line) for line in instruction_lines()]
+
+
+def refused(lines, chip, version=None):
+    """What ptxas says of each of the lines that it refuses."""
+    version = version or LAST[CHIPS[chip].volta]
+    wide = WIDE if version >= (8, 3) else ""
+    complaints = assemble(
+        [Entry(line.text, {}, (), ()) for line in lines], chip, version, DECLARATIONS + wide
+    )
+    return {
+        line: complaint for line, complaint in zip(lines, complaints, strict=True) if complaint is not None
+    }
+
+
+def is_known_on_volta(line, chip):
+    """ptxas 12.9 takes `fence.acquire` and `fence.release` on sm_70 and sm_72, where PTX has neither."""
+    return (
+        CHIPS[chip].volta
+        and line.text.startswith(("fence.acquire.", "fence.release."))
+        and "cluster" not in line.text
+    )
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_each_line_is_on_the_chips_that_the_table_has(chip):
+    illegal = refused(LINES, chip)
+    wrong = {line.text: illegal.get(line) for line in LINES if (line in illegal) == (chip in line.chips)}
+    assert not {text for text in wrong if not is_known_on_volta(Line(text, frozenset(), (0, 0)), chip)}
+
+
+def points(version):
+    """The lines that `version` brings by the table, by chip, and the version before."""
+    by_chip = {}
+    for line in LINES:
+        if line.first_version == version:
+            by_chip.setdefault(line.first_chip, []).append(line)
+    return by_chip, max((v for v in VERSIONS if v < version), default=None)
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("version", sorted({line.first_version for line in LINES}))
+def test_each_line_needs_the_version_that_the_table_has(version):
+    by_chip, before = points(version)
+    for chip, lines in by_chip.items():
+        assert not refused(lines, chip, version)
+        if before and before >= CHIPS[chip].ptx:
+            assert set(refused(lines, chip, before)) == set(lines)
+
+
+def test_wrong_rows_are_noticed():
+    (line,) = (line for line in LINES if line.text.startswith("redux.sync.min.f32"))
+    assert refused([line], "sm_120a") and not refused([line], "sm_100a")
+    assert refused([line], "sm_100a", (8, 5 + 1)) == {} and "sm_120a" not in line.chips
+    assert availability.need("redux.sync.min.s32", 3).chips > line.chips
+
+
+def test_the_lines_name_each_row():
+    """So no row can be wrong unnoticed."""
+    needed = {
+        row for opcode, operands in instruction_lines() for row in availability.rows(opcode, len(operands))
+    }
+    assert needed == set(availability.ROWS)
