@@ -1,4 +1,4 @@
-"""What `weft lint` finds in a file: each tensor-core instruction, and whether it is legal."""
+"""What `weft lint` finds in a file: tensor-core instructions, and illegal ones of other kinds."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS, unknown_chip
 from weft.isa.family import Verdict
 from weft.isa.text import reader, written
+from weft.isa.text.other_opcodes import OTHER
 from weft.tools import cli
 
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
@@ -59,13 +60,17 @@ class Finding(NamedTuple):
 
 
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
-    """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
+    """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names; and
+    lists the other instructions that the chip or the text's PTX version lacks.
+    """
     chip = chip or reader.target(text)
     judge = written.Judge(chip, reader.version(text))
     verdicts = []
-    for statement in reader.statements(text):
+    for statement in reader.statements(text, others=True):
         line, column, opcode = statement[:3]
         verdict = judge(statement)
+        if verdict is None and opcode.partition(".")[0] in OTHER:
+            continue
         remark = "" if verdict else written.remark(opcode, chip)
         verdicts.append(Finding(line, column, opcode, verdict, f"'{opcode}'", remark))
     return verdicts

@@ -15,6 +15,7 @@ from weft.emulator.launch import Module
 from weft.emulator.reading.syntax import Instruction, Name
 from weft.emulator.reading.types import STORAGE, TYPES
 from weft.emulator.running.lanes import Lanes
+from weft.isa.chips import NEWEST_PTX
 
 ROWS = 6
 HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k() { ret; }"
@@ -36,7 +37,7 @@ class AnyOperands(Op):
         location = code.function.location
         names = tuple(Name(f"x{i}", location) for i in range(count))
         instruction = Instruction(location, opcode, names, None, False, code.function.scope)
-        super().__init__(instruction, prefix, code, "sm_100a", "sm_100a")
+        super().__init__(instruction, prefix, code, "sm_100a", "sm_100a", NEWEST_PTX)
 
     def source(self, operand, kind, any_width=False):
         self.reads.append(self.slots.new(kind))

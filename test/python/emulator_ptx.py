@@ -4,7 +4,7 @@ import numpy as np
 
 from weft import emulator
 
-HEAD = ".version 9.0\n.target {target}\n.address_size 64\n"
+HEAD = ".version 9.5\n.target {target}\n.address_size 64\n"
 
 
 def module(text, target="sm_80"):

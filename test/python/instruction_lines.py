@@ -1,8 +1,8 @@
 """Lines of PTX that cover the instructions outside of the tensor-core tables: data/instructions.txt.
 
-A row is an opcode and its operands, and `{a,b}` is either. An operand is one register, a list (`{R.R}`) or an
-address: H has 16 bits, R 32, D 64, Q 128 and B 8, P is a predicate, X has the width of the opcode's first type
-and Y that of its last one.
+A row is an opcode and its operands, and `{a,b}` is either. An operand is a register, a list (`{R.R}`) or an
+address. H has 16 bits, R 32, D 64, Q 128 and B 8; P is a predicate; X has the width of the first type of the
+opcode, and Y that of its last one.
 """
 
 import re

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 import pytest
+from assembling import assembles
 from instruction_lines import DECLARATIONS, WIDE, instruction_lines
 
+from weft import emulator
 from weft.isa import availability
 from weft.isa.certify.assembler import LAST, VERSIONS, Entry, assemble
 from weft.isa.chips import CHIPS, ChipSet
@@ -36,6 +38,8 @@ class Line:
         return max(self.ptx, CHIPS[self.first_chip].ptx)
 
 
+D, A, B = "{%r0, %r1, %r2, %r3}", "{%r4, %r5, %r6, %r7}", "{%r8, %r9}"
+FP8, SPARSE = f"{D}, {A}, {B}, {D}", f"{D}, {A}, {A}, {D}, %r8, 3"
 LINES = [Line.of(*line) for line in instruction_lines()]
 
 
@@ -100,3 +104,43 @@ def test_the_lines_name_each_row():
         row for opcode, operands in instruction_lines() for row in availability.rows(opcode, len(operands))
     }
     assert needed == set(availability.ROWS)
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "line", "message"),
+    [
+        (
+            "8.8",
+            "sm_120a",
+            "redux.sync.max.NaN.f32 %r1, %r1, -1;",
+            r"redux\.sync\.max\.NaN\.f32: needs sm_100f, ",
+        ),
+        ("8.8", "sm_90a", "add.f32x2 %d1, %d1, %d1;", r"add\.f32x2: needs sm_100 or later, got sm_90a"),
+        ("7.0", "sm_90a", "mov.u32 %r1, 0;", r"\.target sm_90a needs \.version 8\.0 or later"),
+        (
+            "8.7",
+            "sm_120a",
+            "max.f32 %r1, %r1, %r1, %r1;",
+            r"max\.f32: needs PTX 8\.8: the text's version is 8\.7",
+        ),
+        ("8.0", "sm_80", "mov.u32 %r1, %clusterid.x;", "'%clusterid.x' needs sm_90 or later, got sm_80"),
+        (
+            "8.3",
+            "sm_89",
+            f"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {FP8};",
+            "needs PTX 8.4: the text",
+        ),
+        (
+            "8.4",
+            "sm_80",
+            f"mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {SPARSE};",
+            "selector must be 0, got 3",
+        ),
+    ],
+)
+def test_the_emulator_refuses_what_ptxas_refuses(version, target, line, message):
+    text = f".version {version}\n.target {target}\n.address_size 64\n"
+    text += f".visible .entry k() {{ {DECLARATIONS}\n{line}\nret; }}"
+    assert not assembles(text, target)
+    with pytest.raises(emulator.PtxError, match=message):
+        emulator.Module(text).launch("k", args=[])

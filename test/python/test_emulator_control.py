@@ -384,7 +384,7 @@ def test_special_registers():
       ret;
     }}"""
     out = np.zeros((2 * 3, 60, len(names)), np.uint32)
-    module(text).launch("k", grid=(2, 3), block=(5, 3, 4), args=[out])
+    module(text, "sm_90").launch("k", grid=(2, 3), block=(5, 3, 4), args=[out])
     for cta in range(6):
         for i in range(60):
             lane = i % 32

@@ -2,13 +2,16 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator_ptx import run
+from emulator_ptx import run as run_for
 
 from weft import emulator
+
+run = partial(run_for, target="sm_90")  # which has arithmetic of bf16
 
 BF16 = ml_dtypes.bfloat16
 U = {2: np.uint16, 4: np.uint32, 8: np.uint64}

@@ -50,7 +50,7 @@ def outcome(text, monkeypatch, barriers):
     left = []
     monkeypatch.setattr(Sanitizer, "barriers", barriers)
     monkeypatch.setattr(Sanitizer, "done", lambda self: left.append((self.clocks.all, self.orders._released)))
-    report = module(text).launch("k", grid=3, block=BLOCK, strict=True)
+    report = module(text, "sm_90").launch("k", grid=3, block=BLOCK, strict=True)
     (clocks, released), found = left[0], [(f.rule, f.message, f.line, f.count) for f in report.findings]
     orders = {to: {row: clock.tolist() for row, clock in known.items()} for to, known in released.items()}
     return clocks.tolist(), orders, found

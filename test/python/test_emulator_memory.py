@@ -73,7 +73,7 @@ def test_vector_loads_and_stores(vector, bits, count):
       ld.global.{vector}.b{bits} {{{registers}}}, [%rd1];
       st.global.{vector}.b{bits} [%rd2], {{{registers}}};
     """
-    launch(body, data, out)
+    launch(body, data, out, target="sm_100")
     assert (out == data).all()
 
 
@@ -444,7 +444,7 @@ def test_floating_point_atomics():
       mov.b32 %r1, 0x3F803F00; red.global.add.noftz.bf16x2 [%rd20+16], %r1;
       mov.b16 %h0, 0x3C00; atom.global.add.noftz.f16 %h1, [%rd20+20], %h0;
     """
-    launch(body, data)
+    launch(body, data, target="sm_90")
     assert data[0:1].view(np.float32)[0] == 496
     assert data[1:2].view(np.float16).tolist() == [16, 32]
     assert data[2:4].view(np.float64)[0] == 497

@@ -172,7 +172,7 @@ def test_halves_side_by_side(kind):
         cases["add.sat"] = np.clip(x + y, -32768, 32767)
         cases["max.relu"] = np.maximum(np.maximum(x, y), 0)
     for name, want in cases.items():
-        got = run(f"{name}.{kind} %d0, %a0, %a1;", a, b, out=np.uint32, target="sm_100a")
+        got = run(f"{name}.{kind} %d0, %a0, %a1;", a, b, out=np.uint32, target="sm_120a")
         assert got.view(np.uint16).tolist() == (want & 0xFFFF).tolist(), name
 
 

@@ -96,7 +96,7 @@ def of_lanes(release="bar.warp.sync -1;", acquire="bar.warp.sync -1;", arrives="
     body = ONE_LANE
     for name, text in replaced.items():
         body = body.replace(name, text)
-    module = emulator.Module(emulator_ptx.kernel(body, [], []))
+    module = emulator.Module(emulator_ptx.kernel(body, [], [], target="sm_90"))
     launch = {"grid": 1, "block": 64, "strict": True, **options}
     return {finding.rule for finding in module.launch("k", args=[], **launch).findings}
 

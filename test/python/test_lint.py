@@ -151,8 +151,25 @@ def test_the_version_of_the_text_counts():
 
 
 def test_what_ptxas_takes_beyond_the_tables_is_told():
-    (verdict,) = verdicts(F16_LINE.replace("k16", "k32").replace("f32.f16.f16", "kind::f8f6f4.f32.e4m3.e4m3"))
+    line = F16_LINE.replace("k16", "k32").replace("f32.f16.f16", "kind::f8f6f4.f32.e4m3.e4m3")
+    (verdict,) = verdicts(line, "sm_120")
+    assert "ptxas assembles it" not in verdict.reason  # since sm_120 has no kinds
+    (verdict,) = verdicts(line, "sm_100a")
     assert "(ptxas assembles it: " in verdict.reason
+
+
+def test_other_instructions_are_listed_only_where_the_chip_or_the_version_lacks_them():
+    body = "redux.sync.max.f32 %f1, %f1, -1; redux.sync.max.s32 %r1, %r1, -1; mov.u32 %r1, %clusterid.x;"
+    head = ".version 8.6\n.target sm_120a\n"
+    (finding,) = findings.lint_ptx(head + body)
+    chips = "sm_100f, sm_100a, sm_103f, sm_103a, sm_107f, sm_107a"
+    assert (finding.instruction, finding.verdict.rule) == ("redux.sync.max.f32", "target")
+    assert finding.verdict.reason == f"needs {chips}, got sm_120a"
+    assert not findings.lint_ptx(head + body, "sm_103a")
+    *_, finding = findings.lint_ptx(body, "sm_80")
+    assert (finding.instruction, finding.verdict.reason) == ("mov.u32", "needs sm_90 or later, got sm_80")
+    (finding,) = findings.lint_ptx(".version 8.5\n.target sm_100a\nadd.f32x2 %d0, %d0, %d0;")
+    assert finding.verdict.reason == "needs PTX 8.6: the text's version is 8.5"
 
 
 F64_LOAD = "wmma.load.a.sync.aligned.row.m8n8k4.f64 {%q0}, [%d1];"

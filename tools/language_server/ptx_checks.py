@@ -84,7 +84,7 @@ class _Document:
     def problems(self) -> Iterator[Problem]:
         """What is wrong with each instruction, and what there is to say of legal ones."""
         judge = written.Judge(self._chip, self._version)
-        for statement in reader.statements(self._text.text):
+        for statement in reader.statements(self._text.text, others=True):
             verdict = judge(statement)
             if verdict is not None:
                 yield self._problem(statement, verdict)

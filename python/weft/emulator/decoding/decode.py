@@ -37,6 +37,7 @@ from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Sources
+from weft.isa.availability import need_of_register
 
 
 @cache
@@ -52,11 +53,18 @@ def _modifiers(opcode: str, prefix: str) -> tuple[str, ...]:
 class Op:
     """One instruction to decode. Modifiers that the decoder doesn't take, and wrong operands, raise PtxError.
 
-    The module's `target` decides what is legal; the `chip` that it runs as decides the numerical results.
+    The module's `target` and PTX `version` decide what is legal; the `chip` that it runs as
+    decides the numerical results.
     """
 
     def __init__(
-        self, instruction: Instruction, prefix: str, code: FunctionCode, target: str, chip: str
+        self,
+        instruction: Instruction,
+        prefix: str,
+        code: FunctionCode,
+        target: str,
+        chip: str,
+        version: tuple[int, int],
     ) -> None:
         self.instruction = instruction
         self.opcode = instruction.opcode
@@ -72,7 +80,7 @@ class Op:
         self.operands = instruction.operands
         self.code = code
         self.slots = code.slots
-        self.target, self.chip = target, chip
+        self.target, self.chip, self.version = target, chip, version
         self.line = instruction.location.line
         self.next = -1
         """The block after this instruction, if it ends a block; `block` is its own block."""
@@ -173,6 +181,9 @@ class Op:
             self.fail(
                 f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.location
             )
+        need = need_of_register(name.text)
+        if need and (verdict := need.complaint(self.target, self.version)):
+            self.fail(f"'{name.text}' {verdict}", name.location)
         return self.slots.special(name.text, kind)
 
     def _check_width(self, register: Register, kind: Type, any_width: bool, location: SourceLocation) -> None:

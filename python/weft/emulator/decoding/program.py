@@ -27,6 +27,7 @@ from weft.emulator.reading.types import PRED
 from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
 from weft.emulator.running.slots import Slots
 from weft.emulator.watch import Traffic
+from weft.isa import availability, tables
 
 _FRAME_ALIGN = 16
 _CTA_GROUP = "cta_group::"
@@ -56,7 +57,7 @@ class Program:
         """How it is compiled. It lives as long as the program."""
         self._decoders: dict[str, tuple[str, Decoder]] = {}
         self._named: dict[str, dict[int, list[_Named]]] = {}
-        self.target, self.chip = tree.target, chip
+        self.target, self.chip, self._version = tree.target, chip, tree.version
         self.slots = Slots()
         self.blocks: list[Block] = []
         self.codes: dict[str, FunctionCode] = {}
@@ -162,7 +163,8 @@ class Program:
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
         block = self.blocks[at]
         prefix, decoder = self._decoder(instruction)
-        op = Op(instruction, prefix, code, self.target, self.chip)
+        op = Op(instruction, prefix, code, self.target, self.chip, self._version)
+        _check_available(op)
         op.next, op.block = after, at
         decoded = decoder(op)
         op.done()
@@ -200,6 +202,14 @@ class Program:
             raise PtxError(f"unsupported instruction '{opcode}'", *instruction.location)
         self._decoders[opcode] = entry
         return entry
+
+
+def _check_available(op: Op) -> None:
+    """Raises PtxError for an instruction outside of the tables that the target or the PTX version lacks."""
+    if op.opcode.partition(".")[0] not in tables.HEADS:
+        need = availability.need(op.opcode, len(op.operands))
+        if verdict := need.complaint(op.target, op.version):
+            op.fail(str(verdict))
 
 
 def _check_cta_group(functions: list[Function]) -> None:

@@ -14,13 +14,14 @@ from weft.emulator.instructions.sparse import Chosen, Sparse
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.numerics.products import multiply_accumulate
-from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.syntax import Integer, Operand
 from weft.emulator.reading.types import TYPES, Array
 from weft.emulator.running.lanes import Lanes
 from weft.isa import accumulation
 from weft.isa.accumulation import Accumulation
+from weft.isa.availability import needs_version
 from weft.isa.chips import CHIPS
-from weft.isa.family import Family, Registers
+from weft.isa.family import Family, Registers, number_choice
 from weft.isa.mma import fragments as mma_fragments
 from weft.isa.mma import scaled as mma_scaled
 from weft.isa.mma import sparse as mma_sparse
@@ -90,7 +91,8 @@ def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, .
     """The form of an opcode (and of the texts of its operands, if they matter). PtxError if the chip doesn't
     have it.
     """
-    form, complaint = _judged(op.opcode, families, operands, op.target if op.target in CHIPS else None)
+    target = op.target if op.target in CHIPS else None
+    form, complaint = _judged(op.opcode, families, operands, target, op.version)
     if complaint:
         op.fail(complaint)
     op.modifiers.clear()
@@ -99,13 +101,17 @@ def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, .
 
 @lru_cache(maxsize=_MOST_FORMS)
 def _judged(
-    opcode: str, families: tuple[Family[Any], ...], operands: tuple[str, ...], target: str | None
+    opcode: str,
+    families: tuple[Family[Any], ...],
+    operands: tuple[str, ...],
+    target: str | None,
+    version: tuple[int, int],
 ) -> tuple[Any, str]:
     """The form of an opcode, and what is wrong with it. A kernel has few opcodes of matrix instructions."""
     for family in families:
         form = family.parse(opcode, operands)
         if form is not None:
-            verdict = family.judge(form, target)
+            verdict = family.judge(form, target) or needs_version(family.table[form].ptx, version)
             return form, "" if verdict is None else str(verdict)
     return None, "unsupported form"
 
@@ -125,6 +131,10 @@ def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Op
         if len(both) != 2:
             op.fail("expects {byte id, thread id} after the scales", placed[name].location)
         placed[name], placed[name.replace("byte", "thread")] = both
+    for name, operand in placed.items():
+        legal = operands[name].values
+        if legal and isinstance(operand, Integer) and operand.value not in legal:
+            op.fail(f"{name} must be {number_choice(legal)}, got {operand.value}", operand.location)
     return placed
 
 

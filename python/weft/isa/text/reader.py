@@ -92,8 +92,8 @@ def instructions(text: str) -> Iterator[Instruction]:
     return map(Statement.instruction, statements(text))
 
 
-def statements(text: str) -> Iterator[Statement]:
-    """As `instructions`, with the operands of each as one unsplit text."""
+def statements(text: str, *, others: bool = False) -> Iterator[Statement]:
+    """As `instructions`, with the operands of each as one unsplit text; with all `others` of PTX, too."""
     shown = _UNENDED.sub(_blank, code(text))
     scope, outer = Scope.of(shown), list[Scope]()
     lines, opcodes = _Lines(shown), dict[tuple[str, str], str]()
@@ -102,7 +102,7 @@ def statements(text: str) -> Iterator[Statement]:
         if "." in rest and any(mark in rest for mark in _MARKS) and (inside := [*_inside(shown, match)]):
             for at, opcode, operands, ended in inside:
                 yield Statement(*lines.at(at), opcode, operands, ended, scope)
-        elif head in HEADS:
+        elif head in HEADS or (others and head in OTHER):
             line, column = lines.at(match.start(1))
             if (spelled := opcodes.get((head, modifiers))) is None:
                 spelled = opcodes[head, modifiers] = head + "".join(modifiers.split())

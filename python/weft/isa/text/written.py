@@ -7,7 +7,8 @@ from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import Any
 
-from weft.isa import tables
+from weft.isa import availability, tables
+from weft.isa.availability import needs_version
 from weft.isa.family import Family, Verdict
 from weft.isa.suggest import did_you_mean
 from weft.isa.text import lenient_spelling
@@ -15,7 +16,7 @@ from weft.isa.text.alike import Alike
 from weft.isa.text.nearest import Standard, nearest
 from weft.isa.text.operands import NOTHING_DECLARED, distinct, fits, operands_verdict, signature
 from weft.isa.text.other_opcodes import OTHER
-from weft.isa.text.reader import Instruction, Statement
+from weft.isa.text.reader import Instruction, Statement, split_operands
 from weft.isa.text.scope import Scope
 from weft.isa.types import ELEMENT_TYPES
 
@@ -56,7 +57,7 @@ def _absence(
         return "" if verdict.rule == "chip" else f"; {chip} has no form of {name}"
     if version is None or version >= first:
         return ""
-    lacking = _version_verdict(first, version)
+    lacking = needs_version(first, version)
     return "" if lacking == verdict else f"; {name} needs PTX {first[0]}.{first[1]}"
 
 
@@ -78,7 +79,7 @@ def complaint(
     )
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
-    return verdict or _version_verdict(lenient_spelling.since(opcode), version)
+    return verdict or needs_version(lenient_spelling.since(opcode), version)
 
 
 def _vectors_listed(instruction: Instruction) -> tuple[str, ...]:
@@ -109,6 +110,8 @@ class Judge:
     def __call__(self, statement: Statement) -> Verdict | None:
         """The verdict on one instruction."""
         _, _, opcode, rest, ended, scope = statement
+        if opcode.partition(".")[0] in OTHER:
+            return _of_other(opcode, split_operands(rest), self._chip, self._version)
         if (alike := self._alike.get((opcode, scope))) is None:
             alike = self._alike[opcode, scope] = Alike(scope)
         if ended and rest in alike:
@@ -144,6 +147,16 @@ class Judge:
         return verdict
 
 
+@lru_cache(maxsize=1 << 14)
+def _of_other(
+    opcode: str, operands: tuple[str, ...], chip: str | None, version: tuple[int, int] | None
+) -> Verdict | None:
+    """Why the chip or the version lacks an instruction outside of the tables, or one of its registers."""
+    needs = [availability.need(opcode, len(operands))]
+    needs += filter(None, map(availability.need_of_register, operands))
+    return next(filter(None, (need.complaint(chip, version) for need in needs)), None)
+
+
 @lru_cache(maxsize=1 << 10)
 def no_instruction(opcode: str) -> Verdict:
     """The complaint about a statement that no instruction of PTX begins like."""
@@ -166,12 +179,12 @@ def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int]
     family = _family(name)
     if elsewhere := tables.left_to_ptx(family, form, chip):
         assert elsewhere.since is not None
-        return _version_verdict(elsewhere.since, version)
+        return needs_version(elsewhere.since, version)
     if verdict := family.judge(form, chip):
         known = tables.unpublished(family, form, chip) if chip is not None else None
         taken = f" (ptxas assembles it: {known.reason})" if known else ""
         return replace(verdict, reason=verdict.reason + taken, nearest=tuple(dict.fromkeys(verdict.nearest)))
-    return _version_verdict(family.table[form].ptx, version)
+    return needs_version(family.table[form].ptx, version)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -180,13 +193,6 @@ def remark(opcode: str, chip: str | None) -> str:
     spelled = tables.read(lenient_spelling.once(opcode))
     known = tables.left_to_ptx(*spelled, chip) if spelled else None
     return f"is legal; {known.reason}" if known else ""
-
-
-def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -> Verdict | None:
-    if version is None or version >= needed:
-        return None
-    wanted, given = (f"{major}.{minor}" for major, minor in (needed, version))
-    return Verdict("ptx", f"needs PTX {wanted}: the text's version is {given}", (f".version {wanted}",))
 
 
 class _Legal:
