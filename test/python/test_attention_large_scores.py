@@ -3,9 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from test_attention_gradients import found
 
 import weft
 from weft.reference.attention import attention as expected
+from weft.reference.attention import gradients
 
 BF16, F16, E4M3 = ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn
 OPTIONS = {
@@ -107,3 +109,20 @@ def test_fp8(keys, options, scale):
     wanted = np.stack([values[:n].mean(0) for n in seen])
     assert np.abs(out[0, 0].astype(float) - wanted).max() < 4e-3
     assert np.allclose(lse, 448.0**2 * 8 * 2 * scale + np.log(seen), rtol=1e-6)
+
+
+@pytest.mark.each_value(2)
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 2.0**18}], ids=str)
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("large", [2.0**13, -(2.0**13), 2.0**15, 2.0**17, -(2.0**17), 2.0**100])
+def test_gradients_are_nan_where_f32_does_not_have_them(large, deterministic, options):
+    dtype = F16 if abs(large) < 2.0**20 else BF16
+    q, k, v = near(70, dtype, large, keys=100)
+    d_out = np.random.default_rng(3).standard_normal(q.shape).astype(dtype)
+    given = {"q": q, "k": k, "v": v}
+    *got, _ = found(given, d_out, scale=1.0, deterministic=deterministic, **options)
+    for one, wanted in zip(got, gradients(d_out, q, k, v, scale=1.0, **options), strict=True):
+        if abs(large) > 2.0**16:
+            assert np.isnan(one).all()
+        else:
+            assert np.abs(one.astype(float) - wanted).max() < 2e-2 * np.abs(wanted).max()

@@ -12,6 +12,8 @@ import weft.language as w
 LOG2E, LN2 = math.log2(math.e), math.log(2)
 LARGE = 2.0**10
 """A magnitude of products above which scores are subtracted first. Up to it, exponents are 2^-15 off."""
+MOST = 2.0**16
+"""The largest magnitude of an lse from which shares are computed: their errors are about 2^-22 of it."""
 LEAST = -1e38  # of sinks in exponents: infinities would be subtracted from each other
 
 
@@ -33,3 +35,8 @@ def with_sink(total, peak, unit, sink):
     shrink = w.exp2(w.minimum(-more, 0.0))
     top = w.where(more > 0.0, sink, peak * unit)
     return total * shrink + w.exp2(w.minimum(more, 0.0)), shrink, top
+
+
+def base_of(lse, unit):
+    """-lse in other units, from which gradients compute shares. NaN where these would be wrong."""
+    return w.where((w.abs(lse) <= MOST) | (lse == -w.inf), lse * -unit, math.nan)

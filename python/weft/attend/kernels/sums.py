@@ -4,6 +4,7 @@
 """
 
 import weft.language as w
+from weft.attend.kernels.exponents import base_of
 from weft.attend.kernels.sequences import SUMS_STEP, rows_at
 
 ROWS = 64  # of queries or keys, for each warpgroup
@@ -111,7 +112,7 @@ def prepare(ring, lse, d_lse, unit, base, delta, rows, *, value_width):
     if d_lse is not None:
         total = total + w.load_column(d_lse[rows], like=total)
     w.store_column(total, delta[rows])
-    w.store_column(w.load_column(lse[rows], like=total) * -unit, base[rows])
+    w.store_column(base_of(w.load_column(lse[rows], like=total), unit), base[rows])
 
 
 def convert(source, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
@@ -199,7 +200,7 @@ def products_of_outputs(
         total = -w.sum(total, axis=1)
         if of_lse:
             total = total + w.load_column(d_lse[(*at, row)], like=total)
-        low = w.load_column(lse[(*at, row)], like=total) * -unit
+        low = base_of(w.load_column(lse[(*at, row)], like=total), unit)
         inside, to = w.row(total) + row < end, slot * SUMS_STEP
         w.store_column(w.where(inside, low, 0.0), base[(*at, to)])
         w.store_column(w.where(inside, total, 0.0), delta[(*at, to)])
