@@ -79,3 +79,28 @@ def test_an_a_operand_in_registers_that_is_overwritten_before_the_wait():
     lines = [*PRODUCT[:10], "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"]
     lines += [*PRODUCT[10:12], product, *PRODUCT[13:15], "add.u32 %r21, %r0, 1;", *PRODUCT[15:]]
     check(lines, lambda a: [*a[:14], a[16], *a[14:16], *a[17:]], "wgmma-in-flight", "add.u32 %r21")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("touch", "rule"),
+    [
+        ("mov.f32 %f1, 0f3F800000;", "wgmma-in-flight"),
+        ("mov.f32 %f1, %f8;", "wgmma-in-flight"),
+        ("mov.f32 %f8, %f1;", None),
+        ("mov.f32 %f8, %f1; mov.f32 %f1, %f8;", None),
+    ],
+)
+def test_a_move_before_the_wait_may_rename_sums_but_not_overwrite_them(touch, rule, compiled):
+    lines = [PRODUCT[0], "mov.f32 %f8, 0f00000000;", *PRODUCT[1:14], touch, *PRODUCT[14:]]
+    found = run(kernel(lines), compiled=compiled).findings
+    assert {each.rule for each in found} == ({rule} if rule else set())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("access", ["add.f32 %f9, %f1, %f1;", "add.f32 %f1, %f1, %f1;"])
+def test_products_after_an_access_to_their_sums_need_a_fence(access, compiled):
+    fault = [*PRODUCT[:15], access, *PRODUCT[12:]]
+    right = [*PRODUCT[:15], access, *PRODUCT[11:]]
+    assert run(kernel(right), compiled=compiled).findings == ()
+    assert {each.rule for each in run(kernel(fault), compiled=compiled).findings} == {"wgmma-fence"}

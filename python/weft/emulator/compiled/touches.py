@@ -1,7 +1,7 @@
 """Announcements of registers that wgmma may be using, in code of this host: see `RegisterState`.
 
-`touch` announces what several instructions read and write, and `copy` a move. `touch` returns 0, and has
-changed nothing, if a register is in use: then the interpreter announces each, and reports it.
+`touch` announces what several instructions read and write, and `copy` a move. They return 0 if a register is
+in use: then the interpreter announces each instruction, and reports it.
 """
 
 from collections.abc import Iterator
@@ -34,6 +34,12 @@ class _Announcement(Code):
         with self.loop(self.field(Field.COUNT)) as index:
             yield self.wide(self.load(self.field(Field.ROWS, POINTER), index, I32))
 
+    def known(self, row: Value) -> Value:
+        """The time of its unit that a warp knows of."""
+        begin = self.b.mul(row, self.field(Field.KNOWN_WIDTH))
+        clock = self.at(self.field(Field.KNOWN, POINTER), begin, I32)
+        return self.load(clock, self.load(self.field(Field.COLUMNS, POINTER), row), I32)
+
     def of(self, register: Value, row: Value) -> Value:
         """The index of a watched register of a warp."""
         return self.b.add(self.b.mul(register, self.field(Field.WARPS)), row)
@@ -47,14 +53,12 @@ class _Announcement(Code):
 def _touch(module: ir.Module) -> None:
     c = _Announcement(module, "touch")
     with c.rows() as row:
-        begin = c.b.mul(row, c.field(Field.KNOWN_WIDTH))
-        clock = c.at(c.field(Field.KNOWN, POINTER), begin, I32)
-        known = c.load(clock, c.load(c.field(Field.COLUMNS, POINTER), row), I32)
+        known = c.known(row)
         for begin, until in ((c.number(0), Field.BUSY), (c.reads, Field.HELD)):
             with c.loop(c.both, begin) as at:
                 time = c.load(c.field(until, POINTER), c.of(c.load(c.numbers, at), row), I32)
                 c.give_when(c.more(time, known), 0)
-    with c.rows() as row, c.loop(c.both, c.reads) as at:
+    with c.rows() as row, c.loop(c.both) as at:
         c.set_changed(c.load(c.numbers, at), row, c.number(1, I8))
     c.give(1)
 
@@ -70,6 +74,12 @@ def _copy(module: ir.Module) -> None:
             source = c.of(c.load(c.numbers), row)
             c.b.store(c.load(busy, source, I32), time)
             c.b.store(c.load(changed, source, I8), state)
+        known = c.known(row)
+        free = c.b.not_(c.more(c.b.load(time, typ=I32), known))
+        for until in (busy, c.field(Field.HELD, POINTER)):
+            with c.loop(c.both, c.reads) as at:
+                in_use = c.more(c.load(until, c.of(c.load(c.numbers, at), row), I32), known)
+                c.give_when(c.b.and_(free, in_use), 0)
         with c.loop(c.both, c.reads) as at:
             register = c.load(c.numbers, at)
             c.store(c.b.load(time, typ=I32), busy, c.of(register, row), I32)

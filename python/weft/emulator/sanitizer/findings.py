@@ -43,7 +43,7 @@ RULES: dict[str, str] = {
     "shuffle-source": "shfl.sync reads a register of a lane that has exited, or isn't in its member mask.",
     "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, dec for more, "
     "or only a part of a warpgroup executes it.",
-    "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
+    "wgmma-fence": "wgmma.mma_async uses registers that were read or written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are used before wgmma.wait_group.",
     "launch-cancel": "A cluster's launch is requested after a response without a cluster was seen.",
     "tmem-access": "Tensor memory is accessed outside of its size or of the warp's lanes, or wrongly freed.",

@@ -297,20 +297,25 @@ class RegisterState:
         """Another instruction reads or writes registers that wgmma may be using."""
         at = _span(rows.tolist())
         if is_copy(uses.traffic):
-            self._copy(at, uses)
+            self._copy(rows, at, uses)
             return
         self._report_use(rows, uses.traffic, self._busy, uses.reads, uses.writes)
         self._report_use(rows, uses.traffic, self._read, uses.writes)
-        if _size(uses.writes):
-            _put(self._changed, uses.writes, at, True)
-            self._has_changed[rows] = True
+        for touched in (uses.reads, uses.writes):
+            if _size(touched):
+                _put(self._changed, touched, at, True)
+                self._has_changed[rows] = True
 
-    def _copy(self, rows: Span, uses: _Uses) -> None:
-        """A copy has the state of its source: compilers rename accumulators between instructions."""
+    def _copy(self, numbers: Rows, rows: Span, uses: _Uses) -> None:
+        """A copy has the state of its source: compilers rename accumulators between instructions. What isn't
+        in use itself must not overwrite what is.
+        """
         if not _size(uses.writes):
             return
         source = uses.reads[0] if isinstance(uses.reads, list) else uses.reads.start
         known = bool(_size(uses.reads))
+        for until in (self._busy, self._read):
+            self._report_use(numbers, uses.traffic, until, uses.writes, renamed=source if known else None)
         _put(self._busy, uses.writes, rows, self._busy[source, rows] if known else 0)
         changed = self._changed[source, rows] if known else False
         _put(self._changed, uses.writes, rows, changed)
@@ -327,15 +332,22 @@ class RegisterState:
             self.columns[rows] = columns
         return columns
 
-    def _report_use(self, rows: Rows, traffic: Traffic, until: Times, *registers: Span) -> None:
-        """Reports registers that are in use until later than warps know of."""
+    def _report_use(
+        self, rows: Rows, traffic: Traffic, until: Times, *registers: Span, renamed: int | None = None
+    ) -> None:
+        """Reports registers that are in use until later than warps know of, unless so is the one that gets
+        another name.
+        """
         used = [until[each] for each in registers if _size(each)]
         if not used:
             return
         latest = np.max([each.max(axis=0) for each in used], axis=0)[rows]
         if not latest.any():
             return
-        late: Bools = latest > self.clocks.known[rows, self._columns(rows)]
+        known = self.clocks.known[rows, self._columns(rows)]
+        late: Bools = latest > known
+        if renamed is not None:
+            late &= self._busy[renamed, rows] <= known
         if late.any():
             what = "uses registers of a wgmma.mma_async that was not waited for"
             self._report_rows("wgmma-in-flight", what, traffic, rows[late])
