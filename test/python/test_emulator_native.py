@@ -1,7 +1,7 @@
 """Functions that LLVM compiles for this host compute what their IR says."""
 
 import itertools
-import platform
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,10 +75,52 @@ def test_bits_are_chosen_under_a_mask(code):
     assert not wrong
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86's instructions")
-def test_code_that_llvm_may_get_wrong_is_made_without_avx512(monkeypatch):
-    """On any host: it is compiled, but doesn't run."""
-    monkeypatch.setattr(native, "_host", lambda: ("skylake-avx512", "+avx512f,+avx512vl", ""))
-    assert not native._has_masked_logic(native._object(text(), 2, whole=False))
-    faulty = native._generated(text(), native.machine(2), whole=False)
-    assert native._has_masked_logic(faulty)
+UPPER_HALF = """
+define void @upper(ptr %in, ptr %out) nounwind {
+  %x = load <8 x TYPE>, ptr %in, align 8
+  %minus = xor <8 x TYPE> %x, splat (TYPE -1)
+  %all = add <8 x TYPE> %x, %minus
+  %zero = add <8 x TYPE> %all, splat (TYPE 1)
+  %less = icmp ult <8 x TYPE> %zero, %x
+  %same = icmp eq <8 x TYPE> %zero, %x
+  %true = and <8 x i1> %same, splat (i1 true)
+  %always = or <8 x i1> %less, %true
+  %not = xor <8 x TYPE> %zero, splat (TYPE -1)
+  %sum = add <8 x TYPE> %zero, %not
+  %one = zext <8 x i1> %always to <8 x TYPE>
+  %none = add <8 x TYPE> %sum, %one
+  %below = icmp ult <8 x TYPE> %none, %zero
+  %equal = icmp eq <8 x TYPE> %none, %zero
+  %carries = icmp ne <8 x TYPE> %one, splat (TYPE 0)
+  %both = and <8 x i1> %equal, %carries
+  %carry = or <8 x i1> %below, %both
+  %last = zext <8 x i1> %carry to <8 x TYPE>
+  %before = add <8 x TYPE> %zero, %none
+  %second = add <8 x TYPE> %before, %last
+  %wide = zext <8 x TYPE> %second to <8 x WIDE>
+  %other = zext <8 x TYPE> %x to <8 x WIDE>
+  %product = mul <8 x WIDE> %wide, %other
+  %shifted = lshr <8 x WIDE> %product, splat (WIDE BITS)
+  %upper = trunc <8 x WIDE> %shifted to <8 x TYPE>
+  store <8 x TYPE> %upper, ptr %out, align 1
+  ret void
+}"""
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_the_upper_half_of_a_product_by_one_is_zero(bits):
+    """LLVM finds that `second` is 1 late."""
+    ir = UPPER_HALF.replace("TYPE", f"i{bits}").replace("WIDE", f"i{2 * bits}").replace("BITS", str(bits))
+    address = native.addresses(ir, ["upper"], code=2)["upper"]
+    given = np.arange(LANES, dtype=f"u{bits // 8}")
+    out = np.full_like(given, 77)
+    native.function_at(address, pointers=2, numbers=0)(given.ctypes.data, out.ctypes.data)
+    assert not out.any()
+
+
+def test_no_code_uses_avx512(monkeypatch):
+    from llvmlite import binding
+
+    features = "+avx2,+avx512f,-avx512vl,+avx10.1,+fma"
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: SimpleNamespace(flatten=lambda: features))
+    assert native._host()[1] == "+avx2,-avx512f,-avx512vl,-avx10.1,+fma"

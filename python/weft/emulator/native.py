@@ -8,7 +8,6 @@ from typing import Any
 from weft import disk_cache, late_imports, locks
 from weft.emulator import background, sources
 
-_TERNARY = re.compile(rb"(?=\x62(...)\x25(.))", re.DOTALL)
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []
 
@@ -36,8 +35,8 @@ def addresses(ir: str, names: Sequence[str], *, code: int, whole: bool = False) 
 def object_file(ir: str, *, code: int, whole: bool = False) -> bytes:
     """The object file of LLVM IR, see `addresses`."""
     with _lock:
-        key = ir, *_host(), f"{code} {whole}, no masked vpternlog"
-        return disk_cache.default().get_or_make("host", key, lambda: _object(ir, code, whole=whole))
+        key = ir, *_host(), f"{code} {whole}"
+        return disk_cache.default().get_or_make("host", key, lambda: _object(ir, machine(code), whole=whole))
 
 
 class Library:
@@ -101,7 +100,9 @@ def library_file(name: str, text: Callable[[], str]) -> bytes:
     if (key := _library_key(name)) is None:
         return object_file(text(), code=2, whole=True)
     with _lock:
-        return disk_cache.default().get_or_make("library", key, lambda: _object(text(), 2, whole=True))
+        return disk_cache.default().get_or_make(
+            "library", key, lambda: _object(text(), machine(2), whole=True)
+        )
 
 
 def _library_key(name: str) -> disk_cache.Key | None:
@@ -124,49 +125,32 @@ def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
 
 
 def _host() -> tuple[str, str, str]:
-    """What LLVM's code depends on besides its input: the host's CPU and its features, and llvmlite."""
+    """What LLVM's code depends on besides its input: the host's CPU and its features, and llvmlite.
+
+    AVX-512 isn't used, because LLVM 22.1 compiles some code for it wrong: masked bits that are chosen
+    (`vpternlog`), and the upper half of a product by a vector that it finds to be 1. Most kernels are as fast
+    without; conversions of unsigned integers take twice as long.
+    """
     with late_imports.whole():
         import llvmlite
         from llvmlite import binding as llvm
 
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), llvmlite.__version__
+    features = re.sub(r"\+(?=avx512|avx10)", "-", llvm.get_host_cpu_features().flatten())
+    return llvm.get_host_cpu_name(), features, llvmlite.__version__
 
 
-def machine(code: int, *, wide: bool = True) -> Any:
-    """LLVM's code generator for this host, at a level from 0 to 3; not `wide`: without AVX-512."""
+def machine(code: int) -> Any:
+    """LLVM's code generator for this host, at a level from 0 to 3."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    cpu, features, _ = _host()
-    if not wide:
-        features = re.sub(r"\+(?=avx512|avx10)", "-", features)
-    return target.create_target_machine(cpu, features, code, codemodel="jitdefault", jit=True)
+    return target.create_target_machine(*_host()[:2], code, codemodel="jitdefault", jit=True)
 
 
-def _object(ir: str, code: int, *, whole: bool) -> bytes:
-    """The object file of LLVM IR.
-
-    LLVM 22.1 permutes the truth table of a masked `vpternlog` (AVX-512) the wrong way, where it rotates the
-    operands to have one in memory: `select(mask, (x & s) | (y & ~s), y)`. Code that has a masked `vpternlog`
-    of memory is made without AVX-512.
-    """
-    made = _generated(ir, machine(code), whole=whole)
-    if "+avx512f" in _host()[1] and _has_masked_logic(made):
-        made = _generated(ir, machine(code, wide=False), whole=whole)
-    return made
-
-
-def _has_masked_logic(code: bytes) -> bool:
-    """Whether x86 code has a `vpternlog` with a mask and an operand in memory."""
-    return any(
-        prefix[0] & 7 == 3 and prefix[1] & 3 == 1 and prefix[2] & 7 and operands[0] < 0xC0
-        for prefix, operands in _TERNARY.findall(code)
-    )
-
-
-def _generated(ir: str, machine: Any, *, whole: bool) -> bytes:
+def _object(ir: str, machine: Any, *, whole: bool) -> bytes:
+    """The object file of LLVM IR."""
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(ir)
