@@ -21,6 +21,8 @@ _BITWISE |= {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "no
 _ARITHMETIC = {"add": "add", "subtract": "sub", "multiply": "mul"}
 _INTRINSICS = ("sqrt", "rint", "trunc", "floor", "ceil")
 _QUIET = 1 << 51
+_NEW_NAN = -1 << 51
+"""Of an invalid operation, as x86 computes it."""
 
 
 @cache
@@ -420,7 +422,9 @@ class Emitter:
         result = self.do(f"{code} {kind} {values[0]}, {values[1]}")
         if element(dtype) == "float":
             return result
-        # The NaN is the first operand's that is one, which LLVM doesn't promise.
+        # The NaN is the first operand's that is one, or the host's own, which LLVM doesn't promise.
+        new = self.do(f"bitcast <{n} x i64> {splat(np.int64(_NEW_NAN), n)} to {kind}")
+        result = self.select(self.do(f"fcmp uno {kind} {result}, {result}"), new, result, kind, n)
         for value in values[::-1]:
             unordered = self.do(f"fcmp uno {kind} {value}, {value}")
             bits = self.do(f"bitcast {kind} {value} to <{n} x i64>")
