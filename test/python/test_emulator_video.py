@@ -66,3 +66,63 @@ def test_vmad_has_the_sign_of_its_factors(kinds, plus, down):
     for mode, want in (("", wide), (".sat", [min(max(v, low), high) for v in wide])):
         body = f"vmad.{'.'.join(kinds)}{plus}{mode}{down} %d0, %a0, %a1, %a2;"
         assert run(body, A, B, C, out=np.uint32).tolist() == [v & 0xFFFFFFFF for v in want]
+
+
+PARTS = {"b0": 0xFF, "b1": 0xFF00, "b2": 0xFF0000, "b3": 0xFF000000, "h0": 0xFFFF, "h1": 0xFFFF0000}
+
+
+@pytest.mark.parametrize("saturates", ["", ".sat"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [("vadd", "s32"), ("vsub", "u32"), ("vmax", "s32"), ("vshl", "u32")]
+)
+def test_a_result_replaces_a_part_of_c(name, kind, part, saturates):
+    function = {"vadd": np.add, "vsub": np.subtract, "vmax": np.maximum, "vshl": np.left_shift}[name]
+    mode, mask = ".clamp" * (name == "vshl"), PARTS[part]
+    bits, shift = (8, 8 * int(part[1])) if part[0] == "b" else (16, 16 * int(part[1]))
+    signed = kind == "s32"
+    a, b = (x.view(np.int32 if signed else np.uint32).astype(np.int64) for x in (A, B % 16 if mode else B))
+    value = function(a, b)
+    if saturates:
+        least = -(1 << bits - 1) if signed else 0
+        value = np.clip(value, least, least + (1 << bits) - 1)
+    want = C & ~np.uint32(mask) | (value << shift).astype(np.uint32) & np.uint32(mask)
+    text = f"{name}.{kind}.{kind}.{kind}{saturates}{mode} %d0.{part}, %a0, %a1, %a2;"
+    np.testing.assert_array_equal(run(text, A, B % 16 if mode else B, C, out=np.uint32), want)
+    plain = text.replace(f".{part}", "")
+    whole = run(plain, A, B % 16 if mode else B, C, out=np.uint32)
+    np.testing.assert_array_equal(
+        whole, run(plain.replace(", %a2", ""), A, B % 16 if mode else B, out=np.uint32)
+    )
+    with pytest.raises(emulator.PtxError, match="must write a whole register"):
+        run(text.replace(" ", ".max ", 1), A, B, C, out=np.uint32)
+
+
+@pytest.mark.parametrize(
+    "operands",
+    ["-%a0.b0, %a1.h1, %a2", "%a0.b0, -%a1.h1, %a2", "%a0.b0, %a1.h1, -%a2", "-%a0.b0, -%a1.h1, %a2"],
+)
+@pytest.mark.parametrize("kind", ["u32", "s32"])
+def test_vmad_negates_its_product_or_its_addend(operands, kind):
+    """The sum is signed then, and so is its addend."""
+    signs = [-1 if part.strip()[0] == "-" else 1 for part in operands.split(",")]
+    a, b = A.view("i1" if kind == "s32" else "u1")[::4], B.view("i2" if kind == "s32" else "u2")[1::2]
+    signed = kind == "s32" or signs.count(-1) == 1
+    c = C.view(np.int32 if signed else np.uint32)
+    want = [
+        (signs[0] * signs[1] * int(x) * int(y) + signs[2] * int(z)) >> 7 & 0xFFFFFFFF
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
+    assert run(f"vmad.{kind}.{kind}.{kind}.shr7 %d0, {operands};", A, B, C, out=np.uint32).tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("flag", "operands", "said"),
+    [
+        (".po", "-%a0, %a0, %a0", "no operand with .po"),
+        ("", "-%a0, %a0, -%a0", "either the product or the addend"),
+    ],
+)
+def test_vmad_negates_one_of_them_without_po(flag, operands, said):
+    with pytest.raises(emulator.PtxError, match=said):
+        run(f"vmad.u32.u32.u32{flag} %d0, {operands};", A, out=np.uint32)

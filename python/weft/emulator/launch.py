@@ -100,7 +100,7 @@ class Module:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels."""
-        return tuple(f.name for f in self._tree.functions.values() if f.is_entry)
+        return tuple(f.name for f in self._tree.functions.values() if f.is_entry and f.body is not None)
 
     @property
     def text(self) -> str:
@@ -266,7 +266,7 @@ class Module:
         if (known := self._programs.get(key)) is not None:
             return known
         entry = self._tree.functions.get(kernel)
-        if entry is None or not entry.is_entry:
+        if entry is None or kernel not in self.kernels:
             raise WeftError(
                 f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
                 f"{did_you_mean(kernel, self.kernels)}"

@@ -243,6 +243,8 @@ class Op:
             entity = self.entity(operand)
             if isinstance(entity, tuple):
                 return tuple(Name(r.name, operand.location) for r in entity)
+            if entity is None and operand.text in special.VECTORS:
+                return tuple(Name(f"{operand.text}.{c}", operand.location) for c in "xyzw")
         return operand.items if isinstance(operand, Vector) else (operand,)
 
     def pair(self, index: int) -> tuple[Operand, Operand | None]:

@@ -17,9 +17,11 @@ _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const
 
 @table.step("mov")
 def mov(op: Op) -> Step:
-    kind = op.type()
+    lanes, kind = op.choice(["v2", "v4"], ""), op.type()
     op.count(2)
-    to, value = op.operand(0), op.operand(1)
+    if lanes:
+        return _each(op, int(lanes[1:]), kind)
+    to, value = _whole(op, op.operand(0)), _whole(op, op.operand(1))
     if isinstance(to, Vector):
         return _unpack(op, to, kind)
     if isinstance(value, Vector):
@@ -35,6 +37,28 @@ def mov(op: Op) -> Step:
         # Compiled code changes registers in place; otherwise a move may share the array.
         value = lanes.read(source)
         lanes.write(result, value if value.base is None else value.copy())
+
+    return run
+
+
+def _whole(op: Op, operand: Operand) -> Operand:
+    """An operand, a vector register as the vector of its elements."""
+    items = op.items(operand)
+    return operand if items == (operand,) else Vector(items, operand.location)
+
+
+def _each(op: Op, count: int, kind: Type) -> Step:
+    """`mov.v2.u32 {a, b}, {c, d}`: element by element, which may be the same registers."""
+    to, values = op.items(0), op.items(1)
+    for items, operand in ((to, op.operand(0)), (values, op.operand(1))):
+        if len(items) != count:
+            op.fail(f"expects {count} elements, got {len(items)}", operand.location)
+    results, sources = [op.destination(i, kind) for i in to], [op.source(i, kind) for i in values]
+
+    def run(lanes: Lanes) -> None:
+        moved = [lanes.read(source).copy() for source in sources]
+        for result, value in zip(results, moved, strict=True):
+            lanes.write(result, value)
 
     return run
 
@@ -78,7 +102,7 @@ def _elements(op: Op, vector: Vector, kind: Type) -> Type:
 
 def _unpack(op: Op, to: Vector, kind: Type) -> Step:
     part = _elements(op, to, kind)
-    if isinstance(op.operand(1), Vector):
+    if isinstance(_whole(op, op.operand(1)), Vector):
         op.fail("can't move a vector to a vector", to.location)
     source = op.source(1, kind)
     # An 8-bit part is moved to a register of 16 bits or more.

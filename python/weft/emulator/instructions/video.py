@@ -13,7 +13,7 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.compare import ORDERED
-from weft.emulator.reading.syntax import Name, Operand
+from weft.emulator.reading.syntax import Name, Negative, Operand
 from weft.emulator.reading.types import U32, Array, Type
 
 table = Table()
@@ -105,7 +105,9 @@ def _join(parts: Array, bits: int) -> Array:
 
 @table.step(*_SCALAR)
 def scalar(op: Op) -> Step:
-    """`vadd.u32.s32.u32.sat.min d, a.b0, b.h1, c`: on parts of registers, then `.add`, `.min` or `.max`."""
+    """`vadd.u32.s32.u32.sat.min d, a.b0, b.h1, c`: on parts of registers, then `.add`, `.min` or `.max`; or
+    `vadd… d.h1, a, b, c`: the result replaces that part of c.
+    """
     name = op.prefix
     function = _function(op, name) if name not in ("vshl", "vshr") else None
     mode = op.choice(["clamp", "wrap"]) if function is None else ""
@@ -113,9 +115,14 @@ def scalar(op: Op) -> Step:
     then = op.choice(["add", "min", "max"], "")
     out = op.type("u32 s32") if name != "vset" else U32
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
-    op.count(4 if then else 3)
+    (target, (bits, number)) = _part(op, op.operand(0))
+    merges = bits < 32
+    if merges and then:
+        op.fail(f"must write a whole register with .{then}", op.operand(0).location)
+    op.count(4 if then or merges else 3, 4)  # a whole register keeps nothing of c
     (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
-    limits = np.iinfo(np.int32 if out.kind == "s" else np.uint32)
+    limits = np.iinfo(f"{'int' if out.kind == 's' else 'uint'}{bits}")
+    mask, shifted = np.uint32((1 << bits) - 1), np.uint32(bits * number)
 
     def shift(x: Array, y: Array) -> Array:
         by = np.minimum(y & 0xFFFFFFFF, 32) if mode == "clamp" else y & 31
@@ -125,6 +132,9 @@ def scalar(op: Op) -> Step:
         value = (function or shift)(_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
         if saturates:
             value = np.clip(value, limits.min, limits.max)
+        if merges:
+            part = value.astype(np.uint32) & mask
+            return rest[0] & ~(mask << shifted) | part << shifted
         if rest:
             value = value.astype(np.uint32).view(limits.dtype).astype(np.int64)
             other = rest[0].view(limits.dtype).astype(np.int64)
@@ -132,8 +142,8 @@ def scalar(op: Op) -> Step:
         return value.astype(np.int64).astype(np.uint32)
 
     sources = [op.source(first, U32), op.source(second, U32)]
-    sources += [op.source(3, U32)] if then else []
-    return compute(op.destination(0, U32), run, *sources)
+    sources += [op.source(3, U32)] if then or merges else []
+    return compute(op.destination(target, U32), run, *sources)
 
 
 def _part(op: Op, operand: Operand) -> tuple[Operand, tuple[int, int]]:
@@ -154,25 +164,35 @@ def _picked(value: Array, kind: Type, part: tuple[int, int]) -> Array:
 
 @table.step("vmad")
 def multiply_add(op: Op) -> Step:
-    """`vmad.u32.s32.u32{.sat}{.shr7|.shr15} d, a, b, c`; `.po` adds one."""
+    """`vmad.u32.s32.u32{.sat}{.shr7|.shr15} d, {-}a, {-}b, {-}c`; `.po` adds one."""
     saturates, one = op.flag("sat"), op.flag("po")
     down = int(op.choice(["shr7", "shr15"], "shr0")[3:])
     op.type("u32 s32")
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
     op.count(4)
-    (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
+    operands, negative = zip(*(_negated(op.operand(i)) for i in (1, 2, 3)), strict=True)
+    product, addend = negative[0] != negative[1], negative[2]
+    if (one and (product or addend)) or (product and addend):
+        rule = "no operand with .po" if one else "either the product or the addend"
+        op.fail(f"negates {rule}", op.operand(1).location)
+    (first, pick_a), (second, pick_b) = _part(op, operands[0]), _part(op, operands[1])
     # The sum has the sign of its operands, whatever the result's type; without one it takes all 64 bits.
-    signed = any(kind.kind == "s" for kind in kinds)
+    signed = product or addend or any(kind.kind == "s" for kind in kinds)
     narrow, wide = (np.int32, np.int64) if signed else (np.uint32, np.uint64)
     limits = np.iinfo(narrow)
 
     def run(x: Array, y: Array, z: Array) -> Array:
         first, second = (_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
-        total = first.astype(wide) * second.astype(wide) + z.view(narrow).astype(wide) + wide(one)
+        total, third = first.astype(wide) * second.astype(wide), (~z if addend else z).view(narrow)
+        total = (~total if product else total) + third.astype(wide) + wide(one or product or addend)
         value = total >> wide(down)
         if saturates:
             value = np.clip(value, limits.min, limits.max)
         return value.astype(np.uint32)
 
-    sources = [op.source(first, U32), op.source(second, U32), op.source(3, U32)]
+    sources = [op.source(first, U32), op.source(second, U32), op.source(operands[2], U32)]
     return compute(op.destination(0, U32), run, *sources)
+
+
+def _negated(operand: Operand) -> tuple[Operand, bool]:
+    return (operand.name, True) if isinstance(operand, Negative) else (operand, False)

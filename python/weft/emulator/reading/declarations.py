@@ -13,6 +13,7 @@ from weft.emulator.reading.syntax import (
     Integer,
     Name,
     Negated,
+    Negative,
     Operand,
     Pair,
     Register,
@@ -25,19 +26,24 @@ from weft.emulator.reading.syntax import (
 )
 from weft.emulator.reading.types import TYPES, Type
 from weft.errors import shown
+from weft.isa.text import constants
+from weft.isa.text.identifiers import PREDEFINED
 
 _T = TypeVar("_T")
 _MAX_VARIABLE = 1 << 30
 _INTEGER_BITS = 64
 _MOST_DIGITS = 70
 _OPAQUE = {".texref", ".samplerref", ".surfref"}
+_OPERATORS = frozenset("+-*/%&|^<>=!?:")
+"""What can continue an expression of constants."""
 
 
 class DeclarationReader:
     """A recursive-descent reader; `scope` is the module's. `whole`: instructions are tokens, if possible."""
 
     def __init__(self, text: str, whole: bool = False) -> None:
-        self.scope = Scope()
+        self.names = self.scope = Scope()
+        """The names that operands see, and those of the module."""
         self.tokens = tokens(text, self.scope if whole else None)
         self.next = 0
 
@@ -118,7 +124,63 @@ class DeclarationReader:
             raise PtxError(what, token.line, token.column)
         return value
 
+    def with_suffixes(self, name: str) -> str:
+        """A name with the modifiers or the part that follow it after blanks."""
+        while self.token.kind == "directive":
+            name += self.take().text
+        return name
+
     def number(self, wanted: str) -> Integer | Float:
+        """A constant, or an expression of constants."""
+        begin = at = self.next
+        while self.tokens[at].text in ("-", "+", "~"):
+            at += 1
+        plain = self.tokens[at].text not in ("(", "!") and self.tokens[at].text not in PREDEFINED
+        literal = self._literal(wanted) if plain else None
+        if literal is not None and self.token.text not in _OPERATORS:
+            return literal
+        first, self.next = self.tokens[begin], begin
+        text = self._expression(wanted)
+        value = constants.expression(text)
+        if value is None:
+            raise PtxError(f"'{text}' has no value", *self.location_of(first))
+        if isinstance(value, int):
+            return Integer(value, self.location_of(first))
+        return Float(int.from_bytes(struct.pack("<d", value), "little"), False, self.location_of(first))
+
+    def _expression(self, wanted: str) -> str:
+        """The text of an expression of constants."""
+        text, depth, ends = "", 0, False  # whether it may end here
+        while True:
+            token = self.token
+            if not ends and token.text == "(" and self.tokens[self.next + 1].kind == "directive":
+                text += "".join(self.take().text for _ in range(3))  # `(.s64)`
+            elif not ends and (token.text in ("(", "-", "+", "~", "!")):
+                depth += token.text == "("
+                text += self.take().text
+            elif not ends:
+                if token.kind not in ("integer", "float") and token.text not in PREDEFINED:
+                    self.fail(wanted)
+                text += self.take().text
+                ends = True
+            elif token.text == ")" and depth:
+                depth -= 1
+                text += self.take().text
+            elif token.text in _OPERATORS:
+                last = self.take()
+                text += f" {last.text}"
+                after = self.token
+                joined = (after.line, after.column) == (last.line, last.column + 1)
+                if joined and last.text in "<>=!&|" and after.text in "<>=&|":
+                    text += self.take().text
+                text, ends = text + " ", False
+            else:
+                break
+        if depth:
+            self.fail("')'")
+        return text
+
+    def _literal(self, wanted: str) -> Integer | Float:
         location = self.location
         negative = flip = False
         while self.token.text in ("-", "+", "~"):
@@ -143,14 +205,17 @@ class DeclarationReader:
             return self._address()
         if token.text == "{":
             return self._vector()
-        if self.accept("!"):
+        if token.text == "!" and self.tokens[self.next + 1].kind == "name":
+            self.take()
             name = self.kind("name", "a predicate")
             return Negated(Name(name.text, self.location_of(name)), location)
         first = self._item()
         if self.accept("|"):
             return Pair(first, self._item(), location)
-        if self.token.text in ("+", "-") and isinstance(first, Name):
+        if isinstance(first, Name) and self.token.text in ("+", "-"):
             return Address(first, self._offset(), (), location)
+        if isinstance(first, Name) and self.token.text == "[":
+            return self._element(first)
         return first
 
     def _vector(self) -> Vector:
@@ -169,8 +234,15 @@ class DeclarationReader:
             self.take()
             return Sink(location)
         if token.kind == "name":
+            if token.text in PREDEFINED and self.tokens[self.next + 1].text in _OPERATORS:
+                return self.number("an operand")
             self.take()
-            return Name(token.text, location)
+            return Name(self.with_suffixes(token.text), location)
+        after = self.tokens[min(self.next + 1, len(self.tokens) - 1)]
+        if token.text == "-" and after.kind == "name" and after.text not in PREDEFINED:
+            self.take()
+            name = self.take()
+            return Negative(Name(self.with_suffixes(name.text), self.location_of(name)), location)
         return self.number("an operand")
 
     def _address(self) -> Address:
@@ -187,11 +259,27 @@ class DeclarationReader:
         return Address(base, offset, tuple(more), location)
 
     def _offset(self) -> int:
-        offset = 0
-        while self.token.text in ("+", "-"):
-            sign = -1 if self.take().text == "-" else 1
-            offset += sign * self.integer("an offset")
-        return offset
+        return self._whole("an offset") if self.token.text in ("+", "-") else 0
+
+    def _whole(self, wanted: str) -> int:
+        """The value of an expression of constants, which must be an integer."""
+        location, value = self.location, self.number(wanted)
+        if not isinstance(value, Integer):
+            raise PtxError(f"expected {wanted}, got a floating-point constant", *location)
+        return value.value
+
+    def _element(self, array: Name) -> Address:
+        """The address of `array[2]`."""
+        variable = self.names.find(array.text)
+        if not isinstance(variable, Variable):
+            raise PtxError(f"'{array.text}' is not an array", *array.location)
+        self.expect("[")
+        if self.token.kind == "name" and self.token.text not in PREDEFINED:
+            what = f"the index of '{array.text}' must be a constant: compute the address of the element"
+            self.refuse(f"{what}, got the register '{self.token.text}'")
+        offset = self._whole("an index") * variable.type.bytes
+        self.expect("]")
+        return Address(array, offset, (), array.location)
 
     # Registers and variables
 
@@ -227,6 +315,7 @@ class DeclarationReader:
                 single += registers
                 if width > 1:
                     self.declare(scope, name.text, registers, self.location_of(name))
+                    scope.names |= {f"{name.text}.{c}": r for c, r in zip("rgba", registers, strict=False)}
             if self.token.text != "," or self.tokens[self.next + 1].kind != "name":
                 return single
             self.take()
@@ -292,13 +381,16 @@ class DeclarationReader:
         element = kind.bytes * width
         counts: list[int] = []
         while self.accept("["):
-            counts.append(0 if self.token.text == "]" else self.integer("a number of elements"))
+            counts.append(0 if self.token.text == "]" else self._whole("a number of elements"))
             self.expect("]")
         size = element
         for count in counts:
             size *= count
         variable = Variable(name.text, space, kind, size, align or element, location)
         if self.accept("="):
+            if space not in ("global", "const"):
+                what = f"only variables in global or const space have initial values, got '{name.text}' in"
+                raise PtxError(f"{what} {space} space", *location)
             written = self._initializer(variable, kind.bytes, 0, 0)
             if not size and counts:
                 variable.size = -(-written // element) * element

@@ -10,19 +10,20 @@ from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK
 from weft.isa.text.identifiers import NAME
 
 # An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
-# `%tid.x`).
-_BLANK = r"(?:[^\S\n]++|//[^\n]*+)*+"
+# `%tid.x`); those after blanks or comments are tokens like directives, which the parser joins.
+_BLANK = r"(?:[^\S\n]++|//[^\n]*+|(?<![^\n])\#[^\S\n]*+\d[^\n]*+)*+"  # also cpp's `# 5 "file"`
 _TOKEN = re.compile(
     rf"""{_BLANK}(?:
       (?P<newline>\n)
     | (?P<comment>/\*(?:[^*]|\*(?!/))*\*/)
     | (?P<float>0[fF][0-9a-fA-F]{{8}}(?!\w)|0[dD][0-9a-fA-F]{{16}}(?!\w)
-        |\d+\.\d*(?:[eE][-+]?\d+)?(?![\w.])|\d+[eE][-+]?\d+(?!\w))
+        |\d+\.\d*(?:[eE][-+]?\d+)?(?![\w.])|\d+[eE][-+]?\d+(?!\w)
+        |\.\d+(?:[eE][-+]?\d+)?(?![\w.]))
     | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?(?!\w))
     | (?P<name>(?:{NAME})(?:\.\w+(?:::\w+)*)*)
-    | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
+    | (?P<directive>\.\w+(?:::\w+)*)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<punctuation>[][(){{}}<>,;:|=!@+*_~-])
+    | (?P<punctuation>[][(){{}}<>,;:|=!@+*/%&^?_~-])
     )""",
     re.VERBOSE | re.ASCII,
 )

@@ -111,8 +111,6 @@ class _Reader(DeclarationReader):
             self.expect("{")
             labels = list[Label]()
             self._block(function, scope, labels, 0)
-        elif is_entry:
-            self.fail("a body for the entry")
         known = tree.functions.get(function.name)
         if known is not None and known.body is not None:
             if function.body is not None:
@@ -224,14 +222,16 @@ class _Reader(DeclarationReader):
         if opcode.text[0] in "%$":
             self.next -= 1
             self.fail("an instruction")
+        text, self.names = self.with_suffixes(opcode.text), scope
+        read = self._call_operand if text.startswith("call") else self.simple_operand
         operands: list[Operand] = []
         if self.token.text != ";":
-            operands = self.listed(self.operand)
+            operands = self.listed(read)
         self.expect(";")
-        return Instruction(self.location_of(opcode), opcode.text, tuple(operands), guard, negated, scope)
+        return Instruction(self.location_of(opcode), text, tuple(operands), guard, negated, scope)
 
-    def operand(self) -> Operand:
-        """One operand; a `(…)` list has the arguments of a call."""
+    def _call_operand(self) -> Operand:
+        """One operand of a call; a `(…)` list has the arguments."""
         if self.token.text == "(":
             location = self.location
             self.take()

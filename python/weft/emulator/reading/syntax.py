@@ -138,6 +138,14 @@ class Negated:
 
 
 @dataclass(eq=False, slots=True)
+class Negative:
+    """`-%r.b0`: an operand of vmad."""
+
+    name: Name
+    location: SourceLocation
+
+
+@dataclass(eq=False, slots=True)
 class Sink:
     """`_`: a result that is discarded."""
 
@@ -152,7 +160,7 @@ class Group:
     location: SourceLocation
 
 
-Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Group
+Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Negative | Sink | Group
 
 
 class Scope:
@@ -220,7 +228,7 @@ def _names(operand: Operand) -> Iterator[Name]:
     """The names in an operand, from the first to the last."""
     if isinstance(operand, Name):
         yield operand
-    elif isinstance(operand, Negated):
+    elif isinstance(operand, Negated | Negative):
         yield operand.name
     else:
         parts: tuple[Operand, ...] = ()

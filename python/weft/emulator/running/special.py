@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from weft.emulator.memory.segments import RANK_SHIFT
 from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running.ctas import Ctas
 
@@ -35,8 +36,10 @@ _FIXED: dict[str, Callable[[Ctas], object]] = {
     "%dynamic_smem_size": lambda ctas: ctas.launch.dynamic_shared,
     "%total_smem_size": lambda ctas: ctas.launch.shared_bytes,
     "%aggr_smem_size": lambda ctas: ctas.launch.shared_bytes,
-    "%reserved_smem_offset_begin": _warp(0),
-    "%reserved_smem_offset_end": _warp(0),
+    **dict.fromkeys(("%reserved_smem_offset_begin", "%reserved_smem_offset_end"), _warp(0)),
+    "%reserved_smem_offset_cap": _warp(0),
+    # There is no reserved memory: accesses at its parts must fault, not reach the program's own.
+    **dict.fromkeys(("%reserved_smem_offset_0", "%reserved_smem_offset_1"), _warp((1 << RANK_SHIFT) - 1024)),
     "%is_explicit_cluster": lambda ctas: int(ctas.launch.explicit_cluster),
     "%cluster_ctarank": lambda ctas: (ctas.cta_of_row % ctas.launch.cluster_size)[:, None],
     "%cluster_nctarank": lambda ctas: ctas.launch.cluster_size,
@@ -53,11 +56,14 @@ for _i, _name in enumerate("xyzw"):
     _FIXED[f"%cluster_ctaid.{_name}"] = _axis(lambda ctas: ctas.ctaid % ctas.cluster_nctaid, _i)
     _FIXED[f"%cluster_nctaid.{_name}"] = _axis(lambda ctas: ctas.cluster_nctaid, _i)
 _FIXED |= {f"%envreg{i}": _warp(0) for i in range(32)}
+_FIXED |= {f"%pm{i}{wide}": _warp(0) for i in range(8) for wide in ("", "_64")}  # nothing is counted
 # The driver's interface to cooperative launches: the workspace's address, high half first.
 _FIXED["%envreg1"] = lambda ctas: ctas.device.workspace >> 32
 _FIXED["%envreg2"] = lambda ctas: ctas.device.workspace & 0xFFFFFFFF
 
 REGISTERS = CLOCKS | _FIXED.keys()
+VECTORS = {name.removesuffix(".x") for name in _FIXED if name.endswith(".x")}
+"""The special registers that are vectors of four."""
 
 
 def fixed(ctas: Ctas, name: str, bits: int) -> Array:

@@ -4,6 +4,7 @@ Expressions").
 
 import operator
 import re
+import struct
 from collections.abc import Callable, Mapping
 
 from weft.isa.text.identifiers import PREDEFINED
@@ -45,7 +46,13 @@ _WHOLE: Mapping[str, Callable[[int, int], int]] = {
     "<<": lambda a, b: a << (b & 63),
     ">>": lambda a, b: a >> (b & 63),
     "/": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    "%": lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1),
+    "%": lambda a, b: a % (1 << 64) % (b % (1 << 64)),  # of unsigned values, as in ptxas
+}
+_REAL: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
 }
 
 
@@ -63,6 +70,11 @@ def value_of(text: str) -> int | None:
     return constant if isinstance(constant, int) else None
 
 
+def expression(text: str) -> float | None:
+    """The value of an expression of constants: an int, or a float; None for anything else."""
+    return _evaluated(text)
+
+
 def is_real(text: str) -> bool:
     """Whether a text is a floating-point constant, or an expression of constants that has such a value."""
     return FLOAT.fullmatch(text) is not None or isinstance(_evaluated(text), float)
@@ -78,8 +90,16 @@ def _literal(match: re.Match[str]) -> int | None:
     return value if value < 1 << 64 else None
 
 
+def _real(text: str) -> float:
+    if text[:2].lower() not in ("0f", "0d"):
+        return float(text)
+    form = "<f" if text[1] in "fF" else "<d"
+    value: float = struct.unpack(form, int(text[2:], 16).to_bytes(struct.calcsize(form), "little"))[0]
+    return value
+
+
 def _evaluated(text: str) -> float | None:
-    """The value of an expression; of a floating-point one nothing but that it is one."""
+    """The value of an expression, an int or a float."""
     tokens: _Tokens = []
     text, at = text.rstrip(), 0
     while at < len(text):
@@ -128,9 +148,9 @@ def _operated(sign: str, one: float, other: float) -> float:
         return int(_COMPARED[sign](one, other))
     if isinstance(one, int) and isinstance(other, int):
         return _wrapped(_WHOLE[sign](one, other))
-    if sign not in ("+", "-", "*", "/"):
+    if sign not in _REAL:
         raise _NoConstantError
-    return 1.0
+    return float(_REAL[sign](one, other))
 
 
 def _wrapped(value: int) -> int:
@@ -143,7 +163,7 @@ def _unary(tokens: _Tokens, at: int) -> tuple[float, int]:
         raise _NoConstantError
     kind, text = tokens[at]
     if kind == "real":
-        return 1.0, at + 1
+        return _real(text), at + 1
     if kind == "word":
         match = _NUMBER.fullmatch(text)
         whole = _literal(match) if match else PREDEFINED.get(text)
