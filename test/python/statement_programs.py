@@ -263,7 +263,7 @@ class Program:
     def _condition(self, depth=0):
         value = lambda: self._value(depth + 1)  # noqa: E731
         compare = self._one(["<", "<=", ">", ">=", "==", "!="])
-        kind = self._random.randrange(9) if depth < 2 else 0
+        kind = self._random.randrange(10) if depth < 2 else 0
         if kind < 4:
             return f"({value()} {compare} {value()})"
         if kind == 4:
@@ -274,6 +274,15 @@ class Program:
             return f"(not {self._condition(depth + 1)})"
         if kind == 7:
             return self._one(["q is s", "p is o", "len(s) > 1", "t is not q", "r is rows[0]", "n in (1, 3)"])
+        if kind == 8:
+            among = [
+                f"(1, {value()})",
+                f"[{value()}, 0, 3]",
+                "{0, 2, 3}",
+                "range(-1, 4, 2)",
+                "[*s, *d.values()]",
+            ]
+            return f"({value()} {self._one(['in', 'not in'])} {self._one(among)})"
         return self._value(1)
 
     # Statements
@@ -373,11 +382,29 @@ class Program:
         return [f"with doubled({name}) as held:", "    held[0] = held[0] + 1", inside, *self._block(depth)]
 
     def _match(self, depth):
+        if self._random.random() < 0.5:
+            return self._match_numbers(depth)
         subject = self._one(["n", "s", "pair", "len(q)", "d"])
         patterns = {"s": "[b, *_]", "pair": "(_, c)", "d": "{'u': a}"}
         lines = [f"match {subject}:", f"    case {patterns.get(subject, '3')}:"]
         lines += [f"    {line}" for line in self._block(depth)]
         lines += ["    case _:", *[f"    {line}" for line in self._block(depth)]]
+        return lines
+
+    def _match_numbers(self, depth):
+        """A match of numbers that the GPU knows, alone or in a sequence."""
+        subject, first, *cases = self._one(
+            [
+                ("{}", "0", "1 | 2", "-1 | 3 as c"),
+                ("{}", "2", "b if b > 2", "1"),
+                ("{} > 1", "True"),
+                ("({}, {})", "(0, 1)", "(1, b)", "[c, 2 | 3]"),
+            ]
+        )
+        cases = [first, *cases, *self._random.sample(["_"], self._random.randrange(2))]
+        lines = [f"match {subject.format(self._value(1), self._value(1))}:"]
+        for each in cases:
+            lines += [f"    case {each}:", *[f"    {line}" for line in self._block(depth)]]
         return lines
 
     def _local(self):

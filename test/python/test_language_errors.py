@@ -183,7 +183,7 @@ def too_many_indices(x: w.In["m n", w.f32], y: w.Out["n", w.f32]):
     y[0] = x[0, 1, 2]  # here
 
 
-@mistake("a kernel can't contain 'yield'")
+@mistake("neither a kernel nor a function with @w.inline can contain 'yield'")
 def a_generator(y: w.Out["n", w.f32]):
     yield 1  # here
 

@@ -1,10 +1,15 @@
 """Statements that can't leave loops and branches of the GPU, with what to write in their place."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from language_mistakes import Mistakes, refused
 
+import weft
 import weft.language as w
+
+COUNT = 0
 
 mistakes = Mistakes()
 
@@ -34,7 +39,105 @@ def an_end_of_a_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         y[i, 0] = 1.0
 
 
-@mistakes("a kernel can't contain 'yield': define the generator outside of it, or use a list")
+@mistakes(
+    "'return' can't leave .*: begin with 'done = False' before this loop of Python, .*, as well as what f"
+)
+def a_return_in_an_unrolled_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    for i in range(3):
+        if x[i, 0] > 1.0:
+            return  # here
+        y[i, 0] = 1.0
+
+
+@mistakes("'break' can't leave .*, assign True here, and put the rest of the body under 'if not done:'$")
+def an_end_of_an_unrolled_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    for i in w.range(3):
+        for j in range(3):
+            if x[i, j] > 1.0:
+                break  # here
+            y[i, j] = 1.0
+
+
+@mistakes(
+    "an error of Python can't depend on a condition of the GPU, .*: use w.check\\(condition, message\\)"
+)
+def an_error_in_a_branch(x: w.In["m n", w.f32]):
+    if x[0, 0] > 1.0:
+        pass
+    else:
+        raise ValueError("bad")  # here
+
+
+@mistakes("an error of Python can't depend on a condition of the GPU")
+def an_error_in_a_loop(x: w.In["m n", w.f32]):
+    for _ in w.range(x.rows):
+        for _ in range(2):
+            raise ValueError("bad")  # here
+
+
+@mistakes("an error of Python can't depend on a condition of the GPU")
+def an_assertion_in_a_branch(x: w.In["m n", w.f32]):
+    if x[0, 0] > 1.0:
+        assert 0, "bad"  # here
+
+
+@mistakes("assert can't check a value of the GPU: use w.check")
+def an_assertion_of_elements(x: w.In["m n", w.f32]):
+    assert x[0, 0] in (1.0, 2.0)  # here
+
+
+@mistakes(
+    "a loop, branch or block of the GPU that begins here doesn't end in its place: an exception that the"
+)
+def an_error_that_is_caught_outside(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with contextlib.suppress(LookupError):
+        if x[0, 0] > 1.0:  # here
+            y[0, 0] = [1.0][2]
+    y[0, 0] = 2.0
+
+
+@mistakes("a comprehension can't choose by a condition of the GPU, .*: choose values by w.where")
+def a_comprehension_that_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = sum(x[i, 0] for i in range(3) if x[i, 0] > 1.0)  # here
+
+
+@mistakes("'in' must be followed by numbers in a tuple, list, set or range of Python, got the array 'x'")
+def an_array_of_elements(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    if y[0, 0] in x:  # here
+        y[0, 0] = 1.0
+
+
+@mistakes("'in' must be followed by numbers in a tuple, list, set or range of Python, got 'abc'")
+def a_text_of_elements(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    y[0, 0] = 1.0 if w.thread() in "abc" else 2.0  # here
+
+
+@mistakes("'in' compares numbers, got a fragment of 128 w.i32: combine conditions of its elements by |")
+def a_fragment_among_numbers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    with w.role():
+        w.where(w.row(w.zeros(128)) in (1, 2), 1.0, 2.0)  # here
+
+
+@mistakes("Python can't unpack an element of an array")
+def an_unpacked_element(x: w.In["m n", w.f32]):
+    _, _ = x[0, 0]  # here
+
+
+@mistakes("Python can't unpack an element of an array")
+def an_element_in_place_of_arguments(x: w.In["m n", w.f32]):
+    max(*x[0, 0])  # here
+
+
+@mistakes("a loop or branch of the GPU can't change 'COUNT', which isn't made in the kernel")
+def a_global_variable(x: w.In["m n", w.f32]):
+    global COUNT
+    for _ in w.range(3):  # here
+        COUNT = COUNT + 1
+
+
+@mistakes(
+    "neither a kernel nor a function with @w.inline can contain 'yield': use a list, a generator of Pyth"
+)
 def a_generator(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     def first():
         yield x[0, 0]  # here
@@ -49,6 +152,74 @@ def an_array_of_numpy(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         y[i, 0] = np.array([1.0, 2.0, 3.0])[i]  # here
 
 
+@mistakes("Python can't loop over w.range: write a loop, .*, in the kernel or a function with @w.inline")
+def a_generator_of_python(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    def each(count):
+        return (2 * number for number in w.range(count))  # here
+
+    for i in each(3):
+        y[i, 0] = 1.0
+
+
 @pytest.mark.parametrize(("function", "message"), mistakes.cases)
 def test_mistakes_are_in_their_line(function, message):
     refused(function, message)
+
+
+def test_a_global_variable_keeps_its_value_after_a_mistake():
+    with pytest.raises(weft.WeftError):
+        w.kernel(a_global_variable, threads=32).compile()
+    assert isinstance(COUNT, int)
+
+
+def test_a_return_in_an_unrolled_loop_is_written_as_its_message_says():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        done = False
+        for i in range(4):
+            if not done:
+                if x[i] > 1.0:
+                    done = True
+                else:
+                    y[i] = 2.0
+        if not done:
+            y[4] = 3.0
+
+    y = np.zeros(5, np.float32)
+    kernel.emulate(np.float32([0, 0, 5, 0, 0]), y)
+    assert y.tolist() == [2, 2, 0, 0, 0]
+
+
+def test_an_error_may_depend_on_a_condition_of_python():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], *, wide):
+        if x[0] > 1.0:
+            if wide > 2:
+                raise ValueError("too wide")
+            assert wide, "nothing"
+
+    kernel.compile(wide=2)
+    with pytest.raises(ValueError, match="too wide"):
+        kernel.compile(wide=3)
+    with pytest.raises(AssertionError, match="nothing"):
+        kernel.compile(wide=0)
+
+
+@pytest.mark.parametrize("decorator", [w.inline, w.kernel])
+def test_a_lambda_is_refused(decorator):
+    with pytest.raises(
+        weft.WeftError, match=r"a lambda can't be a kernel or have @w.inline: write a function"
+    ):
+        decorator(lambda x: x if x > 1 else 2)
+
+
+def test_a_definition_that_has_changed_is_refused(tmp_path):
+    path, scope = tmp_path / "changed.py", {}
+    text = "def {}(x):\n    return x if x > 1 else 2\n"
+    path.write_text(text.format("other"))
+    exec(compile(text.format("first"), str(path), "exec"), scope)
+    with pytest.raises(weft.WeftError, match="the source of first has changed since Python read it"):
+        w.inline(scope["first"])
+    path.write_text("def first(:")
+    with pytest.raises(weft.WeftError, match="the source of first has changed since Python read it"):
+        w.inline(scope["first"])

@@ -9,17 +9,23 @@ their lines and columns, so that a debugger and the source locations of operatio
 import ast
 import copy
 import inspect
+import tokenize
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.language import early_returns, late_code
+from weft.language import early_returns, late_code, patterns
 from weft.language.liveness import End, Liveness, assigned, changed, changes, own_names, passed
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
-_YIELD = "a kernel can't contain 'yield': define the generator outside of it, or use a list"
+_YIELD = (
+    "neither a kernel nor a function with @w.inline can contain 'yield': use a list, a generator of Python "
+    "without loops of the GPU, or loop over w.range where the values are used"
+)
+_CHANGED = "the source of {} has changed since Python read it: import it again, or start Python again"
+_MAY_NOT_RUN = "a kernel can't assign with ':=' in a part that may not run: assign before the statement"
 _TRUTH = "weft_truth"
 """The attribute of an expression of which only the truth matters."""
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -60,26 +66,37 @@ def is_captured_code(code: types.CodeType) -> bool:
 def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
     """The function's definition, with the lines and columns of its file."""
     code = function.__code__
+    if code.co_name == "<lambda>":
+        raise _refused(code, "a lambda can't be a kernel or have @w.inline: write a function with 'def'")
     try:
-        lines, first = inspect.getsourcelines(function)
+        lines, first = inspect.getsourcelines(code)
+    except tokenize.TokenError:
+        raise _refused(code, _CHANGED.format(code.co_name)) from None
     except (OSError, TypeError):
-        raise WeftError(
-            Diagnostic(
-                f"the source of {code.co_name} isn't known, so its loops and branches can't be captured: "
-                "write it in a file or a notebook",
-                Location(code.co_filename, code.co_firstlineno, 1),
-            )
+        raise _refused(
+            code,
+            f"the source of {code.co_name} isn't known, so its loops and branches can't be captured: write "
+            "it in a file or a notebook",
         ) from None
     nested = lines[0][:1].isspace()
     text = ("if True:\n" if nested else "") + "".join(lines)
-    tree = ast.parse(text, code.co_filename)
+    try:
+        tree = ast.parse(text, code.co_filename)
+    except SyntaxError:
+        raise _refused(code, _CHANGED.format(code.co_name)) from None
     ast.increment_lineno(tree, first - 1 - int(nested))
     outer = tree.body[0]
     definition = outer.body[0] if nested and isinstance(outer, ast.If) else outer
-    if not isinstance(definition, ast.FunctionDef):
-        where = Location(code.co_filename, first, 1)
-        raise WeftError(Diagnostic("a kernel must be defined by 'def'", where))
+    if isinstance(definition, ast.AsyncFunctionDef):
+        raise _refused(code, "a kernel must be defined by 'def', got 'async def'")
+    if not isinstance(definition, ast.FunctionDef) or definition.name != code.co_name:
+        raise _refused(code, _CHANGED.format(code.co_name))
     return definition
+
+
+def _refused(code: types.CodeType, message: str) -> WeftError:
+    """The error for a function whose definition can't be captured."""
+    return WeftError(Diagnostic(message, Location(code.co_filename, code.co_firstlineno, 1)))
 
 
 def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType) -> types.CodeType:
@@ -178,6 +195,7 @@ class _Rewriter(ast.NodeTransformer):
         # Only their number matters: the function gets the original values.
         definition.args.defaults = [ast.Constant(None) for _ in definition.args.defaults]
         definition.args.kw_defaults = [each and ast.Constant(None) for each in definition.args.kw_defaults]
+        definition = patterns.branches(definition, _RUNTIME)
         _mark_conditions(definition)
         definition.body = early_returns.moved(definition.body, kernel=kernel)
         self.liveness, self.own = Liveness(definition), own_names(definition)
@@ -349,15 +367,27 @@ class _Rewriter(ast.NodeTransformer):
 
     def _leaving(self, node: Any, word: str) -> Any:
         """A statement that leaves loops or branches: those known on the GPU only can't be left so."""
-        checks: list[ast.stmt] = []
-        arguments = ast.Constant(word), ast.Constant(any(loop for _, loop in self.open))
+        left = list[str]()
         for name, loop in reversed(self.open):
-            checks.append(_at(node, ast.Expr(_call(_load(name), "leave", *arguments))))
+            left.append(name)
             if loop and word != "return":
                 break
-        return [*checks, node]
+        loops = [_load(name) for name, loop in self.open if loop and name in left]
+        calls = (_call(_load(name), "leave", ast.Constant(word), *loops) for name in left)
+        return [*(_at(node, ast.Expr(each)) for each in calls), node]
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        self.generic_visit(node)
+        return self._failing(node)
+
+    def _failing(self, node: ast.Raise | ast.Assert) -> Any:
+        """A statement that fails while it is traced: of the GPU's loops and branches it can't be a part."""
+        around = [_load(name) for name, _ in reversed(self.open)]
+        return [_at(node, ast.Expr(_runtime("failing", *around))), node]
 
     def visit_Assert(self, node: ast.Assert) -> Any:
+        if isinstance(node.test, ast.Constant) and not node.test.value:
+            return self._failing(node)
         self.generic_visit(node)
         node.test = _at(node.test, _runtime("asserted", node.test))
         return node
@@ -411,19 +441,24 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) > 1:
             self._no_assignment(*node.comparators)
         self.generic_visit(node)
-        if len(node.ops) == 1:
+        if len(node.ops) == 1 and not isinstance(node.ops[0], (ast.In, ast.NotIn, ast.Is, ast.IsNot)):
             return node
         operators = ast.Tuple([ast.Constant(type(op).__name__) for op in node.ops], ast.Load())
         return ast.copy_location(
             _runtime("chain", operators, node.left, *map(_thunk, node.comparators)), node
         )
 
+    def visit_comprehension(self, node: ast.comprehension) -> Any:
+        self.generic_visit(node)
+        node.ifs = [ast.copy_location(_runtime("chosen", each), each) for each in node.ifs]
+        return node
+
     def _no_assignment(self, *values: ast.expr) -> None:
         """Refuses `:=` in a part that becomes a function of its own."""
         for value in values:
             for each in ast.walk(value):
                 if isinstance(each, ast.NamedExpr):
-                    raise self._refuse(each, "a kernel can't assign with ':=' in a part that may not run")
+                    raise self._refuse(each, _MAY_NOT_RUN)
 
     # Parts of the result
 

@@ -1,7 +1,18 @@
 """What the code of captured functions calls, in place of loops, branches and conditions."""
 
-from weft.language.conditions import asserted, both, chain, choose, either, first_of, last_of, negated
-from weft.language.control import Branch, Ending, While, loop
+from weft.language.conditions import (
+    asserted,
+    both,
+    chain,
+    choose,
+    chosen,
+    either,
+    first_of,
+    is_sequence,
+    last_of,
+    negated,
+)
+from weft.language.control import Branch, Ending, While, failing, loop
 from weft.language.regions import calling, changing
 from weft.language.thread_blocks import ThreadBlock
 
@@ -16,8 +27,11 @@ __all__ = [
     "chain",
     "changing",
     "choose",
+    "chosen",
     "either",
+    "failing",
     "first_of",
+    "is_sequence",
     "last_of",
     "loop",
     "negated",

@@ -1,13 +1,19 @@
 """Conditions and choices of captured code, over values of Python or of the GPU."""
 
 import operator
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from weft.errors import shown
 from weft.language.control import Branch
 from weft.language.dtypes import i1
+from weft.language.foreign import Foreign
 from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
+from weft.language.ranges import Range
 from weft.language.scalars import Scalar, as_scalar, condition
 from weft.passes.builders import emit
 
@@ -100,6 +106,55 @@ def negated(value: Any) -> Any:
     return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
 
 
+def contains(value: Any, container: Any) -> Any:
+    """`value in container`: by comparisons, where the value or what a container has is of the GPU."""
+    is_of_gpu, is_array = isinstance(value, Foreign), isinstance(container, np.ndarray)
+    elements = container.ravel().tolist() if is_array and is_of_gpu else container
+    known = isinstance(elements, (tuple, list, deque, dict, set, frozenset, range))
+    if isinstance(container, Foreign) or (is_of_gpu and isinstance(container, (str, bytes, Range))):
+        raise mistake(
+            "'in' must be followed by numbers in a tuple, list, set or range of Python, got "
+            f"{container if isinstance(container, Foreign) else shown(container)}"
+        )
+    if not known or not (is_of_gpu or any(isinstance(each, Foreign) for each in elements)):
+        return value in container
+    found: Any = False
+    for each in elements:
+        one = value is each or value == each
+        if one is True:
+            return True
+        if isinstance(one, Foreign) and not isinstance(one, Scalar):
+            raise mistake(f"'in' compares numbers, got {value}: combine conditions of its elements by |")
+        if isinstance(one, Scalar):
+            found = one if found is False else found | one
+    return found
+
+
+def is_same(value: Any, other: Any) -> Any:
+    """`value is other`: for a condition of the GPU and True or False, whether it is that."""
+    for one, constant in ((value, other), (other, value)):
+        if isinstance(constant, bool) and isinstance(one, Scalar) and one.dtype == i1:
+            return one if constant else negated(one)
+    return value is other
+
+
+def is_sequence(value: Any, count: int) -> bool:
+    """Whether a value matches a pattern of a sequence of so many parts."""
+    of_parts = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+    return of_parts and len(value) == count
+
+
+def chosen(value: Any) -> bool:
+    """The condition of a comprehension. Raises WeftError for one of the GPU."""
+    known = condition(value)
+    if isinstance(known, Scalar):
+        raise mistake(
+            "a comprehension can't choose by a condition of the GPU, since Python must know the length of "
+            "its result: choose values by w.where(condition, value, 0.0)"
+        )
+    return known
+
+
 def asserted(value: Any) -> Any:
     """The condition of an `assert`. Raises WeftError for one of the GPU."""
     if isinstance(value, Scalar):
@@ -114,10 +169,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "GtE": operator.ge,
     "Eq": operator.eq,
     "NotEq": operator.ne,
-    "Is": operator.is_,
-    "IsNot": operator.is_not,
-    "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
+    "Is": is_same,
+    "IsNot": lambda a, b: negated(is_same(a, b)),
+    "In": contains,
+    "NotIn": lambda a, b: negated(contains(a, b)),
 }
 
 

@@ -25,12 +25,21 @@ from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
 
 _ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
+_BY_WHILE = "loop by 'while' with the opposite condition"
+_NOTED = (
+    "begin with 'done = False' before this loop of Python, which is unrolled, assign True here, and put the "
+    "rest of the body under 'if not done:'"
+)
 _IN_PLACE = {
-    "break": "loop by 'while' with the opposite condition",
+    "break": _BY_WHILE,
+    "break of Python": _NOTED,
     "continue": "put the rest of the body under the opposite condition",
+    "continue of Python": "put the rest of the body under the opposite condition",
     "return": "put what follows under the opposite condition, and return a value at the end",
-    "return in a loop": "loop by 'while' with the opposite condition, and return after the loop",
+    "return in a loop": f"{_BY_WHILE}, and return after the loop",
+    "return of Python": f"{_NOTED}, as well as what follows the loop",
 }
+_NO_ELSE = "a loop of the GPU can't have an 'else': put that after the loop"
 _LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
 
 Names = tuple[str, ...]
@@ -41,11 +50,30 @@ class _Construct:
 
     traced = False
 
-    def leave(self, word: str, in_loop: bool) -> None:
-        """Refuses `break`, `continue` and `return` where the GPU decides whether they run."""
+    def leave(self, word: str, *loops: "_Construct") -> None:
+        """Refuses `break`, `continue` and `return` where the GPU decides whether they run. `loops` are those
+        that they leave.
+        """
         if self.traced:
-            instead = _IN_PLACE["return in a loop" if word == "return" and in_loop else word]
+            where = (
+                "" if not loops else " of Python" if not any(each.traced for each in loops) else " in a loop"
+            )
+            instead = _IN_PLACE.get(f"{word}{where}", _IN_PLACE[word])
             raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
+
+
+def failing(*around: _Construct) -> None:
+    """Refuses a failure where the GPU decides whether it happens: `around` are the loops and branches, from
+    the innermost one on. In a branch that Python takes, it is one of the kernel as it is traced.
+    """
+    for each in around:
+        if each.traced:
+            raise mistake(
+                "an error of Python can't depend on a condition of the GPU, since it would be raised while "
+                "the kernel is traced: use w.check(condition, message), which stops the kernel"
+            )
+        if isinstance(each, Branch):
+            return
 
 
 def _rebuild(op: Any, operands: list[Any], results: list[Any]) -> Any:
@@ -72,7 +100,7 @@ class Loop(_Construct):
         self._entered = False
         self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
         if self.traced and has_else:
-            raise mistake("a loop of the GPU can't have an 'else'")
+            raise mistake(_NO_ELSE)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.traced:
@@ -151,7 +179,7 @@ class QueueLoop(Loop):
         super().__init__(over, names, has_else)
         self.traced = True
         if has_else:
-            raise mistake("a loop of the GPU can't have an 'else'")
+            raise mistake(_NO_ELSE)
 
     def __iter__(self) -> Iterator[Any]:
         self._first = self.over.first()
@@ -227,7 +255,7 @@ class While(_Construct):
             self._attempt.keep()
             return known
         if self._has_else:
-            raise mistake("a loop of the GPU can't have an 'else'")
+            raise mistake(_NO_ELSE)
         self._attempt.discard()
         self.traced = True
         return True

@@ -173,5 +173,9 @@ def _wanted(option: str, function: Callable[..., Any], named: Mapping[str, Any])
     missing = [each.name for each in parameters if each.name not in named and each.default is each.empty]
     if missing:
         known = ", ".join(named) or "the kernel's meta-parameters, of which there are none"
-        raise WeftError(f"{option} has a parameter '{missing[0]}', which must be one of {known}")
+        others = ", and not the number of a call, which only the launch knows" if option == "grid" else ""
+        raise WeftError(
+            f"{option} has a parameter '{missing[0]}', which must be one of {known}{others}: make it a "
+            "meta-parameter, after '*'"
+        )
     return {each.name: named[each.name] for each in parameters if each.name in named}

@@ -136,14 +136,16 @@ def _flow(node: ast.AST) -> tuple[Names, Names] | None:
 
 
 def own_names(function: ast.FunctionDef) -> Names:
-    """The parameters and local variables of a function, and the names that it declares to be others'."""
+    """The parameters and local variables of a function, and those of functions around that it assigns."""
     own = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
     own |= {*assigned(function.body)}
     rest: list[ast.AST] = [*function.body]
     while rest:
         node = rest.pop()
-        if isinstance(node, (ast.Nonlocal, ast.Global)):
+        if isinstance(node, ast.Nonlocal):
             own |= {*node.names}
+        if isinstance(node, ast.Global):
+            own -= {*node.names}
         if not isinstance(node, SCOPES):
             rest += ast.iter_child_nodes(node)
     return frozenset(own)

@@ -27,7 +27,10 @@ _REMEDIES = {
     "Matrix": "load an element by x[i], or a tile by w.load",
     "Buffer": "load it by w.load",
     "Slot": "its buffers are its attributes",
-    "Range": "write a loop, 'for i in w.range(n):', or use range of Python",
+    "Range": (
+        "write a loop, 'for i in w.range(n):', in the kernel or a function with @w.inline, or use range of "
+        "Python"
+    ),
 }
 # What Python says, and what it refuses to do; groups are names of classes.
 _OPERATOR = "'{symbol}' can't be applied to"
@@ -41,6 +44,10 @@ _PATTERNS = {
     r"'(\w+)' object is not (?P<symbol>revers)ible": "{symbol}ed() can't be applied to",
     r"(?P<symbol>\w+\(\)) argument must be .*, not '(\w+)'": "{symbol} can't be applied to",
     r"object of type '(\w+)' has no len\(\)": "len() can't be applied to",
+    r"(?P<symbol>\w+\(\)) expected string .*, but (\w+) found": "{symbol} can't be applied to",
+    r"cannot unpack non-iterable (\w+) object": "Python can't unpack",
+    r".* argument after \*+ must be .*, not (\w+)": "Python can't unpack",
+    r"'(\w+)' object is not an iterator": "Python can't loop over",
     r"unsupported format string passed to (\w+)\.__format__": "Python can't format",
     r"'(\w+)' object is not iterable": "Python can't loop over",
     r"'(\w+)' object is not subscriptable": "Python can't index",
@@ -55,6 +62,7 @@ _SIZES = {
 _BY_KIND = {
     "Python can't format": "print it by w.print",
     "Python can't loop over": "loop over w.range",
+    "Python can't unpack": "it is one value; use its elements or parts by their indices",
     "Python can't assign elements of": "choose elements by w.where, w.row and w.column",
 }
 

@@ -96,8 +96,9 @@ class Scalar(operators.Operators, Carried):
     def __bool__(self) -> bool:
         raise mistake(
             "only the GPU knows this condition: write it in a function with @w.kernel or @w.inline, as "
-            "'if', 'while', 'and', 'or', 'not' or a conditional expression, or use w.where, and w.minimum "
-            "and w.maximum in place of min() and max()"
+            "'if', 'while', 'and', 'or', 'not', 'in', 'match' with numbers or a conditional expression, or "
+            "use w.where; & and | in place of all() and any(), and w.minimum and w.maximum in place of min() "
+            "and max()"
         )
 
     def __index__(self) -> int:

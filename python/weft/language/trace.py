@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.async_copy import TMA
 from weft.isa.chips import BARRIERS, WARPGROUP
@@ -13,6 +14,11 @@ from weft.language.mistakes import mistake
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
+
+_UNFINISHED = (
+    "a loop, branch or block of the GPU that begins here doesn't end in its place: an exception that the "
+    "kernel catches leaves it, or a 'with' block in it ends later"
+)
 
 
 class Moving(Protocol):
@@ -121,6 +127,7 @@ class Trace:
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
     fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
     _points: list[Any] = field(default_factory=list)
+    _begun: list[Location | None] = field(default_factory=list)  # where each region begins
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
     _alike: list[bool | None] = field(default_factory=list)  # of loops and branches: do all warpgroups enter?
@@ -181,6 +188,7 @@ class Trace:
         point = ir.InsertionPoint(block)
         point.__enter__()
         self._points.append(point)
+        self._begun.append(callers.here())
         self._entered_loops.append(loop)
         self._alike.append(alike)
         if loop:
@@ -190,11 +198,16 @@ class Trace:
     def leave(self, point: Any) -> None:
         """Builds again where it did before `enter` returned this point."""
         if not self._points or self._points[-1] is not point:
-            raise mistake("a 'with' block must end in the loop or branch in which it began")
+            raise self._unfinished()
         self._points.pop().__exit__(None, None, None)
         self._left()
 
+    def _unfinished(self) -> WeftError:
+        where = self._begun[-1] if self._begun else callers.here()
+        return WeftError(Diagnostic(_UNFINISHED, where))
+
     def _left(self) -> None:
+        self._begun.pop()
         self._alike.pop()
         if self._entered_loops.pop():
             self._loops.pop()
@@ -205,13 +218,13 @@ class Trace:
         depth = self.depth
         try:
             yield
+            if self.depth != depth:
+                raise self._unfinished()
         except BaseException:
             while self.depth > depth:
                 self._points.pop().__exit__(None, None, None)
                 self._left()
             raise
-        if self.depth != depth:
-            raise mistake("a 'with' block must end in the loop or branch in which it began")
 
     @contextmanager
     def at_entry(self) -> Iterator[None]:
