@@ -11,6 +11,7 @@ import weft
 
 A, B = np.ones((16, 32), np.float16), np.ones((32, 8), np.float16)
 F32, I8 = A.astype(np.float32), A.astype(np.int8)
+SCALE = np.ones((16, 1), np.float32)
 FIELD = np.zeros((16, 32), [("x", "f2"), ("y", "f2")])
 LIST = "got list: numpy.asarray(x, numpy.float32) makes an array of it"
 BUFFER = "numpy.asarray(x) or numpy.frombuffer(x, dtype) makes an array of it"
@@ -55,8 +56,8 @@ WRONG = [
     ({"a": np.broadcast_to(np.float16(1), (2**31, 32))}, "a: sizes must be in 1..2147483647, got 2147483648"),
     ({"a": F32}, "a and b must have one element type, got f32 and f16: convert one of them"),
     ({"a": I8}, "a and b must have one element type, got i8 and f16: convert one of them"),
-    ({"a": A.astype(np.int32)}, "got i32: convert it to i8 if its values are in -128..127, or to f32"),
-    ({"b": B.astype(np.uint16)}, "got ui16: convert it to ui8 if its values are in 0..255, or to f32"),
+    ({"a": A.astype(np.int32)}, "got i32: convert it to i8 if its values are in -128..127, or to f64, which"),
+    ({"b": B.astype(np.uint16)}, "got ui16: convert it to ui8 if its values are in 0..255, or to f64, which"),
     ({"a": A.astype("M8[s]")}, "got datetime64[s]"),
     ({"a": A > 0, "b": B > 0}, "bit_op must be xor.popc or and.popc"),
     (
@@ -96,6 +97,9 @@ WRONG = [
     ({"alpha": 1j}, "alpha must be a real number or an array of f32, got 1j"),
     ({"beta": np.ones(1), "c": B[:16]}, "beta must be a real number, got ndarray"),
     ({"transpose_a": "T"}, "transpose_a must be True or False, got 'T'"),
+    ({"scales": (SCALE, None)}, "scales must be a pair of arrays, got None for b: an array of a single 1"),
+    ({"scales": (None, SCALE)}, "scales must be a pair of arrays, got None for a: an array of a single 1"),
+    ({"scales": (None, None)}, "scales must be a pair of arrays, got None for a"),
 ]
 
 
@@ -105,6 +109,13 @@ def test_mistakes_are_refused_with_advice(given, message):
         weft.matmul(given.get("a", A), given.get("b", B), **{k: v for k, v in given.items() if k not in "ab"})
     said = str(caught.value)
     assert message in said and said.startswith("weft.matmul: ") and len(said) < 400
+
+
+def test_the_advice_for_integers_is_exact():
+    a, b = np.full((16, 16), 65537, np.int32), np.eye(16, dtype=np.int32)
+    with pytest.raises(weft.WeftError, match="f64"):
+        weft.matmul(a, b)
+    assert (weft.matmul(a.astype(np.float64), b.astype(np.float64), arch="sm_90a") == a).all()
 
 
 INTEGERS = np.random.default_rng(0).integers(-2, 3, (16, 32)).astype(np.float16)

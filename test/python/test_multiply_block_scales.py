@@ -205,3 +205,10 @@ def test_a_chip_without_such_products_is_named():
     with pytest.raises(WeftError, match=r"got one of wgmma"):
         schedule = "{block = array<i64: 64, 64, 128>, warpgroups = 1, stages = 2}"
         weft.matmul(EIGHT.elements, EIGHT.elements, transpose_b=True, scales=POWERS, schedule=schedule)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (3, 0, 8), (0, 5, 8)], ids=str)
+def test_scales_of_no_rows_have_no_tiles(shape):
+    tiled = weft.tiled_scales(np.ones(shape, ml_dtypes.float8_e8m0fnu), 256)
+    *batch, rows, _ = shape
+    assert tiled.shape == (*batch, -(-rows // 128), 1024)

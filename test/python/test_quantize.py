@@ -138,6 +138,27 @@ def test_zeros_nan_infinity_and_the_least_scale():
     assert (values[[0, 3, 5]] == 0).all() and (values[4] == 448).all()
 
 
+@pytest.mark.parametrize("shape", [(0, 128), (5, 0), (0, 0), (0, 130)])
+@pytest.mark.parametrize("scales", SCALES)
+def test_matrices_without_elements(scales, shape):
+    rows, columns = shape
+    x = numbers(shape)
+    for each in (x, np.asfortranarray(x)):
+        found = weft.quantize(each, scales=scales, transposed=True)
+        assert found.values.shape == shape and found.transposed.shape == shape[::-1]
+        of_groups = {"group": ((rows, -(-columns // 128)), (columns, -(-rows // 128)))}
+        of_blocks = tuple(-(-size // 128) for size in shape)
+        both = {"tensor": ((1,),) * 2, "row": ((rows, 1), (1, rows)), "column": ((1, columns), (columns, 1))}
+        both |= of_groups | {"block": (of_blocks, of_blocks[::-1])}
+        assert (found.scales.shape, found.transposed_scales.shape) == both[scales]
+        assert (found.scales == 1).all() and (found.transposed_scales == 1).all()
+    w = weft.quantize(numbers((24, columns)), scales={"group": "block"}.get(scales, "tensor"))
+    if scales in ("row", "group"):
+        given = {"transpose_b": True, "out_dtype": "f32"}
+        d = weft.matmul(found.values, w.values, scales=(found.scales, w.scales), **given)
+        assert d.shape == (rows, 24) and not d.any()
+
+
 def test_scales_are_those_of_products():
     x, w = numbers((20, 130)), numbers((24, 130), seed=1)
     groups, blocks = weft.quantize(x, scales="group"), weft.quantize(w, scales="block")
@@ -152,8 +173,7 @@ def test_scales_are_those_of_products():
     ("x", "options", "message"),
     [
         (np.ones((2, 2), np.int8), {}, "x must have elements of f32, bf16, f16, got i8"),
-        (np.ones(4, np.float32), {}, "x must be a matrix with sizes in 1..2147483647, got a shape of (4,)"),
-        (np.ones((0, 4), np.float32), {}, "got a shape of (0, 4)"),
+        (np.ones(4, np.float32), {}, "x must be a matrix with sizes in 0..2147483647, got a shape of (4,)"),
         (np.ones((4, 8, 2), np.float32)[:, ::2, 0], {}, "x must have contiguous rows or columns"),
         (np.ones((4, 8), np.float32)[::-1], {}, "pass numpy.ascontiguousarray(x)"),
         ([[1.0]], {}, "x must be an array of PyTorch, CuPy or NumPy, got 'list'"),

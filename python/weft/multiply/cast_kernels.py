@@ -67,7 +67,7 @@ class Sizes:
         """The tiles of a CTA that finds maxima: one after the other in a row or column."""
         down, across = self.tiles
         wanted = ceil_div(down * across, _CTAS)
-        return min(wanted, {"tensor": down * across, "row": across, "column": down}[grain])
+        return max(min(wanted, {"tensor": down * across, "row": across, "column": down}[grain]), 1)
 
     def partials(self, grain: str) -> int:
         """The partial maxima of each number."""

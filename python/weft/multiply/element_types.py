@@ -9,14 +9,11 @@ from weft.errors import WeftError
 
 _BY_SUMS = {"f64": "f64", "i32": "integers"}
 """The types of sums that all other arrays share, and what a and b are then."""
-_CONVERSIONS = {
-    "i32": "convert it to i8 if its values are in -128..127, or to f32",
-    "i64": "convert it to i8 if its values are in -128..127, or to f32",
-    "ui32": "convert it to ui8 if its values are in 0..255, or to f32",
-    "ui64": "convert it to ui8 if its values are in 0..255, or to f32",
-    "i16": "convert it to i8 if its values are in -128..127, or to f32",
-    "ui16": "convert it to ui8 if its values are in 0..255, or to f32",
+_IN_BYTES = {
+    **dict.fromkeys(("i16", "i32", "i64"), "i8 if its values are in -128..127"),
+    **dict.fromkeys(("ui16", "ui32", "ui64"), "ui8 if its values are in 0..255"),
 }
+"""What integers of other types may be converted to without a loss."""
 
 
 def check(given: Mapping[str, str]) -> None:
@@ -28,8 +25,11 @@ def check(given: Mapping[str, str]) -> None:
 def _complaint(given: Mapping[str, str]) -> str | None:
     for name in ("a", "b"):
         if given[name] not in INPUT_TYPES:
-            advice = _CONVERSIONS.get(given[name])
-            got = f"{given[name]}: {advice}" if advice else given[name]
+            got = given[name]
+            if got in _IN_BYTES:  # f32 is rounded to tf32, which has integers up to 2048
+                got += (
+                    f": convert it to {_IN_BYTES[got]}, or to f64, which is exact while sums are below 2**53"
+                )
             return f"{name} must have elements of {', '.join(INPUT_TYPES)}, got {got}"
     if not may_be_mixed(given["a"], given["b"]):
         a, b = given["a"], given["b"]

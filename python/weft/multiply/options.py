@@ -85,6 +85,12 @@ def checked_pair(caller: str, scales: Any) -> tuple[Any, Any]:
     """The scales of A and B. Raises WeftError for anything but a pair."""
     if not isinstance(scales, (tuple, list)) or len(scales) != 2:
         raise WeftError(f"{caller}: scales must be a pair, of a and of b")
+    for name, given in zip("ab", scales, strict=True):
+        if given is None:
+            raise WeftError(
+                f"{caller}: scales must be a pair of arrays, got None for {name}: an array of a single 1 "
+                "doesn't scale"
+            )
     return scales[0], scales[1]
 
 

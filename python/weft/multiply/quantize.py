@@ -128,6 +128,8 @@ def _planned(x: Any, key: Hashable, options: Options) -> Quantized:
     """Casts a matrix that has no plan yet. Keeps the plan of one on a GPU by `key`, if that isn't None."""
     library, view = _view(x)
     problem = _Problem.of(view, options)
+    if 0 in view.shape:
+        return problem.empty(x, library, view)
     if view.device == "cpu":
         return problem.run(x, library, view)
     plan = _Plan.of(problem, x, library, view)
@@ -148,9 +150,9 @@ def _view(x: Any) -> tuple[Library, ArrayView]:
         view = arrays.view(x)
     if view.dtype not in SOURCES:
         raise WeftError(f"weft.quantize: x must have elements of {', '.join(SOURCES)}, got {view.dtype}")
-    if len(view.shape) != 2 or not all(0 < size <= _MOST_SIZE for size in view.shape):
+    if len(view.shape) != 2 or not all(size <= _MOST_SIZE for size in view.shape):
         raise WeftError(
-            f"weft.quantize: x must be a matrix with sizes in 1..{_MOST_SIZE}, got a shape of {view.shape}"
+            f"weft.quantize: x must be a matrix with sizes in 0..{_MOST_SIZE}, got a shape of {view.shape}"
         )
     if not (_has_rows(view) or _has_rows(_turned(view))):
         advice = {"torch": "x.contiguous()", "cupy": "cupy.ascontiguousarray(x)"}.get(
@@ -166,7 +168,7 @@ def _view(x: Any) -> tuple[Library, ArrayView]:
 def _has_rows(view: ArrayView) -> bool:
     """Whether the rows are contiguous."""
     (rows, columns), (down, across) = view.shape, view.strides
-    return (columns == 1 or across == 1) and (rows == 1 or down >= 0)
+    return 0 in view.shape or ((columns == 1 or across == 1) and (rows == 1 or down >= 0))
 
 
 def _turned(view: ArrayView) -> ArrayView:
@@ -251,6 +253,13 @@ class _Problem:
         size = arrays.numpy_dtype(view.dtype).itemsize
         span = (self.sizes.rows - 1) * self.row_bytes // size + self.sizes.columns
         return replace(view, shape=(span,), strides=(1,))
+
+    def empty(self, x: Any, library: Library, view: ArrayView) -> Quantized:
+        """The result for a matrix without elements, whose scales are 1."""
+        made = {name: library.empty(x, view, *array) for name, array in self.new.items()}
+        for name in set(made) - {"kept", "transposed"}:
+            made[name][...] = 1
+        return self.result(made)
 
     def run(self, x: Any, library: Library, view: ArrayView) -> Quantized:
         """Casts an array of the CPU."""

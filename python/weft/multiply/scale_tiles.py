@@ -81,7 +81,7 @@ def _checked_shape(shape: tuple[int, ...], k: int, block: int, packed: bool) -> 
     """The rows, and the scales of each. Raises WeftError for a shape that doesn't fit K."""
     columns = ceil_div(k, block)
     wanted, what = (ceil_div(columns, _PACKED), "words") if packed else (columns, "scales")
-    if len(shape) not in (2, 3) or shape[-1] != wanted or min(shape) < 1:
+    if len(shape) not in (2, 3) or shape[-1] != wanted:
         got = " x ".join(map(str, shape)) or "a single number"
         raise WeftError(
             f"scales must be rows x {wanted} or a batch of such matrices ({what} of K {k} in blocks of "
