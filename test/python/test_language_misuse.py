@@ -103,6 +103,17 @@ def a_number_that_no_float_has(y: w.Out["m n", w.f32]):
         w.store(w.full((64, 32), 10**400), y[0, 0])  # here
 
 
+@case(r"70000\.0 doesn't fit into w\.f16, whose largest number is 65504")
+def a_float_beyond_the_range_of_a_tile(x: w.In["m n", w.f16], y: w.Out["m n", w.f16]):
+    with w.role():
+        w.store(w.load(x[0, 0], (64, 64)) + 70000.0, y[0, 0])  # here
+
+
+@case(r"inf doesn't fit into w\.e4m3, whose largest number is 448")
+def an_infinity_of_e4m3(y: w.Out["m n", w.e4m3]):
+    y[0, 0] = -w.inf  # here
+
+
 @case("a size of 'y' must be one of m, n, or a number in 0..1, got 2")
 def a_size_that_an_array_does_not_have(y: w.Out["m n", w.f32]):
     y.size(2)  # here

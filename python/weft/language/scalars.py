@@ -1,5 +1,6 @@
 """Numbers of the GPU, one for each thread, and their conversions."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,13 @@ from weft.passes.kernels import fragments
 _E4M3_NAN = 0x7F
 _F16_NAN = 0x7FFF  # as `cvt` returns it
 _E4M3_SCALE = 256.0  # 2 to the power of the difference of the exponents' biases
+_DIGITS = {"f64": (53, 1023), "f32": (24, 127), "bf16": (8, 127), "f16": (11, 15), "f8E5M2": (3, 15)}
+"""Of types of floats, and the largest exponent."""
+_RANGES = {
+    "f8E4M3FN": (448, 464),  # which has no infinity, and NaN in place of its largest number
+    **{name: ((2**n - 1) << (e + 1 - n), (2 ** (n + 1) - 1) << (e - n)) for name, (n, e) in _DIGITS.items()},
+}
+"""The largest number of a type of floats, and the least one that is rounded to infinity or NaN."""
 
 
 def dtype_of(kind: Any) -> DType:
@@ -182,8 +190,11 @@ def check_fits(value: float, dtype: DType) -> None:
     if not dtype.is_float and not least <= value < 2**dtype.bits:
         range_ = f", whose numbers are in 0..{dtype.ones}" if dtype.is_unsigned else ""
         raise mistake(f"{shown(value)} doesn't fit into {dtype}{range_}")
-    if dtype.is_float and isinstance(value, int) and abs(value) >= 2**1024:
-        raise mistake(f"{shown(value)} doesn't fit into {dtype}")
+    if not dtype.is_float or (abs(value) == math.inf and dtype != e4m3):
+        return
+    largest, beyond = _RANGES[dtype.name]
+    if abs(value) >= beyond:
+        raise mistake(f"{shown(value)} doesn't fit into {dtype}, whose largest number is {float(largest):.7g}")
 
 
 def constant(kind: Any, number: float) -> Any:
