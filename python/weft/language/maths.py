@@ -381,8 +381,8 @@ def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any
 
 
 def argmax(x: Any, axis: int) -> Fragment:
-    """The index along an axis of the first one of the largest elements, in i32. Where an element is NaN, it
-    is the size of this axis.
+    """The index along an axis of the first one of the largest elements, in i32. If any is NaN, it is that of
+    the first NaN, as in NumPy and PyTorch.
     """
     return _first_index(x, "maximum", axis)
 
@@ -398,5 +398,8 @@ def _first_index(x: Any, name: str, axis: int) -> Fragment:
     axis = from_first(x, axis)
     best = _reduce(x, name, axis, None)
     index = column(x) if axis == 1 else row(x)
-    first: Fragment = _reduce(where(x == best, index, x.shape[axis]), "minimum", axis, None)
+    found = x == best
+    if x.dtype.is_float:
+        found |= x != x  # the best one is then NaN, which equals nothing
+    first: Fragment = _reduce(where(found, index, x.shape[axis]), "minimum", axis, None)
     return first

@@ -194,7 +194,9 @@ def check_fits(value: float, dtype: DType) -> None:
         return
     largest, beyond = _RANGES[dtype.name]
     if abs(value) >= beyond:
-        raise mistake(f"{shown(value)} doesn't fit into {dtype}, whose largest number is {float(largest):.7g}")
+        raise mistake(
+            f"{shown(value)} doesn't fit into {dtype}, whose largest number is {float(largest):.7g}"
+        )
 
 
 def constant(kind: Any, number: float) -> Any:
