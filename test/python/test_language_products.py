@@ -378,3 +378,29 @@ def test_buffers_without_products_keep_all_bits_of_f32():
     assert not kernel.emulate(a, same, d).findings
     rounded = nearest(a).astype(np.float64)
     assert np.array_equal(same, a) and np.allclose(d, rounded @ rounded.T, rtol=0, atol=1e-5)
+
+
+@w.kernel
+def by_warps(a: w.In["m k"], b: w.In["n k"], d: w.Out["m n", w.f32], *, rows, how):
+    """(a + a) @ b.T by `w.warp_gemm`, of a buffer or a fragment."""
+    ring = w.ring(1, a=(rows, 32, a.dtype), b=(32, 32, b.dtype))
+    with w.role():
+        with ring.take() as stage:
+            left = w.convert(w.load(stage.a)) if how == "fragment" else stage.a
+            sums = w.warp_gemm(left, stage.b.T, w.zeros((rows, 32)) if how == "sums" else None)
+            sums = w.warp_gemm(left, stage.b.T, sums)
+        w.store(sums, d[0, 0])
+    with w.role(), w.one_thread():
+        ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+@pytest.mark.parametrize("how", ["buffer", "sums", "fragment"])
+@pytest.mark.parametrize("rows", [128, 192, 256])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a"])
+@pytest.mark.each_value
+def test_warps_multiply_any_rows(chip, rows, how):
+    a, b, _ = operands(rows, 32, 32)
+    a, b = a.astype(np.float16), b.astype(np.float16)
+    d = np.zeros((rows, 32), np.float32)
+    assert not by_warps.emulate(a, b, d, rows=rows, how=how, arch=chip).findings
+    assert np.allclose(d, 2 * (a.astype(float) @ b.astype(float).T), atol=1e-4)

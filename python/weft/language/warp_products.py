@@ -33,21 +33,25 @@ class WarpProducts(Multiplier):
         self._chip = chip
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
-        (rows, columns), form = kind.shape, self._form(a, b, kind)
+        columns, form = kind.shape[1], self._form(a, b, kind)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
         if a.shape[1] % depth:
             raise mistake(
                 f"a must have a multiple of {depth} columns of {a.dtype} on this chip, got {a.shape[1]}"
             )
-        left = (
-            _of_fragment(a, of_a, depth) if isinstance(a, Fragment) else _of_buffer(a, of_a, (_ROWS, depth))
-        )
+        held = registers.registers_of(kind.layout, kind.shape)
+        rows = sorted({row - row % _ROWS for row, _ in held})  # where blocks of the first warp begin
+        of_warp = _ROWS * sum(row < registers.WGMMA_ROWS for row in rows)  # which follow each other
+        if isinstance(a, Fragment):
+            left = _of_fragment(a, of_a, depth)
+        else:
+            left = _of_buffer(a, of_a, (_ROWS, depth), of_warp)
         # Of few columns, one ldmatrix loads two steps of B.
         steps = 2 if columns == of_b.shape[1] and a.shape[1] % (2 * depth) == 0 else 1
         right = _of_buffer(b, of_b, (steps * depth, columns))
         lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
-        blocks = [_Part(kind.layout, kind.shape, row, part) for row in range(0, rows, registers.WGMMA_ROWS)]
+        blocks = [_Part(kind.layout, kind.shape, row, part) for row in rows]
         elements = emit.elements(lane)
         parts = [block.taken(elements) for block in blocks]
         for first in range(0, a.shape[1], steps * depth):
@@ -79,7 +83,7 @@ class WarpProducts(Multiplier):
 
 
 class _Part:
-    """A warp's 16 rows of a block of 64 rows of sums."""
+    """16 rows of a warp's sums."""
 
     def __init__(self, layout: Layout, shape: tuple[int, int], row: int, kind: Any) -> None:
         self.row, self.kind = row, kind
@@ -102,12 +106,12 @@ def _kind(shape: tuple[int, int], element: Any, atom: Registers) -> Any:
     return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
 
 
-def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int]) -> Load:
-    """Loads parts of an operand in shared memory: of A the warp's rows, from the first one of a block on."""
+def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
+    """Loads parts of an operand in shared memory. Of A, warps begin `of_warp` rows after each other."""
     buffer.read_by_lanes()
     kind, first = _kind(shape, buffer.dtype.type, atom), 0
-    if atom.name == "a":
-        first = emit.mul(thread_ids.warp(), _ROWS)
+    if of_warp:
+        first = emit.mul(thread_ids.warp(), of_warp)
 
     def load(row: int, k: int) -> Any:
         at = (emit.value(emit.add(row, first)), emit.value(k))
