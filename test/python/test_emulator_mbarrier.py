@@ -138,8 +138,37 @@ def test_arrivals_beyond_a_phase_count_for_the_next():
       mad.lo.u32 %r9, %r10, 100, %r9; mad.lo.u32 %r9, %r11, 1000, %r9;
       st.global.u32 [%rd2], %r9;
     """
-    out, _ = launch(body)
+    out, _ = launch(body, ignore=["mbarrier-count"])
     assert out.tolist() == [1000 + 8 - i % 8 for i in range(32)]
+
+
+@pytest.mark.parametrize(("count", "rules"), [(2, set()), (1, {"deadlock", "mbarrier-count"})])
+def test_two_threads_that_copy_are_counted(count, rules):
+    """With one arrival, the phase may be complete before the other thread expects its bytes."""
+    text = """
+    .visible .entry k(.param .u64 p) {{
+      .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+      .shared .align 8 .b64 bar; .shared .align 128 .b8 s[256];
+      ld.param.u64 %rd1, [p]; mov.u32 %r0, %tid.x; setp.eq.u32 %p0, %r0, 0; and.b32 %r1, %r0, 31;
+      setp.eq.u32 %p1, %r1, 0; shl.b32 %r2, %r0, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2;
+      @%p0 mbarrier.init.shared.b64 [bar], {}; @%p0 fence.mbarrier_init.release.cluster; bar.sync 0;
+      @!%p1 bra WAIT;
+      @!%p0 bra OTHER;
+      mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
+      cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 128, [bar];
+      bra WAIT;
+    OTHER:
+      mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
+      cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r4], [%rd1], 128, [bar];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra WAIT;
+      ld.shared.u32 %r5, [s]; ret;
+    }}"""
+    words = np.zeros(64, np.uint32)
+    try:
+        found = module(text.format(count), "sm_90a").launch("k", block=64, args=[words]).findings
+    except emulator.Deadlock as deadlock:
+        found = deadlock.findings
+    assert {each.rule for each in found} == rules
 
 
 def test_a_phase_waits_for_its_bytes():

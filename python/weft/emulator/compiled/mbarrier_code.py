@@ -275,6 +275,7 @@ def _arrive(c: _Operation) -> None:
             c.give_when(c.more(tx, MOST_TRANSACTION_BYTES), 0)
         with c.when(c.watched):
             c.check_use(c.row(index), c.mbarrier(index))
+            _check_phase(c, c.row(index), c.mbarrier(index))
     _give_states(c)
     with c.when(c.watched), c.each() as index:
         c.record_use(c.row(index), c.mbarrier(index))
@@ -287,6 +288,14 @@ def _arrive(c: _Operation) -> None:
     c.store(b.load(phases, typ=I64), c.state, Field.PHASES)
     c.store(b.load(changes, typ=I64), c.state, Field.CHANGES)
     c.give(1)
+
+
+def _check_phase(c: _Operation, row: Value, number: Value) -> None:
+    """A warp must know that the phase before is complete; in clusters it needn't (`MbarrierUses.arrival`)."""
+    column = c.signed(Field.COLUMNS, number)
+    time, known = c.load(c.of[Field.TIMES], column), c.load(c.known(0, row), column, I32)
+    alone = c.is_("==", c.of[Field.CLUSTER], 1)
+    c.give_when(c.b.and_(alone, c.b.not_(c.at_most(time, known))), 0)
 
 
 def _release(c: _Operation, row: Value, number: Value) -> None:

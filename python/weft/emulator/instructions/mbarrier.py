@@ -182,6 +182,8 @@ def _arrive(
         pending = (before.pending - np.cumsum(mine) + mine).astype(np.uint64)
         states[mask] = np.uint64(before._replace(pending=0).word()) | pending << np.uint64(PENDING_SHIFT)
         return
+    if lanes.wave.watch is not None and how.complete:
+        lanes.wave.watch.mbarrier("part", cta, offset, lanes.narrowed(mask).threads(), line)
     for row, lane in np.argwhere(mask):
         single = np.zeros_like(mask)
         single[row, lane] = True

@@ -15,6 +15,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.kernel_properties import ANY_KERNEL, Kernel
 from weft.emulator.sanitizer.launch_before import LaunchBefore
+from weft.emulator.sanitizer.launch_cancels import LaunchCancels
 from weft.emulator.sanitizer.local_memory import LocalMemory
 from weft.emulator.sanitizer.mbarrier_table import MbarrierTable
 from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
@@ -65,7 +66,7 @@ class Sanitizer(Watch):
         self.some_ended = False
         """Whether a CTA of the wave has ended."""
         self.local = LocalMemory(wave, findings, kernel.needed, calls=kernel.calls)
-        self._failed_cancels: dict[int, list[tuple[int, int, int]]] = {}
+        self.cancels = LaunchCancels(self.clocks, findings)
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         kernel.begin(wave)
@@ -323,8 +324,11 @@ class Sanitizer(Watch):
             rows = rows_of(threads)
             self._use(key, rows, line)
             if event != "expect_tx":
+                self.mbarriers.arrival(key, rows, line)
                 self._arrive(key, rows, relaxed=event == "arrive_relaxed")
                 self.lanes.released(threads)
+        elif event == "part" and threads is not None:
+            self.mbarriers.part(key, rows_of(threads), line)
         elif event == "commit":
             self._commit(key, threads, line)
         elif event == "phase":
@@ -400,17 +404,10 @@ class Sanitizer(Watch):
     def launch_cancel(
         self, found: bool, mbarriers: tuple[tuple[int, int], ...], threads: Bools, line: int
     ) -> None:
-        """No request must follow a response without a cluster that its thread knows of."""
-        row, cluster = int(rows_of(threads)[0]), mbarriers[0][0] // self.wave.launch.cluster_size
-        for column, time, since in self._failed_cancels.get(cluster, ()):
-            if time <= self.clocks.known[row, column]:
-                what = f"a cluster is requested after the response of line {since}, which has none"
-                self.findings.add("launch-cancel", what, line, self._first(threads))
-                break
+        cluster = mbarriers[0][0] // self.wave.launch.cluster_size
+        self.cancels.request(cluster, int(rows_of(threads)[0]), self._first(threads), line)
         if not found:
-            columns = [self.clocks.column(("mbarrier", *mbarrier)) for mbarrier in mbarriers]
-            failed = [(column, self.clocks.times[column] + 1, line) for column in columns]
-            self._failed_cancels.setdefault(cluster, []).extend(failed)
+            self.cancels.fail(cluster, mbarriers, line)
 
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         self.pool.changed(grows, count, rows_of(threads), line)

@@ -17,7 +17,8 @@ RULES: dict[str, str] = {
     "read-only": "A kernel writes to read-only memory.",
     "descriptor": "A matrix descriptor or a tensor map breaks a rule, such as one of alignment or swizzle.",
     "mbarrier-uninitialized": "An mbarrier is used before init, after inval, or after being overwritten.",
-    "mbarrier-count": "An mbarrier's counts leave their range: more arrivals than pending, too many bytes.",
+    "mbarrier-count": "An mbarrier's counts leave their range: more arrivals than pending, too many bytes. "
+    "Or threads arrive, and nothing orders that after the phase before: its count may be too small.",
     "deadlock": "No warp could continue.",
     "uninitialized-shared": "Shared memory is read before anything has written it.",
     "uninitialized-local": "Local memory is read before its thread has written it.",

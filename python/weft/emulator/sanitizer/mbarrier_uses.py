@@ -94,6 +94,25 @@ class MbarrierUses:
             if proxy not in _UNITS:
                 table.use(at, row, int(known[row, row]), line)
 
+    def arrival(self, key: Key, rows: Rows, line: int) -> None:
+        """Warps arrive, and must know that the phase before is complete: otherwise their arrival may count in
+        that one. In clusters they may know it by bulk copies, which order no threads.
+        """
+        if self.wave.launch.cluster_size > 1 or key not in self.wave.mbarriers.advanced:
+            return
+        known, column, done = self.clocks.known, self.table.column(key), self.table.clocks(key)[1]
+        for row in rows[known[rows, column] < self.clocks.times[column]].tolist():
+            before = done[0, : self.wave.warps] <= known[row, : self.wave.warps]
+            if not before.all():
+                other = int(before.argmin())
+                what = f"gets an arrival that nothing orders after that of warp {other} in the phase before"
+                self._report("mbarrier-count", key, what, row, line)
+
+    def part(self, key: Key, rows: Rows, line: int) -> None:
+        """Of threads that arrive together, some complete a phase, and the others arrive in the next one."""
+        what = "counts some arrivals of an instruction in one phase, the others in the next"
+        self._report("mbarrier-count", key, what, int(rows[0]), line)
+
     def unit_may_use(self, key: Key, row: int) -> bool:
         """Whether `use` by the bulk unit for a warp finds nothing."""
         life = self._lives.get(key)
