@@ -141,6 +141,31 @@ def test_packed_sequences(causal, queries, keys):
 
 
 @pytest.mark.each_value(1)
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("ends", [(30, 70), (64, 128), (0, 0), (1, 200)])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"splits": 2}, {"lengths": True}, {"page": 16}], ids=str
+)
+def test_rows_after_the_last_sequence_are_zeros(ends, options):
+    """In memory that held something else."""
+    q, k, v = (each[0].swapaxes(0, 1) for each in arrays(1, (2, 1), 230, 230, (64, 64)))
+    starts, options, last = np.array([0, *ends], np.int32), dict(options), ends[-1]
+    lengths = np.maximum(np.diff(starts) - 3, 0).astype(np.int32)
+    given = {"cu_seqlens_q": starts, "cu_seqlens_k": starts}
+    if "lengths" in options:
+        given["lengths"] = lengths
+    if size := options.pop("page", 0):
+        k, v = (x[:224].reshape(14, size, 1, 64).swapaxes(1, 2).copy() for x in (k, v))
+        table = np.arange(28, dtype=np.int32).reshape(2, 14) % 14
+        given = {"cu_seqlens_q": starts, "page_table": table, "lengths": lengths}
+    options.pop("lengths", None)
+    q[last:] = np.nan
+    out = np.full(q.shape, np.nan, F16)
+    found, lse = weft.attention(q, k, v, **given, **options, out=out, return_lse=True)
+    assert not found[last:].any() and (lse[:, last:] == -np.inf).all()
+    assert np.isfinite(found[:last]).all()
+
+
 @pytest.mark.parametrize(
     "page, packed", [(64, False), pytest.param(16, False, marks=pytest.mark.slow), (32, True)]
 )

@@ -19,7 +19,7 @@ SLACK = 8.0  # exponents, to base 2
 def grid(q, starts_q, *, groups, packed, paired, splits):
     """Tiles of queries, heads, and sequences with their splits. Paired are the longest with the shortest."""
     if packed:
-        return slots(starts_q, q.rows, ROWS * groups), q.size("heads"), splits
+        return slots(starts_q, q.rows, ROWS * groups) + 1, q.size("heads"), splits  # one for the rest
     tiles = w.ceil_div(q.rows, ROWS * groups)
     return w.ceil_div(tiles, 2) if paired else tiles, q.size("heads"), q.size("batches") * splits
 

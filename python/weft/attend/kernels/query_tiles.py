@@ -42,11 +42,13 @@ class QueryTiles:
         if self.splits > 1:
             split, batch = batch % self.splits, batch // self.splits
         if self.packed:
-            batch, x = sequence_at(x, self.starts_q, self.size)
+            batch, x = sequence_at(x, self.starts_q, self.size, rest=True)
         elif self.paired:
             x = w.where(half == 0, w.ceil_div(self.q.rows, self.size) - 1 - x, x)
         kept = {"packed": self.packed, "limited": self.limited, "paged": self.paged}
-        rows = sequence_of(batch, self.q, self.k, self.starts_q, self.starts_k, self.lengths, **kept)
+        rows = sequence_of(
+            batch, self.q, self.k, self.starts_q, self.starts_k, self.lengths, **kept, rest=True
+        )
         first = x * self.size
         position = rows.keys - 1 if self.grouped else first + rows.shift
         queries = 1 if self.grouped else self.size

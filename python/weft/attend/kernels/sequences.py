@@ -29,30 +29,39 @@ class Sequence:
 
 
 @w.inline
-def sequence_of(number, q, k, starts_q, starts_k, lengths, *, packed, limited, paged=False):
-    """The sequence with this number in a batch.
+def sequence_of(number, q, k, starts_q, starts_k, lengths, *, packed, limited, paged=False, rest=False):
+    """The sequence with this number in a batch. With `rest`, what is after all sequences is one without keys.
 
     `packed` sequences follow each other in memory, from `starts_q` and `starts_k` on. With `limited`, only
     the first `lengths` keys exist; `paged` keys aren't in one piece.
     """
     if packed:
         first, first_key = starts_q[number].loaded(), 0 if paged else starts_k[number].loaded()
-        keys = 0 if paged else starts_k[number + 1] - first_key
+        count = starts_q.rows - 1
+        after = w.minimum(number + 1, count) if rest else number + 1
+        keys = 0 if paged else starts_k[after] - first_key
         of_sums = (first // SUMS_STEP + number) * SUMS_STEP
-        found = Sequence(number, 0, first, starts_q[number + 1] - first, first_key, keys, of_sums)
+        end = w.where(number < count, starts_q[after], q.rows) if rest else starts_q[after]
+        found = Sequence(number, 0, first, end - first, first_key, keys, of_sums)
+        if rest:
+            found.number = w.minimum(number, count - 1)
     else:
         found = Sequence(number, number, 0, q.rows, 0, k.rows)
     if limited:
-        found.keys = lengths[number].loaded() if paged else w.minimum(lengths[number], found.keys)
+        length = lengths[found.number].loaded()
+        if not paged:
+            length = w.minimum(length, found.keys)
+        found.keys = w.where(number < count, length, 0) if packed and rest else length
     return found
 
 
 @w.inline
-def sequence_at(slot, starts, rows):
+def sequence_at(slot, starts, rows, *, rest=False):
     """The packed sequence that has a slot, and the tile's number in it. A sequence has a slot for each tile
-    of `rows` rows, and may have one more, which is then empty.
+    of `rows` rows, and may have one more, which is then empty. With `rest`, what is after all sequences is
+    one more.
     """
-    low, high = w.i32(0), w.i32(0) + (starts.rows - 1)
+    low, high = w.i32(0), w.i32(0) + (starts.rows if rest else starts.rows - 1)
     while high - low > 1:
         middle = (low + high) // 2
         before = starts[middle] // rows + middle <= slot
