@@ -118,6 +118,55 @@ def a_fragment_among_numbers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.where(w.row(w.zeros(128)) in (1, 2), 1.0, 2.0)  # here
 
 
+@mistakes(
+    "'a' was a buffer of 1 x 32 w.f32 and becomes another one, .*, in a loop of the GPU: make one buffer of"
+)
+def buffers_that_are_swapped(x: w.In["m n", w.f32]):
+    a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
+    for i in w.range(3):  # here
+        b[0, i] = a[0, i] + 1.0
+        a, b = b, a
+
+
+@mistakes(
+    "the value was a buffer .*: make one buffer of both, and choose rows of it where they are used, as in"
+)
+def a_buffer_that_a_condition_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a, b = w.shared(1, 32, w.f32), w.shared(1, 32, w.f32)
+    c = a if x[0, 0] > 5.0 else b  # here
+    y[0, 0] = c[0]
+
+
+@mistakes("'part' was a buffer of 64 x 32 w.f32 and becomes another one")
+def a_part_that_a_branch_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    both = w.shared(128, 32, w.f32)
+    with w.role():
+        part = both.rows(0, 64)
+        if x[0, 0] > 5.0:  # here
+            part = both.rows(64, 64)
+        w.store(w.load(part), y[0, 0])
+
+
+@mistakes(
+    "the value was the array 'x' and becomes the array 'y', .*: use each of them in a branch of its own, or"
+)
+def an_array_that_a_condition_chooses(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    chosen = x if x[0, 0] > 5.0 else y  # here
+    y[0, 0] = chosen[0, 1]
+
+
+@mistakes(
+    "'a' was ring 't' and becomes ring 'u', in a loop of the GPU: use each of them in a branch of its own"
+)
+def rings_that_are_swapped(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    a, b = w.ring(2, t=(64, 32, w.f32)), w.ring(2, u=(64, 32, w.f32))
+    with w.role():
+        for _ in w.range(2):  # here
+            with a.take() as stage:
+                w.store(w.load(stage.t), y[0, 0])
+            a, b = b, a
+
+
 @mistakes("Python can't unpack an element of an array")
 def an_unpacked_element(x: w.In["m n", w.f32]):
     _, _ = x[0, 0]  # here
@@ -188,6 +237,19 @@ def test_a_return_in_an_unrolled_loop_is_written_as_its_message_says():
     y = np.zeros(5, np.float32)
     kernel.emulate(np.float32([0, 0, 5, 0, 0]), y)
     assert y.tolist() == [2, 2, 0, 0, 0]
+
+
+def test_buffers_are_swapped_as_the_message_says():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        both, i = w.shared(2, 32, w.f32), w.thread()
+        both[0, i] = x[i]
+        for n in w.range(3):
+            both[1 - n % 2, i] = both[n % 2, i] + 1.0
+        y[i] = both[1, i]
+
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    assert not kernel.emulate(x, y).findings and np.array_equal(y, x + 3)
 
 
 def test_an_error_may_depend_on_a_condition_of_python():

@@ -122,16 +122,21 @@ class Buffer(Carried):
     def __iter__(self) -> Any:
         raise mistake(f"can't loop over {self}: loop over w.range of its rows or columns")
 
+    # Its address is known where it is used, so that loops and branches carry the buffer itself.
+
     def parts(self) -> list[Any]:
-        return [self.value]
+        return []
 
     def like(self, parts: Iterator[Any]) -> "Buffer":
-        return Buffer(next(parts), transposed=self.transposed, ring=self.ring)
+        return self
 
     def complaint(self, other: "Buffer") -> str | None:
-        if other.value.type != self.value.type or other.transposed != self.transposed:
-            return f"was {self} and becomes {other}"
-        return None
+        if other.value == self.value and other.transposed == self.transposed:
+            return None
+        return (
+            f"was {self} and becomes another one, {other}: make one buffer of both, and choose rows of it "
+            "where they are used, as in b[i % 2, j] or b.rows(i % 2 * rows, rows)"
+        )
 
     def __str__(self) -> str:
         return f"a buffer of {' x '.join(map(str, self.shape))} {self.dtype}"

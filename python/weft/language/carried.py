@@ -51,6 +51,15 @@ class Carried(Foreign):
         """Called where the next iteration of a loop gets the value."""
 
 
+class Fixed:
+    """What loops and branches of the GPU can't choose, since Python must know it where it is used."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()} '{self.name}'"
+
+
 class Unbound:
     """The value of a name that has none here. Whatever is done with it raises an error."""
 
@@ -200,7 +209,7 @@ def described(value: Any) -> str:
     """A value in words."""
     if isinstance(value, Unbound):
         return "nothing"
-    if isinstance(value, Carried):
+    if isinstance(value, (Carried, Fixed)):
         return str(value)
     shown = repr(value).replace(": ", ":")  # `cant_carry` looks for the colon before a remedy
     return f"the Python {type(value).__name__} {shown:.40}"
@@ -213,6 +222,8 @@ def _object_complaint(before: Any, after: Any) -> str | None:
         return None
     after = after.settled() if isinstance(after, Carried) else after
     change = f"was {described(before)} and becomes {described(after)}"
+    if isinstance(before, Fixed) and isinstance(after, Fixed):
+        return f"{change}: use each of them in a branch of its own, or choose among values that they have"
     if isinstance(before, NUMBERS):
         if isinstance(after, Carried) and (begun := after.begun(written(before))):
             return f"{change}: begin with {begun}"

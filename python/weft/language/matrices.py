@@ -10,6 +10,7 @@ from weft.dialects import tile
 from weft.errors import shown
 from weft.isa.tensor_map import ROW_BYTES
 from weft.language import trace
+from weft.language.carried import Fixed
 from weft.language.dtypes import DType, i32
 from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
@@ -26,7 +27,7 @@ from weft.passes.kernels import matrices
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix(Foreign):
+class Matrix(Fixed, Foreign):
     """An array argument: a vector, a matrix, a batch of matrices, or a batch of batches. `a[row, column]` is
     a place in it.
     """

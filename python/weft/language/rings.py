@@ -16,7 +16,7 @@ from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.suggest import did_you_mean
 from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
-from weft.language import clusters, trace
+from weft.language import carried, clusters, trace
 from weft.language.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.dtypes import DType
 from weft.language.matrices import Place
@@ -33,7 +33,7 @@ Position = tuple[Scalar, Scalar]
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
-class Ring:
+class Ring(carried.Fixed):
     """Stages of one or more buffers. One role fills them in order, `takers` warpgroups take each of them."""
 
     def __init__(
