@@ -1,11 +1,14 @@
 """Conversions to and from formats of eight, six and four bits, and stochastic rounding, by definition."""
 
+import re
 from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
 import pytest
 from emulator_ptx import run
+
+from weft import emulator
 
 KINDS = {
     "e4m3": ml_dtypes.float8_e4m3fn,
@@ -244,3 +247,80 @@ def test_packed_integers(kind):
         p, q = (min(max(v, low), high) & ((1 << bits) - 1) for v in (x, y))
         rest = z << 2 * bits if bits < 16 else 0
         assert word == (rest | p << bits | q) & 0xFFFFFFFF
+
+
+S2F6 = "cvt.rn.satfinite{}.s2f6x2.{} %d0, {};"
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_s2f6_is_in_units_of_a_64th(scaled, relu):
+    """Ties are rounded to even; what is larger, and NaN, is the largest. Scales divide first."""
+    x = np.array(
+        [0, 1 / 128, 3 / 128, -1 / 128, 1.5, 1.99, 100, -2, -2.01, -np.inf, np.nan, -0.7, 1e-30, 0.25] * 2
+    )
+    x = x.astype(np.float32)
+    powers = np.resize([0, 1, -2], len(x)) if scaled else np.zeros(len(x), int)
+    value = x.astype(np.float64) / 2.0**powers
+    want = np.clip(np.where(np.isnan(x), 127, np.rint(value * 64)), 0 if relu else -128, 127).astype(np.int8)
+    flags = ".relu" * relu + ".scaled::n2::ue8m0" * scaled
+    scales = (powers + 127).astype(np.uint16)
+    wide = [
+        S2F6.format(flags, "f32", "%a0, %a1" + ", %a2" * scaled),
+        x[::-1].copy(),
+        x,
+        scales | scales[::-1] << 8,
+    ]
+    got = run(*wide, out=np.uint16, target="sm_100a").view(np.int8).reshape(-1, 2)
+    np.testing.assert_array_equal(got, np.stack([want, want[::-1]], axis=1))
+    short = x.view(np.uint32) >> 16
+    pairs = short | short[::-1] << 16
+    exact = (short << 16).view(np.float32)
+    want = np.clip(
+        np.where(np.isnan(exact), 127, np.rint(exact / 2.0**powers * 64)), 0 if relu else -128, 127
+    )
+    operands = "%a0" + ", %a1" * scaled
+    got = run(S2F6.format(flags, "bf16x2", operands), pairs, wide[-1], out=np.uint16, target="sm_100a")
+    np.testing.assert_array_equal(got.view(np.int8)[::2], want.astype(np.int8))
+    np.testing.assert_array_equal(got.view(np.int8)[1::2], want[::-1].astype(np.int8))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_s2f6_back_to_bf16(scaled):
+    codes = np.arange(256, dtype=np.uint16) << 8 | np.arange(256, dtype=np.uint16)[::-1]
+    flags, operand = (".scaled::n2::ue8m0", ", %a1") if scaled else ("", "")
+    scale = np.full(256, 0x8180 if scaled else 0x7F7F, np.uint16)
+    got = run(
+        f"cvt.rn{flags}.bf16x2.s2f6x2 %d0, %a0{operand};", codes, scale, out=np.uint32, target="sm_100a"
+    )
+    value = np.arange(256).astype(np.int8) / 64.0
+    np.testing.assert_array_equal(
+        (got & np.uint32(0xFFFF0000)).view(np.float32), value * (4 if scaled else 1)
+    )
+    np.testing.assert_array_equal((got << 16).view(np.float32), value[::-1] * (2 if scaled else 1))
+
+
+def test_finite_results_of_small_formats():
+    """.satfinite limits results that the scale or the format makes infinite."""
+    codes = np.full(4, 0x7C7C, np.uint16)  # infinity in e5m2
+    scale = np.full(4, 0xFEFE, np.uint16)
+    for body in ("bf16x2.e5m2x2 %d0, %a0", "scaled::n2::ue8m0.bf16x2.e4m3x2 %d0, %a0, %a1"):
+        inf, finite = (
+            run(f"cvt.rn{flag}.{body};", codes, scale, out=np.uint32, target="sm_100a")
+            for flag in ("", ".satfinite")
+        )
+        assert (inf == 0x7F807F80).all() and (finite == 0x7F7F7F7F).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("cvt.rn.s2f6x2.f32 %h0, %a0, %a0;", "needs .satfinite"),
+        ("cvt.rn.satfinite.s2f6x2.f16x2 %h0, %a0;", "must convert .f32 or .bf16x2, got .f16x2"),
+        ("cvt.rn.f16x2.s2f6x2 %d0, %h0;", "must convert .s2f6x2 to .bf16x2, got .f16x2"),
+        ("cvt.rn.satfinite.f16x2.e5m2x2 %d0, %h0;", "must convert .e5m2x2 with .satfinite to .bf16x2"),
+    ],
+)
+def test_small_formats_that_ptxas_refuses(body, said):
+    with pytest.raises(emulator.PtxError, match=re.escape(said)):
+        run(body, np.zeros(4, np.uint32), out=np.uint32, target="sm_100a")

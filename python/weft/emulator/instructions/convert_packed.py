@@ -3,7 +3,7 @@
 `cvt.rn.bf16x2.f32 d, a, b` puts a into the upper half. `cvt.pack` packs integers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,12 +11,20 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.numerics.floats import decode, encode
-from weft.emulator.numerics.minifloats import decode_small, encode_small, encode_ue8m0, stochastic, width
+from weft.emulator.numerics.minifloats import (
+    decode_small,
+    encode_s2f6,
+    encode_small,
+    encode_ue8m0,
+    stochastic,
+    width,
+)
 from weft.emulator.reading.types import TYPES, U32, Array, Type
 
 table = Table()
 _HALVES = ("f16x2", "bf16x2")
 _MOST = {"f16": 0x7BFF, "bf16": 0x7F7F}
+_SCALED = "scaled::n2::ue8m0"
 F32 = TYPES["f32"]
 
 
@@ -27,9 +35,13 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
     if out.name in _HALVES and kind.name == "f32":
         return _to_halves(op, out, mode, relu, finite)
     if out.name in _HALVES and kind.name not in (*_HALVES, "f32", "f32x2") and kind.name[-2:] == "x2":
-        return _from_small(op, out, kind, relu)
+        return _from_small(op, out, kind, relu, finite)
     if kind.name not in ("f32", *_HALVES) or out.name[-2:] not in ("x2", "x4") or out.name in _HALVES:
         op.fail(f"doesn't convert .{kind} to .{out}")
+    if out.name == "s2f6x2":
+        if not finite or kind.name == "f16x2":
+            op.fail("needs .satfinite" if not finite else "must convert .f32 or .bf16x2, got .f16x2")
+        return _to_small(op, out, kind, lambda value: encode_s2f6(value, relu), op.flag(_SCALED))
     if out.name == "ue8m0x2":
         return _to_small(op, out, kind, lambda value: encode_ue8m0(_f32_bits(value), mode == "rp", finite))
     if out.name.endswith("x4"):
@@ -62,10 +74,7 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
             rounded = encode(value, element.name, mode)
         else:
             rounded = encode(stochastic(value, element.name, noise, noise_bits), element.name)
-        if not finite:
-            return rounded
-        sign, most = rounded & np.uint16(0x8000), np.uint16(_MOST[element.name])
-        return np.where(((rounded & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, rounded)
+        return _finite(rounded, value, element.name) if finite else rounded
 
     def function(high: Array, low: Array, *noise: Array) -> Array:
         kept = np.uint32((1 << noise_bits) - 1)
@@ -77,22 +86,31 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
     return compute(op.destination(0, out), function, *sources)
 
 
-def _to_small(op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array]) -> Step:
-    """Two values, from two float32 or from one pair."""
+def _to_small(
+    op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array], scaled: bool = False
+) -> Step:
+    """Two values, from two float32 or from one pair, each divided by its power of two first if `scaled`."""
     shift = np.uint16(width(out.name[:-2]))
-    storage = out.storage
+    storage, inputs = out.storage, 2 if kind.name == "f32" else 1
 
-    def two(high: Array, low: Array) -> Array:
-        upper = encode_one(high).astype(np.uint16) << shift
-        return (upper | encode_one(low)).astype(storage)
+    def function(*registers: Array) -> Array:
+        values = registers[:inputs]
+        pair: Sequence[Array] = [v.view(np.float32) for v in values]
+        pair = pair if inputs > 1 else _halves(values[0], kind)
+        if scaled:
+            pair = [v.astype(np.float64) / s for v, s in zip(pair, _powers(registers[-1]), strict=True)]
+        upper = encode_one(pair[0]).astype(np.uint16) << shift
+        return (upper | encode_one(pair[1])).astype(storage)
 
-    if kind.name != "f32":
-        op.count(2)
-        return compute(op.destination(0, out), lambda bits: two(*_halves(bits, kind)), op.source(1, kind))
-    op.count(3)
-    single = np.float32
-    sources = op.source(1, kind), op.source(2, kind)
-    return compute(op.destination(0, out), lambda a, b: two(a.view(single), b.view(single)), *sources)
+    op.count(1 + inputs + scaled)
+    sources = [op.source(1 + i, kind) for i in range(inputs)]
+    sources += [op.source(1 + inputs, TYPES["b16"])] if scaled else []
+    return compute(op.destination(0, out), function, *sources)
+
+
+def _powers(scales: Array) -> tuple[Array, Array]:
+    """The powers of two of a pair of ue8m0, the upper one first."""
+    return decode_small(scales >> np.uint16(8), "ue8m0"), decode_small(scales & np.uint16(255), "ue8m0")
 
 
 def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step:
@@ -125,27 +143,38 @@ def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step
     return compute(op.destination(0, out), function, *sources)
 
 
-def _from_small(op: Op, out: Type, kind: Type, relu: bool) -> Step:
+def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step:
     """To a pair of f16 or bf16; `.scaled::n2::ue8m0` multiplies each by its power of two first."""
-    scaled = op.flag("scaled::n2::ue8m0")
+    scaled = op.flag(_SCALED)
+    if out.name == "f16x2" and (scaled or finite or kind.name == "s2f6x2"):
+        flags = f"{f'.{_SCALED}' * scaled}{'.satfinite' * finite}"
+        op.fail(f"must convert .{kind}{' with ' * bool(flags)}{flags} to .bf16x2, got .f16x2")
     op.count(3 if scaled else 2)
     element, target = kind.name[:-2], out.name[:-2]
     shift = width(element)
 
-    def half(code: Array, scale: Array | None) -> Array:
+    def half(code: Array, power: Array | None) -> Array:
         value = decode_small(code, element).astype(np.float64)
-        if scale is not None:
-            value = value * decode_small(scale & scale.dtype.type(255), "ue8m0")
+        if power is not None:
+            value = value * power
         if relu:
             value = np.where(np.isnan(value) | (value > 0), value, 0.0)
-        return encode(value, target).astype(np.uint32)
+        rounded = encode(value, target)
+        return (_finite(rounded, value, target) if finite else rounded).astype(np.uint32)
 
     def function(codes: Array, *scale: Array) -> Array:
-        upper = half(codes >> codes.dtype.type(shift), scale[0] >> np.uint16(8) if scale else None)
-        return upper << np.uint32(16) | half(codes, scale[0] if scale else None)
+        powers = _powers(scale[0]) if scale else (None, None)
+        upper = half(codes >> codes.dtype.type(shift), powers[0])
+        return upper << np.uint32(16) | half(codes, powers[1])
 
     sources = [op.source(1, kind), *([op.source(2, TYPES["b16"])] if scaled else [])]
     return compute(op.destination(0, out), function, *sources)
+
+
+def _finite(bits: Array, value: Array, name: str) -> Array:
+    """Replaces infinities by the largest finite number."""
+    sign, most = bits & np.uint16(0x8000), np.uint16(_MOST[name])
+    return np.where(((bits & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, bits)
 
 
 @table.step("cvt.pack.sat")

@@ -1,7 +1,7 @@
 """The formats of fewer than 16 bits: their values, and rounding to nearest, up or stochastically.
 
 A format's name gives its fields: e4m3 has four exponent and three fraction bits after the sign. ue8m0 is a
-power of two and has no sign.
+power of two and has no sign; s2f6 is an integer of eight bits in units of 1/64.
 """
 
 from functools import cache
@@ -32,6 +32,8 @@ def values(name: str) -> npt.NDArray[np.float32]:
         powers = np.ldexp(np.float32(1), np.arange(256) - 127).astype(np.float32)
         powers[255] = np.nan
         return powers
+    if name == "s2f6":
+        return np.arange(256).astype(np.int8).astype(np.float32) / np.float32(64)
     exponent_bits, fraction_bits = _FIELDS[name]
     codes = np.arange(1 << (1 + exponent_bits + fraction_bits))
     exponent = codes >> fraction_bits & ((1 << exponent_bits) - 1)
@@ -113,3 +115,9 @@ def encode_ue8m0(bits: Array, up: bool, finite: bool) -> Bytes:
         unordered = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
         exponent = np.where((exponent == 255) & ~unordered, 254, exponent)
     return exponent.astype(np.uint8)
+
+
+def encode_s2f6(value: Array, relu: bool) -> Bytes:
+    """Numbers rounded to s2f6, saturated; NaN is the largest."""
+    most = np.where(np.isnan(value), 127.0, np.rint(value.astype(np.float64) * 64.0))
+    return np.clip(most, 0 if relu else -128, 127).astype(np.int8).view(np.uint8)
