@@ -107,6 +107,26 @@ def test_copy(shape, multicast, lanes, source, swizzle):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize(("source", "octets"), [("b6x16_p32", 12), ("b4x16_p64", 8), ("", 16)])
+def test_padding_of_packed_elements_is_not_read(source, octets):
+    """Of each 16 bytes, only those of the elements are initialized; one less is a finding."""
+    for written in (octets, octets - 4):
+        stores = "".join(f"st.shared.u32 [%r203+{at}], %i; " for at in range(0, written, 4))
+        body = f"""
+          mov.u64 %rd5, smem; mov.u32 %r200, smem;
+          mad.lo.u32 %r203, %i, 32, %r200; {stores}
+          add.u32 %r203, %r203, 16; {stores}
+          fence.proxy.async.shared::cta; bar.sync 0;
+          and.b64 %rd7, %rd5, 0xffffff; shr.u64 %rd7, %rd7, 4;
+          or.b64 %rd7, %rd7, {SharedMemoryDescriptor(0, 128, 256).encode()};
+          @%p1 tcgen05.cp.cta_group::1.128x256b{".b8x16." * bool(source)}{source} [%t], %rd7;
+          @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+          {WAIT}"""
+        report = tensor.launch(body, {}, declare=SHARED, findings=True)
+        rules = {finding.rule for finding in report.findings}
+        assert rules == (set() if written == octets else {"uninitialized-shared"})
+
+
 def test_copy_in_both_of_a_pair():
     images = RNG.integers(0, 256, (2, SIZE), dtype=np.uint8)
     out = np.zeros((2, 32, 128), np.uint32)

@@ -157,6 +157,19 @@ def test_every_chunk_is_read_from_where_the_layout_has_it(case):
     assert np.array_equal(case.read(operand), case.chunks())
 
 
+def test_slices_of_a_swizzled_tile_are_groups_at_a_stride_within_it():
+    """Rows 8 * g + r of 32 bytes are columns 32 * g of row r of 8 rows x 128 bytes."""
+    found = SharedMemoryDescriptor.decode(BASE // 16 | 2 << 32 | 1 << 46 | 2 << 61)
+    assert found == SharedMemoryDescriptor(BASE, 0, 32, 0, "128B")
+    with pytest.raises(ValueError, match="stride_byte_offset must be a multiple of 1024"):
+        found.encode()
+    offsets = shared_operand.chunk_offsets(found, 32, 32, transposed=False)
+    row, chunk = np.indices((8, 8))
+    tile = BASE + 128 * row + 16 * (chunk ^ row)
+    want = tile.reshape(8, 4, 2).transpose(1, 0, 2).reshape(32, 2)
+    np.testing.assert_array_equal(offsets, want)
+
+
 @pytest.mark.parametrize("field", ["leading_byte_offset", "stride_byte_offset"])
 def test_a_wrong_distance_is_seen(field):
     case = Case("f16", "128B", True, 128, 64, 128)

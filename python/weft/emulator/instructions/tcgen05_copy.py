@@ -12,6 +12,7 @@ from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, no
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.reading.types import U64
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import CHUNK
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.pipelining import SOURCE, TARGET, Use
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT, LANES
@@ -45,6 +46,8 @@ def copy(op: Op) -> Step:
     lanes_of = _destinations(form)
     rows, row_bytes = len(lanes_of), int(form.shape.partition("x")[2].rstrip("b")) // 8
     words, use = np.arange(row_bytes // 4), Use("cp", (form.shape,))
+    # 16 elements of fewer than 8 bits leave the rest of their 16 bytes unused.
+    used = 2 * PACKED[form.source_format][0] if form.source_format else CHUNK
 
     def run(lanes: Lanes) -> None:
         addresses, descriptors = address(lanes), lanes.read(word)
@@ -57,7 +60,7 @@ def copy(op: Op) -> Step:
             shared_operand.check_rows(descriptor, row_bytes, False, line)
             offsets = shared_operand.chunk_offsets(descriptor, rows, row_bytes, False)
             for each in pair_of(lanes, cta, form.cta_group, line):
-                data = shared_operand.read(one, PROXY, each, offsets, line)
+                data = shared_operand.read(one, PROXY, each, offsets, line, used)
                 if form.source_format:
                     data = shared_operand.unpacked(data, *PACKED[form.source_format])
                 notify_tensor(one, "store", each, lane, column, line, use)

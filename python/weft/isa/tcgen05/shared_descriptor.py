@@ -62,6 +62,9 @@ class SharedMemoryDescriptor:
 
     def complaint(self, chip: str | None = None) -> Verdict | None:
         """The first rule that the fields break, on `chip` where it is given."""
+        return first(self._fields(chip), self._stride())
+
+    def _fields(self, chip: str | None = None) -> Verdict | None:
         return first(
             on_chip(chip),
             one_of("swizzle", self.swizzle, SWIZZLE_NUMBERS),
@@ -71,7 +74,6 @@ class SharedMemoryDescriptor:
                 if f not in (_VERSION, _ABSOLUTE, _SWIZZLE)
             ),
             legal_only(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
-            self._stride(),
             takes_long_rows(self.absolute, "absolute", chip),
             legal_only(
                 not self.absolute or (self.swizzle == "128B" and not self.base_offset),
@@ -81,7 +83,9 @@ class SharedMemoryDescriptor:
         )
 
     def _stride(self) -> Verdict | None:
-        """A swizzle's pattern must begin anew with each group of rows."""
+        """A swizzle's pattern must begin anew with each group of rows of a matrix of its own. The hardware
+        swizzles bits of addresses, so a descriptor of a part of a wider tile may have another stride.
+        """
         if self.swizzle not in SWIZZLE_NUMBERS:
             return None
         period = _WIDE_PERIOD if self.swizzle == WIDE_ATOMS else SWIZZLES[self.swizzle].period
@@ -105,7 +109,7 @@ class SharedMemoryDescriptor:
 
     @classmethod
     def decode(cls, word: int) -> "SharedMemoryDescriptor":
-        """The fields of a descriptor; ValueError where they aren't legal."""
+        """The fields of a descriptor; ValueError where no hardware takes them."""
         if extra := unknown_bits(word, SHARED_FIELDS):
             raise ValueError(f"a tcgen05 shared-memory descriptor has no bits {extra:#x}, got {word:#x}")
         values: dict[str, Any] = {field.name: field.get(word) for field in SHARED_FIELDS}
@@ -117,7 +121,7 @@ class SharedMemoryDescriptor:
             # It means nothing then; Triton sets it for tcgen05.cp.
             values["base_offset"] = 0
         descriptor = cls(**values)
-        if verdict := descriptor.complaint():
+        if verdict := descriptor._fields():
             raise ValueError(f"{word:#x}: {verdict}")
         return descriptor
 
