@@ -2,7 +2,7 @@
 
 Such a function computes one tensor and writes it to its last argument. In its kernel, each thread computes
 elements of that tensor, one after the other, with loops for reductions. Numbers of f16 and bf16 are computed
-in f32, and rounded where they are stored. The math dialect's functions need no library.
+in f32, and rounded where they are stored.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from weft.isa.chips import LANES
 from weft.mlir import PassManager, arith, func, gpu, ir, memref, operations, scf
 from weft.passes.builders import emit
 from weft.passes.lower_conversions import convert_once
-from weft.passes.plain import indices, mathematics
+from weft.passes.plain import indices
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
 from weft.passes.plain.indices import Number
@@ -62,7 +62,6 @@ def _outline(function: Any) -> None:
     function.operation.erase()
     convert_once(holder)
     PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
-    _without_library(kernel)
 
 
 def _destination(function: Any) -> Any:
@@ -126,22 +125,6 @@ def _every_row(elements: Elements, tensor: Any, target: Any, shared: ByLanes) ->
         with emit.when(is_first):
             memref.store(element, target, [indices.value(each) for each in at])
         scf.yield_([])
-
-
-def _without_library(kernel: Any) -> None:
-    """Replaces the functions of the math dialect."""
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name.startswith("math."):
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    kernel.operation.walk(visit)
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(mathematics.lowered(op))
-        op.erase()
 
 
 def _set_launch(kernel: Any, function: Any, last: Any, lanes: int) -> None:

@@ -23,9 +23,11 @@ from weft.passes.lower_flags import LOWER_FLAGS
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_gemm_async import LOWER_GEMM_ASYNC
+from weft.passes.lower_math import LOWER_MATH
 from weft.passes.lower_mma import LOWER_MMA
 from weft.passes.lower_rings import LOWER_RINGS
 from weft.passes.lower_roles import LOWER_ROLES
+from weft.passes.lower_subgroups import LOWER_SUBGROUPS
 from weft.passes.lower_tcgen05 import LOWER_TCGEN05
 from weft.passes.lower_tensor_memory import LOWER_TENSOR_MEMORY
 from weft.passes.lower_tma import LOWER_TMA
@@ -82,6 +84,8 @@ PASSES = {
         NVVM_TO_WEFT,
         WEFT_TO_NVVM,
         REFUSE_UNLOWERED,
+        LOWER_MATH,
+        LOWER_SUBGROUPS,
         LOWER_CONVERSIONS,
         LOWER_WMMA,
         LOWER_MMA,

@@ -1,5 +1,6 @@
 """Refuses operations that no pass of Weft's pipelines lowers, before any pass runs."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from weft import mlir
@@ -7,6 +8,7 @@ from weft.dialects import dialects
 from weft.dialects.tile_types import Tile
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import certainly_has, gpu, ir, operations
+from weft.passes.analysis import upstream_operations
 from weft.passes.plain.functions import is_plain
 
 # Upstream dialects that the pipelines lower. The translation to LLVM IR refuses operations that remain.
@@ -33,6 +35,7 @@ def check(module: Any, *, tiles: bool = True) -> None:
     kernels = operations(module, gpu.GPUModuleOp) or ([] if tiles and _has_product(module) else [module])
     ours = {each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile}
     complaints: list[Diagnostic] = []
+    has_library = False
 
     def visit(op: Any) -> Any:
         if is_plain(op):
@@ -40,13 +43,24 @@ def check(module: Any, *, tiles: bool = True) -> None:
         if op.name.partition(".")[0] not in (*_LOWERED, *ours):
             complaints.append(_complaint(op))
             return ir.WalkResult.SKIP
+        if (wrong := upstream_operations.complaint(op, has_library=has_library)) is not None:
+            complaints.append(wrong)
         return ir.WalkResult.ADVANCE
 
     for kernel in kernels:
-        if not certainly_has(kernel, only=(*_LOWERED, *ours)):
+        has_library = upstream_operations.has_library(kernel)
+        if tiles or not _is_lowered(kernel, ours):
             kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     if complaints:
         raise WeftError(*complaints[:_MOST_REPORTED])
+
+
+def _is_lowered(kernel: Any, ours: Iterable[str]) -> bool:
+    """Whether it is certain that all operations are lowered, or refused later."""
+    others = (each for each in (*_LOWERED, *ours) if each not in upstream_operations.DIALECTS)
+    return certainly_has(
+        kernel, only=(*others, *upstream_operations.SAFE)
+    ) and not upstream_operations.has_rounding(kernel)
 
 
 def _has_product(module: Any) -> bool:

@@ -204,19 +204,26 @@ def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> 
     number; with `bfly`, that of this lane's number xor `lane`; with `up`, that `lane` lanes before, or this
     one if there is none. Values of less than 32 bits are sent as a word, those of 64 bits as two.
     """
+    last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
+
+    def moved(word: Any) -> Any:
+        return nvvm.ShflOp(value(-1), word, value(lane), last, kind, results=[word.type]).res
+
+    return by_words(own, moved)
+
+
+def by_words(own: Any, moved: Callable[[Any], Any]) -> Any:
+    """What a function of words makes of a value, which is extended to a word or consists of two."""
     width = own.type.width
     whole = ir.IntegerType.get_signless(width)
     if width == i32().width:
-        word = signless(own)
-        last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
-        other = nvvm.ShflOp(value(-1), word, value(lane), last, kind, results=[word.type]).res
+        other = moved(signless(own))
     elif width < i32().width:
-        word = arith.extui(i32(), bits(own, whole))
-        other = arith.trunci(whole, of_lane(word, lane, kind))
+        other = arith.trunci(whole, moved(arith.extui(i32(), bits(own, whole))))
     else:
         number, half = bits(own, whole), constant(whole, i32().width)
         words = arith.trunci(i32(), number), arith.trunci(i32(), arith.shrui(number, half))
-        low, high = (arith.extui(whole, of_lane(each, lane, kind)) for each in words)
+        low, high = (arith.extui(whole, moved(each)) for each in words)
         other = arith.ori(low, arith.shli(high, half))
     return bits(other, own.type)
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from math import factorial, log, pi, sqrt
 from typing import Any
 
-from weft.dialects.op import refuse
 from weft.mlir import arith, ir
-from weft.passes.plain.real import Real
+from weft.passes.plain.real import Real, counted
 
 _LOG2_E = 1 / log(2)
 # Parts of constants whose sum has more digits than one number; the first has few bits.
@@ -17,25 +16,14 @@ _LN2 = {False: (0.693359375, -2.1219444005469057e-4), True: (0.6931471803691238,
 _HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 
 
-def lowered(op: Any) -> Any:
-    """What replaces the result of an operation of the math dialect on scalars. Raises WeftError for one that
-    no expansion is known of.
-    """
-    operands = list(op.operands)
+def lowered(op: Any, operands: list[Any]) -> Any:
+    """What replaces the result of an operation of the math dialect, for numbers."""
     if op.name in _POWERS:
-        return _power(op).value
-    if op.name not in _FUNCTIONS or not _all_real(operands):
-        kinds = ", ".join(str(each.type) for each in operands)
-        raise refuse(op.opview, f"on {kinds} has no expansion for a plain kernel")
-    return _value(_FUNCTIONS[op.name](*map(Real, operands)))
-
-
-def _value(result: Any) -> Any:
+        return _power(*operands).value
+    if op.name in _INTEGERS:
+        return _INTEGERS[op.name](operands[0])
+    result = _FUNCTIONS[op.name](*map(Real, operands))
     return result.value if isinstance(result, Real) else result
-
-
-def _all_real(values: list[Any]) -> bool:
-    return all(isinstance(each.type, ir.F32Type | ir.F64Type) for each in values)
 
 
 def _rounded(x: Real) -> tuple[Real, Any]:
@@ -220,9 +208,8 @@ _POWERS = ("math.powf", "math.fpowi")
 _MOST = 64  # of exponents that become multiplications
 
 
-def _power(op: Any) -> Real:
+def _power(base: Any, exponent: Any) -> Real:
     """A power. Constant small integers become multiplications; others are computed in f64."""
-    base, exponent = op.operands
     x, number = Real(base), _constant(exponent)
     if number is not None and number == int(number) and abs(number) <= _MOST:
         raised = _multiplied(x, abs(int(number)))
@@ -309,4 +296,19 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "math.isnan": _is_nan,
     "math.isfinite": _is_finite,
     "math.isinf": lambda x: x.magnitude().equals(float("inf")),
+    "math.clampf": lambda x, least, most: x.maximum(least).minimum(most),
+    "arith.maxnumf": lambda x, y: x.called("maxnum", y),
+    "arith.minnumf": lambda x, y: x.called("minnum", y),
+}
+
+
+def _magnitude(x: Any) -> Any:
+    return arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x))
+
+
+_INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "math.absi": _magnitude,
+    "math.ctlz": lambda x: counted("ctlz", x),
+    "math.cttz": lambda x: counted("cttz", x),
+    "math.ctpop": lambda x: counted("ctpop", x),
 }

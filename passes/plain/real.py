@@ -5,17 +5,30 @@ from typing import Any
 
 from weft.mlir import arith, ir, llvm
 
-OWN = frozenset(("sqrt", "trunc", "floor", "ceil", "round", "roundeven", "copysign"))
-"""LLVM's intrinsics, of f32 and f64, that kernels call."""
+OWN = {
+    **dict.fromkeys(("sqrt", "trunc", "floor", "ceil", "round", "roundeven"), 1),
+    **dict.fromkeys(("copysign", "maxnum", "minnum"), 2),
+}
+"""LLVM's intrinsics, of f32 and f64, that kernels call, and how many numbers they take."""
+_COUNTS = {"ctpop": 1, "ctlz": 2, "cttz": 2}
+_WORDS = ("i8", "i16", "i32", "i64")
 
 
 def is_own_call(call: Any) -> bool:
-    """Whether a call of an intrinsic is as `Real` writes it, which LLVM always translates."""
+    """Whether a call of an intrinsic is as `Real` or `counted` writes it, which LLVM always translates."""
     operation = call.operation
-    kinds = {str(each.type) for each in (*operation.operands, *operation.results)}
+    kinds = [str(each.type) for each in (*operation.results, *operation.operands)]
     _, name, *kind = (*str(call.intrin.value).split("."), "")[:3]
-    arity = 2 if name == "copysign" else 1
-    return name in OWN and kinds == {*kind} and kinds < {"f32", "f64"} and len(operation.operands) == arity
+    if name in OWN:
+        return kinds == [*kind] * (1 + OWN[name]) and {*kind} < {"f32", "f64"}
+    flag = ["i1"] * (_COUNTS.get(name, 0) - 1)
+    return name in _COUNTS and kinds == [*kind, *kind, *flag] and {*kind} < {*_WORDS}
+
+
+def counted(name: str, bits: Any) -> Any:
+    """The number of bits that an intrinsic counts in an integer, also in 0."""
+    operands = [bits, arith.constant(ir.IntegerType.get_signless(1), 0)][: _COUNTS[name]]
+    return llvm.call_intrinsic(bits.type, f"llvm.{name}.{bits.type}", operands, [], [])
 
 
 class Real:

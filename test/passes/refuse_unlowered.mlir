@@ -38,3 +38,34 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @functions(%x: f32, %y: vector<2xf64>, %b: f8E4M3FN, %v: i16, %i: i32) kernel {
+    // expected-error @below {{'math.atan' op isn't lowered by any pass of Weft: write it with exp, log and sqrt}}
+    %0 = math.atan %x : f32
+    // expected-error @below {{'math.erf' op on f64 isn't lowered by any pass of Weft: legal types are f16, bf16, f32}}
+    %1 = math.erf %y : vector<2xf64>
+    // expected-error @below {{'arith.addf' op on f8E4M3FN isn't lowered by any pass of Weft: legal types are f16, bf16, f32, f64}}
+    %2 = arith.addf %b, %b : f8E4M3FN
+    // expected-error @below {{'gpu.shuffle' op on i16 isn't lowered by any pass of Weft: extend or bitcast it to 32 bits; legal types are i32, i64, f32, f64}}
+    %3, %4 = gpu.shuffle xor %v, %i, %i : i16
+    // expected-error @below {{'arith.divf' op that doesn't round to nearest isn't lowered by any pass of Weft: omit the rounding mode}}
+    %5 = arith.divf %x, %x upward : f32
+    gpu.return
+  }
+}
+
+// -----
+
+!matrix = !gpu.mma_matrix<16x16xi32, "COp">
+gpu.module @m {
+  gpu.func @elementwise(%m: memref<16x16xi32>, %i: index) kernel {
+    %0 = gpu.subgroup_mma_load_matrix %m[%i, %i] {leadDimension = 16 : index} : memref<16x16xi32> -> !matrix
+    // expected-error @below {{'gpu.subgroup_mma_elementwise' op addi on i32 isn't lowered by any pass of Weft: store the matrix and use arith}}
+    %1 = gpu.subgroup_mma_elementwise addi %0, %0 : (!matrix, !matrix) -> !matrix
+    gpu.subgroup_mma_store_matrix %1, %m[%i, %i] {leadDimension = 16 : index} : !matrix, memref<16x16xi32>
+    gpu.return
+  }
+}

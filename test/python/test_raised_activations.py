@@ -180,6 +180,7 @@ OTHERS: dict[str, Case] = {
         "%t = arith.mulf %x, #1.0e-7 : T; %r = arith.maximumf %x, %t : T",
         lambda x: np.maximum(x, x * _F(1e-7)),
     ),
+    "relu without NaN": ("%r = arith.maxnumf %x, #0.0 : T", lambda x: np.fmax(x, _F(0))),
     "relu by ogt": (_select("ogt, %x, #0.0", "%x", "#0.0"), lambda x: np.where(x > 0, x, _F(0))),
     "relu by oge": (_select("oge, %x, #0.0", "%x", "#0.0"), lambda x: np.where(x >= 0, x, _F(0))),
     "relu by ule": (_select("ule, %x, #0.0", "#0.0", "%x"), lambda x: np.where(~(x > 0), _F(0), x)),

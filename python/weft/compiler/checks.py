@@ -9,10 +9,10 @@ from weft.compiler.kernel_functions import argument_types, kernels
 from weft.compiler.launch_record import Launch
 from weft.dialects.op import refuse
 from weft.dialects.tile import AllocOp, MatmulOp
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, WeftError
 from weft.isa.launch_limits import size_complaint
 from weft.isa.text import identifiers
-from weft.mlir import certainly_has, func, gpu, ir, llvm, operations
+from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.passes.plain.functions import is_plain
 from weft.target import Target
@@ -50,21 +50,7 @@ def shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> No
             raise refuse(op, f"shared memory must be {limit}, got {count}")
 
 
-def mathematics(module: Any) -> dict[Location | None, str]:
-    """The names of operations that become calls of CUDA's device library, by their locations."""
-    origins: dict[Location | None, str] = {}
-
-    def visit(op: Any) -> Any:
-        if op.name.startswith("math.") or op.name == "arith.remf":
-            origins[mlir.location(op.location)] = op.name
-        return ir.WalkResult.ADVANCE
-
-    if not certainly_has(module, no=("math", "arith.remf")):
-        module.operation.walk(visit)
-    return origins
-
-
-def library_calls(module: Any, origins: dict[Location | None, str]) -> None:
+def library_calls(module: Any) -> None:
     """Raises WeftError for calls that nothing would resolve."""
     defined = {
         str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
@@ -73,7 +59,7 @@ def library_calls(module: Any, origins: dict[Location | None, str]) -> None:
     for call in operations(module, llvm.CallOp):
         callee, location = str(call.callee).removeprefix("@"), mlir.location(call.location)
         if callee.startswith("__nv_") and callee not in defined:
-            what = f"'{origins.get(location, 'llvm.call')}' op needs {callee} of CUDA's device library"
-            calls.append(Diagnostic(f"{what}, which Weft doesn't link", location))
+            what = f"'llvm.call' op needs {callee} of CUDA's device library, which Weft doesn't link"
+            calls.append(Diagnostic(what, location))
     if calls:
         raise WeftError(*dict.fromkeys(calls))  # a vector's elements have a call each

@@ -130,9 +130,8 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     # Calls that our own passes haven't written name what they like, with operands as they like.
     calls = operations(module, llvm.CallIntrinsicOp)
     risky = not all(is_own_call(each) or votes.is_own_call(each) for each in calls)
-    origins = checks.mathematics(module)
     pipeline.run(module, ",".join(elements[split:]), name)
-    checks.library_calls(module, origins)
+    checks.library_calls(module)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     text = translation.translate(holder, apart=risky)
     return Compiled(bytecode, name, target, version, text, launches, rows)

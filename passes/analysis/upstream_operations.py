@@ -1,0 +1,169 @@
+"""What kernels may contain of upstream's arith, math, gpu and vector dialects: a row for each operation, with
+the element types on which its lowering is right. `test_upstream_operations.py` compares them with NumPy.
+
+Others are refused before a pass of upstream's, which may compute something else or crash, sees them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from weft import mlir
+from weft.errors import Diagnostic
+from weft.mlir import arith, ir, llvm, operations
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+SHORT_FLOATS = ("f16", "bf16", "f32")
+INTEGERS = "integers up to 64 bits"
+WIDER = "integers of 2 to 64 bits"  # LLVM 22.1 takes one bit for its complement, or without its sign
+WORDS = ("i8", "i16", "i32", "i64")
+BOOLEANS = ("i1",)
+ANY = ("",)
+
+Kinds = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operation on elements of these types; None where it is refused. `remedy`: what to write instead."""
+
+    kinds: Kinds | None
+    remedy: str = ""
+
+
+_REDUCED = "write the exchange with gpu.shuffle"
+_BY_LANE = "compute it from gpu.thread_id: 32 threads are a subgroup"
+_ROUNDED = "to_nearest_even"
+
+
+def _rows(names: str, kinds: Kinds | None, remedy: str = "", dialect: str = "arith") -> dict[str, Row]:
+    return {f"{dialect}.{name}": Row(kinds, remedy) for name in names.split()}
+
+
+TABLE: dict[str, Row] = {
+    **_rows("constant select bitcast", ANY),
+    **_rows("addi subi muli andi ori xori shli shrsi shrui divsi divui remsi remui", (INTEGERS,)),
+    **_rows("floordivsi ceildivsi ceildivui maxsi maxui minsi minui cmpi extsi extui trunci", (INTEGERS,)),
+    **_rows("addui_extended subui_extended mulsi_extended mului_extended", (INTEGERS,)),
+    **_rows("index_cast index_castui", (INTEGERS,)),
+    **_rows("addf subf mulf divf negf maximumf minimumf maxnumf minnumf extf truncf convertf", FLOATS),
+    **_rows("cmpf", (*FLOATS, *BOOLEANS)),
+    **_rows("sitofp", (*FLOATS, WIDER), "extend i1 with arith.extsi first"),
+    **_rows("uitofp", (*FLOATS, INTEGERS)),
+    **_rows("fptosi fptoui", (*FLOATS, WIDER), "compare with 0 for i1"),
+    **_rows("remf", None, "write x - y * trunc(x / y) where that is exact enough"),
+    **_rows("scaling_extf scaling_truncf", None, "use arith.extf, arith.truncf and arith.mulf"),
+    **_rows("flush_denormals", None, "compare with the smallest normal number"),
+    **_rows("absf ceil floor round roundeven trunc sqrt copysign fma clampf", FLOATS, "", "math"),
+    **_rows("isfinite isinf isnan", (*FLOATS, *BOOLEANS), "", "math"),
+    **_rows("cosh exp exp2 expm1 log log10 log1p log2 powf rsqrt sinh tanh", FLOATS, "", "math"),
+    **_rows("fpowi", (*FLOATS, INTEGERS), "", "math"),
+    **_rows("cos erf erfc sin tan", SHORT_FLOATS, "", "math"),
+    **_rows("absi ctlz cttz ctpop", WORDS, "", "math"),
+    **_rows("acos acosh asin asinh atan atan2 atanh cbrt", None, "write it with exp, log and sqrt", "math"),
+    **_rows("isnormal", None, "compare math.absf with the smallest normal number", "math"),
+    **_rows("ipowi", None, "write the multiplications", "math"),
+    **_rows("sincos", None, "use math.sin and math.cos", "math"),
+    **_rows("thread_id block_id block_dim grid_dim global_id lane_id barrier printf ballot", ANY, "", "gpu"),
+    **_rows("cluster_id cluster_dim cluster_block_id cluster_dim_blocks", ANY, "", "gpu"),
+    **_rows("dynamic_shared_memory subgroup_mma_load_matrix subgroup_mma_store_matrix", ANY, "", "gpu"),
+    **_rows("subgroup_mma_compute subgroup_mma_constant_matrix", ANY, "", "gpu"),
+    **_rows("subgroup_mma_elementwise", ("f16", "f32"), "store the matrix and use arith", "gpu"),
+    **_rows("subgroup_mma_extract_thread_local subgroup_mma_insert_thread_local", ANY, "", "gpu"),
+    **_rows("shuffle", ("i32", "i64", "f32", "f64"), "extend or bitcast it to 32 bits", "gpu"),
+    **_rows("all_reduce subgroup_reduce rotate subgroup_broadcast", None, _REDUCED, "gpu"),
+    **_rows("subgroup_id num_subgroups subgroup_size", None, _BY_LANE, "gpu"),
+    **_rows("warp_execute_on_lane_0", None, "use scf.if with gpu.lane_id", "gpu"),
+    **_rows("initialize_named_barrier", None, "use nvvm.barrier with an id", "gpu"),
+    **_rows("func module return yield terminator binary", ANY, "", "gpu"),
+    **_rows("bitcast broadcast constant_mask create_mask deinterleave extract", ANY, "", "vector"),
+    **_rows("extract_strided_slice from_elements insert insert_strided_slice interleave", ANY, "", "vector"),
+    **_rows(
+        "compressstore expandload gather load mask maskedload maskedstore scatter store", ANY, "", "vector"
+    ),
+    **_rows("shape_cast shuffle step to_elements transfer_read transfer_write transpose", ANY, "", "vector"),
+    **_rows("contract outerproduct reduction", (*FLOATS, INTEGERS, *BOOLEANS), "", "vector"),
+    **_rows("fma", FLOATS, "", "vector"),
+    **_rows("yield", ANY, "", "vector"),
+    **_rows("multi_reduction scan", None, "use vector.reduction on each row", "vector"),
+    **_rows("print", None, "use gpu.printf", "vector"),
+    **_rows("scalable.extract scalable.insert vscale", None, "use vectors of fixed sizes", "vector"),
+    **_rows("type_cast", None, "use vector.load and vector.store", "vector"),
+}
+
+_FRAGMENT, _SHUFFLE = "gpu.subgroup_mma_elementwise", "gpu.shuffle"
+_FUNCTIONS = {
+    **dict.fromkeys(("addf", "mulf", "subf", "divf", "negatef"), ("f16", "f32")),
+    **dict.fromkeys(("maxf", "minf"), ("f32",)),
+}
+"""The functions of gpu.subgroup_mma_elementwise with the element types on which each is right."""
+DIALECTS = ("arith", "math", "gpu", "vector")
+_RISKY = ("math.", "arith.fpto", "arith.sitofp", _FRAGMENT, _SHUFFLE)
+SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None and not name.startswith(_RISKY))
+"""Operations that are right on the types of their rows, and refused later on others."""
+
+
+def has_rounding(kernel: Any) -> bool:
+    """Whether any operation may round in another way than to nearest."""
+    rounding = (arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.DivFOp, arith.TruncFOp)
+    return any("roundingmode" in op.attributes for op in operations(kernel, *rounding, arith.ConvertFOp))
+
+
+def has_library(kernel: Any) -> bool:
+    """Whether a module has functions of CUDA's device library of its own, which upstream's lowering calls."""
+    return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
+
+
+def complaint(op: Any, *, has_library: bool) -> Diagnostic | None:
+    """Why an operation of these dialects isn't lowered; None where it is, and for those that aren't in the
+    table: the host's, and those of other dialects.
+    """
+    row = TABLE.get(op.name)
+    if row is None or (has_library and op.name.startswith("math.")):
+        return None
+    what, legal = "", row.remedy
+    if row.kinds is not None:
+        kinds, what = row.kinds, ""
+        if op.name == _FRAGMENT:
+            name = str(op.attributes["opType"]).split()[-1].rstrip(">")
+            kinds, what = _FUNCTIONS.get(name, ()), f" {name}"
+        wrong = next((each for each in _elements(op) if not _is_one_of(each, kinds)), None)
+        if wrong is not None:
+            what += f" on {wrong}"
+            legal = "; ".join(filter(None, (legal, f"legal types are {', '.join(kinds)}" if kinds else "")))
+        elif "roundingmode" in op.attributes and _ROUNDED not in str(op.attributes["roundingmode"]):
+            what, legal = " that doesn't round to nearest", "omit the rounding mode"
+        else:
+            return None
+    message = f"'{op.name}' op{what} isn't lowered by any pass of Weft: {legal}"
+    return Diagnostic(message, mlir.location(op.location))
+
+
+def _elements(op: Any) -> Iterator[Any]:
+    """The element types of an operation's numbers."""
+    for value in op.operands[:1] if op.name == _SHUFFLE else (*op.operands, *op.results):
+        kind = value.type
+        if isinstance(kind, ir.VectorType):
+            yield kind.element_type
+        elif isinstance(kind, ir.FloatType | ir.IntegerType | ir.IndexType):
+            yield kind
+        elif op.name == _FRAGMENT:
+            yield element_of_matrix(kind)
+
+
+def element_of_matrix(kind: Any) -> Any:
+    """The element type of a `!gpu.mma_matrix`."""
+    return ir.Type.parse(str(kind).partition(",")[0].rpartition("x")[2], kind.context)
+
+
+def _is_one_of(kind: Any, kinds: Kinds) -> bool:
+    if kinds == ANY or str(kind) in kinds:
+        return True
+    if INTEGERS not in kinds and WIDER not in kinds:
+        return False
+    least = 1 if INTEGERS in kinds else 2
+    is_index = isinstance(kind, ir.IndexType)
+    return is_index or (isinstance(kind, ir.IntegerType) and least <= kind.width <= _MOST_BITS)
+
+
+_MOST_BITS = 64

@@ -1,0 +1,324 @@
+"""What kernels contain of upstream's arith, math, vector and gpu dialects: right, or refused at its line."""
+
+from functools import cache, reduce
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import upstream_cases
+from upstream_cases import GROUPS, Case, differences
+
+import weft
+from weft import mlir
+from weft.dialects import context
+from weft.errors import WeftError
+from weft.passes.analysis import unlowered
+from weft.passes.analysis.upstream_operations import TABLE
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+KINDS = [(group, kind) for group, (_, kinds) in GROUPS.items() for kind in kinds]
+
+
+@cache
+def _judged(group: str, kind: str) -> tuple[list[Case], list[tuple[Case, WeftError]]]:
+    """The cases that are lowered, and those that are refused."""
+    lowered, refused, own = [], [], context()
+    for case in GROUPS[group][0](kind):
+        try:
+            unlowered.check(mlir.parse(upstream_cases.module([case]), own))
+            lowered.append(case)
+        except WeftError as error:
+            refused.append((case, error))
+    return lowered, refused
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("chip", ["sm_80", "sm_70", "sm_90a"])
+@pytest.mark.parametrize(("group", "kind"), KINDS)
+def test_what_is_lowered_computes_what_numpy_does(group: str, kind: str, chip: str) -> None:
+    lowered, _ = _judged(group, kind)
+    lowered = [each for each in lowered if chip != "sm_70" or (each.op, kind) != ("math.fma", "bf16")]
+    for first in range(0, len(lowered), 40):
+        assert differences(lowered[first : first + 40], chip) == []
+
+
+def test_what_is_refused_is_named_at_its_line_with_a_remedy() -> None:
+    for group, kind in KINDS:
+        for case, error in _judged(group, kind)[1]:
+            (said,) = error.diagnostics
+            assert said.location is not None
+            assert said.location.line == 4 + len(case.ins) + sum(
+                k in ("i1", "i4", "index") for k in case.ins
+            ) + (len(case.lines) - 1), case.name
+            assert said.message.startswith(f"'{case.op}' op"), case.name
+            assert "isn't lowered by any pass of Weft: " in said.message
+
+
+def test_the_table_has_every_operation_and_the_cases_every_row() -> None:
+    assert _named("arith") | _named("math") | _named("vector") <= TABLE.keys()
+    tried = {case.op for group, kind in KINDS for case in _judged(group, kind)[0]}
+    legal = {op for op, row in TABLE.items() if row.kinds is not None and op.startswith(("arith.", "math."))}
+    assert legal - tried == {"arith.constant"}
+
+
+VECTORS: dict[str, tuple[str, Any]] = {
+    "shuffle": (
+        "%r = vector.shuffle %a, %b [0, 5, 2, 7] : V, V",
+        lambda x, y: _columns(x[0], y[1], x[2], y[3]),
+    ),
+    "broadcast": (
+        "%e = vector.extract %a[2] : T from V; %r = vector.broadcast %e : T to V",
+        lambda x, y: _columns(x[2], x[2], x[2], x[2]),
+    ),
+    "insert": (
+        "%n = arith.constant 3 : index; %i = arith.andi %t, %n : index;"
+        "%e = vector.extract %a[%i] : T from V; %r = vector.insert %e, %b[1] : T into V",
+        lambda x, y: _columns(y[0], x[np.arange(16) % 4, np.arange(16)], y[2], y[3]),
+    ),
+    "interleave": (
+        "%i = vector.interleave %a, %b : V -> vector<8xT>;"
+        "%j, %k = vector.deinterleave %i : vector<8xT> -> V;"
+        "%r = vector.shuffle %j, %k [1, 4, 3, 6] : V, V",
+        lambda x, y: _columns(x[1], y[0], x[3], y[2]),
+    ),
+    "slices": (
+        "%s = vector.extract_strided_slice %b {offsets = [1], sizes = [2], strides = [1]} : V to vector<2xT>;"
+        "%r = vector.insert_strided_slice %s, %a {offsets = [2], strides = [1]} : vector<2xT> into V",
+        lambda x, y: _columns(x[0], x[1], y[1], y[2]),
+    ),
+    "transpose": (
+        "%m = vector.shape_cast %a : V to vector<2x2xT>;"
+        "%n = vector.transpose %m, [1, 0] : vector<2x2xT> to vector<2x2xT>;"
+        "%r = vector.shape_cast %n : vector<2x2xT> to V",
+        lambda x, y: _columns(x[0], x[2], x[1], x[3]),
+    ),
+    "elements": (
+        "%e:4 = vector.to_elements %a : V; %r = vector.from_elements %e#3, %e#1, %e#0, %e#2 : V",
+        lambda x, y: _columns(x[3], x[1], x[0], x[2]),
+    ),
+    "masked load": (
+        "%m = vector.constant_mask [3] : vector<4xi1>;"
+        "%r = vector.maskedload %p[%f], %m, %b : M, vector<4xi1>, V into V",
+        lambda x, y: _columns(x[0], x[1], x[2], y[3]),
+    ),
+    "gather": (
+        "%i = arith.constant dense<[3, 0, 1, 1]> : vector<4xi32>; %n = arith.constant 2 : index;"
+        "%m = vector.create_mask %n : vector<4xi1>;"
+        "%r = vector.gather %p[%f] [%i], %m, %b : M, vector<4xi32>, vector<4xi1>, V into V",
+        lambda x, y: _columns(x[3], x[0], y[2], y[3]),
+    ),
+    "expand": (
+        "%m = arith.constant dense<[1, 0, 1, 1]> : vector<4xi1>;"
+        "%r = vector.expandload %p[%f], %m, %b : M, vector<4xi1>, V into V",
+        lambda x, y: _columns(x[0], y[1], x[1], x[2]),
+    ),
+    "transfer": (
+        "%e = vector.extract %b[0] : T from V; %k = arith.constant 62 : index;"
+        "%r = vector.transfer_read %p[%k], %e : M, V",
+        lambda x, y: _columns(np.full(16, x[2, 15]), np.full(16, x[3, 15]), y[0], y[0]),
+    ),
+    "outer product": (
+        "%e = vector.extract %b[0] : T from V; %r = vector.outerproduct %a, %e : V, T",
+        lambda x, y: x * y[0],
+    ),
+    "contract": (
+        "%m = vector.shape_cast %a : V to vector<2x2xT>; %n = vector.shape_cast %b : V to vector<2x2xT>;"
+        "%x = vector.contract {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, "
+        "affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], "
+        'iterator_types = ["parallel", "parallel", "reduction"]} %m, %n, %n : '
+        "vector<2x2xT>, vector<2x2xT> into vector<2x2xT>; %r = vector.shape_cast %x : vector<2x2xT> to V",
+        lambda x, y: _columns(
+            x[0] * y[0] + x[1] * y[2] + y[0],
+            x[0] * y[1] + x[1] * y[3] + y[1],
+            x[2] * y[0] + x[3] * y[2] + y[2],
+            x[2] * y[1] + x[3] * y[3] + y[3],
+        ),
+    ),
+    **{
+        f"reduction {name}": (
+            f"%e = vector.reduction <{name}>, %a : V into T; %r = vector.broadcast %e : T to V",
+            lambda x, y, function=function: np.broadcast_to(reduce(function, x), x.shape),
+        )
+        for name, function in {
+            "add": np.add,
+            "mul": np.multiply,
+            "and": np.bitwise_and,
+            "or": np.bitwise_or,
+            "xor": np.bitwise_xor,
+            **dict.fromkeys(("maxsi", "maximumf", "maxnumf"), np.maximum),
+            **dict.fromkeys(("minsi", "minimumf", "minnumf"), np.minimum),
+        }.items()
+    },
+    "fma": ("%r = vector.fma %a, %b, %a : V", lambda x, y: x * y + x),
+    "functions": (
+        "%e = math.sqrt %a : V; %g = math.absf %b : V; %r = arith.maxnumf %e, %g : V",
+        lambda x, y: np.fmax(np.sqrt(x), np.abs(y)),
+    ),
+}
+WHOLE_ONLY = ("and", "or", "xor", "maxsi", "minsi")
+
+
+def _columns(*columns: Any) -> Any:
+    return np.stack(columns)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", [*upstream_cases.WORDS, *upstream_cases.FLOATS])
+def test_vectors_compute_what_numpy_does(kind: str) -> None:
+    is_float = kind in upstream_cases.FLOATS
+    chosen = {
+        name: case
+        for name, case in VECTORS.items()
+        if (is_float and not name.endswith(WHOLE_ONLY))
+        or not (is_float or name.endswith(("f", "fma", "functions")))
+    }
+    memory, lines = (
+        f"memref<64x{kind}>",
+        ["%four = arith.constant 4 : index", "%f = arith.muli %t, %four : index"],
+    )
+    lines += [
+        f"%{x} = vector.load %{p}[%f] : {memory}, vector<4x{kind}>" for x, p in zip("ab", "pq", strict=True)
+    ]
+    shared = {name: f"%{name}" for name in ("a", "b", "p", "t", "f")}
+    for number, (text, _) in enumerate(chosen.values()):
+        text = text.replace("M", memory).replace("V", "vector<4xT>").replace("T", kind)
+        lines += [upstream_cases.renamed(line.strip(), shared, number) for line in text.split(";")]
+        lines.append(f"vector.store %r_{number}, %o{number}[%f] : {memory}, vector<4x{kind}>")
+    arguments = [f"%{name}: {memory}" for name in ("p", "q", *(f"o{i}" for i in range(len(chosen))))]
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, 16), "sm_80")
+    x, y = np.random.default_rng(0).integers(1, 9, (2, 64)).astype(upstream_cases.dtype(kind))
+    results = [np.zeros_like(x) for _ in chosen]
+    assert not kernel.emulate(x, y, *results, grid=(1, 1, 1)).findings
+    for (name, (_, reference)), got in zip(chosen.items(), results, strict=True):
+        expected = reference(x.reshape(16, 4).T, y.reshape(16, 4).T).T.astype(x.dtype).ravel()
+        assert (got == expected).all(), name
+
+
+MATRIX = """!M = !gpu.mma_matrix<16x16x{kind}, "COp">
+gpu.module @m {{
+  gpu.func @k(%p: memref<16x16x{kind}>, %q: memref<16x16x{kind}>, %o: memref<16x16x{kind}>) kernel
+      attributes {{known_block_size = array<i32: 32, 1, 1>}} {{
+    %z = arith.constant 0 : index
+    %a = gpu.subgroup_mma_load_matrix %p[%z, %z] {{leadDimension = 16 : index}} : memref<16x16x{kind}> -> !M
+    %b = gpu.subgroup_mma_load_matrix %q[%z, %z] {{leadDimension = 16 : index}} : memref<16x16x{kind}> -> !M
+    %r = gpu.subgroup_mma_elementwise {name} {operands} : ({types}) -> !M
+    gpu.subgroup_mma_store_matrix %r, %o[%z, %z] {{leadDimension = 16 : index}} : !M, memref<16x16x{kind}>
+    gpu.return
+  }}
+}}"""
+MATRICES: dict[str, Any] = {
+    "addf": np.add,
+    "subf": np.subtract,
+    "mulf": np.multiply,
+    "divf": np.divide,
+    "maxf": np.maximum,
+    "minf": np.minimum,
+    "negatef": lambda x, _: -x,
+    **dict.fromkeys(("addi", "subi", "muli", "divs", "divu", "negates", "extf", "truncf")),
+}
+
+
+def _matrix(name: str, kind: str) -> str:
+    count = 1 if name.startswith("negat") or name in ("extf", "truncf") else 2
+    operands, types = ", ".join(("%a", "%b")[:count]), ", ".join(["!M"] * count)
+    return MATRIX.format(kind=kind, name=name, operands=operands, types=types)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+@pytest.mark.parametrize("name", [name for name, function in MATRICES.items() if function])
+def test_elements_of_matrices_are_computed(name: str, kind: str) -> None:
+    text = _matrix(name, kind)
+    if kind == "f16" and name in ("maxf", "minf"):
+        with pytest.raises(
+            WeftError, match=f"op {name} on f16 isn't lowered by any pass of Weft: .*legal types are f32"
+        ):
+            weft.compile(text, "sm_80")
+        return
+    x, y = np.random.default_rng(0).standard_normal((2, 16, 16)).astype(upstream_cases.dtype(kind))
+    result = np.zeros_like(x)
+    assert not weft.compile(text, "sm_80").emulate(x, y, result, grid=(1, 1, 1)).findings
+    assert (result == MATRICES[name](x, y)).all()
+
+
+def test_other_functions_of_matrices_are_refused() -> None:
+    for name, kind in (
+        (name, "i32" if name[-1] in "isu" else "f16") for name, each in MATRICES.items() if not each
+    ):
+        with pytest.raises(
+            WeftError, match=f"op {name} on {kind} isn't lowered by any pass of Weft"
+        ) as caught:
+            unlowered.check(mlir.parse(_matrix(name, kind), context()))
+        assert caught.value.diagnostics[0].location.line == 8
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("width", [16, 8, 1, "dynamic"])
+@pytest.mark.parametrize(("mode", "kind"), [("xor", "f32"), ("up", "i32"), ("down", "f64"), ("idx", "i64")])
+def test_segments_shuffle_on_their_own(mode: str, kind: str, width: int | str) -> None:
+    given = (
+        "%w = arith.index_cast %n : index to i32"
+        if width == "dynamic"
+        else f"%w = arith.constant {width} : i32"
+    )
+    lines = [
+        f"%v = memref.load %p[%t] : memref<48x{kind}>",
+        "%n = arith.constant 4 : index" if width == "dynamic" else "",
+        given,
+        "%one = arith.constant 1 : i32",
+        f"%r, %is = gpu.shuffle {mode} %v, %one, %w : {kind}",
+        f"memref.store %r, %o[%t] : memref<48x{kind}>",
+        "%b = arith.extui %is : i1 to i8",
+        "memref.store %b, %i[%t] : memref<48xi8>",
+    ]
+    # The last warp has 16 lanes: no segment waits for others.
+    arguments = [f"%p: memref<48x{kind}>", f"%o: memref<48x{kind}>", "%i: memref<48xi8>"]
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, 48), "sm_80")
+    size, lane = 4 if width == "dynamic" else width, np.arange(48)
+    place = lane % size
+    source = {"xor": place ^ 1, "up": place - 1, "down": place + 1, "idx": np.full(48, 1 % size)}[mode]
+    inside = (source >= 0) & (source < size)
+    values = np.arange(48).astype(upstream_cases.dtype(kind))
+    result, valid = np.zeros_like(values), np.zeros(48, np.int8)
+    assert not kernel.emulate(values, result, valid, grid=(1, 1, 1)).findings
+    assert (result == np.where(inside, lane - place + source, lane)).all()
+    assert (valid == inside).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            '%r, %i = gpu.shuffle xor %x, %one, %three : i32; gpu.printf "%d", %r : i32',
+            "must have a width of 1, 2, 4, 8, 16 or 32, got 3",
+        ),
+        (
+            "%h = arith.trunci %x : i32 to i16; %r, %i = gpu.shuffle xor %h, %one, %one : i16",
+            "on i16 isn't lowered",
+        ),
+        (
+            "%r = gpu.subgroup_reduce add %x : (i32) -> (i32)",
+            "isn't lowered by any pass of Weft: write the exchange",
+        ),
+        (
+            "%f = arith.sitofp %x : i32 to f32; %r = arith.truncf %f upward : f32 to f16",
+            "doesn't round to nearest",
+        ),
+        ("%f = arith.sitofp %x : i32 to f32; %r = arith.fptoui %f : f32 to i1", "on i1 isn't lowered"),
+    ],
+)
+def test_other_mistakes_are_named(body: str, said: str) -> None:
+    lines = ["%one = arith.constant 1 : i32", "%three = arith.constant 3 : i32", *body.split("; ")]
+    with pytest.raises(WeftError, match=said) as caught:
+        weft.compile(upstream_cases.kernel(["%x: i32"], lines, 32), "sm_80")
+    last = max(i for i, line in enumerate(lines) if line.startswith("%r"))
+    assert caught.value.diagnostics[0].location.line == 4 + last
+
+
+def _named(dialect: str) -> set[str]:
+    """The operations of a dialect that MLIR has."""
+    classes = vars(import_module(f"{mlir.DISTRIBUTION}.dialects.{dialect}")).values()
+    names = {getattr(each, "OPERATION_NAME", "") for each in classes if isinstance(each, type)}
+    return {name for name in names if name.startswith(f"{dialect}.")}
