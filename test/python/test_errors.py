@@ -115,7 +115,7 @@ def test_an_activation_is_named_with_those_there_are():
 @pytest.mark.parametrize(
     "name, said",
     [
-        ("bias", r"bias must be given in an epilogue: epilogue=weft\.Epilogue\(bias=\.\.\.\)"),
+        ("bias", r"has no parameter 'bias': pass it in an epilogue, epilogue=weft\.Epilogue\(bias=\.\.\.\)"),
         ("transpose", "has no parameter 'transpose'; did you mean 'transpose_"),
         ("biass", "has no parameter 'biass'; did you mean 'bias'"),
         ("other", "has no parameter 'other'$"),

@@ -197,3 +197,60 @@ def test_explicit_axes_of_results_follow_from_those_of_operands(of_a, of_b, of_r
 def test_operands_that_are_divided_differently_are_refused(call, message):
     with pytest.raises(weft.WeftError, match=message):
         call()
+
+
+def precise(function, wanted, *given):
+    """Whether a function's result has only errors of f32; with tf32 there are larger ones."""
+    worst = np.abs(np.asarray(function(*given), np.float64) - wanted).max() / np.abs(wanted).max()
+    assert worst < 2e-3
+    return bool(worst < 2e-6)
+
+
+def test_f32_follows_the_precision_that_jax_is_asked_for():
+    a, b, c = (np.random.default_rng(n).standard_normal(s).astype(np.float32) for n, s in enumerate(SIZES))
+    exact, of_one = a.astype(np.float64) @ b, np.float32(0.5)
+    given = [jnp.asarray(x) for x in (a, b, c)]
+    jitted = jax.jit(wjax.matmul)
+    calls = {
+        "traced": (lambda a, b, c: jitted(a, b), exact),
+        "weft.matmul": (lambda a, b, c: weft.matmul(a, b), exact),
+        "in a traced function": (jax.jit(lambda a, b, c: weft.matmul(a.T, b, transpose_a=True)), exact),
+        "epilogue": (
+            lambda a, b, c: wjax.matmul(
+                a, b.T, transpose_b=True, c=c, beta=2.0, bias=c[0], residual=c, alpha=of_one
+            ),
+            exact / 2 + 3 * c + c[0],
+        ),
+        "scales": (
+            lambda a, b, c: wjax.matmul(a, b, scales=(c[:, :1], jnp.float32(2))),
+            2 * exact * c[:, :1],
+        ),
+        "map": (jax.vmap(lambda a, c: wjax.matmul(a, given[1], alpha=c[0]), (0, 0)), exact * c[:, :1]),
+        "gradient": (
+            lambda a, b, c: jax.grad(lambda b: (wjax.matmul(a, b) * c).sum())(b),
+            a.T.astype(np.float64) @ c,
+        ),
+        "tangent": (lambda a, b, c: jax.jvp(lambda a: wjax.matmul(a, b), (a,), (a,))[1], exact),
+    }
+    with jax.default_matmul_precision("highest"):
+        for name, (function, wanted) in calls.items():
+            operands = (given[0], given[2]) if name == "map" else given
+            assert precise(function, wanted, *operands), name
+    for precision, allows in ((None, True), ("tensorfloat32", True), ("F32_F32_F32", False)):
+        with jax.default_matmul_precision(precision):
+            assert precise(calls["traced"][0], exact, *given) is not allows
+
+
+SIZES = (24, 40), (40, 16), (24, 16)
+
+
+def test_what_jax_does_not_compute_with_more_precision_is_refused():
+    a, b = jnp.ones((16, 32)), jnp.ones((32, 8))
+    advice = r"must be None where f32 isn't multiplied as tf32: use jax\.default_matmul_precision\('high'\)"
+    with jax.default_matmul_precision("highest"):
+        with pytest.raises(weft.WeftError, match=f"row_ends {advice}"):
+            wjax.matmul(a, b[None], row_ends=jnp.asarray([16], jnp.int32))
+        for name, value in (("stream", 0), ("out", np.zeros((16, 8), np.float32))):
+            with pytest.raises(weft.WeftError, match=f"{name} {advice}"):
+                weft.matmul(a, b, **{name: value})
+        assert (wjax.matmul(a, b, arch="sm_80") == 32).all()

@@ -154,10 +154,10 @@ def test_convert_keeps_parameters_hooks_and_ties():
     assert "(0): weft.nn.Linear(in_features" in repr(model)
 
 
-def test_layers_of_f32_show_who_multiplies(monkeypatch):
+def test_layers_of_f32_show_who_multiplies():
     layers = {each: repr(weft.nn.Linear(8, 8, dtype=each)) for each in (F32, BF16)}
     assert layers[F32].endswith("bias=True, f32 by PyTorch)") and layers[BF16].endswith("bias=True)")
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    torch.set_float32_matmul_precision("high")
     assert repr(weft.nn.Linear(8, 8, dtype=F32)).endswith("bias=True)")
 
 

@@ -79,6 +79,7 @@ def compare(operands, shape, weft_options=None, **options):
 @pytest.mark.parametrize("layout", list(itertools.product((False, True), repeat=2)), ids=str)
 @pytest.mark.parametrize("dtype", [BF16, F16, F32, F64], ids=str)
 def test_gradients_of_both_matrices_in_every_layout(dtype, layout):
+    torch.set_float32_matmul_precision("high")  # so that Weft multiplies f32
     a = numbers(32, 48, dtype=dtype).mT if layout[0] else numbers(48, 32, dtype=dtype)
     b = numbers(40, 32, dtype=dtype).mT if layout[1] else numbers(32, 40, dtype=dtype)
     compare([a.requires_grad_(), b.requires_grad_(), None, None, None, None], (48, 40), alpha=0.5)

@@ -1,13 +1,12 @@
 """`weft.attention`: softmax(scale * q @ k.T) @ v for each head, by the kernels of `weft.attend.kernels`."""
 
-import inspect
 from typing import Any, Never
 
 from weft import late_imports
 from weft.attend import plans
 from weft.attend.problem import OPTIONS, Options, refuse
 from weft.errors import shown
-from weft.isa.suggest import did_you_mean
+from weft.isa.suggest import no_parameter
 from weft.launch import arrays, libraries, torch_tensors
 from weft.multiply import jax_call
 
@@ -113,7 +112,7 @@ def attention(
     has examples, and lists what is supported.
     """
     if others:
-        raise refuse(_no_parameter(next(iter(others))))
+        raise refuse(no_parameter(attention, next(iter(others)), _OTHER_NAMES))
     arrays_of_call = (
         *(q, k, out, v, sinks, lengths, cu_seqlens_q, cu_seqlens_k, page_table),
         *(q_scale, k_scale, v_scale),
@@ -144,13 +143,6 @@ def attention(
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
     return (result, library.handed_over(lse, q)) if return_lse else result
-
-
-def _no_parameter(name: str) -> str:
-    """What is wrong with an argument of this name."""
-    own = inspect.getfullargspec(attention)
-    instead = f": {_OTHER_NAMES[name]}" if name in _OTHER_NAMES else ""
-    return f"has no parameter '{name}'{instead or did_you_mean(name, [*own.args, *own.kwonlyargs])}"
 
 
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:

@@ -19,9 +19,13 @@ def weft(schedule: str | None = None) -> Implementation:
     """`weft.matmul` with its own choice of a schedule, or with `schedule` as it is written."""
 
     def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
+        import torch
+
         import weft as package
         from weft.dialects.schedule import read_schedule
 
+        if INPUTS[problem.inputs].name == "tf32":
+            torch.set_float32_matmul_precision("high")
         chosen = None if schedule is None else read_schedule(schedule)
         return [partial(_weft_matmul, package.matmul, problem, each, chosen) for each in sets]
 

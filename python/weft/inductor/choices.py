@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from weft.launch import torch_tensors
 from weft.multiply.matmul import matmul
 
 _TYPES = (torch.bfloat16, torch.float16)
@@ -18,5 +19,4 @@ def weft_mm(a: Any, b: Any, *, out: Any) -> Any:
 
 def is_exact(dtype: Any) -> bool:
     """Whether Weft multiplies elements of a type as exactly as PyTorch may, which is as tf32 for f32."""
-    tf32 = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
-    return dtype in _TYPES or tf32
+    return dtype in _TYPES or (dtype == torch.float32 and torch_tensors.allows_tf32())

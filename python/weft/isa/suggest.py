@@ -1,7 +1,8 @@
 """The name that a misspelled one may have meant, for messages."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -18,3 +19,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if not matches or (best := spelled[max(matches, key=similar)]) == name:
         return ""
     return f"; did you mean '{best}'?"
+
+
+def no_parameter(function: Callable[..., Any], name: str, instead: Mapping[str, str]) -> str:
+    """What is wrong with an argument of this name. `instead` has names that others use, and what to do."""
+    import inspect
+
+    own = inspect.getfullargspec(function)
+    advice = f": {instead[name]}" if name in instead else ""
+    return f"has no parameter '{name}'{advice or did_you_mean(name, [*own.args, *own.kwonlyargs, *instead])}"

@@ -8,8 +8,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
-from weft.jax import copies, placement
-from weft.jax.empty import is_empty, product_of_zeros
+from weft.jax import by_jax, copies, placement
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.xla_product import Described, Product
@@ -21,8 +20,8 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
     """The product of a, b and the operands with its roles, under any transformation of JAX. a and b are
     matrices or batches of one size.
     """
-    if is_empty([jax.numpy.shape(each) for each in operands[:2]]):
-        return product_of_zeros(operands, product, described([jax.typeof(each) for each in operands]))
+    if (compute := by_jax.instead(operands, product)) is not None:
+        return compute(operands, product, described([jax.typeof(each) for each in operands]))
     operands = placement.gathered(product, operands)
     return product_p.bind(*equally_varying(operands), product=product)
 

@@ -2,7 +2,7 @@
 
 from math import prod
 from numbers import Real
-from typing import Any
+from typing import Any, Never
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
 from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, about, shown
+from weft.isa.suggest import no_parameter
 from weft.jax import placement
 from weft.jax.primitive import bind
 from weft.launch import arrays
@@ -43,6 +44,7 @@ def matmul(
     out_dtype: Any = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
+    **others: Never,
 ) -> Any:
     """`residual + activation(alpha * a @ b + beta * c + bias)` in a JAX program.
 
@@ -62,6 +64,8 @@ def matmul(
     - `out_dtype` is a type of NumPy or JAX, or its name, or MLIR's.
     - `arch` selects the chip that is emulated where XLA runs the product on the CPU, by default sm_90a. On a
       GPU it has no effect.
+    - f32 is multiplied as tf32, unless `jax_default_matmul_precision` asks for more, such as "highest": then
+      XLA multiplies. Groups are refused, and `schedule` and `arch` select a kernel all the same.
 
     Floats of at least 16 bits have derivatives with respect to `a`, `b`, `c`, `bias`, `residual` and an array
     `alpha`, of any order, in forward and reverse mode. Weft computes their products, too. With scales, there
@@ -75,6 +79,8 @@ def matmul(
     Raises WeftError for arrays that don't fit, while the program is traced. If no kernel for the device can
     compute the product, XLA reports an error when the program first runs.
     """
+    if others:
+        raise WeftError(f"weft.jax.matmul: {no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
     given = {
         "a": a,
         "b": b,
@@ -122,6 +128,16 @@ def matmul(
     product = Product.of(roles, options, activation, by_columns)
     result = bind(tuple(operands.values()), product)
     return jnp.squeeze(_led(result, leading, m), vectors)
+
+
+_OTHER_NAMES = {
+    "epilogue": "pass bias, activation and residual",
+    "out": "use the result",
+    "stream": "XLA chooses it",
+    "precision": "use jax.default_matmul_precision",
+    "preferred_element_type": "pass out_dtype",
+}
+"""Parameters of `weft.matmul` and `jax.numpy.matmul`, and what to do here."""
 
 
 def _led(result: Any, leading: tuple[int, ...], m: int) -> Any:

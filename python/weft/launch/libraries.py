@@ -14,6 +14,10 @@ from weft.launch.arrays import ArrayView, Planned
 Shape = tuple[int, ...]
 
 
+_NOT_AS_TF32 = "where f32 isn't multiplied as tf32: use {}"
+"""The end of a message, and what to do."""
+
+
 class Library:
     """NumPy, and any library of which Weft knows no more than its arrays: launches go to the default stream,
     and results on a GPU are `DeviceArray`s.
@@ -22,6 +26,10 @@ class Library:
     def wants_gradients(self, array: Any) -> bool:
         """Whether the library would record an operation on an array for differentiation."""
         return False
+
+    def allows_tf32(self) -> bool:
+        """Whether the library's settings allow that f32 is multiplied as tf32."""
+        return True
 
     def empty(self, like: Any, view: ArrayView, shape: Shape, dtype: str) -> Any:
         """A new array on the device of `like`, which has this view: an array of the same library, or one that
@@ -59,6 +67,8 @@ class Library:
 
 
 class _Torch(Library):
+    not_as_tf32 = _NOT_AS_TF32.format("torch.set_float32_matmul_precision('high')")
+
     def wants_gradients(self, array: Any) -> bool:
         if not hasattr(array, "requires_grad"):
             return False
@@ -67,6 +77,9 @@ class _Torch(Library):
         if not torch_tensors.is_tensor(array):
             return False
         return bool(array.requires_grad and torch.is_grad_enabled()) or torch_tensors.has_tangent(array)
+
+    def allows_tf32(self) -> bool:
+        return torch_tensors.allows_tf32()
 
     def empty(self, like: Any, view: ArrayView, shape: Shape, dtype: str) -> Any:
         import torch
@@ -125,6 +138,14 @@ class _Cupy(Library):
 
 
 class _Jax(Library):
+    not_as_tf32 = _NOT_AS_TF32.format("jax.default_matmul_precision('high')")
+
+    def allows_tf32(self) -> bool:
+        import jax
+
+        wanted = str(jax.config.jax_default_matmul_precision)
+        return wanted not in _PRECISE and not wanted.endswith(_SEVERAL)
+
     def handed_over(self, result: Any, like: Any) -> Any:
         import jax.dlpack
 
@@ -139,6 +160,9 @@ class _Jax(Library):
             ) from None
 
 
+_PRECISE = ("highest", "float32", "F32_F32_F32", "F64_F64_F64")
+_SEVERAL = ("_X3", "_X6", "_X9")
+"""Which of JAX's precisions are more than that of tf32: the endings are those of several products."""
 TORCH, JAX = _Torch(), _Jax()
 _LIBRARIES: dict[str, Library] = {"torch": TORCH, "jax": JAX, "cupy": _Cupy()}
 _OTHER = Library()

@@ -117,6 +117,15 @@ def is_dual(tensor: Any, forward: Any) -> bool:
     return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
 
 
+def allows_tf32() -> bool:
+    """Whether PyTorch may multiply f32 as tf32 (`torch.set_float32_matmul_precision`)."""
+    torch: Any = sys.modules["torch"]
+    precision = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    if precision is None:  # before PyTorch 2.9, of which later ones may raise an error here
+        return bool(torch.get_float32_matmul_precision() != "highest")
+    return bool(precision == "tf32")
+
+
 _AUTOCAST = ("cuda", "cpu")
 
 

@@ -1,16 +1,15 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-import inspect
 from dataclasses import dataclass, fields
 from numbers import Real
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Never
 
 from weft.errors import WeftError, shown
-from weft.isa.suggest import did_you_mean
+from weft.isa.suggest import no_parameter
 from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.multiply import jax_call, launches
+from weft.multiply import f32_precision, jax_call, launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options, checked_activation, checked_pair
@@ -149,6 +148,10 @@ def matmul(
     each call, on the same stream. So may MN-major f32, fp8 and 8-bit integers be on sm_90a, to K-major
     matrices. Rows of the result, of `c` and of the residual may begin at any element.
 
+    f32 of PyTorch and JAX follows their settings: if `torch.set_float32_matmul_precision` or
+    `jax_default_matmul_precision` asks for more than tf32, as PyTorch does by default, that library
+    multiplies, without groups. `schedule` and `arch` select a kernel, which multiplies f32 as tf32.
+
     PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, but not
     with `out`, `scales` or groups. If PyTorch records gradients, traces, casts or transforms a call, or if
     tensors have no memory of their own, the call becomes an operator such as `torch.ops.weft.matmul`.
@@ -160,7 +163,7 @@ def matmul(
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     if others:
-        raise WeftError(f"weft.matmul: {_no_parameter(next(iter(others)))}")
+        raise WeftError(f"weft.matmul: {no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
     try:
         describe = DESCRIBE[type(a)]
         activation, more = None, _NO_MORE
@@ -218,7 +221,7 @@ def matmul(
         if status != OVERLAP:
             plan.launch.settle(status, handle, address_a, address_b, address_out, *addresses)
             return result
-    if isinstance(plan, Handed) and stream is None:
+    if isinstance(plan, Handed) and stream is None and plan.holds():
         return plan.multiply(a, b, *(array for array in more if array is not None))
     number, factors = _split(alpha)
     options = Options(
@@ -267,15 +270,10 @@ def matmul(
     return planned(key, a, b, out, added, activation, options, stream)
 
 
-def _no_parameter(name: str) -> str:
-    """What is wrong with an argument of this name."""
-    if name in (of_epilogue := [field.name for field in fields(Epilogue)]):
-        return f"{name} must be given in an epilogue: epilogue=weft.Epilogue({name}=...)"
-    own = inspect.getfullargspec(matmul)
-    known = [*own.args, *own.kwonlyargs, *of_epilogue]
-    return f"has no parameter '{name}'{did_you_mean(name, known)}"
-
-
+_OF_EPILOGUE = {
+    field.name: f"pass it in an epilogue, epilogue=weft.Epilogue({field.name}=...)"
+    for field in fields(Epilogue)
+}
 _NO_MORE: tuple[Any, ...] = ()
 # What a wrong argument may raise while a plan is looked up.
 _UNKNOWN = (WeftError, *arrays.BROKEN)
@@ -308,6 +306,8 @@ def planned(
         return handed.multiply(*given.values())
     operands = Operands.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
+    if f32_precision.is_refused(operands):
+        return _by_library(key, operands, given, activation, stream)
     if out is not None and (write := operands.libraries[2].writer()) is not None:
         write(out)
     if operands.ordinal is None:
@@ -315,6 +315,22 @@ def planned(
     else:
         _launch(key, launches.plan(operands), operands, stream)
     return operands.result
+
+
+def _by_library(
+    key: Any, operands: Operands, given: dict[str, Any], activation: str | None, stream: Any
+) -> Any:
+    """The product by the library of a. Keeps a plan if the call creates the result."""
+    out, created = operands.arrays[2], operands.created
+    if operands.options.beta and "c" not in given:
+        given = {**given, "c": out}
+    multiply = f32_precision.multiplier(operands, given, activation, stream)
+    if key is not None and created and operands.ordinal is not None:
+        find = libraries.stream_finder(operands.arrays, operands.ordinal)
+        plans.add(key, Handed(multiply, lambda: find(0) is not None and not torch_tensors.allows_tf32()))
+    with f32_precision.on(stream, operands):
+        result = multiply(*given.values())
+        return result if created else out.copy_(result)
 
 
 def _launch(key: Any, launch: Launch, operands: Operands, stream: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from weft import locks
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_tensors
-from weft.multiply import torch_keys
+from weft.multiply import f32_precision, torch_keys
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 
@@ -41,8 +41,9 @@ class Plan:
     def of(cls, launch: Launch, operands: Operands) -> "Plan":
         """A plan of a launch for arrays like these operands."""
         result, ordinal = operands.views[2], operands.ordinal
+        follows = f32_precision.has_setting(operands) and operands.libraries[0] is libraries.TORCH
         return cls(
-            launch.queue_apart,
+            f32_precision.while_allowed(launch.queue_apart) if follows else launch.queue_apart,
             launch,
             libraries.stream_finder(operands.arrays, ordinal, operands.views),
             operands.libraries[0].current_stream(ordinal),
@@ -53,9 +54,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A product that another library queues: a function of a, b and the other arrays that are read."""
+    """A product that another library computes: a function of a, b and the other arrays that are read. The
+    plan is kept, but isn't used while `holds()` is false.
+    """
 
     multiply: Callable[..., Any]
+    holds: Callable[[], bool] = lambda: True
 
     def stream(self, stream: Any) -> None:
         """None, since Weft doesn't queue it."""

@@ -30,8 +30,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
     The arguments are those of `torch.nn.Linear`, and `activation`: None, "relu", "gelu", "gelu_tanh" or
     "silu". The kernel applies the activation to the f32 sums before they are rounded. In training, PyTorch
     applies it instead, except for relu, because the gradient needs the values before the activation. For f32,
-    PyTorch's own product is used if `torch.get_float32_matmul_precision()` is "highest", its default, because
-    Weft's kernels multiply f32 as tf32.
+    PyTorch's own product is used unless PyTorch allows tf32, as after
+    `torch.set_float32_matmul_precision("high")`, because Weft's kernels multiply f32 as tf32.
 
     With `fuse_wgrad_accumulation`, the kernel that computes the gradient of the weight adds it to an existing
     `weight.grad`, as in the second of several calls of `backward()`. Hooks of the weight and of the
@@ -180,8 +180,9 @@ def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     return dtype in _TYPES and _fits(x, weight)
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _allows_tf32() -> bool:
-    return bool(torch.get_float32_matmul_precision() != "highest")
+    return torch_tensors.allows_tf32()
 
 
 def _fits(x: Any, weight: Any) -> bool:

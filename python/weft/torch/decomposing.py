@@ -1,12 +1,17 @@
-"""`torch.ops.weft.matmul` as operators of PyTorch, for exporters that know no others."""
+"""Products by operators of PyTorch: for exporters that know no others, and for f32 that isn't tf32."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from weft.errors import WeftError
-from weft.torch.autograd import activated
+from weft.multiply.options import Options
+from weft.torch.autograd import activated, for_each
+from weft.torch.operators import TYPES
+from weft.torch.products import with_axes
 
+_LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 _REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op")
 
 
@@ -22,24 +27,53 @@ def _matmul(
     beta: float | None = None,
     activation: str | None = None,
     out_dtype: Any = None,
+    factors: Sequence[Any] = (),
     **options: Any,
 ) -> Any:
     if refused := [name for name in _REFUSED if options.get(name)]:
         raise WeftError(f"weft.matmul: from_torch compiles products without {' and '.join(refused)}")
     dtype = a.dtype if out_dtype is None else out_dtype
-    if dtype != a.dtype:
-        a, b = a.to(dtype), b.to(dtype)
-    z = torch.matmul(a, b)
+    wide = torch.promote_types(a.dtype, dtype) if dtype not in _LARGEST else a.dtype
+    z = torch.matmul(a.to(wide), b.to(wide))
     if alpha != 1.0:
         z = z * alpha
     if alphas is not None:
-        z = z * alphas.reshape(-1, *[1] * (z.dim() - 1) if alphas.numel() > 1 else [1] * z.dim())
+        z = z * for_each(alphas, z)
+    for each in factors:
+        z = z * each
     if c is not None:
-        z = z + (beta or 0.0) * c.to(dtype)
+        z = z + (beta or 0.0) * c.to(wide)
     if bias is not None:
-        z = z + bias.to(dtype)
+        z = z + bias.to(wide)
     d = activated(activation, z)
-    return d if residual is None else d + residual.to(dtype)
+    d = d if residual is None else d + residual.to(wide)
+    if dtype in _LARGEST:  # kernels saturate
+        d = d.clamp(-_LARGEST[dtype], _LARGEST[dtype])
+    return d.to(dtype)
+
+
+def product(given: dict[str, Any], activation: str | None, options: Options) -> Any:
+    """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
+    a, b = given["a"], given["b"]
+    axes = [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]
+    a, b = (x.mT if flipped else x for x, flipped in ((a, options.transpose_a), (b, options.transpose_b)))
+    a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
+    residual, c = (with_axes(given.get(name), axes) for name in ("residual", "c"))
+    factors = [given[name] for name in ("scale_a", "scale_b") if name in given]  # of rows and columns
+    d = _matmul(
+        a,
+        b,
+        given.get("bias"),
+        residual,
+        c,
+        given.get("alpha"),
+        alpha=options.alpha,
+        beta=options.beta,
+        activation=activation,
+        out_dtype=None if options.out_dtype is None else TYPES[options.out_dtype],
+        factors=[each.reshape(()) if each.numel() == 1 else each for each in factors],
+    )
+    return d.squeeze(tuple(axes))
 
 
 DECOMPOSITIONS = {torch.ops.weft.matmul.default: _matmul}

@@ -53,9 +53,9 @@ def _of_vectors(
             )
     a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
     if epilogue is not None:
-        epilogue = replace(epilogue, residual=_with_axes(epilogue.residual, axes))
+        epilogue = replace(epilogue, residual=with_axes(epilogue.residual, axes))
     options |= {"transpose_a": transpose_a, "transpose_b": transpose_b, "epilogue": epilogue}
-    c, into = _with_axes(c, axes), _with_axes(out, axes)
+    c, into = with_axes(c, axes), with_axes(out, axes)
     result = _of_matrices(a, b, c=c, out=into, **options)
     return result.squeeze(tuple(axes)) if out is None else out
 
@@ -164,7 +164,7 @@ def _by_parts(a: Any, b: Any, added: list[Any], activation: Any, options: dict[s
     return d if residual is None else (d + residual).to(d.dtype)
 
 
-def _with_axes(array: Any, axes: list[int]) -> Any:
+def with_axes(array: Any, axes: list[int]) -> Any:
     """An array of the result's shape with the 1 of each vector."""
     if array is None:
         return None

@@ -1,0 +1,92 @@
+"""Products by operations of JAX: those without elements, or of an empty K, and those of f32 where JAX's
+setting doesn't allow tf32.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+
+from weft.dialects.operand_roles import GROUPINGS
+from weft.errors import WeftError
+from weft.jax.epilogue import finished
+from weft.launch import arrays, libraries
+from weft.multiply.operands import default_result
+from weft.multiply.xla_product import Described, Product
+
+_LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
+
+
+def instead(operands: Sequence[Any], product: Product) -> Callable[..., Any] | None:
+    """A function of operands, the product and their description that computes what no kernel should; None for
+    a product by a kernel. JAX multiplies f32 itself if `jax_default_matmul_precision` doesn't allow tf32,
+    unless a schedule or a chip is named.
+    """
+    if any(0 in jnp.shape(each) for each in operands[:2]):
+        return _product_of_zeros
+    named = product.options.schedule is not None or product.options.arch is not None
+    if operands[0].dtype != jnp.float32 or named or libraries.JAX.allows_tf32():
+        return None
+    return _precise_product
+
+
+def _product_of_zeros(operands: Sequence[Any], product: Product, described: Sequence[Described]) -> Any:
+    """The result of a product whose sums are 0: `residual + activation(beta * c + bias)`. Raises WeftError
+    for operands that don't fit, and for an empty K with groups.
+    """
+    shape, _ = product.result(described)
+    given = dict(zip(product.roles, operands[2:], strict=True))
+    if 0 not in shape and not set(GROUPINGS).isdisjoint(given):
+        raise WeftError("weft.jax.matmul: K must be at least 1 with groups, row_ends and k_ends, got 0")
+    z = jnp.zeros(shape, jnp.dtype(arrays.numpy_dtype(_sums(described))))
+    return of_sums(z, given, product, described)
+
+
+def _sums(described: Sequence[Described]) -> str:
+    """The type of a product's sums."""
+    found = default_result(described[0][1])
+    return found if found in ("f64", "i32") else "f32"
+
+
+def _precise_product(operands: Sequence[Any], product: Product, described: Sequence[Described]) -> Any:
+    """The result of a product of f32, multiplied as JAX's setting says. Raises WeftError for operands that
+    don't fit, and for groups.
+    """
+    product.result(described)
+    a, b, *added = operands
+    given, options = dict(zip(product.roles, added, strict=True)), product.options
+    if groups := next((name for name in GROUPINGS if name in given), None):
+        raise WeftError(f"weft.jax.matmul: {groups} must be None {libraries.JAX.not_as_tf32}")
+    a = jnp.swapaxes(a, -1, -2) if options.transpose_a else a
+    b = jnp.swapaxes(b, -1, -2) if options.transpose_b else b
+    z = jnp.matmul(a, b) * jnp.float32(options.alpha)
+    for name in {"scale_a", "scale_b"} & given.keys():  # of rows and columns
+        factor = jnp.swapaxes(given[name], -1, -2) if name in product.by_columns else given[name]
+        z *= factor.reshape(()) if factor.size == 1 else factor
+    if (alpha := given.get("alpha")) is not None:
+        z *= alpha.reshape(-1, *(1 for _ in z.shape[1:])) if alpha.size > 1 else alpha.reshape(())
+    return of_sums(z, given, product, described)
+
+
+def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
+    """The product of a, b and perhaps alpha that `of_sums` finishes; None for a product whose K can't be
+    divided.
+    """
+    options = product.options
+    if options.schedule is not None or options.kind is not None or options.bit_op is not None:
+        return None
+    roles = tuple(role for role in product.roles if role == "alpha")
+    options = options._replace(out_dtype=_sums(described), beta=0.0)
+    return replace(product, roles=roles, activation=None, options=options)
+
+
+def of_sums(z: Any, given: dict[str, Any], product: Product, described: Sequence[Described]) -> Any:
+    """The result from the sums of products."""
+    _, dtype = product.result(described)
+    if "c" in given:
+        z += jnp.asarray(product.options.beta, z.dtype) * given["c"].astype(z.dtype)
+    z = finished(z, given.get("bias"), product.activation, given.get("residual"))
+    if dtype in _LARGEST:
+        z = jnp.clip(z, -_LARGEST[dtype], _LARGEST[dtype])
+    return z.astype(jnp.dtype(arrays.numpy_dtype(dtype)))

@@ -1,0 +1,12 @@
+"""Settings of the tests that need a GPU."""
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _tf32():
+    """Weft multiplies f32 of PyTorch's tensors as tf32, which PyTorch doesn't allow by default."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_float32_matmul_precision("high")
