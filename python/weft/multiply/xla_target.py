@@ -5,6 +5,7 @@ what it meets for the first time. On the CPU, Python runs the emulator.
 import atexit
 import ctypes
 import functools
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -166,7 +167,8 @@ _ANSWERS = (_prepare, _prepare_captured, _settle, _emulate)
 
 def _answer(address: int) -> None:
     """Does what compiled code asks. The reply is `_DONE` or the address of a message. If an exception other
-    than WeftError leaves it at 0, the product fails without a reason.
+    than WeftError leaves it at 0, the product fails without a reason. So it may once the program has ended,
+    which didn't wait for the result: Python then starts no threads.
     """
     request = _Request.from_address(address)
     try:
@@ -178,6 +180,10 @@ def _answer(address: int) -> None:
         message = ctypes.create_string_buffer(named.encode())
         _messages.append(message)
         request.reply = ctypes.addressof(message)
+    except RuntimeError:
+        # Python sets its own flag a little before the thread has ended.
+        if threading.main_thread().is_alive() and not getattr(threading, "_SHUTTING_DOWN", False):
+            raise
 
 
 _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
