@@ -241,3 +241,16 @@ def test_grouped_products_are_mapped_one_by_one():
     for i in range(2):
         for number, (begin, end) in enumerate(((0, int(ends[i, 0])), (128, int(ends[i, 1])))):
             assert (f64(found[i, begin:end]) == f64(a[i, begin:end]) @ f64(b[number])).all()
+
+
+@pytest.mark.parametrize("added", ["bias", "c", "residual"])
+@pytest.mark.parametrize("ranks", [(3, 3), (2, 3), (3, 2), (2, 2)])
+def test_what_is_added_is_mapped_alone(ranks, added):
+    """One for each of two members, whose products are batches of three or matrices."""
+    shapes = {2: ((4, 8), (8, 5)), 3: ((3, 4, 8), (3, 8, 5))}
+    a, b = (small(*shapes[rank][number]) for number, rank in enumerate(ranks))
+    given = small(2, 5) if added == "bias" else small(2, 4, 5)
+    beta = {"beta": 1.0} if added == "c" else {}
+    found = jax.vmap(lambda each: wjax.matmul(a, b, out_dtype="f32", **{added: each}, **beta))(given)
+    wanted = np.stack([f64(a) @ f64(b) + each for each in f64(given)])
+    assert np.array_equal(f64(found), wanted)

@@ -110,9 +110,8 @@ def _of_batch(name: str, each: Any, mapped: bool, rank: int, count: int, members
         return each if rank < 3 else jnp.broadcast_to(each, (count, *each.shape)).reshape(-1, *each.shape[1:])
     if members is None:
         return each
-    if rank == 2:
-        each = jnp.broadcast_to(each[:, None], (count, members, *each.shape[1:]))
-    return each.reshape(-1, *each.shape[2:])
+    each = each[:, None] if rank == 2 else each
+    return jnp.broadcast_to(each, (count, members, *each.shape[2:])).reshape(-1, *each.shape[2:])
 
 
 batching.primitive_batchers[product_p] = _batched
