@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from jax_processes import MESH, run
 
 jax = pytest.importorskip("jax")
 
@@ -112,7 +113,7 @@ def test_keys_are_split_for_the_gpu_of_the_program(patch):
     patch.setattr(jax, "default_backend", lambda: "gpu")
     patch.setattr("weft.launch.runtime.device", lambda ordinal: device)
     q, k = jnp.zeros((1, 1, 1, 64), F16), jnp.zeros((1, 1, 1024, 64), F16)
-    assert "combine" in str(jax.make_jaxpr(weft.attention)(q, k, k))
+    assert "combine" in jax.jit(weft.attention).lower(q, k, k).as_text()
 
 
 def test_gradients_of_gradients_are_refused():
@@ -123,3 +124,90 @@ def test_gradients_of_gradients_are_refused():
 
     with pytest.raises(weft.WeftError, match=r"weft\.attention: gradients of its gradients are not computed"):
         jax.grad(lambda q: jax.grad(loss)(q).astype(jnp.float32).sum())(q)
+
+
+DEVICES = """
+import numpy as np, jax.numpy as jnp, weft, weft.jax
+
+rng = np.random.default_rng(0)
+q = jnp.asarray(rng.standard_normal((2, 4, 16, 64)), jnp.float16)
+k, v = jnp.asarray(rng.standard_normal((2, 2, 2, 16, 64)), jnp.float16)
+
+def attend(q, k, v):
+    return weft.attention(q, k, v, causal=True)
+
+gradients = jax.grad(lambda *x: (attend(*x).astype(jnp.float32) ** 2).sum(), (0, 1, 2))
+
+def same(found, wanted):
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True)
+    return all(np.allclose(np.asarray(x, float), np.asarray(y, float), atol=2e-2) for x, y in pairs)
+"""
+
+
+def test_devices_compute_their_sequences_and_heads():
+    program = """
+given = [placed(each, "x", "y") for each in (q, k, v)]
+for function in (attend, gradients):
+    jitted = jax.jit(function)
+    assert collectives(jitted, *given) == []
+    found = jitted(*given)
+    assert same(found, function(q, k, v)) and jax.tree.leaves(found)[0].sharding.spec == P("x", "y")
+print("well")
+"""
+    assert run(MESH + DEVICES + program, devices=4) == "well\n"
+
+
+@pytest.mark.slow
+def test_devices_compute_what_they_can_of_any_call():
+    program = """
+of_q, tokens, heads = [("x",), (), ()], (None, None, "x"), (None, ("x", "y"))
+for specs, exchanged in (
+    (of_q, []),
+    ([tokens] * 3, ["all-gather"]),
+    ([heads, (), ()], ["all-gather"]),  # four parts of two heads of keys
+):
+    given = [placed(each, *spec) for each, spec in zip((q, k, v), specs)]
+    for function in (jax.jit(attend), jax.jit(gradients)):
+        assert collectives(function, *given) == exchanged and same(function(*given), function(q, k, v)), specs
+starts = jnp.array([0, 5, 16], jnp.int32)
+packed = jnp.asarray(rng.standard_normal((16, 4, 64)), jnp.float16)
+layout = {"cu_seqlens_q": starts, "cu_seqlens_k": starts}
+loss = lambda q: weft.attention(q, q, q, **layout).astype(jnp.float32).sum()
+heads = placed(packed, None, "x")
+for function in (jax.jit(lambda q: weft.attention(q, q, q, **layout)), jax.jit(jax.grad(loss))):
+    assert collectives(function, heads) == [] and same(function(heads), function(packed))
+sinks, lengths = jnp.ones(4), jnp.array([3, 16], jnp.int32)
+jitted = jax.jit(lambda *x: weft.attention(*x[:3], sinks=x[3], lengths=x[4], return_lse=True))
+given = [*(placed(each, "x", "y") for each in (q, k, v)), placed(sinks, "y"), placed(lengths, "x")]
+assert collectives(jitted, *given) == [] and same(jitted(*given), jitted(q, k, v, sinks, lengths))
+pages = jnp.asarray(rng.standard_normal((4, 2, 16, 64)), jnp.float16)
+table, lengths = jnp.arange(4, dtype=jnp.int32).reshape(2, 2), jnp.array([3, 32], jnp.int32)
+function = jax.jit(lambda q, t, n: weft.attention(q, pages, pages, page_table=t, lengths=n))
+given = q[:, :, :1], table, lengths
+assert collectives(function, *(placed(each, "x") for each in given)) == []
+assert same(function(*(placed(each, "x") for each in given)), function(*given))
+mapped = jax.jit(jax.vmap(attend))
+pairs = [jnp.stack([each, -each]) for each in (q, k, v)]
+assert collectives(mapped, *(placed(each, None, "x") for each in pairs)) == []
+explicit = jax.make_mesh((2, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+with jax.set_mesh(explicit):
+    given = [jax.device_put(each, NamedSharding(explicit, P("x", "y"))) for each in (q, k, v)]
+    assert jax.typeof(attend(*given)).sharding.spec == P("x", "y", None, None)
+    found = jax.jit(gradients)(*given)
+assert same(found, gradients(q, k, v))
+print("well")
+"""
+    assert run(MESH + DEVICES + program, devices=4) == "well\n"
+
+
+def test_gradients_in_shard_map():
+    """Those of keys that all devices share are added over the devices."""
+    program = """
+specs = P("x"), P(), P()
+shared = k[:1], v[:1]
+found = jax.jit(jax.shard_map(gradients, mesh=mesh, in_specs=specs, out_specs=specs))(q, *shared)
+of_q, *others = gradients(q, *(jnp.concatenate([each, each]) for each in shared))
+assert same(found, (of_q, *(each[:1] + each[1:] for each in others)))
+print("well")
+"""
+    assert run(MESH + DEVICES + program, devices=4) == "well\n"

@@ -1,4 +1,6 @@
-"""Attention in JAX's programs: under `jax.jit` and with gradients in reverse mode."""
+"""Attention in JAX's programs: a primitive that launches the kernels of the output or of the gradients, under
+transformations of JAX and on several devices.
+"""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,6 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from weft.attend import fp8_launch, gradients, launches
 from weft.attend.fp8_launch import SCALES
@@ -15,6 +19,8 @@ from weft.attend.launches import Call
 from weft.attend.problem import Options, refuse
 from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
+from weft.jax import placement, sharding
+from weft.jax.primitive import equally_varying
 from weft.language.arguments import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
@@ -37,7 +43,7 @@ class _Program:
 
     def array(self, value: Any) -> Any:
         """An array that stands for a value."""
-        shape, dtype = jnp.shape(value), arrays.numpy_dtype(arrays.mlir_type(value.dtype))
+        shape, dtype = value.shape, arrays.numpy_dtype(arrays.mlir_type(value.dtype))
         made = np.empty(shape, dtype)
         self._values[_address(made)] = value
         self._arrays.append(made)
@@ -67,23 +73,12 @@ class _Program:
         made = KernelLaunch(kernel.signature.name, tuple(described), tuple(meta.items()))
         assert KERNELS[made.kernel] is kernel
         results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in written]
-        call = jax.ffi.ffi_call(xla_target.TARGET, results, vmap_method="sequential")
+        call = jax.ffi.ffi_call(xla_target.TARGET, results)
         options = {**xla_target.attributes(made.text), "results": np.int64(len(results))}
-        values = _without_derivatives(lambda *operands: call(*operands, **options))(*operands)
+        values = call(*operands, **options)
         for root, value in zip(written, values, strict=True):
             self._values[_address(root)] = value
             self._arrays.append(root)
-
-
-def _without_derivatives(function: Callable[..., Any]) -> Any:
-    """A function that raises WeftError where it is differentiated."""
-    made = jax.custom_jvp(function)
-
-    @made.defjvp  # type: ignore[untyped-decorator]
-    def refuse_derivatives(primals: Any, tangents: Any) -> Any:
-        raise refuse("gradients of its gradients are not computed")
-
-    return made
 
 
 def _root(array: Any) -> Any:
@@ -105,7 +100,7 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     names = tuple(name for name in _NAMES if name in given)
     values = [given[name] for name in names]
     _check_values(names, options, values)
-    result, lse = _attention(names, options, *values)
+    result, lse = _attention(names, options, *equally_varying(values))
     return result, lse
 
 
@@ -128,41 +123,44 @@ def _attention(names: tuple[str, ...], options: Options, *values: Any) -> tuple[
     return result, lse
 
 
-def _call(names: tuple[str, ...], options: Options, values: Any) -> tuple[_Program, Call]:
+def _call(
+    names: tuple[str, ...], options: Options, values: Any, launch: Callable[..., None] | None = None
+) -> tuple[_Program, Call]:
+    """A call of these values, whose launches are added to a program, or go to another function."""
     program = _Program()
-    given = {name: program.array(value) for name, value in zip(names, values, strict=True)}
+    given = {name: program.array(value) for name, value in zip(names, values, strict=False)}
     on_gpu = jax.default_backend() == "gpu"
     multiprocessors = runtime.device(0).multiprocessors if on_gpu else 0
-    return program, Call.of(given, options, program.launch, multiprocessors)
+    return program, Call.of(given, options, launch or program.launch, multiprocessors)
 
 
 def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[Any, Any]:
-    program, call = _call(names, options, values)
+    _, call = _call(names, options, values)
     if call.is_empty:
         dtype, sizes = arrays.numpy_dtype(call.result_types[0]), call.sizes
         lse = jnp.full(sizes.sums, -jnp.inf, jnp.float32)
         if "sinks" in names:
             lse = jnp.broadcast_to(values[names.index("sinks")][..., None], sizes.sums)
-        result = jnp.zeros(sizes.result(options.layout), dtype), lse
+        out = jnp.zeros(sizes.result(options.layout), dtype)
+        result = tuple(equally_varying([out, lse, *values])[:2])
     else:
-        out, sums = launches.run(call)
-        result = program.value(out), program.value(sums)
+        result = tuple(attention_p.bind(*values, names=names, options=options))
     return result, (values, result)
 
 
 def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: Any) -> tuple[Any, ...]:
     values, (out, lse) = kept
     # Results are arrays of their own in XLA, to which no kernel can add.
-    program, call = _call(names, replace(options, deterministic=True), values)
+    options = replace(options, deterministic=True)
+    _, call = _call(names, options, values)
     fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
     found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
     delta, (d_out, d_lse) = None, cotangents
     if not call.is_empty:
-        stand_ins = [program.array(each) for each in (out, lse, d_out.astype(out.dtype), d_lse)]
-        results = gradients.backward(call, *stand_ins)
-        found = {name: program.value(each) for name, each in zip("qkv", results, strict=False)}
-        found, delta = _only_sequences(call, given, found), program.value(results[3])
+        operands = equally_varying([*values, out, lse, d_out.astype(out.dtype), d_lse])
+        *results, delta = attention_p.bind(*operands, names=(*names, *_GIVEN_BACK), options=options)
+        found = _only_sequences(call, given, dict(zip("qkv", results, strict=True)))
     if "sinks" in given:
         packed = (given["cu_seqlens_q"], jnp.arange(call.sizes.queries)) if call.sizes.packed else ()
         found["sinks"] = gradients.of_sinks(given["sinks"], lse, delta, d_lse, jnp, *packed)
@@ -191,3 +189,133 @@ def _only_sequences(call: Call, given: dict[str, Any], found: dict[str, Any]) ->
 
 
 _attention.defvjp(_forward, _backward)
+
+attention_p: Any = Primitive("weft_attention")
+"""The kernels of the output and lse. With the operands `_GIVEN_BACK`, those of the gradients of q, k and
+v, and `delta`.
+"""
+attention_p.multiple_results = True
+_GIVEN_BACK = ("out", "lse", "d_out", "d_lse")
+
+
+_BACK = frozenset(_GIVEN_BACK)
+
+
+def _run(names: tuple[str, ...], options: Options, values: Any, launch: Any = None) -> tuple[_Program, Any]:
+    """A program, and the arrays that its launches write."""
+    inputs = tuple(name for name in names if name not in _BACK)
+    program, call = _call(inputs, options, values, launch)
+    if inputs == names:
+        return program, launches.run(call)
+    return program, gradients.backward(call, *map(program.array, values[len(inputs) :]))
+
+
+def _abstract(*avals: Any, names: tuple[str, ...], options: Options) -> list[Any]:
+    _, written = _run(names, options, avals, lambda *_, **__: None)
+    first = avals[0]
+    if first.sharding.mesh.empty:
+        return [jax.core.ShapedArray(each.shape, each.dtype) for each in written]
+    operands, results = _dimensions(names, options, avals)
+    specs = placement.of_results("weft.attention", operands, results, avals)
+    return [
+        first.update(
+            shape=each.shape,
+            dtype=each.dtype,
+            weak_type=False,
+            sharding=jax.sharding.NamedSharding(first.sharding.mesh, spec),
+        )
+        for each, spec in zip(written, specs, strict=True)
+    ]
+
+
+def _dimensions(names: tuple[str, ...], options: Options, avals: Sequence[Any]) -> list[Any]:
+    """The names of the dimensions of operands and results, for `sharding.Rule`."""
+    packed, pages = "cu_seqlens_q" in names, "p" if "page_table" in names else "b"
+    grouped = len({*_heads(names, options, avals)}) > 1
+
+    def matrix(batch: str, head: str, token: str, size: str) -> str:
+        if packed:
+            return token + head + size
+        return batch + (head + token if options.layout == "bhtd" else token + head) + size
+
+    h, g = "h", "g" if grouped else "h"
+    q, k, v, out = (
+        matrix("b", h, "t", "d"),
+        matrix(pages, g, "s", "d"),
+        matrix(pages, g, "s", "e"),
+        matrix("b", h, "t", "e"),
+    )
+    sums, delta = ("ht", "uhw") if packed else ("bht", "bhw")
+    known = {"q": q, "k": k, "v": v, "sinks": h, "lengths": "b", "cu_seqlens_q": "c", "cu_seqlens_k": "c"}
+    known |= {"page_table": "bn", "q_scale": "b" + h, "k_scale": "b" + g, "v_scale": "b" + g}
+    known |= {"out": out, "lse": sums, "d_out": out, "d_lse": sums}
+    operands = tuple(known[name][-aval.ndim :] for name, aval in zip(names, avals, strict=True))
+    return [operands, (q, k, v, delta) if "d_out" in names else (out, sums)]
+
+
+def _heads(names: tuple[str, ...], options: Options, avals: Sequence[Any]) -> tuple[int, int]:
+    """The number of heads of k, and that of q."""
+    axis = -3 if options.layout == "bhtd" and "cu_seqlens_q" not in names else -2
+    return avals[names.index("k")].shape[axis], avals[names.index("q")].shape[axis]
+
+
+_WHOLE = frozenset("cdenpstuw")
+"""The dimensions that devices don't divide: all but the batch and heads."""
+
+
+def _lower(context: Any, *operands: Any, names: tuple[str, ...], options: Options, on_gpu: bool) -> Any:
+    def computed(*values: Any) -> list[Any]:
+        program, written = _run(names, options, values)
+        return [program.value(each) for each in written]
+
+    if not sharding.several(context):
+        avals = (context.avals_in, context.avals_out)
+        plain = [[jax.core.ShapedArray(x.shape, x.dtype) for x in each] for each in avals]
+        context = context.replace(avals_in=plain[0], avals_out=plain[1])
+        return mlir.lower_fun(computed, multiple_results=True)(context, *operands)
+    keys, queries = _heads(names, options, context.avals_in)
+    groups = () if keys == queries else (keys, queries // keys)
+    given, results = _dimensions(names, options, context.avals_in)
+    rule = sharding.Rule(given, results, _WHOLE, groups=groups)
+
+    def bind(*values: Any) -> Any:
+        return attention_p.bind(*values, names=names, options=options)
+
+    return sharding.lowered(context, rule.made(bind, lambda axes: bind), operands, multiple_results=True)
+
+
+def _batched(
+    operands: Sequence[Any], axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
+) -> tuple[Any, Any]:
+    """One call after the other."""
+    mapped = {
+        n: jnp.moveaxis(x, axis, 0)
+        for n, x, axis in zip(names, operands, axes, strict=True)
+        if axis is not None
+    }
+
+    def one(given: dict[str, Any]) -> Any:
+        values = (given.get(name, each) for name, each in zip(names, operands, strict=True))
+        return attention_p.bind(*values, names=names, options=options)
+
+    results = jax.lax.map(one, mapped)
+    return results, (0,) * len(results)
+
+
+def _differentiated(primals: Any, tangents: Any, **options: Any) -> Any:
+    raise refuse("gradients of its gradients are not computed")
+
+
+def _eager(*values: Any, names: tuple[str, ...], options: Options) -> Any:
+    if not jax.config.jax_disable_jit:
+        return _jitted(*values, names=names, options=options)
+    with jax.disable_jit(False):  # as JAX runs its own primitives
+        return _jitted(*values, names=names, options=options)
+
+
+attention_p.def_impl(_eager)
+attention_p.def_abstract_eval(_abstract)
+_jitted = jax.jit(attention_p.bind, static_argnames=("names", "options"))
+ad.primitive_jvps[attention_p] = _differentiated
+batching.primitive_batchers[attention_p] = _batched
+sharding.register(attention_p, "weft.attention", _lower)

@@ -48,16 +48,22 @@ def dimensions(product: Product, ranks: Sequence[int], sizes: Sequence[int]) -> 
 def gathered(product: Product, operands: Sequence[Any]) -> list[Any]:
     """The operands with undivided K, on a mesh with explicit axes."""
     kinds = [jax.typeof(each) for each in operands]
-    specs = [kind.sharding.spec for kind in kinds]
-    if not may_be_distributed(product) or all(axis is None for spec in specs for axis in spec):
+    if not may_be_distributed(product) or all(axis is None for kind in kinds for axis in kind.sharding.spec):
         return list(operands)
+    return undivided(frozenset("k"), operands, _of(product, kinds))
+
+
+def undivided(
+    whole: frozenset[str], operands: Sequence[Any], dimensions: Sequence[Sequence[str]]
+) -> list[Any]:
+    """The operands with these dimensions undivided, on a mesh with explicit axes."""
     given = []
-    for each, kind, letters in zip(operands, kinds, _of(product, kinds), strict=False):
-        spec = kind.sharding.spec
-        if any(axis is not None and letter == "k" for letter, axis in zip(letters, spec, strict=False)):
-            whole = [None if letter == "k" else axis for letter, axis in zip(letters, spec, strict=False)]
-            wanted = jax.sharding.PartitionSpec(*whole)
-            each = jax.sharding.reshard(each, jax.sharding.NamedSharding(kind.sharding.mesh, wanted))
+    for each, names in zip(operands, dimensions, strict=False):
+        sharding = jax.typeof(each).sharding
+        pairs = list(zip(names, sharding.spec, strict=False))
+        if any(axis is not None and name in whole for name, axis in pairs):
+            wanted = jax.sharding.PartitionSpec(*(None if name in whole else axis for name, axis in pairs))
+            each = jax.sharding.reshard(each, jax.sharding.NamedSharding(sharding.mesh, wanted))
         given.append(each)
     return given
 
@@ -66,8 +72,7 @@ def of_result(product: Product, avals: Sequence[Any], rank: int) -> Any:
     """The axes of a mesh with explicit axes for each dimension of the result. Raises WeftError where operands
     are divided differently.
     """
-    specs = [aval.sharding.spec for aval in avals]
-    if all(axis is None for spec in specs for axis in spec):
+    if all(axis is None for aval in avals for axis in aval.sharding.spec):
         return jax.sharding.PartitionSpec(*(None,) * rank)
     if not may_be_distributed(product):
         raise WeftError(
@@ -76,25 +81,37 @@ def of_result(product: Product, avals: Sequence[Any], rank: int) -> Any:
             "axis_types=(jax.sharding.AxisType.Auto,)"
         )
     *operands, result = _of(product, avals)
+    return of_results("weft.jax.matmul", operands, [result], avals)[0]
+
+
+def of_results(
+    caller: str, operands: Sequence[Sequence[str]], results: Sequence[Sequence[str]], avals: Sequence[Any]
+) -> list[Any]:
+    """The axes of a mesh with explicit axes for each result, from the names of the dimensions of operands and
+    results. Raises WeftError where operands are divided differently.
+    """
     axes: dict[str, Any] = {}
-    for letters, spec in zip(operands, specs, strict=True):
-        for letter, axis in zip(letters, spec, strict=False):
-            if axis is not None and axes.setdefault(letter, axis) != axis:
+    for names, aval in zip(operands, avals, strict=True):
+        for name, axis in zip(names, aval.sharding.spec, strict=False):
+            if axis is not None and axes.setdefault(name, axis) != axis:
                 raise WeftError(
-                    f"weft.jax.matmul: operands must be divided alike, got {_NAMES[letter]} along "
-                    f"{axes[letter]} and {axis}: use jax.sharding.reshard"
+                    f"{caller}: operands must be divided alike, got {_NAMES[name]} along {axes[name]} and "
+                    f"{axis}: use jax.sharding.reshard"
                 )
-    found = [axes.get(letter) for letter in result]
-    named = [axis for axis in found if axis is not None]
-    if len(set(named)) < len(named):
-        raise WeftError(
-            "weft.jax.matmul: dimensions of the result must be divided along different axes, got "
-            f"{', '.join(map(str, found))}: use jax.sharding.reshard"
-        )
-    return jax.sharding.PartitionSpec(*found)
+    specs = []
+    for names in results:
+        found = [axes.get(name) for name in names]
+        named = [axis for axis in found if axis is not None]
+        if len(set(named)) < len(named):
+            raise WeftError(
+                f"{caller}: dimensions of the result must be divided along different axes, got "
+                f"{', '.join(map(str, found))}: use jax.sharding.reshard"
+            )
+        specs.append(jax.sharding.PartitionSpec(*found))
+    return specs
 
 
-_NAMES = {"b": "the batch", "m": "M", "n": "N", "k": "K", "o": "alpha"}
+_NAMES = {"b": "the batch", "m": "M", "n": "N", "k": "K", "o": "alpha", "h": "heads", "g": "heads of k and v"}
 
 
 def _of(product: Product, avals: Sequence[Any]) -> tuple[str, ...]:

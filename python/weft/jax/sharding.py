@@ -1,9 +1,11 @@
-"""Products in programs that XLA distributes over several devices: each device multiplies its rows, its
-columns and its part of a batch. K is gathered.
+"""How XLA distributes operations over devices: each device computes its part of the result. If K is
+divided, the sums of all devices are added.
 """
 
 import dataclasses
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,20 +16,98 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
-from weft.jax import placement
-from weft.jax.primitive import lower, product_p
+from weft.jax import by_jax, placement, primitive
+from weft.jax.primitive import product_p
 from weft.multiply.xla_product import Product
 
+Compute = Callable[..., Any]
+Axes = Mapping[str, Any]
+"""The axis of a mesh, or several, along which a dimension is divided."""
 
-def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """The dimensions of operands and results by their names. Those that are `whole` aren't divided. The
+    results are sums over those that are `summed`. Heads of q, `h`, may be several for each head of k, `g`.
+    """
+
+    operands: tuple[Sequence[str], ...]
+    results: tuple[Sequence[str], ...]
+    whole: frozenset[str]
+    summed: str = ""
+    groups: tuple[int, ...] = ()  # the number of heads of k, and of heads of q for each
+
+    def made(self, compute: Compute, local: Callable[[Axes], Compute]) -> Any:
+        """A function that XLA distributes. `local` returns that of one device, by the axes of dimensions."""
+        made = custom_partitioning(compute)
+        sides = [[self._factors(names) for names in each] for each in (self.operands, self.results)]
+        rule = " -> ".join(", ".join(" ".join(names) for names in side) for side in sides)
+        known = dict.fromkeys(re.findall(r"\w", rule))  # in the order that XLA asks for
+        made.def_partition(
+            partial(self._partition, local),
+            sharding_rule=rule,
+            need_replication_factors=tuple(name for name in known if name in self.whole or name == "r"),
+            **dict(zip("r", self.groups[1:], strict=False)),
+        )
+        return made
+
+    def _factors(self, names: Sequence[str]) -> list[str]:
+        return ["(g r)" if name == "h" and self.groups else name for name in names]
+
+    def _partition(self, local: Callable[[Axes], Compute], mesh: Any, arguments: Any, shapes: Any) -> Any:
+        results, tree = jax.tree.flatten(shapes)
+        if not all(isinstance(each.sharding, jax.sharding.NamedSharding) for each in results):
+            # without axes, every device has all
+            mesh = jax.sharding.Mesh(np.array(list(results[0].sharding.device_set)), ("devices",))
+            axes: dict[str, Any] = {}
+        else:
+            axes = self._axes(mesh, arguments, results)
+        shardings = [
+            [
+                jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*map(axes.get, names)))
+                for names in each
+            ]
+            for each in (self.operands, self.results)
+        ]
+        return mesh, local(axes), jax.tree.unflatten(tree, shardings[1]), tuple(shardings[0])
+
+    def _axes(self, mesh: Any, arguments: Sequence[Any], results: Sequence[Any]) -> dict[str, Any]:
+        """The axes of the dimensions that the results have, and of those over which devices add."""
+        axes: dict[str, Any] = {}
+        for names, each in zip(self.results, results, strict=True):
+            for name, axis in zip(names, each.sharding.spec, strict=False):
+                if axis is not None and name not in self.whole:
+                    axes.setdefault(name, axis)
+        if self.groups and (axis := axes.pop("h", axes.pop("g", None))) is not None:
+            axes |= dict.fromkeys("gh", axis) if self.groups[0] % _size(mesh, axis) == 0 else {}
+        used = {each for axis in axes.values() for each in _names(axis)}
+        for names, each in zip(self.operands, arguments, strict=True):
+            for name, axis, size in zip(names, each.sharding.spec, each.shape, strict=False):
+                if name not in self.summed or axis is None or not used.isdisjoint(_names(axis)):
+                    continue
+                if size % _size(mesh, axis) == 0:
+                    axes.setdefault(name, axis)
+        return axes
+
+
+def _names(axis: Any) -> tuple[Any, ...]:
+    return axis if isinstance(axis, tuple) else (axis,)
+
+
+def _size(mesh: Any, axis: Any) -> int:
+    return math.prod(mesh.shape[each] for each in _names(axis))
+
+
+def several(context: Any) -> bool:
+    """Whether XLA distributes a program over several devices, and not the program itself."""
     inside = context.module_context.axis_context
-    several = isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
-    if not several or not placement.may_be_distributed(product):
-        return lower(context, *operands, product=product, on_gpu=on_gpu)
-    ranks = tuple(len(aval.shape) for aval in context.avals_in)
-    sizes = tuple(aval.size for aval in context.avals_in)
-    function = _partitioned(product, placement.dimensions(product, ranks, sizes))
-    return mlir.lower_fun(function, multiple_results=False)(_with_mesh(context, inside), *operands)
+    return isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
+
+
+def lowered(context: Any, function: Compute, operands: Sequence[Any], *, multiple_results: bool) -> Any:
+    """The operations of a function that XLA distributes."""
+    context = _with_mesh(context, context.module_context.axis_context)
+    return mlir.lower_fun(function, multiple_results=multiple_results)(context, *operands)
 
 
 def _with_mesh(context: Any, inside: Any) -> Any:
@@ -39,45 +119,45 @@ def _with_mesh(context: Any, inside: Any) -> Any:
     return context.replace(module_context=context.module_context.replace(axis_context=inside))
 
 
-def _partitioned(product: Product, dimensions: tuple[str, ...]) -> Callable[..., Any]:
-    """The product, with a rule by which XLA distributes it."""
-    *operands, result = dimensions
+def register(operation: Any, caller: str, lower: Callable[..., Any]) -> None:
+    """Registers the lowering of a primitive, which has a parameter `on_gpu`, and that of other platforms."""
+    dispatch.prim_requires_devices_during_lowering.add(operation)
+    for platform in ("cpu", "cuda"):
+        mlir.register_lowering(operation, partial(lower, on_gpu=platform == "cuda"), platform=platform)
+
+    def refuse(context: Any, *_: Any, **options: Any) -> Any:
+        asked = context.platforms or context.module_context.platforms
+        got = ", ".join(each for each in asked if each not in ("cpu", "cuda"))
+        raise WeftError(f"{caller}: the platform must be cuda or cpu (the emulator), got {got}")
+
+    mlir.register_lowering(operation, refuse)
+
+
+def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
+    if not several(context) or not placement.may_be_distributed(product):
+        return primitive.lower(context, *operands, product=product, on_gpu=on_gpu)
+    avals = context.avals_in
+    *given, result = placement.dimensions(product, [len(x.shape) for x in avals], [x.size for x in avals])
+    summed = "" if by_jax.sums_of(product, primitive.described(avals)) is None else "k"
+    rule = Rule(tuple(given), (result,), frozenset("ko").difference(summed), summed)
+    function = rule.made(_multiplier(product, {}), partial(_multiplier, product))
+    return lowered(context, function, operands, multiple_results=False)
+
+
+def _multiplier(product: Product, axes: Axes) -> Compute:
+    """A function of one device's parts of the operands."""
 
     def multiply(*given: Any) -> Any:
-        return product_p.bind(*given, product=product)
+        if "k" not in axes:
+            return product_p.bind(*given, product=product)
+        described = primitive.described([jax.typeof(each) for each in given])
+        sums = by_jax.sums_of(product, described)
+        assert sums is not None
+        named = dict(zip(("a", "b", *product.roles), given, strict=True))
+        z = product_p.bind(*(named[role] for role in ("a", "b", *sums.roles)), product=sums)
+        return by_jax.of_sums(jax.lax.psum(z, axes["k"]), named, product, described)
 
-    def partition(mesh: Any, _: Any, shape: Any) -> Any:
-        if not isinstance(shape.sharding, jax.sharding.NamedSharding):  # without axes, every device has all
-            mesh = jax.sharding.Mesh(np.array(list(shape.sharding.device_set)), ("devices",))
-            whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-            return mesh, multiply, whole, (whole,) * len(operands)
-        spec = (*shape.sharding.spec, *(None for _ in result))[: len(result)]
-        axes = dict(zip(result, spec, strict=True))
-        shardings = [
-            jax.sharding.NamedSharding(
-                mesh, jax.sharding.PartitionSpec(*(axes.get(each) for each in letters))
-            )
-            for letters in operands
-        ]
-        return mesh, multiply, shape.sharding, tuple(shardings)
-
-    made = custom_partitioning(multiply)
-    rule = ", ".join(" ".join(letters) for letters in operands) + " -> " + " ".join(result)
-    gathered = tuple(letter for letter in "ko" if letter in "".join(operands))
-    made.def_partition(partition, sharding_rule=rule, need_replication_factors=gathered)
-    return made  # type: ignore[no-any-return]
+    return multiply
 
 
-dispatch.prim_requires_devices_during_lowering.add(product_p)
-for platform in ("cpu", "cuda"):
-    mlir.register_lowering(product_p, partial(_lower, on_gpu=platform == "cuda"), platform=platform)
-
-
-def _refuse(context: Any, *_: Any, product: Product) -> Any:
-    """For platforms without a lowering of their own."""
-    asked = context.platforms or context.module_context.platforms
-    got = ", ".join(each for each in asked if each not in ("cpu", "cuda"))
-    raise WeftError(f"weft.jax.matmul: the platform must be cuda or cpu (the emulator), got {got}")
-
-
-mlir.register_lowering(product_p, _refuse)
+register(product_p, "weft.jax.matmul", _lower)
