@@ -1,5 +1,6 @@
 """`weft.attention` in JAX's programs, in the emulator."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -101,9 +102,10 @@ def test_mistakes():
     lengths = jnp.asarray([4], jnp.int32)
     with pytest.raises(weft.WeftError, match=r"lengths must be in 0\.\.3 \(its keys\) for sequence 0, got 4"):
         jax.grad(lambda q: weft.attention(q, q, q, lengths=lengths).astype(jnp.float32).sum())(q)
-    text = KernelLaunch("forward", (), ()).text.replace('"version":7', '"version":0')
+    text = re.sub('"version":[0-9]+', '"version":0', KernelLaunch("forward", (), ()).text)
     with pytest.raises(
-        weft.WeftError, match=r"weft\.jax\.attention: expected a launch of a kernel of format 7"
+        weft.WeftError,
+        match=r"weft\.jax\.attention: expected a launch of a kernel of format \d+, got forward of format 0",
     ):
         KernelLaunch.of(text)
 
@@ -197,7 +199,7 @@ with jax.set_mesh(explicit):
 assert same(found, gradients(q, k, v))
 print("well")
 """
-    assert run(MESH + DEVICES + program, devices=4) == "well\n"
+    assert run(MESH + DEVICES + program, devices=4, timeout=600) == "well\n"
 
 
 def test_gradients_in_shard_map():

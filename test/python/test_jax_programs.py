@@ -193,7 +193,7 @@ with jax.set_mesh(mesh):
 print("well")
 """
     )
-    assert run(program, devices=4) == "well\n"
+    assert run(program, devices=4, timeout=300) == "well\n"
 
 
 @pytest.mark.slow

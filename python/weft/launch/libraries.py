@@ -23,6 +23,9 @@ class Library:
     and results on a GPU are `DeviceArray`s.
     """
 
+    not_as_tf32 = ""
+    """The end of a message about what isn't computed if `allows_tf32` is false."""
+
     def wants_gradients(self, array: Any) -> bool:
         """Whether the library would record an operation on an array for differentiation."""
         return False
