@@ -40,6 +40,19 @@ def test_matmul(chip, transposed, shape):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_special_numbers(chip):
+    """NaN with any payload, infinities, what rounds to infinity, and subnormals."""
+    least, most = np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max
+    given = np.array([np.nan] * 3 + [np.inf, -np.inf, most, -most, 1e-40, -least, 2.0**-126, 0.0], np.float32)
+    given.view(np.uint32)[:3] = 0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF
+    a, b = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
+    a[: len(given), 5], b[5] = given, 1
+    found = weft.matmul(a, b, arch=chip)[: len(given), 3]
+    expected = [np.nan] * 3 + [np.inf, -np.inf] * 2 + [nearest(given[7:8])[0], 0.0, 2.0**-126, 0.0]
+    assert np.array_equal(found, np.array(expected, np.float32), equal_nan=True)
+
+
 SCHEDULES = {
     "mma.sync": ("sm_80", Schedule((64, 64, 32), (2, 2), 3)),
     "direct": ("sm_80", DirectSchedule((16, 32, 64), (1, 4))),
