@@ -8,7 +8,7 @@ from random_copies import around, kernel, launch
 
 from weft.emulator.compiled import boxes
 from weft.emulator.sanitizer.checker import Sanitizer
-from weft.emulator.sanitizer.global_races import COLUMN_BITS
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, READ_BY_THREADS
 
 SHARED = ("writer", "written", "write_line", "read_line", "reads", "unit", "taken", "read_by")

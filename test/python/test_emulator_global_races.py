@@ -357,3 +357,25 @@ def test_a_counter_may_be_reset_once_it_was_seen(place, changed, fine):
     text = RESET.format(**dict(zip(("space", "counter", "until"), place, strict=True)), **ORDERED | changed)
     found = module(text, "sm_90a").launch("k", grid=3, block=64, args=[np.zeros(4, np.uint32)]).findings
     assert [each.rule for each in found] == ([] if fine else [f"{place[0]}-race"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("before", "read", "fine"),
+    [
+        ("st.global.u32 [%l2], %r1;", "ld.global.nc.u32 %r2, [%l2];", False),
+        ("st.global.u32 [%l2], %r1;", "ld.global.u32 %r2, [%l2];", True),
+        ("st.global.u32 [%l2], %r1;", "ld.global.nc.u32 %r2, [%l2+128];", True),
+        ("ld.global.nc.u32 %r2, [%l2];", "st.global.u32 [%l2], %r1;", True),
+    ],
+)
+def test_loads_of_constants_read_nothing_that_the_kernel_has_written(before, read, fine, compiled):
+    text = f""".visible .entry k(.param .u64 p) {{
+    .reg .b64 %l<3>; .reg .b32 %r<4>;
+    ld.param.u64 %l1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %l2, %r1, 4, %l1;
+    {before}
+    {read}
+    st.global.u32 [%l2+256], %r2; ret; }}"""
+    words = np.zeros(128, np.uint32)
+    found = module(text).launch("k", block=32, args=[words], compiled=compiled, threads=1).findings
+    assert [each.rule for each in found] == ([] if fine else ["global-race"])

@@ -76,7 +76,7 @@ class Traffic(NamedTuple):
     """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated.
     `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
     `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
-    `stores`, of st: what it stores.
+    `stores`, of st: what it stores. `constant`, of ld: the kernel must not write what it reads (`.nc`).
     """
 
     prefix: str
@@ -87,6 +87,7 @@ class Traffic(NamedTuple):
     selects: tuple[int, int, int] | None = None
     sources: tuple[tuple[int, Sources], ...] = ()
     stores: tuple[int, ...] = ()
+    constant: bool = False
 
 
 class Watch:

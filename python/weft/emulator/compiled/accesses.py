@@ -274,10 +274,14 @@ class _GlobalCheck(AccessCode):
             fine = self.b.and_(fine, self.b.bitcast(self.b.or_(mine, never), I32))
         return self.is_("==", fine, 0xFFFFFFFF)
 
-    def refuse_late(self, slot: int, at: Value) -> None:
-        """Leaves the access to the interpreter if the warp doesn't know of an earlier one."""
+    def refuse_late(self, slot: int, at: Value, constant: "Value | None" = None) -> None:
+        """Leaves the access to the interpreter if the warp doesn't know of an earlier one, or there must be
+        none, which is `constant`.
+        """
         time = self.b.load(self.of(Part.TIME, slot, at, I32), typ=I32)
         with self.when(self.is_("!=", time, 0)):
+            if constant is not None:
+                self.give_when(constant, 0)
             owner = self.b.load(self.of(Part.OWNER, slot, at, I64), typ=I64)
             shift = self.number(_COLUMN_BITS)
             self.give_when(self.is_("!=", self.b.lshr(owner, shift), self.wave), 0)
@@ -289,9 +293,13 @@ def check_global_load(module: ir.Module) -> Any:
     """The checks of `GlobalRaces.access` for loads, by the lanes that use what they load."""
     c = _GlobalCheck(module, "check_global_load")
     _use_lanes(c)
+    constant = c.is_("!=", c.load(c.operation, Operand.CONSTANT), 0)
 
     def late(index: Value, row: Value, at: Value) -> None:
-        c.refuse_late(0, at)
+        c.refuse_late(0, at, constant)
+
+    def own(index: Value, row: Value, first: Value) -> Value:
+        return c.b.and_(c.own(row, first, 0), c.b.not_(constant))
 
     def keep(index: Value, row: Value, at: Value) -> None:
         last = c.b.load(c.of(Part.OWNER, 1, at, I64), typ=I64)
@@ -306,7 +314,7 @@ def check_global_load(module: ir.Module) -> Any:
         c.b.store(c.line, c.of(Part.LINE, 1, at, I32))
 
     with c.when(c.is_("!=", c.part(Part.IS_WRITTEN), 0)):
-        c.granules(c.granule, late, USED, unless=lambda index, row, first: c.own(row, first, 0))
+        c.granules(c.granule, late, USED, unless=own)
     with c.when(c.is_("!=", c.part(Part.WRITABLE), 0)):
         c.granules(c.granule, keep, USED, unless=lambda index, row, first: c.own(row, first, 1))
         c.granules(c.granule, read, USED)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from weft.emulator.compiled.box_state import Buffer, Call, Part
 from weft.emulator.compiled.builder import I1, I8, I32, I64, Code, Value
-from weft.emulator.sanitizer.global_races import COLUMN_BITS
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS, READ_BY_UNITS
 
 

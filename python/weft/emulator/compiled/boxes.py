@@ -18,7 +18,7 @@ from weft.emulator.running.box_copies import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
-from weft.emulator.sanitizer.global_races import COLUMN_BITS, GlobalShadow
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS, GlobalShadow
 from weft.isa.tensor_map import ALIGNMENT, BYTES, GATHERED_ROWS, MAX_RANK
 
 _WORTH = 64

@@ -18,7 +18,7 @@ from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, Trace, tra
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
-from weft.emulator.sanitizer.dataflow import is_copy
+from weft.emulator.sanitizer.dataflow import constant_loads, is_copy
 from weft.emulator.sanitizer.discards import discarding
 from weft.emulator.sanitizer.registers import Announcement
 from weft.garbage import uncollected
@@ -329,6 +329,7 @@ def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
             access = operation.access
             row[Operand.WIDTH], row[Operand.LINE] = WIDTHS.index(access.width), access.line
             row[Operand.DISCARDS] = operation.predicate is not None
+            row[Operand.CONSTANT] = access.line in constant_loads(plan.program)
     plan.functions = list(numbers)
 
 

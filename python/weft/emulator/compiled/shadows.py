@@ -9,7 +9,7 @@ from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Array
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
-from weft.emulator.sanitizer.global_races import GlobalShadow
+from weft.emulator.sanitizer.global_memory import GlobalShadow
 
 _MOST_STAMPS = 1 << 31
 _EPOCH, _IS_WRITTEN = int(Field.EPOCH), int(Part.IS_WRITTEN)

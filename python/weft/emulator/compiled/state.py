@@ -148,6 +148,8 @@ class Operand(IntEnum):
     LINE = auto()
     DISCARDS = auto()
     """Of a load: whether only lanes use it whose predicate is true, or false if `NEGATED`."""
+    CONSTANT = auto()
+    """Of a load: whether the kernel must not write what it reads."""
 
 
 class BlockPart(IntEnum):

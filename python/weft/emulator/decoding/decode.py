@@ -76,6 +76,7 @@ class Op:
         self.selects: tuple[int, int, int] | None = None
         self.sources: list[tuple[int, Sources]] = []
         self.stores: tuple[int, ...] = ()
+        self.constant = False
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

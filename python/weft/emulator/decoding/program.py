@@ -174,7 +174,9 @@ class Program:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
         registers = tuple(op.reads), tuple(op.writes)
-        traffic = Traffic(prefix, line, *registers, guard, op.selects, tuple(op.sources), op.stores)
+        traffic = Traffic(
+            prefix, line, *registers, guard, op.selects, tuple(op.sources), op.stores, op.constant
+        )
         block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (

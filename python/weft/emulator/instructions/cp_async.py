@@ -50,10 +50,14 @@ def cp_async(op: Op) -> Step:
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
         pieces = memory.locate(lanes, "shared", target(lanes), size, "async", line)
-        if limit or ignore[0]:
-            value = _filled(lanes, source(lanes), wanted(lanes), size, line)
-        else:
-            value = memory.load(lanes, "global", source(lanes), size, line)
+        memory.by_unit = True
+        try:
+            if limit or ignore[0]:
+                value = _filled(lanes, source(lanes), wanted(lanes), size, line)
+            else:
+                value = memory.load(lanes, "global", source(lanes), size, line)
+        finally:
+            memory.by_unit = False
         group = np.zeros((lanes.wave.warps, 32), np.int64)
         lanes.wave.copies.copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
 

@@ -60,7 +60,7 @@ def _vector(op: Op) -> int:
 
 @table.step("ld", "ldu")
 def ld(op: Op) -> Step:
-    order = order_of(op)
+    order, op.constant = order_of(op), "nc" in op.modifiers
     polls = qualifiers(op)
     space, count = state_space(op), _vector(op)
     kind = op.type()

@@ -75,7 +75,7 @@ class Memory:
         self.order: Order | None = None
         """The order of the current access; None: it is weak, and must not race with other threads."""
         self.by_unit = False
-        """Whether the current store is by the unit that allocates tensor memory."""
+        """Whether a unit makes the current access: it allocates tensor memory, or copies for cp.async."""
         self.storing: Array | None = None
         """What the current store writes, for observers."""
         self.bytes: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.findings import RULES, Finding, Findings, FoundList, ignored_rules
-from weft.emulator.sanitizer.global_races import GlobalMemory
+from weft.emulator.sanitizer.global_memory import GlobalMemory
 from weft.emulator.sanitizer.kernel_properties import Kernel
 from weft.emulator.sanitizer.registers import instrumented
 

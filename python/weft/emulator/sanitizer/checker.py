@@ -12,7 +12,8 @@ from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
+from weft.emulator.sanitizer.global_memory import GlobalMemory
+from weft.emulator.sanitizer.global_races import GlobalRaces
 from weft.emulator.sanitizer.kernel_properties import ANY_KERNEL, Kernel
 from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.launch_cancels import LaunchCancels

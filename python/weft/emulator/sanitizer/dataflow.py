@@ -62,6 +62,13 @@ def watched(program: Program) -> Watched:
     )
 
 
+@lru_cache(_KEPT)
+def constant_loads(program: Program) -> frozenset[int]:
+    """The lines of loads that require memory which the kernel doesn't write."""
+    every = (traffic for block in program.blocks for traffic in block.traffic)
+    return frozenset(traffic.line for traffic in every if traffic.constant)
+
+
 def is_copy(traffic: Traffic) -> bool:
     """Whether an instruction only moves registers, together with their state. A packed register counts as
     written if one of its parts was: compilers omit halves that nothing reads.

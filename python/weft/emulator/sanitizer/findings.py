@@ -25,7 +25,8 @@ RULES: dict[str, str] = {
     "uninitialized-tensor": "Tensor memory is read before anything has written it.",
     "uninitialized-register": "A register is read before its thread has written it.",
     "shared-race": "Warps access the same shared memory, one of them writes, and nothing orders them.",
-    "global-race": "Warps access the same global memory, one of them writes, and nothing orders them.",
+    "global-race": "Warps access the same global memory, one of them writes, and nothing orders them; "
+    "or ld.global.nc reads what the kernel has written.",
     "uninitialized-global": "Memory of malloc or an Unwritten array is read before anything has written it.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",

@@ -5,74 +5,22 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import untouched
 from weft.emulator.memory.access import GPU, SYSTEM, Access
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS, EVERYONE, GlobalMemory, GlobalShadow
 from weft.emulator.sanitizer.kernel_properties import Kernel
 from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.padding import in_chunks, is_padding
 from weft.emulator.sanitizer.races import changes, disagree
-from weft.emulator.sanitizer.shadow import Granules, Index, Times
+from weft.emulator.sanitizer.shadow import Index, Times
 from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
 
-COLUMN_BITS = 20
-_EVERYONE = "system"
 _COLUMN = (1 << COLUMN_BITS) - 1
-
-
-class GlobalShadow(Granules):
-    """The last write of each granule and the last reads of two CTAs: their owner (wave and column of its
-    clocks), their time, 0 for never, and their line. `level` is the scope of the write, 0 if it was weak.
-    """
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.owner: npt.NDArray[np.int64] = untouched.zeros((3, self.count), np.int64)
-        self.time: Times = untouched.zeros((3, self.count), np.int32)
-        self.line: Times = untouched.zeros((3, self.count), np.int32)
-        self.level: npt.NDArray[np.int8] = untouched.zeros((self.count,), np.int8)
-        self.is_written = False
-
-    def repeat(self, times: int) -> None:
-        used = untouched.used(self.time, self.level)
-        for name in ("owner", "time", "line", "level"):
-            setattr(self, name, untouched.repeated(getattr(self, name), times, used))
-
-    def touched(self, since: int) -> tuple[Bools, Bools]:
-        """The granules that waves from number `since` on have read, and written."""
-        mine = (self.time > 0) & (self.owner >> COLUMN_BITS >= since)
-        return mine[1] | mine[2], mine[0]
-
-
-class GlobalMemory:
-    """What the waves of a launch share: the shadows of buffers, and what was released at addresses."""
-
-    def __init__(self) -> None:
-        self.warps: list[int] = []
-        """The number of warps of each wave; greater columns belong to asynchronous units."""
-        self.ranks: list[int | None] = []
-        """The GPU of each wave, where several run."""
-        self.users: list[str] = []
-        """The name of the launch of each wave, where several run."""
-        self.locations: dict[tuple[object, Hashable], dict[int, Clocks]] = {}
-        """By the GPU whose accesses acquire it, or _EVERYONE, and the address."""
-        self._shadows: dict[int, GlobalShadow] = {}
-
-    def shadow(self, segment: Segment) -> GlobalShadow:
-        """The shadow of a buffer."""
-        shadow = self._shadows.get(segment.base)
-        if shadow is None:
-            shadow = self._shadows[segment.base] = GlobalShadow(segment.size)
-        return shadow
-
-    def shadows(self) -> dict[int, GlobalShadow]:
-        """The shadows by the addresses of their buffers."""
-        return self._shadows
 
 
 class GlobalRaces:
@@ -91,7 +39,7 @@ class GlobalRaces:
         kernel: Kernel,
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
-        self._discarding, self._needed = kernel.discarding, kernel.needed
+        self._discarding, self._needed, self._constant = kernel.discarding, kernel.needed, kernel.constant
         self._observed = Observed()
         self.number = len(memory.warps)
         """That of the wave, among those of the launch."""
@@ -111,7 +59,7 @@ class GlobalRaces:
         locations = self.memory.locations
         found = list(locations.get((self.rank, key), {}).items())
         if level == SYSTEM:
-            found += locations.get((_EVERYONE, key), {}).items()
+            found += locations.get((EVERYONE, key), {}).items()
         for other, clock in found:
             if other == self.number:
                 continue
@@ -133,7 +81,7 @@ class GlobalRaces:
         """Warps of this wave have released a clock at an address, with what it knows of other waves, to their
         GPU or to the system.
         """
-        here = self.memory.locations.setdefault((_EVERYONE if level == SYSTEM else self.rank, key), {})
+        here = self.memory.locations.setdefault((EVERYONE if level == SYSTEM else self.rank, key), {})
         here[self.number] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
             column = self.clocks.find(("wave", other))
@@ -164,8 +112,10 @@ class GlobalRaces:
         if access.kind == "load":
             if shadow.is_written:
                 self._after(shadow, 0, access, index, rows, count, level)
+                if access.line in self._constant:
+                    self._check_constant(shadow, access, index, count)
             if access.segment.writable and not level:
-                self._read(shadow, index, self._owners(rows), self.clocks.known[rows, rows], access.line)
+                self._read_by(shadow, index, rows, access.line)
             return
         for slot in range(1 if level else 3):
             if slot or shadow.is_written:
@@ -183,6 +133,29 @@ class GlobalRaces:
             if several and mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
                 self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
+
+    def _check_constant(self, shadow: GlobalShadow, access: Access, index: Index, count: int) -> None:
+        """The launch must not have written what its loads cache like constants."""
+        stale: Bools = shadow.time[0, index] > 0
+        for wave in np.unique(shadow.owner[0, index[stale]] >> COLUMN_BITS).tolist():
+            if self.memory.users[wave] != self.wave.device.user:
+                stale &= shadow.owner[0, index] >> COLUMN_BITS != wave
+        if stale.any():
+            at = self._access_at(shadow, 0, index[int(stale.argmax())])
+            self._report_access(
+                f"is read by ld.global.nc, but the kernel writes it {at}", access, stale, count
+            )
+
+    def _read_by(self, shadow: GlobalShadow, index: Index, rows: Index, line: int) -> None:
+        """Threads read, or let cp.async read until they have waited."""
+        times = self.clocks.known[rows, rows]
+        if self.wave.memory.by_unit:
+            columns = np.zeros(self.wave.warps, np.intp)
+            for row in np.unique(rows).tolist():
+                columns[row] = self.clocks.column(("cp.async", row), False)
+            rows = columns[rows]
+            times = (self.clocks.times[rows] + 1).astype(np.int32)
+        self._read(shadow, index, self._owners(rows), times, line)
 
     def _used_lanes(self, access: Access) -> Bools | None:
         """The lanes of a load that use what it loads; None for all that are active."""

@@ -9,7 +9,7 @@ from weft.emulator.memory.access import LEVELS, WORLD_LEVELS
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.dataflow import NOTHING, Watched, ignored_waits, watched
+from weft.emulator.sanitizer.dataflow import NOTHING, Watched, constant_loads, ignored_waits, watched
 from weft.emulator.sanitizer.discards import Use, discarding, early
 from weft.emulator.sanitizer.padding import needed_elements
 from weft.emulator.sanitizer.register_pool import registers_at_entry
@@ -27,10 +27,10 @@ class Kernel:
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
     of waits for mbarriers whose result nothing reads. `discarding`: the lines of loads that some lanes
     discard, and which lanes use them. `early`: the steps that compute what this depends on. `needed`: the
-    elements of loads that aren't just copied. `watched`: the registers whose uses the program announces.
-    `init_fences`: asynchronous units need a fence after the init of an mbarrier of their own CTA, too.
-    `by_lane`: what a lane of a warp releases or acquires counts for the others only from the warp's next
-    barrier on. `in_world`: several GPUs run.
+    elements of loads that aren't just copied. `constant`: the lines of `ld.global.nc`. `watched`: the
+    registers whose uses the program announces. `init_fences`: asynchronous units need a fence after the init
+    of an mbarrier of their own CTA, too. `by_lane`: what a lane of a warp releases or acquires counts for the
+    others only from the warp's next barrier on. `in_world`: several GPUs run.
     """
 
     calls: bool = False
@@ -42,6 +42,7 @@ class Kernel:
     discarding: Mapping[int, Use] = field(default_factory=dict)
     early: tuple[Step, ...] = ()
     needed: Mapping[int, Bools] = field(default_factory=dict)
+    constant: frozenset[int] = frozenset()
     watched: Watched = NOTHING
     init_fences: bool = False
     by_lane: bool = False
@@ -70,6 +71,7 @@ class Kernel:
             discarding(program),
             early(program),
             needed_elements(program),
+            constant_loads(program),
             registers_to_watch,
             strict and (copies or tensor),
             strict,
