@@ -113,6 +113,13 @@ def map_of_member(matrix: Any, map_: Any, *indices: Any) -> Any:
     return map_
 
 
+def distance(array: Any, dimension: int) -> Any:
+    """The bytes from an element of an array to the next one along a dimension: an i64."""
+    strides = memref.extract_strided_metadata(array)[2 + array.type.rank :]
+    bytes_ = arith.muli(strides[dimension], emit.as_index(element_bytes(array)))
+    return arith.index_cast(ir.IntegerType.get_signless(64), bytes_)
+
+
 def misaligned(matrix: Any, bytes_: int) -> Any:
     """Whether a row of a matrix, or of a batch, doesn't begin at a multiple of so many bytes, a power of two:
     an i1.

@@ -106,6 +106,57 @@ def extremes(x: w.In["n", w.i32], y: w.Out["k", w.i32]):
         w.atomic_min(y[1], x[i])
 
 
+@w.kernel(grid=lambda pixels, **_: (w.ceil_div(pixels.rows, 64), 3))
+def patches(x: w.In["b h w c"], pixels: w.In["m", w.i32], y: w.Out["m k c"], *, H=6, W=5, N=8):
+    """Row m of y is a column of three neighbors of pixel m, as for a convolution."""
+    first, tap = w.cta(0) * 64, w.cta(1)
+    with w.role():
+        pixel = w.load_column(pixels[first], like=w.zeros(64))
+        image, line, column = pixel // (H * W), pixel // W % H, pixel % W
+        for channel in w.range(0, x.size("c"), N):
+            t = w.load(x[image, line + tap - 1, column, channel], (64, N))
+            w.store(t, y[w.row(w.zeros(64)) + first, tap, channel])
+
+
+@pytest.mark.parametrize("dtype, channels", [(np.float32, 16), (np.float16, 13)])
+def test_tiles_are_loaded_and_stored_at_several_vectors(dtype, channels):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 6, 5, channels)).astype(dtype)
+    pixels = rng.permutation(np.arange(-5, 95))[:70].astype(np.int32)  # of 90, some outside
+    y = np.ones((70, 3, channels), dtype)
+    report = patches.emulate(x, pixels, y)
+    assert not report.findings, report.findings
+    expected = np.zeros_like(y)
+    for m, pixel in enumerate(pixels):
+        image, line, column = pixel // 30, pixel // 5 % 6, pixel % 5
+        for tap in range(3):
+            if 0 <= image < 3 and 0 <= line + tap - 1 < 6:
+                expected[m, tap] = x[image, line + tap - 1, column]
+    assert np.array_equal(y, expected)
+
+
+@w.kernel
+def swapped_dimensions(x: w.In["m n", w.f32], y: w.Out["a b c d", w.f32], z: w.Out["a e f", w.f32]):
+    with w.role():
+        t, i = w.load(x[0, 0], (64, 8)), w.row(w.zeros(64))
+        w.store(t, y[i % 4, i // 4 % 4, i // 16, 0])
+        w.atomic_add(z[i % 4, 1, 3], t)
+        w.atomic_add(z[i % 4, i // 4 % 2, 3], t)
+
+
+def test_tiles_are_added_at_several_vectors():
+    x = np.random.default_rng(0).integers(0, 9, (60, 8)).astype(np.float32)
+    y, z = np.ones((4, 4, 3, 8), np.float32), np.zeros((4, 2, 9), np.float32)
+    assert not swapped_dimensions.emulate(x, y, z).findings
+    rows = np.concatenate([x, np.zeros((4, 8), np.float32)])
+    assert np.array_equal(y, rows.reshape(4, 4, 4, 8).transpose(2, 1, 0, 3)[:, :, :3])
+    expected = np.zeros_like(z)
+    for i, row in enumerate(rows):
+        expected[i % 4, 1, 3:] += row[:6]
+        expected[i % 4, i // 4 % 2, 3:] += row[:6]
+    assert np.array_equal(z, expected)
+
+
 def test_maxima_and_minima_in_memory():
     x, y = np.random.default_rng(5).integers(-1000, 1000, 100).astype(np.int32), np.zeros(2, np.int32)
     assert not extremes.emulate(x, y).findings

@@ -21,8 +21,8 @@ _VECTOR_BYTES = 16
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Foreign):
-    """Elements of an array at indices of which some are fragments. With a vector of rows and the first
-    column, `x[rows, k]`, it is a tile of parts of these rows.
+    """Elements of an array at indices of which some are fragments. With vectors of rows and the first
+    column, `x[rows, k]` or `x[images, lines, k]`, it is a tile of parts of rows.
     """
 
     matrix: Any
@@ -36,12 +36,16 @@ class Gathered(Foreign):
     @property
     def is_of_rows(self) -> bool:
         """Whether it is a tile of parts of rows, whose number of columns isn't part of its indices."""
-        *outer, row, last = (None, *self.indices)
         return (
-            isinstance(row, Fragment)
-            and len(row.shape) == 1
-            and not any(isinstance(each, Fragment) for each in (*outer, last))
+            bool(self.vectors)
+            and all(len(each.shape) == 1 for each in self.vectors)
+            and not isinstance(self.indices[-1], Fragment)
         )
+
+    @property
+    def vectors(self) -> list[Fragment]:
+        """The fragments among the indices of rows."""
+        return [each for each in self.indices[:-1] if isinstance(each, Fragment)]
 
     def size(self, axis: int) -> Any:
         """The size that an index along an axis is less than."""
@@ -87,7 +91,7 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
     if shape is not None or like is not None:
         raise mistake(
             "shape and like are for tiles: elements have the shape and layout of their indices. To gather "
-            "rows, pass one index of each row: a vector, such as w.row(w.zeros(64))"
+            "rows, pass vectors of rows, such as w.row(w.zeros(64)), and a number as the last index"
         )
     made, indices = _spread(source)
     kind = source.dtype.type
@@ -134,7 +138,7 @@ def store(fragment: Fragment, to: Gathered) -> None:
 
 
 def _shape_of_rows(source: Gathered, shape: Any, like: Fragment | None) -> tuple[int, int]:
-    count = source.indices[-2].shape[0]  # type: ignore[union-attr]
+    count = source.vectors[0].shape[0]
     shape = like.shape if shape is None and like is not None else shape
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != count:
         raise mistake(f"shape must be ({count}, columns), as there are {count} rows, got {shape}")
@@ -177,24 +181,36 @@ class _Rows:
         self.of, self.shape = of, shape
         self.layout = layout_for(shape, like)
         tile = Fragment(None, shape, self.layout)
-        self.rows: list[Any] = spread(of.indices[-2], shape, self.layout).elements()  # type: ignore[arg-type]
         columns = column(tile) + of.indices[-1]
         self.start, self.offsets = columns.base.value, columns.offsets
+        self.at = [self._elements(each) for each in of.indices[:-1]]
         value = of.matrix.value
-        self.outer = [each.value for each in of.indices[:-2]]
-        self.has_matrix, outer = existing(value, self.outer)
+        *outer, _ = (emit.value(0) if isinstance(each, Fragment) else each.value for each in of.indices[:-1])
+        self.has_matrix, outer = existing(value, outer)
         self.matrix = addresses.Matrix(matrices.member(value, *outer) if outer else value)
+        # Beside the rows: what it takes to find the matrix of each.
+        self.matrices = [
+            (self.at[axis], matrices.size(value, axis), matrices.distance(value, axis))
+            for axis, each in enumerate(of.indices[:-2])
+            if isinstance(each, Fragment)
+        ]
         run = registers.run(self.layout, shape)
         self.width = min(run, _VECTOR_BYTES // self.matrix.bytes) if of.matrix.aligned else 1
+
+    def _elements(self, index: Scalar | Fragment) -> list[Any]:
+        """An index of rows for each of a lane's elements."""
+        if isinstance(index, Fragment):
+            return spread(index, self.shape, self.layout).elements()
+        return [index.value] * len(self.offsets)
 
     def indices(self) -> list[tuple[Any, ...]]:
         """The indices in the array of each of a lane's elements."""
         columns = [emit.value(emit.add(self.start, each)) for each in self.offsets]
-        return [(*self.outer, *pair) for pair in zip(self.rows, columns, strict=True)]
+        return list(zip(*self.at, columns, strict=True))
 
     def load(self) -> Fragment:
         """The tile, with zeros for what is outside of the array."""
-        kind = ir.VectorType.get([len(self.rows)], self.matrix.element)
+        kind = ir.VectorType.get([len(self.offsets)], self.matrix.element)
         (lane,) = self._either([kind], lambda width: [self._loaded(width)])
         return Fragment(emit.bits(lane, self.of.dtype.type), self.shape, self.layout)
 
@@ -239,12 +255,15 @@ class _Rows:
         """
         known, found = dict[Any, tuple[Any, Any]](), list[tuple[int, Any, Any]]()
         numbers = registers.registers_of(self.layout, self.shape)
-        for register in range(0, len(self.rows), width):
+        for register in range(0, len(self.offsets), width):
             line = numbers[register][0]
             if line not in known:
-                row = self.rows[register]
+                row, outer = self.at[-1][register], [(at[register], *rest) for at, *rest in self.matrices]
                 start = self.matrix.element_of(self.matrix.row(row), self.start)
-                exists = _within([(row, self.matrix.rows)])
+                for number, _, bytes_ in outer:
+                    distance = arith.muli(arith.extsi(bytes_.type, number), bytes_)
+                    start = addresses.offset(start, distance)
+                exists = _within([(row, self.matrix.rows), *((number, size) for number, size, _ in outer)])
                 exists = exists if self.has_matrix is None else arith.andi(exists, self.has_matrix)
                 known[line] = exists, start
             exists, start = known[line]
