@@ -14,12 +14,21 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, CopyOp, StoreOp, is_buffer, is_map
 from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_buffers import AddressOp, PeerOp, SliceOp, StageOp
-from weft.dialects.tile_copies import CopyMulticastOp, GatherAsyncOp, MemberOp, TensorMapOp
+from weft.dialects.tile_copies import (
+    AddAsyncOp,
+    CopyMulticastOp,
+    CopyOutOp,
+    GatherAsyncOp,
+    MemberOp,
+    StoreAsyncOp,
+    TensorMapOp,
+)
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes.builders.tf32 import to_tf32
 from weft.passes.registry.pass_ import Pass
 
 _COPIES = (CopyAsyncOp, CopyMulticastOp, GatherAsyncOp)
+_OUT = (StoreAsyncOp, AddAsyncOp, CopyOutOp)
 _PARTS = tuple(op.OPERATION_NAME for op in (StageOp, SliceOp, PeerOp))
 
 
@@ -28,7 +37,7 @@ def run(module: Any) -> None:
     for kernel in operations(module, gpu.GPUFuncOp):
         products = operations(kernel, GemmAsyncOp)
         read = {_memory(each) for op in products for each in (op.a, op.b) if _is_wide(each)}
-        writes = operations(kernel, *_COPIES, CopyOp, StoreOp, AddressOp) if read else []
+        writes = operations(kernel, *_COPIES, *_OUT, CopyOp, StoreOp, AddressOp) if read else []
         maps = dict[Any, Any]()
         for op in writes:
             if any(is_buffer(each) and _memory(each) in read for each in op.operands):
@@ -54,6 +63,10 @@ def _round(op: Any, maps: dict[Any, Any]) -> None:
     don't.
     """
     operands = op.operation.operands
+    if isinstance(op, _OUT):
+        raise refuse(
+            op, "would copy f32 as tf32, to which it is rounded for tile.gemm_async: use another buffer"
+        )
     if isinstance(op, AddressOp):
         for store in _stores(op.address):
             with ir.InsertionPoint(store), store.location:

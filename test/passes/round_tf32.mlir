@@ -80,3 +80,20 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 }
+
+// -----
+
+!A = !tile.buffer<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">>
+!B = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
+!Sums = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  gpu.func @copied_out(%m: memref<?x?xf32>, %b: !B, %c: !Sums, %i: i32, %yes: i1) kernel {
+    %a = "tile.alloc"() : () -> !A
+    %map = "tile.tensor_map"(%m) : (memref<?x?xf32>) -> !Map
+    %d = "tile.gemm_async"(%a, %b, %c, %yes) {transpose_b = true} : (!A, !B, !Sums, i1) -> !Sums
+    // expected-error @below {{'tile.store_async' op would copy f32 as tf32, to which it is rounded for tile.gemm_async: use another buffer}}
+    "tile.store_async"(%a, %map, %i, %i) : (!A, !Map, i32, i32) -> ()
+    gpu.return
+  }
+}
