@@ -118,6 +118,65 @@ def test_an_entry_without_a_body_is_no_kernel():
         given.launch("other")
 
 
+STATEMENTS = """
+ld .global .b32 %r1, [%d1]; ld/**/.global/* .b8 */.b32 %r1,[%d1]; ld.global.b32 %r1, [%d1].unified;
+mov.u32 %r1, %tid .x; mov.u32 %r1, %ctaid/**/.y; mov.u32 %r1, %pm3; mov.u32 %r1, %reserved_smem_offset_1;
+ld.global.b32 %r1, [%d1 + 2*4]; ld.shared.b32 %r1, [own+1<<4]; ld.shared.b32 %r1, own[3];
+st.shared.b32 own[1+1], %r1;
+mov.u32 %r1, own[2]; mov.u32 %r1, own + 3 * 4; mov.u32 %r1, %r2+20; mov.u64 %d2, %d1+-8;
+cvta.shared.u64 %d2, own+4;
+cvta.to.param::entry.u64 %d2, %d1; cvta.param::entry.u64 %d2, %d1; isspacep.param::entry %p, %d1;
+isspacep.shared %p, %r1; getctarank.shared::cluster.u32 %r1, own+4;
+mapa.shared::cluster.u32 %r1, own+8, %r2;
+@ %p mov.b32 %r1, 0; @ ! /**/ %p mov.b32 %r1, 0; setp.eq.u32 %p | %q, %r1, 0;
+setp.eq.and.u32 %p,%r1,0, ! %q;
+{ .reg .v4 .f32 v; mov.f32 v.r, .5; mov.f32 %f1, v .a; } { } { { } } .pragma "nounroll", "nounroll";
+mov.v2.u32 {%r1, _}, {%r3, 5}; mov.v4.u32 {%r1, %r2, %r3, %r4}, %tid; A: B: mov.b32 %r1, -(1 ? 2 : 3);
+vmax.s32.s32.s32 %r3.h1, %r1, %r2, %r4; vmad.s32.s32.s32.shr7 %r3, %r1.b0, -%r2.b1, %r4;
+vadd.u32.u32.u32 %r3,%r1,%r2,%r4;
+vset.u32.s32.lt %r3.b0, %r1, %r2, %r4; vmad.u32.s32.u32.po %r3, -%r1, - %r2.h1, %r4;
+vshl.u32.u32.u32.sat.clamp %r3.b2, %r1, %r2, %r4;
+cp.async.bulk.global.shared::cta.bulk_group .L2::cache_hint [%d1], [%r1], 16, %d2; atom .global
+.add
+.u32 %r1
+, [ %d1 ] , 1
+; mov.b32 %r1, 0; .reg .b32 late; mov.b32 late, 1; bra.uni C; C: membar .gl; exit;
+"""
+WIDE = "st.global.v8.f32 [%d1], {%f1, _, %f2, %f3, _, _, %f1, %f2};"
+
+
+def kernel_of(statements, chip="sm_90"):
+    registers = ".reg .pred %p, %q; .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .b16 %h<4>; .reg .f32 %f<4>;"
+    declared = f"{registers} .shared .align 16 .b32 own[64]; ld.param.u64 %d1, [out];"
+    entry = f".visible .entry k(.param .u64 out)\n{{\n{declared}\n{statements}\nret;\n}}\n"
+    return f".version 9.0\n.target {chip}\n.address_size 64\n{entry}"
+
+
+@pytest.mark.parametrize(("statements", "chip"), [(STATEMENTS, "sm_90"), (WIDE, "sm_100")])
+def test_what_ptxas_reads_is_read(statements, chip):
+    ptxas.assemble(kernel_of(statements, chip), chip, options=("-O0",))
+    emulator.Module(kernel_of(statements, chip))._program("k", chip)
+
+
+def test_sums_of_registers_and_constants_are_values():
+    x = np.arange(4, dtype=np.uint32)
+    assert run("mov.u32 %d0, %a0+-2;", x, out=np.int32).tolist() == [-2, -1, 0, 1]
+    with pytest.raises(
+        emulator.PtxError, match="expects a register or a constant, got a sum: compute it first"
+    ):
+        run("add.u32 %d0, %a0+2, %a0;", x, out=np.int32)
+
+
+def test_a_vector_of_eight_may_leave_elements():
+    out = np.zeros((2, 8), np.float32)
+    body = WIDE.replace("%d1", "%d2").replace("%f3, _", "0f40400000, _")
+    body = f"mov.f32 %f1, 1.0; mov.f32 %f2, 2.0; mov.u32 %r1, %tid.x; mad.wide.u32 %d2, %r1, 32, %d1; {body}"
+    emulator.Module(kernel_of(body, "sm_100")).launch("k", block=2, args=[out])
+    assert out.tolist() == [[1, 0, 2, 3, 0, 0, 1, 2]] * 2
+    with pytest.raises(emulator.PtxError, match="must store every element of fewer than 8"):
+        emulator.Module(kernel_of("st.global.v2.f32 [%d1], {%f1, _};")).launch("k", args=[out])
+
+
 # Mutations
 
 _PIECES = re.compile(

@@ -154,6 +154,11 @@ class Op:
             return self._integer(operand.value, kind)
         if isinstance(operand, Float):
             return self.slots.constant(self._float_bits(operand, kind), kind)
+        if isinstance(operand, Address) and isinstance(operand.base, Name) and not operand.more:
+            variable = self.entity(operand.base)
+            if isinstance(variable, Variable) and not self.in_frame(variable):
+                return self.symbol(variable, operand.offset, kind)
+            self.fail("expects a register or a constant, got a sum: compute it first", operand.location)
         if not isinstance(operand, Name):
             self.fail("expects a register or a constant", operand.location)
         return self._named(operand, kind, any_width)

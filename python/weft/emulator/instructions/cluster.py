@@ -10,7 +10,7 @@ from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece, put
-from weft.emulator.reading.syntax import Address, Name, Sink, Variable
+from weft.emulator.reading.syntax import Sink
 from weft.emulator.reading.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
 from weft.emulator.running.lanes import Lanes
 
@@ -34,7 +34,7 @@ def mapa(op: Op) -> Step:
         mapped: Array = (address & kept) | (rank.astype(kind.storage) << shift) | base
         return mapped
 
-    return compute(op.destination(0, kind), function, _shared_address(op, 1, kind), op.source(2, U32))
+    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, U32))
 
 
 @table.step("getctarank")
@@ -49,17 +49,7 @@ def getctarank(op: Op) -> Step:
         rank: Array = (address >> shift).astype(np.uint32) & np.uint32(0xFF)
         return rank
 
-    return compute(op.destination(0, U32), function, _shared_address(op, 1, kind))
-
-
-def _shared_address(op: Op, index: int, kind: Type) -> int:
-    """The slot of an address in a register, or of a variable's, with or without an offset."""
-    operand = op.operand(index)
-    if isinstance(operand, Address) and isinstance(operand.base, Name):
-        variable = op.entity(operand.base)
-        if isinstance(variable, Variable) and not op.in_frame(variable):
-            return op.symbol(variable, operand.offset, kind)
-    return op.source(operand, kind)
+    return compute(op.destination(0, U32), function, op.source(1, kind))
 
 
 # Asynchronous stores and reductions

@@ -154,6 +154,10 @@ def st(op: Op) -> Step:
     address = op.address(0, space)
     items = op.items(1)
     _check_vector(op, kind, count, items)
+    given = [at for at, item in enumerate(items) if not isinstance(item, Sink)]
+    if len(given) < count and (count < 8 or not given):  # elements that keep their value
+        op.fail("must store every element of fewer than 8", items[0].location)
+    items = tuple(items[at] for at in given)
     for item in items:
         if op.register_type(item, kind).bits < kind.bits:
             op.fail(f"can't store .{kind} from a narrower register", item.location)
@@ -181,7 +185,15 @@ def st(op: Op) -> Step:
             offset = np.uint64(part * kind.bytes)
             memory.store(lanes, address.space, addresses + offset if part else addresses, wide, chunk, line)
 
-    return in_order(run if count == 1 else run_vector, order)
+    def run_some(lanes: Lanes) -> None:
+        memory, addresses = lanes.wave.memory, address(lanes)
+        memory.check_alignment(lanes, address.space, addresses, size, line)
+        for at, source in zip(given, sources, strict=True):
+            value, each = element(lanes, source), addresses + np.uint64(at * kind.bytes)
+            memory.store(lanes, address.space, each, value, kind.bytes, line)
+
+    every = run if count == 1 else run_vector
+    return in_order(every if len(given) == count else run_some, order)
 
 
 def in_order(step: Step, order: Order | None) -> Step:

@@ -6,13 +6,13 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
-from weft.emulator.reading.syntax import Address, Name, Operand, Sink, Variable, Vector
+from weft.emulator.reading.syntax import Address, Name, Operand, Register, Sink, Variable, Vector
 from weft.emulator.reading.types import PRED, TYPES, U64, Array, Bools, Type
 from weft.emulator.running import special
 from weft.emulator.running.lanes import Lanes
 
 table = Table()
-_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry")
 
 
 @table.step("mov")
@@ -80,6 +80,9 @@ def _address(op: Op, value: Operand, kind: Type) -> Step | None:
     if not isinstance(name, Name):
         return None
     entity = op.entity(name)
+    if isinstance(entity, Register) and isinstance(value, Address):
+        constant = op.slots.constant(offset & ((1 << kind.bits) - 1), kind)
+        return compute(op.destination(0, kind), np.add, op.source(name, kind), constant)
     if not isinstance(entity, Variable):
         if isinstance(value, Address):
             op.fail(f"'{name.text}' has no address", value.location)
@@ -155,20 +158,25 @@ def isspacep(op: Op) -> Step:
     name = op.choice(_SPACES)
     space = name.partition("::")[0]
     op.count(2)
+    narrow = op.register_type(op.operand(1), U64).bits == 32
+    source = op.source(1, TYPES["u32"] if narrow else U64)
     if name in ("shared", "shared::cta"):
         # Only the shared memory of the thread's own CTA, not that of the cluster.
         own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
         return compute(
-            op.destination(0, PRED), lambda a, b: np.equal(a >> rank, b >> rank), op.source(1, U64), own
+            op.destination(0, PRED),
+            lambda a, b: np.equal(a.astype(np.uint64) >> rank, b >> rank),
+            source,
+            own,
         )
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
 
     def function(address: Array) -> Bools:
-        inside: Bools = np.equal(address >> shift, window)
+        inside: Bools = np.equal(address.astype(np.uint64) >> shift, window)
         return inside
 
-    return compute(op.destination(0, PRED), function, op.source(1, U64))
+    return compute(op.destination(0, PRED), function, source)
 
 
 def give_way(lanes: Lanes) -> None:

@@ -204,7 +204,8 @@ class DeclarationReader:
         if token.text == "[":
             return self._address()
         if token.text == "{":
-            return self._vector()
+            vector = self._vector()
+            return Pair(vector, self._item(), location) if self.accept("|") else vector
         if token.text == "!" and self.tokens[self.next + 1].kind == "name":
             self.take()
             name = self.kind("name", "a predicate")
@@ -256,6 +257,7 @@ class DeclarationReader:
         while self.accept(","):
             more.append(self._vector() if self.token.text == "{" else self._item())
         self.expect("]")
+        self.accept(".unified")  # a hint for ld
         return Address(base, offset, tuple(more), location)
 
     def _offset(self) -> int:
