@@ -15,7 +15,7 @@ from weft.dialects.tile import Tile
 from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.errors import WeftError, shown
-from weft.mlir import ext, find_dialects_in, hand_out_all_attributes, ir, irdl
+from weft.mlir import ext, find_dialects_in, ir, irdl
 
 DIALECTS: tuple[Any, ...] = (Tile, Wmma, Mma, Wgmma, Tcgen05)
 """Weft's own."""
@@ -56,7 +56,6 @@ def _try_loading(dialect: Any) -> None:
     """Loads a dialect into a context of its own, so that a mistake in it is the caller's."""
     subject = f"dialect '{dialect.DIALECT_NAMESPACE}'"
     with ir.Context(), _lock:
-        hand_out_all_attributes()
         try:
             with extensions.blamed(subject, extensions.caller()), mlir.located():
                 _load((dialect,))
@@ -109,7 +108,6 @@ def context() -> Any:
         made.get_dialect_descriptor(name)
     made.enable_multithreading(False)
     with made, _lock:
-        hand_out_all_attributes()
         _load(known)
     return made
 

@@ -109,8 +109,8 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled"):
         if (rows, columns) != (m, n) or of_a != of_b:
             got = f"{rows} x {of_a} and {of_b} x {columns}"
             return f"expects scale_a of {m} x G and scale_b of G x {n}, got {got}"
-        first = self.attribute("first_group")
-        if not 0 <= first <= (most := of_a - k // group):
+        first, most = self.attribute("first_group"), of_a - k // group
+        if not 0 <= first <= most:
             return f"first_group must be in 0..{most} for {k // group} of {of_a} groups, got {first}"
         return None
 

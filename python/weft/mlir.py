@@ -3,7 +3,6 @@
 It uses `mlir-python-bindings` if that is installed, otherwise the upstream bindings in torch-mlir.
 """
 
-import functools
 import importlib
 import importlib.util
 import re
@@ -45,12 +44,12 @@ rewrite: Any = _module("rewrite")
 MLIRError: type[Exception] = ir.MLIRError
 
 
-@functools.cache
-def hand_out_all_attributes() -> None:
-    """Makes the bindings return every attribute. One without a class becomes an `ir.Attribute`.
+def _hand_out_all_attributes() -> None:
+    """Makes the bindings return every attribute, in all contexts. One without a class becomes an
+    `ir.Attribute`.
 
     Without this, `array<si32: 1>` and locations raise TypeError when they are read, and end the process when
-    they are entries of a dictionary. Needs a current context.
+    they are entries of a dictionary.
     """
     # The most frequent class first: a failed conversion takes as long as thirty successful ones.
     arrays = ("DenseI32", "DenseI64", "DenseBool", "DenseI8", "DenseI16", "DenseF32", "DenseF64")
@@ -76,6 +75,10 @@ def _hand_out(sample: Any, classes: list[Any]) -> None:
         return next((each for each in casts if each is not None), attribute)
 
     ir.register_type_caster(sample.typeid, replace=True)(as_class)
+
+
+with ir.Context(load_on_create_dialects=()):
+    _hand_out_all_attributes()
 
 
 def _as_text(attribute: Any) -> str:

@@ -450,6 +450,19 @@ func.func @gemm_first_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
 
 // -----
 
+!A = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(4,8,2,4,4):(4,4@laneid,16,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 32, 32>, f8E4M3FN, #tile.layout<"S[(2,4,4,4,8):(4,1@laneid,1,8,4@laneid)]">>
+!S = !tile.fragment<array<i64: 32, 4>, f8E8M0FNU, #tile.layout<"S[(2,2,8,4):(2@laneid,1@laneid,4@laneid,1)]">>
+!T = !tile.fragment<array<i64: 4, 32>, f8E8M0FNU, #tile.layout<"S[(4,4,8):(1,1@laneid,4@laneid)]">>
+!D = !tile.fragment<array<i64: 32, 32>, f32, #tile.layout<"S[(4,8,4,4,2):(2,4@laneid,8,1@laneid,1)]">>
+func.func @gemm_negative_group(%a: !A, %b: !B, %c: !D, %s: !S, %t: !T) {
+  // expected-error @below {{first_group must be in 0..3 for 1 of 4 groups, got -1}}
+  %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) {first_group = -1 : i64} : (!A, !B, !D, !S, !T) -> !D
+  return
+}
+
+// -----
+
 !A = !tile.fragment<array<i64: 16, 32>, f8E4M3FN, #tile.layout<"S[(2,8,2,4,4):(4,4@laneid,8,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 32, 8>, f8E4M3FN, #tile.layout<"S[(2,4,4,8):(4,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
