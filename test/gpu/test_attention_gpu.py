@@ -283,3 +283,19 @@ def test_calls_with_a_plan_have_the_results_of_first_calls(m, n, monkeypatch):
             place.copy_(given)
         graph.replay()
         assert torch.equal(captured, result)
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("value", [1200.0, 133120.0, 2.0**60])
+@pytest.mark.parametrize("m", [1, 20, 300])
+@pytest.mark.parametrize("d", [64, 128])
+def test_equal_scores_of_any_size_have_equal_shares(d, m, value, splits):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    q, k = (torch.full((2, 4, rows, d), value, device="cuda", dtype=torch.bfloat16) for rows in (m, 500))
+    v = torch.randn(2, 4, 500, d, device="cuda", dtype=torch.bfloat16)
+    out, lse = weft.attention(q, k, v, splits=splits, return_lse=True)
+    assert (out.double() - v.double().mean(2, keepdim=True)).abs().max() < 2e-3
+    wanted = q[..., :1, :1].double().square() * d / math.sqrt(d) + math.log(500)
+    assert (lse.double() / wanted[..., 0] - 1).abs().max() < 1e-6
