@@ -68,6 +68,13 @@ def an_error_in_a_branch(x: w.In["m n", w.f32]):
         raise ValueError("bad")  # here
 
 
+@mistakes("'break' can't leave .*: loop by 'while' with the opposite condition$")
+def an_endless_loop(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
+    while True:
+        if x[0, 0] > 1.0:
+            break  # here
+
+
 @mistakes("an error of Python can't depend on a condition of the GPU")
 def an_error_in_a_loop(x: w.In["m n", w.f32]):
     for _ in w.range(x.rows):

@@ -34,7 +34,6 @@ _IN_PLACE = {
     "break": _BY_WHILE,
     "break of Python": _NOTED,
     "continue": "put the rest of the body under the opposite condition",
-    "continue of Python": "put the rest of the body under the opposite condition",
     "return": "put what follows under the opposite condition, and return a value at the end",
     "return in a loop": f"{_BY_WHILE}, and return after the loop",
     "return of Python": f"{_NOTED}, as well as what follows the loop",
@@ -55,9 +54,8 @@ class _Construct:
         that they leave.
         """
         if self.traced:
-            where = (
-                "" if not loops else " of Python" if not any(each.traced for each in loops) else " in a loop"
-            )
+            unrolled = all(isinstance(each, Loop) and not each.traced for each in loops)
+            where = "" if not loops else " of Python" if unrolled else " in a loop"
             instead = _IN_PLACE.get(f"{word}{where}", _IN_PLACE[word])
             raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
 
