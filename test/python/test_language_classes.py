@@ -1,8 +1,10 @@
 """What the kernel language knows of an object by its class: whether it has members, and can be changed."""
 
+import array
 import collections
 import dataclasses
 import enum
+import itertools
 import types
 import typing
 
@@ -61,6 +63,8 @@ class Stack(list):
         (types.CellType(1), True, 1),
         (np.zeros(3), True, None),
         (bytearray(2), True, None),
+        (array.array("i", [1]), True, None),
+        (itertools.count(), True, None),
         (iter([1, 2]), True, None),
         (map(abs, [1]), True, None),
         (Pair(1, 2), False, 2),
@@ -168,3 +172,59 @@ def test_a_message_has_its_remedy_after_the_last_colon():
 
     with pytest.raises(weft.WeftError, match=r"\{'a':<.*, in a loop of the GPU: a loop or branch of the GPU"):
         kernel.compile()
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "message"),
+    [
+        (
+            lambda: np.zeros(3),
+            lambda a: np.add(a, 1, out=a),
+            "can't change Python's ndarray 'a': all threads",
+        ),
+        (lambda: np.zeros((2, 2)), lambda a: a.T.fill(1), "can't change Python's ndarray 'a': all threads"),
+        (lambda: np.array([None]), lambda a: a.fill(1), "can't change Python's ndarray 'a': all threads"),
+        (lambda: bytearray(2), lambda a: a.__setitem__(0, 1), "can't change Python's bytearray 'a'"),
+        (
+            lambda: array.array("i", [1]),
+            lambda a: a.append(1),
+            "can't change Python's array 'a': all threads",
+        ),
+        (itertools.count, None, "can't take values from 'a', an iterator of Python"),
+        (lambda: itertools.cycle("ab"), None, "can't take values from 'a', an iterator of Python"),
+        (
+            lambda: collections.OrderedDict(a=1, b=2),
+            lambda a: a.move_to_end("a"),
+            r"OrderedDict with '.', '.' and becomes one with '.', '.', .*: keep the order of its keys",
+        ),
+    ],
+)
+@pytest.mark.parametrize("where", ["loop", "branch"])
+def test_changes_in_loops_and_branches_that_python_makes_once(made, change, message, where):
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        a = made()
+        if where == "loop":
+            for _ in w.range(2):
+                next(a) if change is None else change(a)
+        elif y[0] > 1:
+            next(a) if change is None else change(a)
+
+    with pytest.raises(weft.WeftError, match=message):
+        kernel.compile()
+
+
+def test_iterators_without_a_length_are_taken_from_outside_of_loops():
+    @w.kernel(threads=32)
+    def kernel(y: w.Out["n", w.i32]):
+        numbers = itertools.count(3)
+        y[0] = next(numbers)
+        for i in w.range(2):
+            inside = itertools.count(7)
+            next(inside)
+            y[i + 1] = next(inside)
+        y[3] = next(numbers, None)
+
+    y = np.zeros(4, np.int32)
+    kernel.emulate(y)
+    assert y.tolist() == [3, 8, 8, 4]

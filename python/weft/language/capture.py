@@ -407,6 +407,12 @@ class _Rewriter(ast.NodeTransformer):
             node.value = ast.copy_location(_runtime("changing", node.value), node.value)
         return node
 
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
+            node.args[0] = ast.copy_location(_runtime("taking", node.args[0]), node.args[0])
+        return node
+
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         self.generic_visit(node)
         if not isinstance(node.target, ast.Name):

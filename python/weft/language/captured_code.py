@@ -13,7 +13,7 @@ from weft.language.conditions import (
     negated,
 )
 from weft.language.control import Branch, Ending, While, failing, loop
-from weft.language.regions import calling, changing
+from weft.language.regions import calling, changing, taking
 from weft.language.thread_blocks import ThreadBlock
 
 __all__ = [
@@ -35,4 +35,5 @@ __all__ = [
     "last_of",
     "loop",
     "negated",
+    "taking",
 ]

@@ -1,6 +1,7 @@
 """What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,7 +169,8 @@ def complaint(before: Any, after: Any) -> str | None:
 
 def different_members(value: Any, before: objects.Members, after: objects.Members) -> str | None:
     """Why members can't take the place of those that an object had before."""
-    if before.keys() == after.keys():
+    is_ordered = isinstance(value, OrderedDict)
+    if ([*before] == [*after]) if is_ordered else before.keys() == after.keys():
         return None
     kind, others = type(value).__name__, before.keys() ^ after.keys()
     if isinstance(value, objects.CONTAINERS) and not any(isinstance(e, objects.Attribute) for e in others):
@@ -177,7 +179,8 @@ def different_members(value: Any, before: objects.Members, after: objects.Member
                 f"was a {kind} of {len(before)} and becomes one of {len(after)}: only range of Python, which "
                 f"unrolls, can change the length of a {kind}"
             )
-        return f"was a {kind} with {_listed(before)} and becomes one with {_listed(after)}"
+        order = "" if others else ": keep the order of its keys"
+        return f"was a {kind} with {_listed(before)} and becomes one with {_listed(after)}{order}"
     name = next((each.name for each in others if isinstance(each, objects.Attribute)), next(iter(others)))
     return f"has no attribute '{name}' before or after: assign it before the loop or branch"
 

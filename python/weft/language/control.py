@@ -20,6 +20,7 @@ from weft.language.loop_values import LoopNames, LoopValues
 from weft.language.mistakes import mistake
 from weft.language.queues import Queue
 from weft.language.ranges import Part, Range
+from weft.language.regions import taking
 from weft.language.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
@@ -227,7 +228,7 @@ def _iterable(over: Any) -> Any:
     """What a Python loop goes through. Raises WeftError for a value of the GPU."""
     if isinstance(over, Scalar):
         raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
-    return over
+    return taking(over)
 
 
 class While(_Construct):

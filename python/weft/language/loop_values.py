@@ -85,7 +85,8 @@ class LoopValues:
         found = {
             key: each
             for key, each in (found | weak).items()
-            if key in self._region.inside and not objects.is_iterator(each.value)
+            if key in self._region.inside
+            and not (objects.is_iterator(each.value) or isinstance(each.value, objects.ARRAYS))
         }
         count = -1
         while count != len(found):  # what has an object that stays as it is can't change either

@@ -2,6 +2,7 @@
 variables of functions around. Their members, and what can be reached from them.
 """
 
+import array
 import contextlib
 import copy
 import dataclasses
@@ -12,7 +13,7 @@ import os
 import sys
 import sysconfig
 import types
-from collections import ChainMap, UserDict, UserList, deque
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from weft.language.foreign import Foreign
 Members = dict[Any, Any]
 """The members of an object by their indices, keys or attributes."""
 CONTAINERS = (tuple, list, deque, dict, set)
-ARRAYS = (np.ndarray, bytearray)
+ARRAYS = (np.ndarray, bytearray, array.array)
 """What has elements that aren't members."""
 _ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
 _HOLDERS = (tuple, dict, types.FunctionType, types.MethodType, functools.partial, *_ITERATORS)
@@ -76,7 +77,11 @@ def is_iterator(value: Any) -> bool:
 
 
 def state(value: Any) -> Members:
-    """The members of a value; of an iterator where it is."""
+    """The members of a value; of an iterator where it is, and of an array its bytes."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return dict(enumerate(value.flat))
+    if isinstance(value, ARRAYS):
+        return {"": bytes(value) if isinstance(value, bytearray) else value.tobytes()}
     if isinstance(value, types.GeneratorType):
         frame = value.gi_frame
         own = {} if frame is None else {"": frame.f_lasti, **frame.f_locals}
@@ -121,8 +126,9 @@ class _Class(NamedTuple):
 
 
 def _looked_at(kind: type) -> _Class:
-    iterates = issubclass(kind, _ITERATORS) or hasattr(kind, "__length_hint__")
     foreign, is_object = issubclass(kind, Foreign), _has_attributes(kind)
+    iterates = issubclass(kind, _ITERATORS) or hasattr(kind, "__length_hint__")
+    iterates |= hasattr(kind, "__next__") and not is_object
     changes = issubclass(kind, (list, dict, set, deque, types.CellType, *ARRAYS)) or iterates
     parameters = getattr(kind, "__dataclass_params__", None)
     frozen = parameters is not None and bool(parameters.frozen)
@@ -178,8 +184,10 @@ def _set_elements(value: Any, new: Members) -> None:
         value.clear()
         value.extend(elements.values())
     elif isinstance(value, dict):
-        dict.clear(value)
-        dict.update(value, elements)
+        # Not by methods of the user's class; an OrderedDict has its order apart from the elements.
+        kind = OrderedDict if isinstance(value, OrderedDict) else dict
+        kind.clear(value)
+        kind.update(value, elements)
     elif isinstance(value, set):
         value.clear()
         value.update(elements)
@@ -281,13 +289,15 @@ def of_classes(found: dict[int, Found]) -> Members:
 
 
 def is_same_members(one: Members, other: Members) -> bool:
-    """Whether members have the same values."""
-    return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    """Whether members have the same values, in the same order."""
+    return [*one] == [*other] and all(is_same(value, other[key]) for key, value in one.items())
 
 
 def is_same(one: Any, other: Any) -> bool:
     """Whether two values are one object, or equal numbers or texts of one type."""
     if one is other:
         return True
+    if isinstance(one, bytes) and isinstance(other, bytes):
+        return one == other
     plain = isinstance(one, (bool, int, float, str))
     return plain and type(one) is type(other) and repr(one) == repr(other)

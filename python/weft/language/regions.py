@@ -74,6 +74,8 @@ class Region:
         for each in found.values():
             if objects.is_iterator(each.value):
                 raise unseen(_ITERATOR.format(each.name))
+            if isinstance(each.value, objects.ARRAYS):
+                raise unseen(_ARRAY.format(f"{type(each.value).__name__} '{each.name}'"))
         return {key: objects.members(each.value) or {} for key, each in found.items()}
 
     def _is_own(self, found: Found) -> bool:
@@ -147,6 +149,17 @@ def changing(value: _T) -> _T:
             raise mistake(_ARRAY.format(type(value).__name__))
         if (wrong := region.complaint(value)) is not None:
             raise mistake(wrong)
+    return value
+
+
+def taking(value: _T) -> _T:
+    """What a value is taken from by `next`, or a loop goes through. Raises WeftError for an iterator from
+    before a loop or branch of the GPU.
+    """
+    if objects.is_iterator(value) and traced_now.is_tracing():
+        for region in trace.current().regions:
+            if (found := (region.inside | region.outside).get(id(value))) is not None:
+                raise mistake(_ITERATOR.format(found.name))
     return value
 
 
