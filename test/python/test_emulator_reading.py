@@ -177,6 +177,31 @@ def test_a_vector_of_eight_may_leave_elements():
         emulator.Module(kernel_of("st.global.v2.f32 [%d1], {%f1, _};")).launch("k", args=[out])
 
 
+@pytest.mark.parametrize("indirect", [False, True])
+def test_arguments_and_results_may_be_registers_and_constants(indirect):
+    """Of parameters in .param space, too; a result may be discarded."""
+    head = ".func (.param .b32 r) f(.param .b32 a, .param .b16 b)"
+    inside = (
+        "ld.param.b32 x, [a]; ld.param.b16 y, [b]; cvt.u32.u16 z, y; shl.b32 x, x, z; st.param.b32 [r], x;"
+    )
+    function = f"{head} {{ .reg .b32 x, z; .reg .b16 y; {inside} ret; }}\n"
+    called, proto = ("f", "") if not indirect else ("%d2", ", P")
+    calls = f"""
+      {"mov.u64 %d2, f; P: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b16 _);" * indirect}
+      mov.u32 %r1, %tid.x; mov.u32 %r2, 0; setp.ge.u32 %p, %r1, 3; mov.b16 %h1, 4;
+      @%p bra DONE;
+      call (%r2), {called}, (%r1, 3){proto}; call (_), {called}, (7, %h1){proto};
+      call (%r3), {called}, (5, %h1){proto}; add.u32 %r2, %r2, %r3;
+    DONE:
+      mad.wide.u32 %d3, %r1, 4, %d1; st.global.u32 [%d3], %r2;
+    """
+    text = kernel_of(calls).replace(".visible", function + ".visible")
+    ptxas.assemble(text, "sm_90", options=("-O0",))
+    out = np.zeros(40, np.uint32)
+    report = emulator.Module(text).launch("k", block=40, args=[out])
+    assert out.tolist() == [80, 88, 96] + [0] * 37 and not report.findings
+
+
 # Mutations
 
 _PIECES = re.compile(

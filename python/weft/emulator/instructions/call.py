@@ -101,7 +101,11 @@ def _fits(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> b
     formals = (*code.function.params, *code.function.returns)
     for formal, actual in zip(formals, (*arguments, *results), strict=True):
         entity = op.entity(actual) if isinstance(actual, Name) else None
-        if isinstance(formal, Variable) != isinstance(entity, Variable):
+        if isinstance(formal, Variable) and not isinstance(entity, Variable):
+            if formal.size != formal.type.bytes or _bits(entity) not in (0, formal.type.bits):
+                return False
+            continue
+        if isinstance(entity, Variable) and not isinstance(formal, Variable):
             return False
         if isinstance(formal, Variable) and isinstance(entity, Variable) and formal.size != entity.size:
             return False
@@ -124,6 +128,10 @@ def _transfer(
         inside = code.base + formal.index
         outside = op.source(actual, formal.type) if into else op.destination(actual, formal.type)
         return Transfer(outside, inside) if into else Transfer(inside, outside)
+    if not isinstance(entity, Variable) and formal.size == formal.type.bytes:
+        register = op.source(actual, formal.type) if into else op.destination(actual, formal.type)
+        pair = (register, formal.offset) if into else (formal.offset, register)
+        return Transfer(*pair, formal.size, "source" if into else "target")
     if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size != formal.size:
         op.fail(f"'{formal.name}' needs a .param variable of {formal.size} bytes", actual.location)
     ends = (entity.offset, formal.offset) if into else (formal.offset, entity.offset)

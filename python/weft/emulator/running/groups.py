@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 
@@ -14,11 +14,14 @@ Priority = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Transfer:
-    """An argument or result of a call: from register to register, or `size` bytes between local frames."""
+    """An argument or result of a call: from register to register, or `size` bytes between local frames. Of
+    the latter, one end may be a register: the `source` or the `target`.
+    """
 
     source: int
     target: int
     size: int = 0
+    register: str = ""
 
 
 @dataclass(eq=False)
@@ -66,10 +69,17 @@ def copy_frames(lanes: Lanes, transfers: Sequence[Transfer], source: int, target
     """Copies arguments or results between the local frames at `source` and `target` of each thread."""
     memory = lanes.wave.memory
     frames = memory.local.data.reshape(-1, memory.local_size)
-    threads = np.flatnonzero(lanes.threads())
+    threads, enabled = np.flatnonzero(lanes.threads()), lanes.enabled()
     for t in transfers:
-        if t.size:
-            begin = target + t.target
-            frames[threads, begin : begin + t.size] = frames[
-                threads, source + t.source : source + t.source + t.size
-            ]
+        if not t.size:
+            continue
+        taken, given = (slice(at, at + t.size) for at in (source + t.source, target + t.target))
+        if t.register == "source":
+            octets = lanes.read(t.source)[enabled].reshape(-1, 1).view(np.uint8)
+            frames[threads, given] = octets[:, : t.size]
+        elif t.register == "target":
+            value = np.zeros((*enabled.shape, t.size), np.uint8)
+            value[enabled] = frames[threads, taken]
+            lanes.write(t.target, value.view(STORAGE[8 * t.size])[..., 0])
+        else:
+            frames[threads, given] = frames[threads, taken]
