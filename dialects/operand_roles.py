@@ -152,5 +152,8 @@ def activation_complaint(
     legal, only = (legal, "") if sums == "f32" else (_EXACT, f" where D is {sums}")
     if activation is None or (isinstance(activation, str) and activation in legal):
         return None
-    meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
+    if only and activation in ACTIVATIONS:
+        meant = ": apply it to D instead"
+    else:
+        meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
     return f"activation must be {choice(legal)}{only}, got {shown(activation)}{meant}"

@@ -11,8 +11,7 @@ _PARTS = ": multiply real and imaginary parts on their own"
 def to_array(value: object) -> str:
     """How to make an array of something else; empty where there is no usual way."""
     if isinstance(value, (list, tuple)):
-        dtype = "int32" if value and all(type(each) is int for each in value) else "float32"
-        return f": numpy.asarray(x, numpy.{dtype}) makes an array of it"
+        return ": numpy.asarray(x, dtype) makes an array of it"
     if isinstance(value, np.generic):
         return ""
     try:

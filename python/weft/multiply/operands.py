@@ -10,6 +10,7 @@ from weft.dialects.operand_roles import (
     GROUPINGS,
     SCALE_OF_WORDS,
     WORD,
+    activation_complaint,
 )
 from weft.dialects.product_types import (
     HALF,
@@ -77,7 +78,8 @@ class Operands:
         library, view_a, transposed_a, vector_a = _matrix("a", a, options.transpose_a, kind_a)
         library_b, view_b, transposed_b, vector_b = _matrix("b", b, options.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
-        sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added))
+        asked = options.transpose_a, options.transpose_b
+        sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added), asked=asked)
         sizes = replace(sizes, vectors=(vector_a, vector_b))
         if complaint := block_formats.complaint(options.kind, (view_a, view_b), "scale_a" in added):
             raise WeftError(f"weft.matmul: {complaint}")
@@ -96,6 +98,8 @@ class Operands:
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
         element_types.check(dict(zip(names, (view.dtype for view in views), strict=True)))
         types = _types(views, names, transposed, options, sizes)
+        if complaint := activation_complaint(activation, types.sums):
+            raise WeftError(f"weft.matmul: {complaint}")
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
             raise WeftError(f"weft.matmul: {what}, got {sizes.k}")

@@ -6,6 +6,7 @@ They have the shapes of PyTorch's `torch._scaled_mm`: M x 1, 1 x N, or one eleme
 from dataclasses import replace
 from math import prod
 
+from weft.dialects.operand_roles import element_types
 from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
@@ -21,6 +22,11 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     along K. With a single block, scales of rows are both; then those of b decide. Raises WeftError for pairs
     of which only one has factors, and for factors of elements that have none.
     """
+    for name, view in (("scale_a", of_a), ("scale_b", of_b)):
+        if view.dtype not in (known := element_types(name)):
+            raise WeftError(
+                f"weft.matmul: {name} must have elements of {', '.join(known)}, got {view.dtype}: convert it"
+            )
     if of_a.dtype != "f32" or of_b.dtype != "f32":
         return False
     m, n, k = sizes

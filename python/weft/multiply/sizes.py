@@ -1,5 +1,6 @@
 """The sizes of a product of `weft.matmul`, and the views of arrays that have to fit them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -36,17 +37,17 @@ class Sizes:
         transposed: tuple[bool, bool],
         grouping: str | None = None,
         count: int = 0,
+        asked: tuple[bool, bool] = (False, False),
     ) -> "Sizes":
         """The sizes of a product of a and b, with groups if there is an array for them, of `count` elements.
-        Raises WeftError for a and b of sizes that don't fit.
+        The caller `asked` for transposes of a and b. Raises WeftError for sizes that don't fit.
         """
         (m, k), (k_b, n) = (
             view.shape[-2:][::-1] if flipped else view.shape[-2:]
             for view, flipped in zip((a, b), transposed, strict=True)
         )
-        if k != k_b:
-            hint = f": pass transpose_b={not transposed[1]}" if k == n else ""
-            raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
+        if complaint := k_complaint((m, k), (k_b, n), asked):
+            raise WeftError(complaint)
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
         if grouping and (wrong := next((n for n, v in (("a", a), ("b", b)) if len(v.shape) > 3), None)):
             many = len((a if wrong == "a" else b).shape)
@@ -189,6 +190,18 @@ class Sizes:
         """
         counts = (count for count in (self.matrices, self.members) if count is not None)
         return next(counts, 1)
+
+
+def k_complaint(a: Sequence[int], b: Sequence[int], asked: tuple[bool, bool]) -> str | None:
+    """What is wrong with matrices that are multiplied, M x K and K x N, of which the caller `asked` for
+    transposes; None for those of one K.
+    """
+    (m, k), (k_b, n) = a, b
+    if k == k_b:
+        return None
+    hint = f": pass transpose_b={not asked[1]}" if k == n else ""
+    hint = f": pass transpose_a={not asked[0]}" if m == k_b and not hint else hint
+    return f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}"
 
 
 def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

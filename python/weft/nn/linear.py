@@ -124,13 +124,13 @@ def linear(
             check_tensor("weft.nn.Linear", "residual", residual)
             return linear(x, weight, bias, activation, **options) + residual
     if not ours:
-        check_input("weft.nn.Linear", x, weight, cast is not None or torch.is_autocast_enabled(x.device.type))
+        check_input("weft.nn.Linear", x, weight, _is_autocast(x.device.type))
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
     if residual is not None:
         tensors = (*tensors, residual)
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-    if wanted and activation not in (None, "relu"):
+    if (wanted or x.dtype == torch.float64) and activation not in (None, "relu"):
         return activated(activation, linear(x, weight, bias, **options))
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
         return _apply(x, weight, bias, activation, accumulates, cast, residual)
@@ -161,11 +161,14 @@ def _is_exporting() -> bool:
 def _autocast_type(x: Any) -> Any:
     """The type that `torch.autocast` asks for; None without it."""
     device = x.device.type
+    return torch.get_autocast_dtype(device) if x.dtype in _CAST and _is_autocast(device) else None
+
+
+def _is_autocast(device: str) -> bool:
+    """Whether `torch.autocast` is on for a type of device, of which some have none."""
     # Dynamo of PyTorch 2.11 can't trace `is_autocast_available`.
     known = device != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(device)
-    if x.dtype in _CAST and known and torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return None
+    return bool(known and torch.is_autocast_enabled(device))
 
 
 def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:

@@ -206,10 +206,9 @@ def _without_gradients(overload: Any) -> Any:
         if any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
             raise WeftError(FORWARD_MODE)
         if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
-            name = overload._schema.name.replace("::", ".")
             raise WeftError(
-                f"weft.matmul: {name} computes no gradients: use it under torch.no_grad(), or weft.matmul "
-                "without out, scales and groups"
+                "weft.matmul: out must be None where gradients are computed: copy the result to it, or use "
+                "torch.no_grad()"
             )
         with torch._C._AutoDispatchBelowAutograd():
             if out is None:

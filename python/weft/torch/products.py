@@ -10,6 +10,7 @@ import torch
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
+from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
 from weft.torch.operators import TYPES
 from weft.torch.scaled_gradients import multiply_scaled
@@ -87,6 +88,15 @@ def _of_matrices(
     if not isinstance(alpha, Real):
         alpha, alphas = 1.0, alpha
     options = _options(float(alpha), **options)
+    # Packed elements have other sizes. Programs are checked by the operator.
+    known = a.dtype == b.dtype and options["kind_a"] is options["kind_b"] is None
+    asked = transpose_a, transpose_b
+    if (
+        known
+        and not torch.compiler.is_compiling()
+        and (wrong := k_complaint(a.shape[-2:], b.shape[-2:], asked))
+    ):
+        raise WeftError(wrong)
     added = [bias, residual, c, alphas]
     name, operands, of_name = "matmul", [a, b], multiply
     if groups is not None:
