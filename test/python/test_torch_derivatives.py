@@ -173,6 +173,143 @@ def test_vmap_of_products_with_groups():
     assert torch.equal(found, torch.stack([weft.matmul(each, w, groups=groups) for each in x]))
 
 
+ENDS, ROWS, PARTS = [100, 100, 228, 300], 320, [100, 228, 300]
+SPANS = [(0, 100), (128, 228), (256, 300)]  # of the groups that have rows
+
+
+def integers(values):
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+def within(matrix, spans, axis):
+    """A matrix with zeros between the groups."""
+    kept = torch.zeros(matrix.shape[axis], dtype=torch.bool, device=DEVICE)
+    for begin, end in spans:
+        kept[begin:end] = True
+    return torch.where(kept[:, None] if axis == 0 else kept, matrix, 0)
+
+
+def compare_groups(ours, theirs, operands, tolerance=1e-2):
+    """Compares results and gradients of two functions of operands, the second in f64."""
+    given = [each.clone().requires_grad_() for each in operands]
+    exact = [each.double().requires_grad_() for each in operands]
+    found, wanted = ours(*given), theirs(*exact)
+    near(found.detach(), wanted.detach(), tolerance)
+    weights = numbers(*wanted.shape, seed=7)
+    (found * weights.to(found.dtype)).sum().backward()
+    (wanted * weights).sum().backward()
+    for one, other in zip(given, exact, strict=True):
+        near(one.grad, other.grad, tolerance)
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("alphas", [0, 1, 4])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_gradients_of_groups_of_rows(activation, alphas):
+    scale = numbers(alphas, dtype=F32).abs() + 0.5 if alphas else None
+    operands = [
+        within(numbers(ROWS, 32, dtype=BF16), SPANS, 0),
+        numbers(4, 24, 32, dtype=BF16).mT,
+        numbers(24, dtype=F32),
+        numbers(ROWS, 24, dtype=F32, seed=1),
+        numbers(ROWS, 24, dtype=F32, seed=2),
+    ]
+
+    def ours(a, b, bias, c, residual):
+        epilogue = Epilogue(bias, activation, residual)
+        options = {"row_ends": integers(ENDS), "c": c, "beta": 0.5, "out_dtype": "f32"}
+        alpha = {} if scale is None else {"alpha": scale}
+        return within(weft.matmul(a, b, epilogue=epilogue, **options, **alpha), SPANS, 0)
+
+    def theirs(a, b, bias, c, residual):
+        parts = torch.zeros(ROWS, 24, dtype=F64, device=DEVICE)
+        for (begin, end), group in zip(SPANS, (0, 2, 3), strict=True):
+            factor = 1.0 if scale is None else scale.double()[min(group, alphas - 1)]
+            z = factor * (a[begin:end] @ b[group]) + 0.5 * c[begin:end] + bias
+            d = activated(activation, z) + residual[begin:end]
+            parts = torch.cat([parts[:begin], d, parts[end:]])
+        return parts
+
+    compare_groups(ours, theirs, operands)
+
+
+def test_gradients_of_groups_of_k():
+    """Those between the groups are 0."""
+    a = within(numbers(32, 300, dtype=BF16), SPANS, 1)
+    b = within(numbers(300, 24, dtype=BF16), SPANS, 0)
+    compare_groups(
+        lambda a, b: weft.matmul(a, b, k_ends=integers(PARTS), out_dtype="f32"),
+        lambda a, b: torch.stack([a[:, begin:end] @ b[begin:end] for begin, end in SPANS]),
+        [a, b],
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 24), (32, 24)], ids=str)
+def test_gradients_of_products_with_numbers_of_rows(shape):
+    counts = [10, 64, 0]
+    kept = (torch.arange(64, device=DEVICE) < integers(counts)[:, None])[..., None]
+
+    def ours(a, b):
+        options = {"groups": integers(counts), "epilogue": Epilogue(None, "silu"), "out_dtype": "f32"}
+        return torch.where(kept, weft.matmul(a, b, **options), 0)
+
+    def theirs(a, b):
+        return torch.where(kept, torch.nn.functional.silu(a @ b), 0)
+
+    compare_groups(ours, theirs, [numbers(3, 64, 32, dtype=BF16), numbers(*shape, dtype=BF16)])
+
+
+def test_gradients_of_rows_that_select_a_matrix():
+    groups = integers([1] * 128 + [0] * 100 + [-1] * 28)
+
+    def ours(a):
+        return within(weft.matmul(a, B, groups=groups, out_dtype="f32"), [(0, 228)], 0)
+
+    def theirs(a):
+        return within(torch.cat([a[:128] @ B[1].double(), a[128:] @ B[0].double()]), [(0, 228)], 0)
+
+    compare_groups(ours, theirs, [numbers(256, 32, dtype=BF16)])
+    with pytest.raises(weft.WeftError, match="gradients of b need row_ends, got groups: sort the rows"):
+        weft.matmul(numbers(256, 32, dtype=BF16), B.clone().requires_grad_(), groups=groups)
+
+
+B = numbers(2, 32, 24, dtype=BF16)
+
+
+def test_gradients_of_groups_under_transforms():
+    a, ends = within(numbers(256, 32, dtype=BF16), [(0, 100), (128, 256)], 0), integers([100, 256])
+
+    def loss(b):
+        return weft.matmul(a, b, row_ends=ends, out_dtype="f32")[:100].square().sum()
+
+    b = B.clone().requires_grad_()
+    loss(b).backward()
+    assert torch.equal(torch.func.grad(loss)(B), b.grad)
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    assert torch.equal(torch.autograd.grad(compiled(b), b)[0], b.grad)
+    (first,) = torch.autograd.grad(loss(b), b, create_graph=True)
+    first.float().sum().backward()
+    with pytest.raises(weft.WeftError, match="derivatives in forward mode"):
+        torch.func.jvp(loss, (B,), (B,))
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="values on a GPU aren't checked")
+def test_rows_between_groups_must_be_zeros():
+    """The `offs` of PyTorch's grouped_mm have none, and rows of the result would be undefined."""
+    a, offs = numbers(400, 32, dtype=BF16), integers([100, 228, 228, 400])
+    b = numbers(4, 32, 24, dtype=BF16)
+    message = r"rows 100\.\.127 of a must be 0, since the next group begins at 128, .*torch's offs"
+    with pytest.raises(weft.WeftError, match=message):
+        weft.matmul(a, b, row_ends=offs)
+    with pytest.raises(weft.WeftError, match=message):
+        weft.matmul(a.T.contiguous(), b, row_ends=offs, transpose_a=True)
+    a[100:128] = 0
+    with pytest.raises(weft.WeftError, match=r"rows 228\.\.255 of a must be 0"):
+        weft.matmul(a, b, row_ends=offs)
+    a[228:256] = 0
+    weft.matmul(a, b, row_ends=offs)
+
+
 def test_vmap_with_out_is_refused():
     a, b = numbers(2, 16, 16, dtype=BF16), numbers(16, 16, dtype=BF16)
     with pytest.raises(weft.WeftError, match=r"none with out: copy the result"):

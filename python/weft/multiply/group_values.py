@@ -1,5 +1,6 @@
 """The values of `groups`, `row_ends` and `k_ends`, checked where they are in CPU memory."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -62,4 +63,19 @@ def check_padding(name: str, matrix: np.ndarray[Any, Any], ends: np.ndarray[Any,
             raise WeftError(
                 f"weft.matmul: {name} must be 0 from the end of a group to the next multiple of {GROUP_ROWS} "
                 f"along K, {padding.start}..{padding.stop - 1}, got another value at {end + int(wrong[0])}"
+            )
+
+
+def check_between(matrix: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
+    """Raises WeftError for rows between two groups that aren't 0: they may belong to the next group, as with
+    the `offs` of `torch.nn.functional.grouped_mm`, but its rows begin at a multiple of 128.
+    """
+    for end, following in itertools.pairwise(ends.tolist()):
+        begin = -(-end // GROUP_ROWS) * GROUP_ROWS
+        wrong = np.flatnonzero((matrix[end:begin] != 0).any(axis=1))
+        if following > end and len(wrong):
+            what = f"rows {end}..{begin - 1} of a must be 0, since the next group begins at {begin}"
+            raise WeftError(
+                f"weft.matmul: {what}, a multiple of {GROUP_ROWS}, got another value in row "
+                f"{end + int(wrong[0])}: pad each group with zeros, which torch's offs don't do"
             )

@@ -98,7 +98,8 @@ def matmul(
     - `groups` with a batch of `a`: the number of rows of each product. Other rows are unspecified.
     - `row_ends`: for each matrix of a batch of `b`, the end of its rows of `a`. They begin at the previous
       end, rounded up to a multiple of 128 (the first at 0). Rows of the result from an end to that multiple
-      are unspecified; rows after the last multiple are unchanged.
+      are unspecified; rows after the last multiple are unchanged. Of PyTorch's tensors on the CPU, rows
+      of `a` between two groups must be 0, since `offs` of PyTorch's `grouped_mm` has no such rows.
     - `k_ends`: for each product, the end of its K slice, which begins at the previous end, rounded up to a
       multiple of 128. `a` and `b` must be 0 from an end to this multiple. Products of empty slices are 0. Not
       with block scales.
@@ -153,8 +154,9 @@ def matmul(
     multiplies, without groups. `schedule` and `arch` select a kernel, which multiplies f32 as tf32.
 
     PyTorch computes gradients of `a`, `b`, `c`, the bias and the residual in f16, bf16, f32 and f64, but not
-    with `out`, `scales` or groups. If PyTorch records gradients, traces, casts or transforms a call, or if
-    tensors have no memory of their own, the call becomes an operator such as `torch.ops.weft.matmul`.
+    with `out`, not of `a` and `b` with `scales`, and not of `b` with `groups` that select it. If PyTorch
+    records gradients, traces, casts or transforms a call, or if tensors have no memory of their own, the call
+    becomes an operator such as `torch.ops.weft.matmul`.
 
     The first call for arrays of certain types, sizes, strides and alignment (to 32 bytes) plans the launch.
     Later calls with any such arrays only fill in their addresses. Up to 4096 plans are kept. Any number of

@@ -28,7 +28,7 @@ from weft.launch.libraries import Library
 from weft.multiply import array_views, block_formats, element_types, scale_factors
 from weft.multiply.array_views import COPY
 from weft.multiply.block_formats import Kind
-from weft.multiply.group_values import check_ends, check_groups, check_padding
+from weft.multiply.group_values import check_between, check_ends, check_groups, check_padding
 from weft.multiply.leading import Folded, fold
 from weft.multiply.options import Options, checked_activation
 from weft.multiply.sizes import Sizes
@@ -167,6 +167,8 @@ class Operands:
                 check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
             elif name in GROUPINGS:
                 check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
+            if name == "row_ends" and self.libraries[0] is libraries.TORCH and self.options.kind is None:
+                check_between(a.numpy().T if self.transposed[0] else a.numpy(), view.numpy())
             if name == "k_ends":
                 for number, x in enumerate((a, b)):
                     k_first = self.transposed[number] == (number == 0)

@@ -26,7 +26,7 @@ FORWARD_MODE = (
 def register(library: Any) -> None:
     """Registers the gradients of `matmul`, and errors for operators that have none."""
     torch.library.register_autograd("weft::matmul", _backward, setup_context=_save, lib=library)
-    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul", "grouped_matmul_out"):
+    for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
         library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
 
 

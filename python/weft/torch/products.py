@@ -12,6 +12,7 @@ from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
+from weft.torch.grouped_gradients import multiply_grouped
 from weft.torch.operators import TYPES
 from weft.torch.scaled_gradients import multiply_scaled
 from weft.torch.transforms import has_tangent
@@ -101,16 +102,15 @@ def _of_matrices(
     name, operands, of_name = "matmul", [a, b], multiply
     if groups is not None:
         name, operands = "grouped_matmul", [a, b, *groups, *(scales or (None, None))]
+        of_name = multiply_grouped
     elif scales is not None:
         name, operands, of_name = "scaled_matmul", [a, b, *scales], multiply_scaled
     elif out is None and _keeps_z(activation, a, b, *added):
         return _by_parts(a, b, added, activation, options)
     operands += added
-    if groups is None and out is None:
-        return of_name(*operands, activation=activation, **options)
-    operator = getattr(torch.ops.weft, name if out is None else f"{name}_out")
     if out is None:
-        return operator(*operands, activation=activation, **options)
+        return of_name(*operands, activation=activation, **options)
+    operator = getattr(torch.ops.weft, f"{name}_out")
     operator(*operands, activation=activation, **options, out=out)
     return out
 
