@@ -24,7 +24,7 @@ WRONG = [
     ({"a": np.float16(2)}, "a: expected an array (NumPy, PyTorch"),
     ({"a": np.asarray(2, np.float16)}, "a must have at least one dimension, got a single number: use alpha"),
     ({"a": [[1.0]]}, LIST),
-    ({"a": [1, 2]}, LIST.replace("float32", "int32")),
+    ({"a": [1, 2]}, LIST),
     ({"b": ((1.0,),)}, LIST.replace("list", "tuple")),
     (
         {"a": memoryview(A)},
@@ -99,6 +99,23 @@ WRONG = [
     ({"transpose_a": "T"}, "transpose_a must be True or False, got 'T'"),
     ({"scales": (SCALE, None)}, "scales must be a pair of arrays, got None for b: an array of a single 1"),
     ({"scales": (None, SCALE)}, "scales must be a pair of arrays, got None for a: an array of a single 1"),
+    (
+        {"scales": (np.float64([1]), np.float64([1]))},
+        "scale_a must have elements of f32, f8E8M0FNU, f8E4M3FN, i32, got f64: convert it",
+    ),
+    ({"b": B.T}, "a and b must have the same K, got 16 x 32 and 8 x 32: pass transpose_b=True"),
+    ({"b": B.copy("F").T}, "got 16 x 32 and 8 x 32: pass transpose_b=True"),
+    ({"b": B, "transpose_b": True}, "got 16 x 32 and 8 x 32: pass transpose_b=False"),
+    ({"a": A.T}, "a and b must have the same K, got 32 x 16 and 32 x 8: pass transpose_a=True"),
+    ({"a": A.copy("F"), "transpose_a": True}, "got 32 x 16 and 32 x 8: pass transpose_a=False"),
+    (
+        {"a": np.ones((16, 16)), "b": np.ones((16, 16)), "epilogue": weft.Epilogue(activation="gelu")},
+        "activation must be relu where D is f64, got 'gelu': apply it to D instead",
+    ),
+    (
+        {"a": I8, "b": B.astype(np.int8), "epilogue": weft.Epilogue(activation="silu")},
+        "activation must be relu where D is i32, got 'silu': apply it to D instead",
+    ),
     ({"scales": (None, None)}, "scales must be a pair of arrays, got None for a"),
 ]
 

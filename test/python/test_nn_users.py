@@ -27,6 +27,32 @@ def numbers(*shape, dtype=BF16, seed=0):
     return torch.from_numpy(rng.standard_normal(shape)).to(DEVICE, dtype)
 
 
+class Quantized(torch.Tensor):
+    """A weight of 8 bits, as other packages have it: PyTorch's linear layer takes it, and nothing else."""
+
+    @staticmethod
+    def __new__(cls, weight):
+        options = {"dtype": weight.dtype, "device": weight.device}
+        return torch.Tensor._make_wrapper_subclass(cls, weight.shape, **options)
+
+    def __init__(self, weight):
+        self.scale = weight.abs().amax(1, keepdim=True) / 127
+        self.integers = (weight / self.scale).round().to(torch.int8)
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is functional.linear:
+            x, weight, *bias = args
+            return functional.linear(x, weight.integers.to(x.dtype) * weight.scale, *bias)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.detach.default:
+            return args[0]
+        raise NotImplementedError(f"{function}")
+
+
 def linear(activation=None, **options):
     torch.manual_seed(0)
     return weft.nn.Linear(32, 16, True, DEVICE, BF16, activation=activation, **options)
@@ -150,3 +176,40 @@ def test_layers_in_threads():
     with ThreadPoolExecutor(4) as pool:
         for number, found in enumerate(pool.map(gradient, range(12))):
             assert torch.equal(found, wanted[number % 3])
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "relu"}, {"fp8": "tensorwise"}], ids=str)
+def test_pytorch_computes_layers_with_weights_of_other_classes(options):
+    layer, x = linear(**options), numbers(4, 32)
+    layer.weight = torch.nn.Parameter(Quantized(layer.weight.detach()), requires_grad=False)
+    wanted = functional.linear(x, layer.weight, layer.bias)
+    if "activation" in options:
+        wanted = wanted.relu()
+    assert "Quantized by PyTorch" in layer.extra_repr()
+    for _ in range(2):
+        assert torch.equal(layer(x), wanted)
+        layer.bias.requires_grad_(False)
+    assert torch.equal(layer(x, residual=wanted), wanted + wanted)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F32, F64], ids=str)
+def test_layers_on_the_meta_device(dtype):
+    x = torch.empty(3, 32, dtype=dtype, device="meta")
+    for activation in (None, "gelu"):
+        layer = weft.nn.Linear(32, 16, device="meta", dtype=dtype, activation=activation)
+        y = layer(x)
+        assert (y.shape, y.dtype, y.is_meta) == ((3, 16), dtype, True)
+        y.sum().backward()
+        assert layer.weight.grad.is_meta
+        with torch.no_grad():
+            assert layer(x).is_meta
+    assert weft.nn.GatedMLP(32, 16, device="meta", dtype=dtype)(x).shape == (3, 32)
+
+
+def test_layers_of_f64_have_every_activation():
+    layer = weft.nn.Linear(32, 16, dtype=F64, device=DEVICE, activation="gelu")
+    x = numbers(4, 32, dtype=F64)
+    with torch.no_grad():
+        wanted = functional.gelu(functional.linear(x, layer.weight, layer.bias))
+        assert torch.allclose(layer(x), wanted, rtol=1e-12)
+    assert torch.allclose(layer(x), wanted, rtol=1e-12)

@@ -362,6 +362,15 @@ def test_types_of_results_by_any_name():
         torch.ops.weft.matmul(a.detach(), b, out_dtype=torch.int64)
 
 
+def test_hints_of_k_follow_what_the_call_asked_for():
+    a, wide = numbers(20, 48, grad=True), numbers(40, 48)
+    for b, asked in ((wide, {}), (wide, {"transpose_b": False}), (wide.T, {"transpose_b": True})):
+        wanted = not asked.get("transpose_b", False)
+        with pytest.raises(weft.WeftError, match=f"20 x 48 and 40 x 48: pass transpose_b={wanted}"):
+            weft.matmul(a, b, **asked)
+        assert weft.matmul(a, b, transpose_b=wanted).shape == (20, 40)
+
+
 def test_gradients_that_arent_computed_are_refused():
     a, b = numbers(16, 32, grad=True), numbers(32, 24)
     with pytest.raises(weft.WeftError, match="out must be None where gradients are computed: copy"):

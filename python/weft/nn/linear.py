@@ -92,6 +92,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         more = {"activation": self.activation, "fp8": self.fp8}
         text = str(super().extra_repr()) + "".join(f", {name}={each}" for name, each in more.items() if each)
         by_pytorch = self.weight.dtype == torch.float32 and self.fp8 is None and not _allows_tf32()
+        if not _has_operators(self.weight):
+            return f"{text}, {type(self.weight).__name__} by PyTorch"
         return f"{text}, f32 by PyTorch" if by_pytorch else text
 
 
@@ -174,13 +176,31 @@ def _is_autocast(device: str) -> bool:
 def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     """Whether Weft multiplies these tensors, not PyTorch."""
     dtype = cast or x.dtype
-    if cast is None and x.dtype != weight.dtype:
+    if (cast is None and x.dtype != weight.dtype) or not (_has_operators(x) and _has_operators(weight)):
         return False
     if fp8 is not None:
         return dtype in _CAST and _fits(x, weight)
     if dtype == torch.float32:
         return _allows_tf32() and _fits(x, weight)
     return dtype in _TYPES and _fits(x, weight)
+
+
+_WITH_OPERATORS = (
+    "torch._subclasses.",
+    "torch.distributed.tensor",
+    "torch.distributed._functional_collectives",
+)
+"""Modules of PyTorch with classes of tensors that take any operator, or those of Weft."""
+
+
+def _has_operators(tensor: Any) -> bool:
+    """Whether Weft's operators take a tensor. Classes of other packages, such as those of quantized weights,
+    know PyTorch's own operators at most.
+    """
+    kind = type(tensor)
+    if kind in PLAIN or kind.__module__.startswith(_WITH_OPERATORS):
+        return True
+    return bool(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
