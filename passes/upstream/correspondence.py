@@ -373,9 +373,15 @@ class Run:
 
 
 def discardable(op: Any) -> dict[str, Any]:
-    """An operation's discardable attributes: those of other dialects."""
+    """An operation's discardable attributes: those of other dialects. Weft's own would be ignored upstream,
+    or mean something else here.
+    """
     attributes = op.operation.attributes
-    return {name: attributes[name] for name in attributes if "." in name}
+    return {name: attributes[name] for name in attributes if "." in name and not name.startswith(OWN)}
+
+
+OWN = "weft."
+"""What the names of Weft's attributes begin with."""
 
 
 _LISTS = {"operandSegmentSizes", "resultSegmentSizes"}

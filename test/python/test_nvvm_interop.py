@@ -11,15 +11,18 @@ from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
+import weft
 from weft import passes
 from weft.compiler import codegen, ptxas, translation
+from weft.dialects import context
 from weft.dialects.instruction import InstructionOp
 from weft.errors import WeftError
 from weft.isa import mma, wgmma, wmma
 from weft.isa.chips import CHIPS
-from weft.mlir import ir, llvm, operations
+from weft.mlir import ir, llvm, operations, parse
 from weft.passes import nvvm_to_weft, weft_to_nvvm
 from weft.passes.upstream.operations import PAIRS
 from weft.tools.form_kernels import OPERATIONS, module
@@ -255,6 +258,26 @@ def test_operations_that_upstream_has_not_stay():
         "tcgen05.ld_spcompress",
     }
     assert all(issubclass(op, InstructionOp) for op in paired)
+
+
+def test_sums_in_named_registers_survive_the_conversion():
+    """Upstream's operation has its sums in its operand and result."""
+    text = weft.compile(SUMS, arch="sm_90a").ir("lower-fragments")
+    assert "weft.first_sum" in text
+    module = parse(text, context())
+    passes.manager("weft-to-nvvm,convert-nvvm-to-llvm", module.context).run(module.operation)
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64)).astype(np.float16)
+    d = np.zeros((64, 64), np.float32)
+    assert not weft.compile(str(module), arch="sm_90a").emulate(a, b, d).findings
+    assert np.allclose(d, a.astype(np.float32) @ b.astype(np.float32).T, atol=1e-3)
+
+
+SUMS = """
+func.func @f(%a: memref<64x64xf16>, %b: memref<64x64xf16>, %d: memref<64x64xf32>) {
+  "tile.matmul"(%a, %b, %d) {transpose_b = true}
+    : (memref<64x64xf16>, memref<64x64xf16>, memref<64x64xf32>) -> ()
+  return
+}"""
 
 
 def routes(directory, pick, families=FAMILIES):
