@@ -1,21 +1,23 @@
-"""Runs a mutator's inputs in processes that may die, and counts what came of them.
+"""Runs random inputs of a kind in processes that may die, counts what came of them, and minimizes failures.
 
-A mutator is a module of this folder with two functions: `make(number)` returns the input of that number,
-the same in every run, as text; `attempt(text)` gives it to what is tested and returns the outcome in a word
-("compiled", "refused"). A `WeftError` is an outcome; the mutator catches it. Every other exception is a
+A kind is a module of this folder with two functions: `make(number)` returns the input of that number, the
+same in every run, as text; `attempt(text)` gives it to what is tested and returns the outcome in a word
+("compiled", "refused"). A `WeftError` is an outcome; the module catches it. Every other exception is a
 failure, as are the death of the process and a wait of more than `PATIENCE_SECONDS`. A module may have
 `begin()`, called once before all, which imports what is slow to import; it must start no thread, since
 every attempt runs in a forked process. Where what is tested may crash but must tell it, `after_death(text)`
 attempts an input once more that has killed a process, and returns or raises as `attempt` does.
 
-A test calls `run`. By hand: `python test/fuzz/driver.py MUTATOR --seconds 60 --first 1000`, or `--only 1234`
-to see the input of one number and what comes of it.
+A test calls `run`. By hand: `python test/fuzz/driver.py KIND --seconds 60 --first 1000`, or `--only 1234`
+to see the input of one number and what comes of it, or `--minimize 1234`.
 """
 
 import argparse
+import dataclasses
 import importlib
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -25,7 +27,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -34,23 +36,25 @@ sys.path.append(str(Path(__file__).parents[1]))
 warm_tools = importlib.import_module("warm_tools")
 sys.path.pop()
 
-SECONDS = 4.0  # of one mutator, unless told otherwise
+SECONDS = 4.0  # of one kind, unless told otherwise
 PATIENCE_SECONDS = 20.0  # of a processor, for one input; what takes longer hangs
 MEMORY_BYTES = 12 << 30  # of address space for a process of attempts
 _SHARE = 4  # how many times as long an input may wait on a machine that has other work
 _BATCH = 400  # inputs of one process, so that what they leave behind in it stays small
 _GRACE_SECONDS = 120.0  # for imports, and for a last input that hangs
+MINIMIZING_SECONDS = 20.0  # of each of the first failures
+MINIMIZED = 3  # failures at most
 _DETAIL = 4000  # characters of what a dying process said
 
 
 def slow_seconds() -> float:
-    """How long a slow test runs its mutator: `WEFT_FUZZ_SECONDS`, or a third of an hour for each of three."""
-    return float(os.environ.get("WEFT_FUZZ_SECONDS", "1200"))
+    """How long a slow test runs its kind: `WEFT_FUZZ_SECONDS`, or an eighth of an hour for each of eight."""
+    return float(os.environ.get("WEFT_FUZZ_SECONDS", "450"))
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An input that got no answer: its `kind` is "abort", "hang" or "traceback"."""
+    """An input that got no answer: its `kind` is "abort", "hang" or "traceback". `text` may be minimized."""
 
     number: int
     kind: str
@@ -59,6 +63,15 @@ class Failure:
 
     def __str__(self) -> str:
         return f"input {self.number}: {self.kind}\n{self.text}\n{self.detail}"
+
+    @property
+    def sign(self) -> tuple[str, str]:
+        """What another input must share to be the same failure: the signal, or the exception and its line."""
+        if self.kind != "traceback":
+            return self.kind, self.detail.partition("\n")[0]
+        line = re.findall(r"File \"(.*)\", line (\d+)", self.detail)[-1:]
+        raised = re.findall(r"^(\w[\w.]*)(?::|$)", self.detail, re.MULTILINE)[-1:]
+        return self.kind, f"{raised} {line}"
 
 
 @dataclass
@@ -84,7 +97,7 @@ class Report:
 
 
 def run(
-    mutator: str,
+    kind: str,
     *,
     seconds: float,
     first: int = 0,
@@ -93,13 +106,13 @@ def run(
 ) -> Report:
     """Tries the inputs from `first` on until the time is over or `count` were tried; nothing is cached."""
     given = {"seconds": seconds, "first": first, "count": count, "patience": patience}
-    command = [warm_tools.folder() / "warm-python", __file__, mutator, "--json"]
+    command = [warm_tools.folder() / "warm-python", __file__, kind, "--json"]
     command += [f"--{name}={value}" for name, value in given.items() if value is not None]
     done = subprocess.run(
         command,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=seconds + _GRACE_SECONDS,
+        timeout=seconds + _GRACE_SECONDS + MINIMIZED * MINIMIZING_SECONDS,
         env=os.environ | {"WEFT_CACHE": "0"},
         check=True,
     )
@@ -174,48 +187,120 @@ def _attempt_all(
     os._exit(0)
 
 
-def _supervise(mutator: Any, first: int, count: int | None, seconds: float, patience: float) -> Report:
+def supervise(kind: Any, first: int, count: int | None, seconds: float, patience: float) -> Report:
+    """Tries the inputs of a module, as `run`, and minimizes the first failures."""
     report, deadline, number = Report(), time.monotonic() + seconds, first
     end = sys.maxsize if count is None else first + count
     while number < end and time.monotonic() < deadline:
         batch = range(number, min(number + _BATCH, end))
-        number = _attempt_batch(mutator, mutator.attempt, batch, deadline, patience, report)
+        number = _attempt_batch(kind, kind.attempt, batch, deadline, patience, report)
+    for at, failure in enumerate(report.failures[:MINIMIZED]):
+        report.failures[at] = minimized(kind, failure, patience, time.monotonic() + MINIMIZING_SECONDS)
     return report
 
 
 def _attempt_batch(
-    mutator: Any, attempt: Any, batch: range, deadline: float, patience: float, report: Report
+    kind: Any, attempt: Any, batch: range, deadline: float, patience: float, report: Report
 ) -> int:
     """Enters what comes of the batch's inputs, up to the first that ends their process; returns the next."""
-    process = _Process(mutator.make, attempt, batch)
-    number, kind = batch.start, None
+    process = _Process(kind.make, attempt, batch)
+    number, failed = batch.start, None
     for number in batch:
         try:
             answer = process.answer(patience)
         except TimeoutError:
-            kind = "hang"
+            failed = "hang"
             break
         if answer is None:
-            kind = "abort"
+            failed = "abort"
             break
         if "traceback" in answer:
-            report.failures.append(_failure(mutator, number, "traceback", answer["traceback"]))
+            report.failures.append(_failure(kind, number, "traceback", answer["traceback"]))
         else:
             report.outcomes[answer["outcome"]] += 1
             report.firsts.setdefault(answer["outcome"], number)
         if time.monotonic() >= deadline:
             break
     words = process.end()
-    again = getattr(mutator, "after_death", None)
-    if kind == "abort" and again is not None and attempt != again:
-        return _attempt_batch(mutator, again, range(number, number + 1), deadline, patience, report)
-    if kind is not None:
-        report.failures.append(_failure(mutator, number, kind, words))
+    again = getattr(kind, "after_death", None)
+    if failed == "abort" and again is not None and attempt != again:
+        return _attempt_batch(kind, again, range(number, number + 1), deadline, patience, report)
+    if failed is not None:
+        report.failures.append(_failure(kind, number, failed, words))
     return number + 1
 
 
-def _failure(mutator: Any, number: int, kind: str, detail: str) -> Failure:
-    return Failure(number, kind, detail, mutator.make(number))
+def _failure(kind: Any, number: int, failed: str, detail: str) -> Failure:
+    return Failure(number, failed, detail, kind.make(number))
+
+
+# Minimizing
+
+
+class _Given:
+    """A kind with one input."""
+
+    def __init__(self, kind: Any, text: str) -> None:
+        self.attempt, self._text = kind.attempt, text
+        if hasattr(kind, "after_death"):
+            self.after_death = kind.after_death
+
+    def make(self, _: int) -> str:
+        return self._text
+
+
+def minimized(kind: Any, failure: Failure, patience: float, deadline: float) -> Failure:
+    """The same failure of the fewest and shortest lines, as far as the time suffices."""
+
+    def failing(lines: list[str]) -> Failure | None:
+        if time.monotonic() > deadline:
+            return None
+        given, report = _Given(kind, "\n".join(lines)), Report()
+        _attempt_batch(given, given.attempt, range(1), deadline, patience, report)
+        return next((each for each in report.failures if each.sign == failure.sign), None)
+
+    best, lines, before = failure, failure.text.splitlines(), []
+    while lines != before:
+        before, size = lines, len(lines)
+        while size > 0:
+            at = 0
+            while at < len(lines):
+                fewer = lines[:at] + lines[at + size :]
+                if (found := failing(fewer)) is not None:
+                    lines, best = fewer, found
+                else:
+                    at += size
+            size //= 2
+        at = 0
+        while at < len(lines):
+            for shorter in _shorter(lines[at]):
+                changed = [*lines[:at], shorter, *lines[at + 1 :]]
+                if (found := failing(changed)) is not None:
+                    lines, best = changed, found
+                    break
+            else:
+                at += 1
+    return dataclasses.replace(best, number=failure.number)
+
+
+def _shorter(line: str) -> Iterator[str]:
+    """A line without some of its parts, or with the contents of parentheses in place of what they are in."""
+    if line.startswith("@"):  # a predicate of PTX
+        yield line.partition(" ")[2]
+    parts = line.split("; ")
+    for at in range(len(parts)):
+        yield "; ".join(parts[:at] + parts[at + 1 :])
+    pairs, opened = [], []
+    for at, letter in enumerate(line):
+        if letter == "(":
+            opened.append(at)
+        elif letter == ")" and opened:
+            pairs.append((opened.pop(), at + 1))
+    for begin, end in sorted(pairs, key=lambda pair: pair[0] - pair[1]):
+        yield line[:begin] + "(1)" * (line[begin:end] != "(1)") + line[end:]
+        for first, last in pairs:
+            if begin < first and last < end:
+                yield line[:begin] + line[first:last] + line[end:]
 
 
 def main() -> None:
@@ -223,7 +308,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("mutator", help="a module of this folder")
+    parser.add_argument("kind", help="a module of this folder")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int)
@@ -231,18 +316,21 @@ def main() -> None:
     parser.add_argument(
         "--only", type=int, help="one number: its input, and what comes of it in this process"
     )
+    parser.add_argument("--minimize", type=int, help="one number: the least of its input that fails alike")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("WEFT_CACHE", "0")
     sys.path.insert(0, str(Path(__file__).parent))
-    mutator = importlib.import_module(options.mutator)
-    getattr(mutator, "begin", lambda: None)()
+    kind = importlib.import_module(options.kind)
+    getattr(kind, "begin", lambda: None)()
     if options.only is not None:
-        text = mutator.make(options.only)
+        text = kind.make(options.only)
         print(text, flush=True)
-        print(mutator.attempt(text))
+        print(kind.attempt(text))
         return
-    report = _supervise(mutator, options.first, options.count, options.seconds, options.patience)
+    if options.minimize is not None:
+        options.first, options.count = options.minimize, 1
+    report = supervise(kind, options.first, options.count, options.seconds, options.patience)
     if options.json:
         failures = [vars(failure) for failure in report.failures]
         print(json.dumps(vars(report) | {"failures": failures}))

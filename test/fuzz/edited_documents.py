@@ -1,7 +1,7 @@
 """Documents as editors hold them between keystrokes, given to the language server's checks and features.
 
 An input begins with a comment: the kind of the document, and a number from which offsets follow. Texts are
-those of the other mutators, cut off or with parts missing, some with CRLF, emoji or other separators.
+those of the other kinds, cut off or with parts missing, some with CRLF, emoji or other separators.
 """
 
 import functools

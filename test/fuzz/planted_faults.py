@@ -1,4 +1,4 @@
-"""A mutator whose inputs fail in each way that the driver must detect."""
+"""A kind whose inputs fail in each way that the driver must detect."""
 
 import os
 import time

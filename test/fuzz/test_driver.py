@@ -1,4 +1,4 @@
-"""The driver of the mutators detects every kind of failure and continues after it."""
+"""The driver detects every kind of failure and continues after it."""
 
 import driver
 

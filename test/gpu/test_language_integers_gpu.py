@@ -3,7 +3,6 @@
 import language_integers
 import numpy as np
 import pytest
-import test_language_integer_expressions as expressions
 from gpu_marks import GPU, SM_90A, with_marks
 from language_integers import NUMPY, TYPES, add_by_tma, edges, exact, product
 
@@ -21,11 +20,6 @@ def on_gpu(kernel, *arrays):
 def test_operators_are_those_of_numpy(dtype):
     assert not language_integers.differing_numbers(on_gpu, dtype)
     assert not language_integers.differing_tiles(on_gpu, dtype)
-
-
-@pytest.mark.parametrize("seed", range(1000, 1040))
-def test_random_expressions_compute_what_numpy_does(seed):
-    assert not expressions.differing(seed, on_gpu)
 
 
 @pytest.mark.parametrize("dtype", WIDE, ids=str)

@@ -1,36 +1,20 @@
-"""Random kernels of `weft.language` compute on the GPU what NumPy and Python do."""
+"""Random programs compute on the GPU what they do in the emulator, in NumPy and in Python."""
 
-import language_programs
+import driver
 import numpy as np
 import pytest
-import statement_programs
 from gpu_marks import GPU
 
-import weft
 import weft.language as w
 
 pytestmark = GPU
+KINDS = {"random_ptx": 100, "random_tiles": 200, "random_statements": 200, "random_expressions": 200}
 
 
-def on_gpu(kernel, *arrays):
-    kernel(*arrays, on="gpu")
-
-
-@pytest.mark.parametrize("seed", range(1000, 1200))
-def test_random_kernels_compute_what_numpy_does(seed, tmp_path):
-    program = language_programs.Program(seed)
-    differ = program.differing(tmp_path, on_gpu)
-    assert not differ, f"{differ}\n{program.text}"
-
-
-@pytest.mark.parametrize("seed", range(1000, 1200))
-def test_random_statements_compute_what_python_does(seed, tmp_path):
-    program = statement_programs.Program(seed)
-    try:
-        found, expected = program.launched(tmp_path, on_gpu)
-    except (weft.WeftError, AttributeError):  # the test of the emulator examines refusals
-        return
-    assert np.array_equal(found, expected), program.text
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_programs_agree(kind):
+    report = driver.run(kind, seconds=200, first=1000, count=KINDS[kind])
+    assert not report.failures, report
 
 
 @w.kernel

@@ -1,14 +1,19 @@
-"""Random kernels of Python's statements over integers, lists, dictionaries and objects, and the same programs
-run by Python for each thread.
+"""Random kernels of Python's statements over integers, lists, dictionaries and objects.
+
+They compute what Python does for each thread, or are refused at a line.
 """
 
 import random
 import sys
+import traceback
 import types
+from typing import Any
 
+import everywhere
 import numpy as np
+from everywhere import begin
 
-import weft.language as w
+__all__ = ["attempt", "begin", "make"]
 
 THREADS = 32
 MOST = 2**30
@@ -162,51 +167,16 @@ _SIZED += ["d |= {{'u': {v}}}", "rows.append(s)"]
 class Program:
     """A random program; `text` is its source."""
 
-    def __init__(self, seed):
-        self._random = random.Random(seed)
+    def __init__(self, chance, calm):
+        self._random = chance
         self._count = 0
-        self._calm = seed % 4 > 0  # most programs seldom assign objects, so that they aren't refused
+        self._calm = calm  # most programs seldom assign objects, so that they aren't refused
         lines = [f"{name} = {self._one(values)}" for name, values in _START]
         lines += self._functions()
         for _ in range(self._random.randint(3, 7)):
             lines += self._statement(0)
         lines += self._ends()
         self.text = HEAD + "".join(f"    {line}\n" for line in lines)
-
-    def run(self, folder, arch):
-        """What the kernel stores in the emulator, and what Python does, as two arrays; None for both where
-        Python raises an error.
-        """
-
-        def emulate(kernel, *arrays):
-            report = kernel.emulate(*arrays, arch=arch)
-            assert not report.findings, report.findings
-
-        return self.launched(folder, emulate)
-
-    def launched(self, folder, launch):
-        """The same, where `launch` calls the kernel with arrays."""
-        expected = self.in_python()
-        if expected is None:
-            return None, None
-        path = folder / "random_statements.py"
-        path.write_text(self.text)
-        found = np.zeros((ROWS, THREADS), np.int32)
-        launch(_module(self.text, str(path), w).kernel, _given(), found)
-        return found, expected
-
-    def in_python(self):
-        """What the program stores, run by Python; None where that raises an error."""
-        stored, language = {}, InPython()
-        result = np.zeros((ROWS, THREADS), np.int64)
-        try:
-            for language.number in range(THREADS):
-                _module(self.text, "random_statements.py", language).kernel(_given().tolist(), stored)
-            for where, value in stored.items():
-                result[where] = value
-        except (ArithmeticError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError):
-            return None
-        return result if np.abs(result).max() < MOST else None
 
     def _one(self, among):
         return self._random.choice(among)
@@ -477,13 +447,55 @@ class _Type:
         return None
 
 
-def _given():
+def _given() -> Any:
     return (np.arange(THREADS, dtype=np.int32) * 7) % 9 - 3
 
 
-def _module(text, path, language):
-    """The module of a program, with what it has as `w`."""
-    module = sys.modules["random_statements"] = types.ModuleType("random_statements")
-    module.__dict__.update(w=language, __file__=path)
-    exec(compile(text, path, "exec"), module.__dict__)
-    return module
+def in_python(text: str) -> Any:
+    """What a program stores, run by Python; None where that raises an error, or numbers are too large."""
+    stored: dict[Any, int] = {}
+    language, result = InPython(), np.zeros((ROWS, THREADS), np.int64)
+    try:
+        for language.number in range(THREADS):
+            # Dataclasses look for the module of their class.
+            module = sys.modules["random_statements"] = types.ModuleType("random_statements")
+            module.__dict__["w"] = language
+            exec(compile(text, everywhere.FILE, "exec"), module.__dict__)
+            module.kernel(_given().tolist(), stored)
+        for where, value in stored.items():
+            result[where] = value
+    except (ArithmeticError, AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError):
+        return None
+    return result if np.abs(result).max() < MOST else None
+
+
+def make(number: int) -> str:
+    """The input of this number."""
+    chance = random.Random(number)
+    return f"{everywhere.chip_line(chance)}\n{Program(chance, number % 4 > 0).text}"
+
+
+def attempt(text: str) -> str:
+    """Runs it, and compares what it stores."""
+    import weft.language as w
+    from weft.errors import WeftError
+
+    expected = in_python(text)
+    if expected is None:
+        return "not run by Python"
+
+    def run(module: Any, launch: Any) -> list[str]:
+        found = np.zeros((ROWS, THREADS), np.int32)
+        launch(module.kernel, _given(), found)
+        return [f"y[{row}, {thread}]" for row, thread in np.argwhere(found != expected)[:1]]
+
+    try:
+        return everywhere.check(text, run, w=w)
+    except WeftError as error:
+        where = error.diagnostics[0].location
+        assert where is not None and where.file.endswith(everywhere.FILE), error
+        return "refused"
+    except AttributeError as error:  # of an object with slots, in a side of a branch that Python doesn't take
+        if traceback.extract_tb(error.__traceback__)[-1].filename.endswith(everywhere.FILE):
+            return "refused by Python"
+        raise
