@@ -138,9 +138,29 @@ def test_a_change_of_what_is_read_is_noticed(name, monkeypatch):
 
 def test_a_change_beside_what_is_read_is_ignored():
     around = Around()
-    known = surroundings.reads(lambda x: (x * around.space.s, around.named["s"][0], around.array.shape))
+    known = surroundings.reads(
+        lambda x: (x * around.space.s, around.named["s"][0], around.array.shape, len(around.numbers))
+    )
     around.space.o = around.named["o"] = around.array[0, 0] = around.numbers[0] = 3.0
     assert not surroundings.have_changed(known.values())
+    around.numbers.append(4.0)
+    assert surroundings.have_changed(known.values())
+
+
+def test_shapes_of_other_arrays_are_read_without_their_contents():
+    class Tensor:
+        shape, elements = (2, 3), [0]
+
+        def __dlpack__(self):
+            raise NotImplementedError
+
+    tensor = Tensor()
+    known = surroundings.reads(lambda x: x * tensor.shape[0])
+    tensor = Tensor()
+    tensor.elements = [1]
+    assert not surroundings.have_changed(known.values())
+    tensor.shape = (4, 3)
+    assert surroundings.have_changed(known.values())
 
 
 def changed(before, after):

@@ -23,7 +23,9 @@ _IMPORT = "IMPORT_NAME"
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT")
 _DEFAULTS = ("__defaults__", "__kwdefaults__")
-_OF_ARRAYS = ("shape", "ndim", "size", "dtype")
+_OF_ARRAYS = ("shape", "ndim", "size", "strides", "itemsize", "nbytes", "dtype")
+_LENGTH = (True, "__len__")
+_CALLS = ("PRECALL", "CALL")
 
 Step = tuple[bool, Any]
 """Whether it is an attribute, or an element at a constant index or key; and the name, index or key."""
@@ -140,8 +142,11 @@ def _after(value: Any, step: Step) -> Any:
             return value[key] if isinstance(value, (list, tuple, np.ndarray)) else ABSENT
         except (LookupError, TypeError):
             return ABSENT
-    if isinstance(value, np.ndarray):
-        return getattr(value, key) if key in _OF_ARRAYS else ABSENT
+    if step == _LENGTH:
+        return len(value) if isinstance(value, (*objects.CONTAINERS, np.ndarray)) else ABSENT
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__dlpack__"):  # such as PyTorch's
+        found = getattr(value, key, ABSENT) if key in _OF_ARRAYS else ABSENT
+        return found if key == "dtype" or is_plain(found) else ABSENT
     if isinstance(value, types.ModuleType):
         is_weft = value.__name__.partition(".")[0] == "weft"
         return ABSENT if is_weft else vars(value).get(key, ABSENT)
@@ -205,12 +210,13 @@ def _loads(code: types.CodeType) -> list[tuple[str, str, tuple[Step, ...]]]:
         if each.opname == "IMPORT_FROM":
             found.append((_IMPORT, module, ((True, each.argval),)))
         elif each.opname in (*_LOADS, _IMPORT) and every[number].opname != "IMPORT_FROM":
-            found.append((each.opname, each.argval, tuple(_steps(every[number:]))))
+            of_length = number > 1 and every[number - 2].argval == "len"
+            found.append((each.opname, each.argval, tuple(_steps(every[number:], of_length))))
     return found
 
 
-def _steps(following: list[dis.Instruction]) -> Iterator[Step]:
-    """The steps of the first instructions that follow a load."""
+def _steps(following: list[dis.Instruction], of_length: bool) -> Iterator[Step]:
+    """The steps of the first instructions that follow a load, of which `len` may get the result."""
     rest = iter(following)
     for each in rest:
         if each.opname in _ATTRIBUTES:
@@ -218,6 +224,8 @@ def _steps(following: list[dis.Instruction]) -> Iterator[Step]:
         elif each.opname in _CONSTANTS and _is_subscript(next(rest, each)):
             yield False, each.argval
         else:
+            if of_length and each.opname in _CALLS:
+                yield _LENGTH
             return
 
 
