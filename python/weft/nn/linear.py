@@ -176,7 +176,9 @@ def _is_autocast(device: str) -> bool:
 def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
     """Whether Weft multiplies these tensors, not PyTorch."""
     dtype = cast or x.dtype
-    if (cast is None and x.dtype != weight.dtype) or not (_has_operators(x) and _has_operators(weight)):
+    if cast is None and x.dtype != weight.dtype:
+        return False
+    if not (type(x) in PLAIN or _has_operators(x)) or not (type(weight) in PLAIN or _has_operators(weight)):
         return False
     if fp8 is not None:
         return dtype in _CAST and _fits(x, weight)
