@@ -2,6 +2,7 @@
 
 import array
 import collections
+import copy
 import dataclasses
 import enum
 import itertools
@@ -228,3 +229,22 @@ def test_iterators_without_a_length_are_taken_from_outside_of_loops():
     y = np.zeros(4, np.int32)
     kernel.emulate(y)
     assert y.tolist() == [3, 8, 8, 4]
+
+
+def test_copies_of_what_holds_values_have_the_same_values():
+    @dataclasses.dataclass
+    class State:
+        numbers: list
+        place: object
+
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
+        first = State([x[1], w.f32(2)], x[3])
+        second, named = copy.deepcopy(first), dataclasses.asdict(first)
+        for i in w.range(3):
+            second.numbers[0] += x[i]
+        y[0], y[1], y[2] = first.numbers[0], second.numbers[0], named["numbers"][1] + named["place"]
+
+    y = np.zeros(4, np.float32)
+    kernel.emulate(np.arange(4, dtype=np.float32), y)
+    assert y.tolist() == [1, 4, 5, 0]

@@ -46,6 +46,10 @@ _OTHERS = {
 class Foreign:
     """A value of a kernel, as functions of other libraries see it."""
 
+    def __deepcopy__(self, _: Any) -> Any:
+        """The value itself: only what holds it, which `dataclasses.asdict` copies, too, can change."""
+        return self
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name, binary = _OPERATORS.get(ufunc.__name__), getattr(self, "binary", None)
         if name and callable(binary) and method == "__call__" and len(inputs) == 2 and inputs[1] is self:
