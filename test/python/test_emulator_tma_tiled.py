@@ -75,9 +75,7 @@ def test_tf32_is_rounded_to_nearest():
     assert (out & 0x1FFF == 0).all()
     exact, rounded = words.view(np.float32).astype(np.float64), out.view(np.float32).astype(np.float64)
     assert (np.abs(exact - rounded) <= 2.0**-11).all()
-    assert out[1] == 0x3F800000
-    assert out[2] == 0x3F802000
-    assert out[4] == 0xBF802000
+    assert out[:5].tolist() == [0x3F800000, 0x3F800000, 0x3F802000, 0x3F804000, 0xBF802000]  # ties to even
 
 
 SWIZZLED = [

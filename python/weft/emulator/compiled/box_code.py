@@ -21,7 +21,7 @@ _WORD = 8
 _CHUNK = 16
 _PATTERN_SHIFT = 7
 _EXPONENT, _FRACTION, _QUIET = 0x7F800000, 0x7FFFFF, 0x7FFFE000
-_HALF, _KEPT = 0x1000, 0xFFFFE000
+_BELOW_HALF, _DROPPED, _KEPT = 0xFFF, 13, 0xFFFFE000
 
 
 @cache
@@ -319,7 +319,7 @@ class _Copy(Code):
                     b.store(b.trunc(self.shape[Shape.FILL], I32), here, align=1)
 
     def _rounded(self, word: Value) -> Value:
-        """tf32 to nearest."""
+        """tf32 to nearest, ties to even."""
         b = self.b
 
         def bits(value: int) -> Any:
@@ -328,4 +328,6 @@ class _Copy(Code):
         special = b.icmp_unsigned("==", b.and_(word, bits(_EXPONENT)), bits(_EXPONENT))
         nan = b.icmp_unsigned("!=", b.and_(word, bits(_FRACTION)), bits(0))
         kept = b.select(nan, bits(_QUIET), word)
-        return b.select(special, kept, b.and_(b.add(word, bits(_HALF)), bits(_KEPT)))
+        odd = b.and_(b.lshr(word, bits(_DROPPED)), bits(1))
+        up = b.add(b.add(word, bits(_BELOW_HALF)), odd)
+        return b.select(special, kept, b.and_(up, bits(_KEPT)))

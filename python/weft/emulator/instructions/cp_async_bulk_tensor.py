@@ -286,13 +286,14 @@ def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple
 
 
 def _rounded(map_: TensorMap, octets: Octets) -> Octets:
-    """Rounds tf32 to nearest, as a load does."""
+    """Rounds tf32 to nearest, ties to even, as a load does on an H200."""
     if not map_.type.startswith("TFLOAT32"):
         return octets
     words = np.ascontiguousarray(octets).view(np.uint32)
     special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
     kept = np.where(words & np.uint32(0x7FFFFF), np.uint32(0x7FFFE000), words)
-    rounded = words + np.uint32(0x1000) & np.uint32(0xFFFFE000)
+    odd = words >> np.uint32(13) & np.uint32(1)
+    rounded = words + np.uint32(0xFFF) + odd & np.uint32(0xFFFFE000)
     return np.where(special, kept, rounded).view(np.uint8)
 
 
