@@ -53,7 +53,7 @@ def _run(options: Namespace) -> int:
     try:
         status = _debugged(options, session, prompt)
     except Quit:
-        return 0
+        return _status(session)
     if session.launches:
         prompt.say(f"{cli.name_of(options.file)} has ended")
     return status
@@ -76,7 +76,12 @@ def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
         status = program()
     if session.launches == 0 and status == 0:
         raise WeftError(f"{options.file} has launched no kernel in the emulator")
-    return status or int(bool(session.findings or session.errors))
+    return status or _status(session)
+
+
+def _status(session: "Session") -> int:
+    """1 if there were findings or faults."""
+    return int(bool(session.findings or session.errors))
 
 
 def _python(options: Namespace) -> int:

@@ -259,6 +259,10 @@ def test_commands_of_files_and_options(session, tmp_path):
 
 def test_findings_stop_the_kernel_where_they_are(session):
     racy = KERNEL_LINES.replace("  bar.sync 0;\n", "  mov.u32 %r11, 0;\n")
+    text, status = session("total.ptx", racy, ["continue"], *TOTAL)
+    assert text.endswith("end of input: the session ends\n") and status == 1
+    _, status = session("total.ptx", racy, ["continue", "quit"], *TOTAL)
+    assert status == 1
     text, status = session("total.ptx", racy, ["continue", "info findings", "continue"], *TOTAL)
     said = answers(text)
     assert "finding: line 45 (total.py:18): shared-race: " in text

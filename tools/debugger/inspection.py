@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.running.words import lanes_in_words, ranges
+from weft.emulator.watching.source_map import inlined_of_lines
 from weft.emulator.watching.stopped import MbarrierState, Stopped, WarpState
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -316,13 +317,38 @@ def cta(session: Session) -> str:
 def backtrace(session: Session) -> str:
     """The calls that the thread in focus is in."""
     stopped, _, _ = session.thread()
-    frame, rows = stopped.frame, [f"#0  {_frame_text(stopped, stopped.line, stopped.function)}"]
+    frame, rows = stopped.frame, _frame_texts(stopped, stopped.line, stopped.function)
     while frame is not None and frame.parent is not None and frame.site is not None:
         program = stopped.machine.program
         line = program.blocks[frame.site.block].line
-        rows.append(f"#{len(rows)}  {_frame_text(stopped, line, frame.parent.code.function.name)}")
+        rows += _frame_texts(stopped, line, frame.parent.code.function.name)
         frame = frame.parent
-    return "\n".join(rows)
+    return "\n".join(f"#{number}  {row}" for number, row in enumerate(rows))
+
+
+def _frame_texts(stopped: Stopped, line: int, function: str) -> list[str]:
+    """A frame of a function of the PTX, and where the functions that are inlined in it are called."""
+    rows = [_frame_text(stopped, line, function)]
+    inlined = inlined_of_lines(stopped.launched.text).get(line, [])
+    if inlined:
+        rows[0] = f"{inlined[0].function} in {rows[0].removeprefix(f'{inlined[0].function} in ')}"
+        names = [*(each.function for each in inlined[1:]), function]
+        for name, (_, caller) in zip(names, inlined, strict=True):
+            rows.append(f"{name} at {shown_path(caller.file)}:{caller.line}:{caller.column}")
+        return rows
+    source = stopped.source_of(line)
+    inside = source_files.function_at(source.file, source.line) if source is not None else None
+    passed: set[str] = set()
+    while source is not None and inside is not None and inside.name not in (function, *passed):
+        passed.add(inside.name)
+        calls = source_files.calls_of(source.file, inside.name)
+        callers = {each.name: each for _, each in calls}
+        if len(callers) != 1:
+            break
+        lines = [f"{shown_path(source.file)}:{number}" for number, _ in calls]
+        (inside,) = callers.values()
+        rows.append(f"{inside.name} at {' or '.join(lines)}")
+    return rows
 
 
 def _frame_text(stopped: Stopped, line: int, function: str) -> str:

@@ -51,16 +51,27 @@ def _functions(tree: ast.AST) -> Iterator[Function]:
 
 def _called(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
-        if isinstance(each, ast.Call):
-            of = each.func
-            if isinstance(of, ast.Name | ast.Attribute):
-                yield of.id if isinstance(of, ast.Name) else of.attr
+        yield from _called_here(each)
+
+
+def _called_here(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        yield node.func.id if isinstance(node.func, ast.Name) else node.func.attr
 
 
 def function_at(file: str, line: int) -> Function | None:
     """The innermost function that has a line of a Python file."""
     around = [each for each in functions(file) if each.first <= line <= each.last]
     return max(around, key=lambda each: each.first, default=None)
+
+
+def calls_of(file: str, name: str) -> list[tuple[int, Function]]:
+    """The lines that call functions of a name, and the functions that these lines are in."""
+    tree = ast.parse("".join(linecache.getlines(file)))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and name in _called_here(node))
+    lines = sorted({call.lineno for call in calls})
+    found = ((line, function_at(file, line)) for line in lines)
+    return [(line, function) for line, function in found if function is not None]
 
 
 def called_by(file: str, function: Function) -> set[str]:

@@ -94,6 +94,51 @@ def source_of_lines(text: str) -> dict[int, Source]:
     return sources
 
 
+class Inlined(NamedTuple):
+    """A function that the compiler has put into another one, which called it at a line of the source."""
+
+    function: str
+    caller: Source
+
+
+def inlined_of_lines(text: str) -> dict[int, list[Inlined]]:
+    """The functions that the code of a PTX line is inlined from, the innermost first, by its `.loc`."""
+    rows = text.split("\n")
+    files, names = dict(_files(rows)), dict(_strings(rows))
+    sites: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
+    found: dict[int, list[Inlined]] = {}
+    now: list[Inlined] = []
+    for number, row in enumerate(rows, 1):
+        words = row.replace(",", " ").split()
+        if words[:1] == [".loc"]:
+            now, at = [], tuple(words[1:4])
+            if len(words) == 10 and words[6] == "inlined_at":
+                sites[at] = words[5], tuple(words[7:])
+            while at in sites and len(now) < len(sites):
+                name, at = sites[at]
+                caller = Source(files.get(at[0], at[0]), *map(int, at[1:]))
+                now.append(Inlined(names.get(name, name), caller))
+        elif row.startswith("}"):
+            now = []
+        if now:
+            found[number] = now
+    return found
+
+
+def _strings(rows: list[str]) -> Iterator[tuple[str, str]]:
+    """The labels of texts in sections of debug information, and these texts."""
+    for at, row in enumerate(rows):
+        label, colon, _ = row.strip().partition(":")
+        if colon and label.startswith("$L__info_string"):
+            octets = bytearray()
+            for data in rows[at + 1 :]:
+                words = data.replace(",", " ").split()
+                if words[:1] != [".b8"]:
+                    break
+                octets += bytes(map(int, words[1:]))
+            yield label, octets.partition(b"\0")[0].decode("utf-8", "replace")
+
+
 def _files(rows: list[str]) -> Iterator[tuple[str, str]]:
     """The numbers and the names of `.file`s."""
     for row in rows:
