@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import factorial, log, pi, sqrt
 from typing import Any
 
-from weft.mlir import arith, ir
+from weft.mlir import arith, ir, scf
 from weft.passes.plain.real import Real, counted
 
 _LOG2_E = 1 / log(2)
@@ -181,7 +181,47 @@ def _quarter(x: Real) -> tuple[Real, Any]:
     wide = x.widened()
     n, number = _rounded(wide * (2 / pi))
     high, low = _HALF_PI
-    return n.fma(-low, n.fma(-high, wide)), number
+    rest = n.fma(-low, n.fma(-high, wide))
+    size = x.magnitude()
+    far = arith.andi(x.of(_FAR).below(size), size.below(float("inf")))
+    branch = scf.IfOp(far, [rest.value.type, number.type], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.yield_(_far_quarter(x))
+    with ir.InsertionPoint(branch.else_block):
+        scf.yield_([rest.value, number])
+    return Real(branch.results[0]), branch.results[1]
+
+
+_FAR = 2.0**40
+_TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163AB  # the first bits
+_ALL_BITS, _SOME_BITS = 224, 96
+
+
+def _far_quarter(x: Real) -> list[Any]:
+    """The same for a large x of f32, which is `digits * 2**power`: of 2 / pi, only some bits matter."""
+    i32, i64, long, all_of_it = map(ir.IntegerType.get_signless, (32, 64, 128, 256))
+    bits = x.bits()
+
+    def constant(kind: Any, number: int) -> Any:
+        return arith.constant(kind, ir.Attribute.parse(f"{number} : {kind}"))
+
+    def masked(value: Any, count: int) -> Any:
+        return arith.andi(value, constant(value.type, (1 << count) - 1))
+
+    power = arith.subi(masked(arith.shrui(bits, constant(i32, 23)), 8), constant(i32, 150))
+    digits = arith.ori(masked(bits, 23), constant(i32, 1 << 23))
+    unused = arith.subi(constant(i32, _ALL_BITS - _SOME_BITS + 2), power)
+    window = arith.shrui(constant(all_of_it, _TWO_OVER_PI), arith.extui(all_of_it, unused))
+    window = masked(arith.trunci(long, window), _SOME_BITS)
+    product = masked(arith.muli(window, arith.extui(long, digits)), _SOME_BITS)
+    nearest = arith.addi(product, constant(long, 1 << (_SOME_BITS - 3)))
+    number = arith.trunci(i64, arith.shrui(nearest, constant(long, _SOME_BITS - 2)))
+    below = arith.subi(masked(nearest, _SOME_BITS - 2), constant(long, 1 << (_SOME_BITS - 3)))
+    short = arith.trunci(i64, arith.shrsi(below, constant(long, _SOME_BITS - 2 - 63)))
+    rest = Real(arith.sitofp(ir.F64Type.get(), short)) * (pi / 2 * 2.0**-63)
+    negative = _sign_bit(x)
+    opposite = arith.subi(constant(i64, 0), number)
+    return [(-rest).where(negative, rest).value, arith.select(negative, opposite, number)]
 
 
 _SINE = tuple((-1) ** i / factorial(2 * i + 1) for i in range(8))

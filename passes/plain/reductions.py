@@ -17,7 +17,7 @@ def _least(kind: Any) -> int:
 
 # What each operation leaves unchanged, by the type of numbers.
 _NEUTRAL: dict[str, Callable[[Any], float]] = {
-    "arith.addf": lambda _: 0.0,
+    "arith.addf": lambda _: -0.0,
     "arith.mulf": lambda _: 1.0,
     "arith.maximumf": lambda _: float("-inf"),
     "arith.minimumf": lambda _: float("inf"),

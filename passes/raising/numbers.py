@@ -38,7 +38,10 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "sge": lambda a, b: int(a >= b),
     "andi": lambda a, b: a & b,
     "ori": lambda a, b: a | b,
+    "unsigned": lambda a, bits: a % (1 << bits),
+    "signed": lambda a, bits: (a + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1),
 }
+_UNSIGNED = ("divui", "ceildivui", "remui", "maxui", "minui", "extui", "index_castui")
 _DIVIDE = ("divsi", "divui", "floordivsi", "ceildivsi", "ceildivui", "remui")
 _PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge")
 
@@ -77,6 +80,37 @@ def _folded(name: str, operands: Sequence[Number]) -> Number:
     if all(isinstance(each, int) for each in operands) and not (name in _DIVIDE and operands[1] == 0):
         return _FUNCTIONS[name](*operands)
     return (name, *operands)
+
+
+def _of_width(name: str, operands: Sequence[Number], op: Any) -> Number:
+    """A function of numbers that may be negative, which wraps as its type does. Others are small."""
+    if all(map(_is_natural, operands)) and name != "subi":
+        return _folded(name, operands)
+    before, after = (_bits(each.type) for each in (op.operands[0], op.results[0]))
+    if name in _UNSIGNED:
+        operands = [("unsigned", each, before) for each in operands]
+    found = _folded(name, operands)
+    wraps = name in (*_UNSIGNED, "trunci") or after < _MOST_BITS
+    return ("signed", found, after) if wraps and not isinstance(found, int) else found
+
+
+_MOST_BITS = 64
+
+
+def _bits(kind: Any) -> int:
+    return _MOST_BITS if isinstance(kind, ir.IndexType) else int(kind.width)
+
+
+def _is_natural(number: Number) -> bool:
+    """Whether a number is certainly at least 0: it comes from sizes."""
+    if isinstance(number, int):
+        return number >= 0
+    name, *parts = number
+    if name in ("argument", "subi", "signed"):
+        return False
+    if name == "maxsi":
+        return any(map(_is_natural, parts))
+    return name in ("size", "unsigned", *_PREDICATES) or all(map(_is_natural, parts[name == "select" :]))
 
 
 def _compared(name: str, a: Number, b: Number) -> Number:
@@ -158,7 +192,7 @@ class Numbers:
             condition, *choices = (self.of(each) for each in op.operands)
             return ("select", condition, *choices) if isinstance(condition, tuple) else choices[not condition]
         if dialect == "arith" and name in _FUNCTIONS:
-            return _folded(name, [self.of(each) for each in op.operands])
+            return _of_width(name, [self.of(each) for each in op.operands], op)
         raise Unraisable("isn't a number that the host computes from sizes of arguments", op)
 
     def _leaf(self, value: Any, dimension: int) -> Number | None:

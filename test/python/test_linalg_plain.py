@@ -250,3 +250,32 @@ func.func @f(%a: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8
     assert np.allclose(first, np.exp(a), rtol=1e-6)
     assert (first == second).all()
     assert (first.reshape(64) == flat).all()
+
+
+NUMBER = """
+func.func @f(%x: tensor<4xi32>, %n: i32) -> tensor<4xi32> {{
+  %two = arith.constant 2 : i32
+  %k = {} %n, %two : i32
+  %e = tensor.empty() : tensor<4xi32>
+  %r = linalg.generic {{indexing_maps = [affine_map<(m) -> (m)>, affine_map<(m) -> (m)>],
+      iterator_types = ["parallel"]}} ins(%x : tensor<4xi32>) outs(%e : tensor<4xi32>) {{
+  ^bb0(%s: i32, %old: i32):
+    %v = arith.addi %s, %k : i32
+    linalg.yield %v : i32
+  }} -> tensor<4xi32>
+  return %r : tensor<4xi32>
+}}"""
+HOST: dict[str, Any] = {
+    "arith.divui": lambda n: (n % 2**32) // 2,
+    "arith.minui": lambda n: min(n % 2**32, 2),
+    "arith.addi": lambda n: n + 2,
+    "arith.divsi": lambda n: int(n / 2),
+}
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_integers_of_the_host_wrap_as_their_type_does(name: str) -> None:
+    program = weft.from_linalg(NUMBER.format(name), CHIP)
+    for n in (7, -8, 2**31 - 1, -(2**31)):
+        result = program(np.zeros(4, np.int32), n, on="emulator")
+        assert (result == np.array(HOST[name](n) % 2**32, np.uint32).view(np.int32)).all()

@@ -87,6 +87,14 @@ def test_functions_are_within_their_errors_of_float64(name: str) -> None:
     assert not np.isnan(errors).any(), x[np.isnan(errors)]
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_functions_of_large_numbers_are_within_their_errors_of_float64(name: str) -> None:
+    random = np.random.default_rng(0)
+    x = np.ldexp(random.uniform(-2, 2, 400), random.integers(30, 127, 400)).astype(np.float32)
+    exact, _, limit = FUNCTIONS[name]
+    assert _errors(_applied(f"%b = math.{name} %a : f32", x), exact(x.astype(np.float64))).max() <= limit
+
+
 POWERS = {"2.0": 1, "3.0": 2, "-1.0": 1, "0.5": 1, "-1.5": 1, "0.0": 0, "7.25": 1}
 
 
