@@ -404,3 +404,58 @@ def test_warps_multiply_any_rows(chip, rows, how):
     d = np.zeros((rows, 32), np.float32)
     assert not by_warps.emulate(a, b, d, rows=rows, how=how, arch=chip).findings
     assert np.allclose(d, 2 * (a.astype(float) @ b.astype(float).T), atol=1e-4)
+
+
+@w.kernel
+def product(a: w.In["m k"], b: w.In["n k"], d: w.Out["m n"], *, rows, columns, by_warps=False):
+    ring = w.ring(1, a=(rows, 32, a.dtype), b=(columns, 32, b.dtype))
+    with w.role(), ring.take() as stage:
+        if by_warps:
+            w.store(w.warp_gemm(stage.a, stage.b.T), d[0, 0])
+        else:
+            w.store(w.wait(w.gemm(stage.a, stage.b.T)), d[0, 0])  # here
+    with w.role(), w.one_thread():
+        ring.fill(a=a[0, 0], b=b[0, 0])
+
+
+@pytest.mark.parametrize(
+    "dtype, rows, columns, chip, message",
+    [
+        ("i8", 64, 136, "sm_90a", r"b of w\.gemm of w\.i8 must have 8, 16, 24, .* got 136: use 128 or 144$"),
+        (
+            "f16",
+            64,
+            264,
+            "sm_90a",
+            r"must have a multiple of 8 in 8\.\.256 columns, got 264: use 248 or 256$",
+        ),
+        (
+            "i8",
+            64,
+            64,
+            "sm_103a",
+            r"w\.gemm of w\.i8 needs sm_100a, sm_110a .* got sm_103a: use w\.warp_gemm$",
+        ),
+        (
+            "f16",
+            192,
+            256,
+            "sm_100a",
+            r"take 768 columns of tensor memory, and a CTA has 512: use smaller tiles$",
+        ),
+    ],
+)
+def test_products_that_no_instruction_has(dtype, rows, columns, chip, message):
+    sums = "i32" if dtype == "i8" else "f32"
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        product.compile(dtype, dtype, sums, rows=rows, columns=columns, arch=chip)
+    lines = Path(__file__).read_text().splitlines()
+    assert lines[caught.value.diagnostics[0].location.line - 1].endswith("# here")
+
+
+@pytest.mark.parametrize("columns, chip", [(136, "sm_90a"), (64, "sm_103a")])
+def test_warps_multiply_what_the_message_says(columns, chip):
+    a, b = (np.random.default_rng(0).integers(-128, 128, (n, 32)).astype(np.int8) for n in (64, columns))
+    d = np.zeros((64, columns), np.int32)
+    report = product.emulate(a, b, d, rows=64, columns=columns, by_warps=True, arch=chip)
+    assert not report.findings and np.array_equal(d, a.astype(int) @ b.T.astype(int))

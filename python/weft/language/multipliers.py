@@ -3,6 +3,8 @@
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.element_types import PTX_INPUTS
+from weft.isa.wgmma import columns_complaint
 from weft.language import registers
 from weft.language.mistakes import mistake
 from weft.mlir import arith
@@ -75,6 +77,8 @@ class WgmmaProducts(Multiplier):
 
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
         check_order(a, b)
+        if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
+            raise mistake(f"b of w.gemm of {a.dtype} must have {complaint}")
         start = undefined(kind) if sums is None else sums.value
         result = tile.gemm_async(
             a.value,

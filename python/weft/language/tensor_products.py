@@ -17,7 +17,8 @@ from weft import callers
 from weft.dialects import tcgen05, tile
 from weft.dialects.tile import BufferType
 from weft.errors import Diagnostic, Location, WeftError
-from weft.isa.chips import WARPS
+from weft.isa.chips import WARPS, describe
+from weft.isa.tcgen05.mma_rows import I8_CHIPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
 from weft.language import registers, trace
 from weft.language.dtypes import f32
@@ -106,6 +107,11 @@ class TensorProducts(Multiplier):
         """A region that nothing uses, and the buffer of this shape and type in it."""
         role, columns = self._trace.role, shape[1] * element.width // COLUMN_BITS * _blocks(shape[0])
         assert role is not None
+        if columns > COLUMNS:
+            raise mistake(
+                f"{shape[0]} x {shape[1]} numbers of {element} take {columns} columns of tensor memory, and "
+                f"a CTA has {COLUMNS}: use smaller tiles"
+            )
         fitting = [each for each in self._free if each.role is role and each.columns >= columns]
         if fitting:
             region = min(reversed(fitting), key=lambda each: each.columns)
@@ -129,6 +135,11 @@ class TensorProducts(Multiplier):
     def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
         if b.dtype == f32:
             check_order(a, b)
+        if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
+            raise mistake(
+                f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got "
+                f"{self._trace.chip}: use w.warp_gemm"
+            )
         region, stores = getattr(sums, "region", None), False
         if region is not None:
             _check_held(sums)

@@ -31,7 +31,7 @@ from weft.isa.tcgen05.mma_forms import (
 )
 from weft.isa.unpublished import Unpublished
 
-_I8_CHIPS = only("sm_100a", "sm_110a")
+I8_CHIPS = only("sm_100a", "sm_110a")
 _SCALE_INPUT_CHIPS = ALL - only("sm_110a", "sm_110f")
 _SCALE_INPUT_KINDS = ("f16", "tf32")
 
@@ -40,7 +40,7 @@ _KINDS: tuple[tuple[str, ChipSet, tuple[int, int]], ...] = (
     ("f16", ALL, (8, 6)),
     ("tf32", ALL, (8, 6)),
     ("f8f6f4", ALL, (8, 6)),
-    ("i8", _I8_CHIPS, (8, 6)),
+    ("i8", I8_CHIPS, (8, 6)),
     ("ti16", SM_107, (9, 4)),
 )
 
@@ -173,10 +173,10 @@ def _sparse_fp4_chip(form: MmaSpBlockScale, chip: str) -> Verdict | None:
 
 
 def _kind_chip(form: Mma | MmaWs, chip: str) -> Verdict | None:
-    if form.kind == "i8" and chip not in _I8_CHIPS:
+    if form.kind == "i8" and chip not in I8_CHIPS:
         return Verdict(
             "i8-target",
-            f"kind i8 is legal on {describe(_I8_CHIPS)} only, got {chip}",
+            f"kind i8 is legal on {describe(I8_CHIPS)} only, got {chip}",
         )
     if form.kind == "ti16" and chip not in SM_107:
         return Verdict("ti16-target", f"kind ti16 is legal on {describe(SM_107)} only, got {chip}")

@@ -9,6 +9,7 @@ from weft.isa.wgmma.mma_async import (
     M,
     MmaAsync,
     MmaAsyncSparse,
+    columns_complaint,
     depth,
     judge_immediates,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "MmaAsync",
     "MmaAsyncSparse",
     "WaitGroup",
+    "columns_complaint",
     "depth",
     "judge_immediates",
 ]

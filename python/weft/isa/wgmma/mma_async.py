@@ -202,7 +202,7 @@ def _inputs(form: MmaAsync) -> Verdict | None:
 
 def _shape(form: MmaAsync) -> Verdict | None:
     """Names the extent that is wrong, where a list of all shapes would hide it."""
-    row = next((r for r in _ROWS if form.a_type in (t.name for t in r.a_types)), None)
+    row = _row(form.a_type)
     match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", form.shape)
     if row is None or match is None or (form.sparse and row.sparse is None):
         return None
@@ -219,6 +219,20 @@ def _shape(form: MmaAsync) -> Verdict | None:
             nearest = tuple(replace(form, shape=f"m{M}n{c}k{want}").ptx for c in shapes)
             return Verdict("shape", f"{axis} must be {legal}, got {got} in {form.shape}", nearest)
     return None
+
+
+def _row(a_type: str) -> _Row | None:
+    return next((row for row in _ROWS if a_type in (each.name for each in row.a_types)), None)
+
+
+def columns_complaint(a_type: str, n: int) -> str | None:
+    """Why products of such elements can't have n columns, to follow "must have". None if they can."""
+    row = _row(a_type)
+    columns = COLUMNS if row is None else row.columns
+    if n in columns:
+        return None
+    nearest = sorted(sorted(columns, key=lambda each: abs(each - n))[:2])
+    return f"{_columns(columns)} columns, got {n}: use {' or '.join(map(str, nearest))}"
 
 
 def _columns(columns: Sequence[int]) -> str:
