@@ -178,6 +178,7 @@ def fence(op: Op) -> Step:
     if op.flag("mbarrier_init"):
         op.choice(["release"])
         op.choice(["cluster"])
+        op.code.fences_inits = True
         return _fence(op, "mbarrier_init")
     order = op.choice(_ORDERS, "acq_rel")
     restricted = op.flag("sync_restrict::shared::cta", "sync_restrict::shared::cluster")

@@ -33,5 +33,7 @@ class FunctionCode:
         self.entry_block = -1
         self.levels: set[int] = set()
         """The scopes of its accesses and fences that order other accesses."""
+        self.fences_inits = False
+        """Whether it has a fence.mbarrier_init."""
         self.frame_size = 0
         self.recursive = False

@@ -53,9 +53,12 @@ class Kernel:
         """The properties of a program; `strict`: also what PTX requires and hardware is known not to need."""
         opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
         copies = bool(opcodes & _COPIES)
-        tensor = strict and any(opcode.startswith("tcgen05.alloc") for opcode in opcodes)
+        tensor = any(opcode.startswith("tcgen05.alloc") for opcode in opcodes)
+        fences_inits = strict or any(code.fences_inits for code in program.codes.values())
         fences = frozenset(
-            kind for kind in ("before", "after") if tensor or f"tcgen05.fence::{kind}_thread_sync" in opcodes
+            kind
+            for kind in ("before", "after")
+            if (strict and tensor) or f"tcgen05.fence::{kind}_thread_sync" in opcodes
         )
         registers_to_watch = watched(program)
         if strict:
@@ -73,7 +76,7 @@ class Kernel:
             needed_elements(program),
             constant_loads(program),
             registers_to_watch,
-            strict and (copies or tensor),
+            fences_inits and (copies or tensor),
             strict,
             program.scopes is WORLD_LEVELS,
         )
