@@ -105,13 +105,13 @@ def extremes(x: w.In["m n"], high: w.Out["n"], low: w.Out["n"], one: w.Out["two"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32])
-@pytest.mark.parametrize("offset", [-3, 0, 3])
-def test_extremes_of_numbers_of_any_sign(dtype, offset):
+@pytest.mark.parametrize("offset, arch", [(-3, "sm_75"), (0, "sm_80"), (3, "sm_90a")])
+def test_extremes_of_numbers_of_any_sign(dtype, offset, arch):
     x = (np.random.default_rng(1).standard_normal((128, 16)) * 1000 + 1000 * offset).astype(dtype)
     high, low = (np.full(16, 500 * offset, dtype) for _ in range(2))
     one = np.zeros(2, dtype)
     expected = np.maximum(x.max(0), high), np.minimum(x.min(0), low)
-    report = extremes.emulate(x, high, low, one, shared=True)
+    report = extremes.emulate(x, high, low, one, shared=True, arch=arch)
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
     assert np.array_equal(high, expected[0]) and np.array_equal(low, expected[1])
     assert np.array_equal(one, [max(x.max(), 0), min(x.min(), 0)])
@@ -125,16 +125,17 @@ def floats(x: w.In["n", w.f32], high: w.Out["n", w.f32], low: w.Out["n", w.f32])
         w.atomic_min(low[i], x[i])
 
 
-def test_extremes_of_zeros_infinities_and_nans():
+@pytest.mark.parametrize("arch", ["sm_70", "sm_89", "sm_100a"])
+def test_extremes_of_zeros_infinities_and_nans(arch):
     values = np.array([-np.inf, -1.0, -0.0, 0.0, 1.0, np.inf], np.float32)
     x, old = (each.ravel().astype(np.float32) for each in np.meshgrid(values, values[:5]))
     high, low = old.copy(), old.copy()
-    assert not floats.emulate(x, high, low).findings
+    assert not floats.emulate(x, high, low, arch=arch).findings
     assert np.array_equal(high, np.maximum(old, x)) and np.array_equal(low, np.minimum(old, x))
     assert not np.signbit(high[(old == 0) & (x == 0) & ~(np.signbit(old) & np.signbit(x))]).any()
     nan = np.full(2, np.nan, np.float32)
     high, low = np.zeros(2, np.float32), np.zeros(2, np.float32)
-    floats.emulate(np.copysign(nan, [1, -1]).astype(np.float32), high, low)
+    floats.emulate(np.copysign(nan, [1, -1]).astype(np.float32), high, low, arch=arch)
     assert np.array_equal(np.isnan(high), [True, False]) and np.array_equal(np.isnan(low), [False, True])
 
 
@@ -281,7 +282,8 @@ def test_additions_without_a_result_have_no_fences():
     assert without == 0 and with_results >= 3  # LLVM makes one of two fences next to each other
 
 
-def test_elements_of_shared_memory_are_swapped():
+@pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a", "sm_120a"])
+def test_elements_of_shared_memory_are_swapped(arch):
     @w.kernel
     def kernel(y: w.Out["n", w.f32], z: w.Out["n", w.i32]):
         last, first = w.shared(1, 8, w.f32), w.shared(1, 8, w.i32)
@@ -299,7 +301,7 @@ def test_elements_of_shared_memory_are_swapped():
                 z[128] = first[0]
 
     y, z = np.zeros(129, np.float32), np.zeros(129, np.int32)
-    assert not kernel.emulate(y, z).findings
+    assert not kernel.emulate(y, z, arch=arch).findings
     assert sorted(y) == [0.5, *range(1, 129)]
     assert (z[:128] == -1).sum() == 1 and {*z[:128]} == {-1, z[128]}
 

@@ -63,29 +63,37 @@ def once(
             w.signal(i32[6])
 
 
-def check_once(fills, arch):
+def check_once(run, fills):
+    """Runs the kernel by `run`, and checks what it changed."""
     x = np.random.default_rng(0).standard_normal((64 * ROWS, 32)).astype(np.float16)
     y = np.zeros_like(x)
     u64, i32, f32, f16 = (
         np.zeros(n, t) for n, t in ((2, np.uint64), (8, np.int32), (3, np.float32), (1, np.float16))
     )
-    report = once.emulate(x, y, u64, i32, f32, f16, fills=fills, arch=arch)
-    assert not report.findings, report.findings[0]
+    run(x, y, u64, i32, f32, f16, fills=fills)
     assert u64.tolist() == [3, 9]
     assert i32.tolist() == [30, 3, 32, 38, 0, 1, 16, 64]
     assert f32.tolist() == [1.5, 4, 6] and f16.tolist() == [2.5]
-    assert report.printed.splitlines() == ["changed 5"]
     assert np.array_equal(y, x) or not fills
+
+
+def emulated(arch):
+    def run(*arrays, **options):
+        report = once.emulate(*arrays, **options, arch=arch)
+        assert not report.findings, report.findings[0]
+        assert report.printed.splitlines() == ["changed 5"]
+
+    return run
 
 
 @pytest.mark.parametrize("arch", CHIPS)
 def test_one_thread_changes_elements_once(arch):
-    check_once(False, arch)
+    check_once(emulated(arch), fills=False)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_one_thread_that_also_copies_changes_elements_once(arch):
-    check_once(True, arch)
+    check_once(emulated(arch), fills=True)
 
 
 @w.kernel

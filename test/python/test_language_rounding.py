@@ -131,9 +131,17 @@ CHIPS = "sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_12
     ],
 )
 def test_conversions_of_numbers_round_once(target, arch):
+    def run(*arrays):
+        assert not converted.emulate(*arrays, arch=arch).findings
+
+    check_conversions(run, target)
+
+
+def check_conversions(run, target):
+    """Checks what `run` converts to a type, from all others."""
     given, expected = zip(*cases(target), strict=True)
     y = np.zeros((len(SOURCES), max(map(len, given))), FLOATS[target])
-    assert not converted.emulate(*given, y, arch=arch).findings
+    run(*given, y)
     for source, found, right in zip(SOURCES, y, expected, strict=True):
         if source != target:
             check(found[: len(right)], right, source)
