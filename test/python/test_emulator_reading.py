@@ -111,6 +111,27 @@ def test_special_registers_of_no_use_here():
             run(f"mov.u32 %r1, {name}; st.shared.u32 [%r1], 1;", np.zeros(1), out=np.uint32, target="sm_90")
 
 
+def test_declarations_that_ptxas_reads():
+    """Alignment before the space, expressions as values, and a definition after `.extern`."""
+    declared = """
+      .extern .global .b32 late; .align 8 .global .b32 first = WARP_SZ * 2;
+      .visible .global .b32 late = 5; .const .f32 table[][2] = {{.05, .5}, {1., 2e1}};
+      .global .align 8192 .b8 wide;
+    """
+    body = """.align 16 .shared .b32 mine; st.shared.b32 [mine], 9;
+      ld.global.u32 %r1, [late]; ld.global.u32 %r2, [first]; ld.const.f32 %f1, [table + 3 * 4];
+      st.global.v2.u32 [%d1], {%r1, %r2}; ld.shared.u32 %r3, [mine]; st.global.u32 [%d1 + 8], %r3;
+      mov.b32 %r3, %f1; st.global.u32 [%d1 + 12], %r3;
+    """
+    ptx = kernel_of(body).replace(".visible .entry", f"{declared}\n.visible .entry")
+    ptxas.assemble(ptx, "sm_90", options=("-O0",))
+    out = np.zeros(4, np.uint32)
+    emulator.Module(ptx).launch("k", args=[out])
+    assert out[:3].tolist() == [5, 64, 9] and out.view(np.float32)[3] == 20
+    with pytest.raises(emulator.PtxError, match="'first' is declared twice"):
+        emulator.Module(ptx.replace("late", "first"))
+
+
 def test_an_entry_without_a_body_is_no_kernel():
     given = module('.extern .entry other();\n.visible .entry k() { ret; }\n# 5 "a.cu"\n')
     assert given.kernels == ("k",)

@@ -31,6 +31,7 @@ from weft.isa.text.identifiers import PREDEFINED
 
 _T = TypeVar("_T")
 _MAX_VARIABLE = 1 << 30
+_MAX_ALIGN = 1 << 16
 _INTEGER_BITS = 64
 _MOST_DIGITS = 70
 _OPAQUE = {".texref", ".samplerref", ".surfref"}
@@ -333,22 +334,19 @@ class DeclarationReader:
 
     def variables(self, scope: Scope, external: bool) -> list[Variable]:
         """A statement that declares variables, with its `;`."""
-        declared = self.variable_list(scope, self.state_space(), external=external)
+        align = self._alignment() if self.token.text == ".align" else 0
+        declared = self.variable_list(scope, self.state_space(), external, align=align)
         self.expect(";")
         return declared
 
     def variable_list(
-        self, scope: Scope, space: str, external: bool = False, single: bool = False
+        self, scope: Scope, space: str, external: bool = False, single: bool = False, align: int = 0
     ) -> list[Variable]:
-        align, kind, width = 0, None, 1
+        kind, width = None, 1
         while self.token.kind == "directive":
             text = self.token.text
             if text == ".align":
-                self.take()
-                align = self.integer("an alignment")
-                if align < 1 or align & (align - 1) or align > 4096:
-                    self.next -= 1
-                    self.fail("a power of two")
+                align = self._alignment()
             elif text in (".v2", ".v4", ".v8"):
                 width = self.vector_width()
             elif text in (".ptr", ".global", ".shared", ".const", ".local", ".noalias"):
@@ -367,6 +365,14 @@ class DeclarationReader:
         while not single and self.accept(","):
             declared.append(self._variable(scope, space, kind, width, align, external))
         return declared
+
+    def _alignment(self) -> int:
+        self.expect(".align")
+        align = self.integer("an alignment")
+        if align < 1 or align & (align - 1) or align > _MAX_ALIGN:
+            self.next -= 1
+            self.fail(f"a power of two up to {_MAX_ALIGN}")
+        return align
 
     def _skip_parentheses(self) -> None:
         self.take()
@@ -403,8 +409,12 @@ class DeclarationReader:
         if not 0 <= variable.size <= _MAX_VARIABLE:
             raise PtxError(f"'{name.text}' has {variable.size} bytes", *location)
         variable.external = external and variable.size == 0
-        if external and name.text in scope.names:
+        known = scope.names.get(name.text)
+        if external and known is not None:
             return variable
+        if isinstance(known, Variable) and known.declared:
+            del scope.names[name.text]  # this one defines it
+        variable.declared = external
         self.declare(scope, name.text, variable, location)
         return variable
 
@@ -422,7 +432,7 @@ class DeclarationReader:
 
     def _initial_value(self, variable: Variable, element: int, at: int) -> int:
         location = self.location
-        if self.token.kind == "name":
+        if self.token.kind == "name" and self.token.text not in PREDEFINED:
             variable.init.append((at, self._symbol(element, 0, location)))
             return at + element
         value = self.number("a value")

@@ -73,7 +73,7 @@ class _Reader(DeclarationReader):
                 self.fail(".address_size 64")
         elif text in (".entry", ".func"):
             self._function(tree)
-        elif text.removeprefix(".").partition("::")[0] in _MODULE_SPACES:
+        elif text.removeprefix(".").partition("::")[0] in (*_MODULE_SPACES, "align"):
             tree.variables += self.variables(self.scope, external=".extern" in linkage)
         elif text in _SKIPPED:
             _SKIPPED[text](self)
@@ -183,7 +183,7 @@ class _Reader(DeclarationReader):
         if text == ".reg":
             self.register_declaration(scope)
             self.expect(";")
-        elif text.removeprefix(".").partition("::")[0] in _STATE_SPACES or text in _LINKAGE:
+        elif text.removeprefix(".").partition("::")[0] in (*_STATE_SPACES, "align") or text in _LINKAGE:
             external = False
             while self.token.text in _LINKAGE:
                 external |= self.take().text == ".extern"

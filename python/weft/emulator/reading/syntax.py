@@ -37,6 +37,8 @@ class Variable:
     location: SourceLocation
     init: list[tuple[int, "bytes | SymbolValue"]] = field(default_factory=list)
     external: bool = False
+    declared: bool = False
+    """Declared by `.extern`: a definition may follow."""
     offset: int = 0
 
 
