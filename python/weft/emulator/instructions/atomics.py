@@ -28,14 +28,15 @@ _TYPES = dict.fromkeys(_OPERATIONS, _INTEGERS) | {
 Update = Callable[..., Array]
 
 
-def update_of(op: Op, name: str, kind: Type, flushes: bool = False) -> Update:
-    """The function from the old value and the operands to the new value, all as register bits. Sums of f32 in
-    global memory, except those of tensor maps, flush subnormals to zeros (`flushes`).
+def update_of(op: Op, name: str, kind: Type, in_l2: bool = False) -> Update:
+    """The function from the old value and the operands to the new value, all as register bits. `in_l2`: that
+    of global memory, except for tensor maps. There, sums flush subnormals of f32 to zeros, and keep NaN of
+    f64 as it is.
     """
     if kind.name not in _TYPES[name]:
         op.fail(f".{name} isn't defined for .{kind}, but for .{', .'.join(_TYPES[name])}")
     if kind.is_float:
-        return _float_update(name, kind, flushes)
+        return _float_update(name, kind, in_l2)
     view, storage = kind.view, kind.storage
     one = storage.type(1)
     updates: dict[str, Update] = {
@@ -57,7 +58,7 @@ def _compare_and_swap(old: Array, expected: Array, new: Array) -> Array:
     return np.where(old == expected, new, old)
 
 
-def _float_update(name: str, kind: Type, flushes: bool) -> Update:
+def _float_update(name: str, kind: Type, in_l2: bool) -> Update:
     element = kind.name.removesuffix("x2")
     if element in ("f32", "f64") and name == "add":
         native = np.dtype(f"f{kind.bytes}")
@@ -65,9 +66,13 @@ def _float_update(name: str, kind: Type, flushes: bool) -> Update:
         def add(old: Array, x: Array) -> Array:
             return canonical(old.view(native) + x.view(native), element)
 
-        if element == "f32" and flushes:
-            return lambda old, x: flush(add(flush(old, "f32"), flush(x, "f32")), "f32")
-        return add
+        def add_in_l2(old: Array, x: Array) -> Array:
+            if element == "f32":
+                return flush(add(flush(old, "f32"), flush(x, "f32")), "f32")
+            either = np.where(np.isnan(old.view(native)), old, add(old, x))
+            return np.where(np.isnan(x.view(native)), x, either)
+
+        return add_in_l2 if in_l2 else add
     functions: dict[str, Update] = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
     function = functions[name]
 
@@ -96,7 +101,7 @@ def atomic(op: Op) -> Step:
     address = op.address(first, space)
     if address.space not in ("global", "shared", "generic"):
         op.fail(f"isn't defined in {address.space} space")
-    update, in_global, line = update_of(op, name, kind), update_of(op, name, kind, flushes=True), op.line
+    update, in_global, line = update_of(op, name, kind), update_of(op, name, kind, in_l2=True), op.line
     sources = [[op.source(i, kind) for i in op.items(first + 1 + n)] for n in range(inputs)]
     results = [op.destination(i, kind) for i in op.items(0)] if returns else []
     if any(len(s) != count for s in sources) or (results and len(results) != count):

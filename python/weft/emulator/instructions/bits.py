@@ -76,11 +76,10 @@ def funnel(op: Op) -> Step:
 def extract(op: Op) -> Step:
     kind = op.type("u32 u64 s32 s64")
     op.count(4)
-    width = np.int64(kind.bits)
+    width, field_of = np.int64(kind.bits), _field(kind)
 
     def function(x: Array, start: Array, count: Array) -> Array:
-        pos = (start & np.uint32(255)).astype(np.int64)
-        size = (count & np.uint32(255)).astype(np.int64)
+        pos, size = field_of(start), field_of(count)
         shifted = x.astype(np.uint64) >> np.minimum(pos, 63).astype(np.uint64)
         shifted = np.where(pos < width, shifted, np.uint64(0))
         field = _low_bits(size)
@@ -98,6 +97,15 @@ def extract(op: Op) -> Step:
     )
 
 
+def _field(kind: Type) -> Callable[[Array], Array]:
+    """A field's position or size, which PTX restricts to 8 bits: GPUs ignore the others of 32-bit
+    instructions, and don't for 64 bits.
+    """
+    if kind.bits == 64:
+        return lambda value: np.minimum(value, np.uint32(255)).astype(np.int64)
+    return lambda value: (value & np.uint32(255)).astype(np.int64)
+
+
 def _low_bits(count: Array) -> Array:
     """A mask of the lowest `count` bits of 64."""
     return np.where(
@@ -112,9 +120,10 @@ def insert(op: Op) -> Step:
     kind = op.type("b32 b64")
     op.count(5)
 
+    field_of = _field(kind)
+
     def function(x: Array, y: Array, start: Array, count: Array) -> Array:
-        pos = (start & np.uint32(255)).astype(np.int64)
-        size = (count & np.uint32(255)).astype(np.int64)
+        pos, size = field_of(start), field_of(count)
         shift_by = np.minimum(pos, 63).astype(np.uint64)
         field = np.where(pos < kind.bits, _low_bits(size) << shift_by, np.uint64(0))
         value = y.astype(np.uint64) & ~field | (x.astype(np.uint64) << shift_by) & field

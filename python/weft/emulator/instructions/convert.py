@@ -20,6 +20,9 @@ _INTEGRAL: dict[str, Callable[[Array], Array]] = {
 }
 _MODES = ("rn", "rz", "rm", "rp", "rna", "rs")
 Function = Callable[[Array], Array]
+_FRACTION = {"f16": 10, "bf16": 7, "f32": 23}
+_QUIET_F64 = np.uint64(1 << 51)
+_TF32 = np.uint32(0xFFFFE000)
 
 
 @table.step("cvt")
@@ -159,7 +162,7 @@ def _float_to_float(
     out: Type, kind: Type, mode: str, integral: str, ftz: bool, sat: bool, relu: bool, finite: bool
 ) -> Function:
     def function(bits: Array) -> Array:
-        if ftz and kind.name == "f32":
+        if ftz and kind.name == "f32" and out.name != "f16":  # where GPUs keep them
             bits = flush(bits, "f32")
         value = decode(bits, kind.name)
         if integral:
@@ -173,11 +176,42 @@ def _float_to_float(
             encoded = _limit(encoded, value, out)
         return flush(encoded, "f32") if ftz and out.name == "f32" else encoded
 
-    if kind.name == "f16" and out.name == "f32" and not (ftz or sat or relu or integral):
-        return lambda bits: _encode_plain(bits.view(np.float16).astype(np.float32))
-    if kind.name == "bf16" and out.name == "f32" and not (ftz or sat or relu or integral):
-        return lambda bits: _encode_plain((bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
-    return function
+    if not (ftz or sat or relu or integral) and out.name == "f32":
+        if kind.name == "f16":
+            return lambda bits: _encode_plain(bits.view(np.float16).astype(np.float32))
+        if kind.name == "bf16":
+            return lambda bits: bits.astype(np.uint32) << np.uint32(16)  # NaN, too
+        if kind.name == "f32":
+            return np.positive
+    special = None if sat else _special_nan(out, kind, mode, ftz, finite)
+    if special is None:
+        return function
+    unordered = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[kind.name]
+    return lambda bits: np.where(np.isnan(bits.view(unordered)), special(bits), function(bits))
+
+
+def _special_nan(out: Type, kind: Type, mode: str, ftz: bool, finite: bool) -> Function | None:
+    """The NaN of conversions that GPUs don't convert to that of computed results. Those of f64 keep their
+    sign and the upper bits of their payload.
+    """
+    if kind.name == "f64" and out.name in _FRACTION:
+        return lambda bits: _shorter_nan(bits, out)
+    if kind.name == "f16" and out.name == "f64":
+        return lambda bits: bits.view(np.float16).astype(np.float64).view(np.uint64) | _QUIET_F64
+    if kind.name == "f32" and out.name == "f64" and ftz:
+        return lambda bits: np.full(bits.shape, 0x7FFFFFFFE0000000, np.uint64)
+    if kind.name == "f32" and out.name == "tf32" and mode == "rna":
+        # It is only shortened, and may become infinity; .satfinite takes one off, as off infinity.
+        return lambda bits: (bits & _TF32) - np.uint32(0x2000 * finite)
+    return None
+
+
+def _shorter_nan(bits: Array, out: Type) -> Array:
+    fraction = _FRACTION[out.name]
+    ones = ((1 << (out.bits - 1)) - 1) & ~((1 << (fraction - 1)) - 1)  # the exponent, and the quiet bit
+    payload = bits >> np.uint64(52 - fraction) & np.uint64((1 << fraction) - 1)
+    sign = bits >> np.uint64(63) << np.uint64(out.bits - 1)
+    return (sign | np.uint64(ones) | payload).astype(out.storage)
 
 
 def _encode_plain(value: Array) -> Array:

@@ -289,9 +289,9 @@ def reduction_name(op: Op) -> str:
     return name
 
 
-def reduction(op: Op, name: str, kind: Type, flushes: bool = True) -> Write:
+def reduction(op: Op, name: str, kind: Type, in_l2: bool = True) -> Write:
     """How to combine the data with the contents of memory, in elements of a type."""
-    update: Update = update_of(op, name, kind, flushes)
+    update: Update = update_of(op, name, kind, in_l2)
     width = kind.bytes
 
     def write(memory: Octets, offsets: Numbers, data: Octets) -> None:

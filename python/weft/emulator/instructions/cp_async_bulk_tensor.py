@@ -369,7 +369,7 @@ def reduce(op: Op) -> Step:
     def writer(type_: str) -> Write | None:
         if type_ not in _KINDS:
             return None
-        return reduction(op, name, TYPES[_KINDS[type_]], flushes=type_ == "FLOAT32_FTZ")
+        return reduction(op, name, TYPES[_KINDS[type_]], in_l2=type_ == "FLOAT32_FTZ")
 
     return _store(op, MapOperand(op, 0, _STORED), lambda map_: writer(map_.type), reduces=True)
 

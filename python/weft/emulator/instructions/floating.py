@@ -9,12 +9,14 @@ from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.numerics.directed import in_mode
 from weft.emulator.numerics.floats import (
+    NAN_BITS,
     canonical,
     decode,
     encode,
     flush,
     fma_f32,
     fma_f64,
+    operand_nan,
     saturate,
     sum_odd,
 )
@@ -22,6 +24,8 @@ from weft.emulator.reading.types import TYPES, Array, Type
 
 table = Table()
 ROUNDINGS = ("rn", "rz", "rm", "rp")
+_LEAST = {"f16": (0x0400, 2.0**-14), "f32": (0x00800000, 2.0**-126)}
+"""The bits and the value of the least normal number of formats that have .ftz."""
 _TYPES = "f16 f16x2 bf16 bf16x2 f32 f32x2 f64"
 Function = Callable[..., Array]
 
@@ -76,7 +80,9 @@ class Format:
         """A function on NumPy numbers as a function on registers."""
 
         def run(*registers: Array) -> Array:
-            return self.register(self.bits(function(*[self.values(self.elements(r)) for r in registers])))
+            values = [self.values(self.elements(r)) for r in registers]
+            value = function(*values)
+            return self.register(self.bits(operand_nan(value, values) if self.name == "f64" else value))
 
         if self.name == "f32" and not (self.packed or self.ftz or self.sat or self.relu):
             f32 = np.float32
@@ -93,7 +99,36 @@ class Format:
             value = function(*values)
             if self.mode == "rm" and name in ("add", "sub", "fma"):
                 value = np.where((value == 0) & _cancels(name, values), -0.0, value)
-            return self.register(encode(value, self.name, self.mode))
+            bits = encode(value, self.name, self.mode)
+            if self.ftz and name in ("mul", "fma"):
+                bits = self._flushed(bits, lambda: value)
+            return self.register(bits)
+
+        return run
+
+    def _flushed(self, bits: Array, exact: Callable[[], Array]) -> Array:
+        """Flushes results that only rounding makes normal: they are tiny before it. `exact` has the values as
+        f64, rounded to odd.
+        """
+        number = bits.dtype.type
+        code, least = _LEAST[self.name]
+        sign = number(1 << (8 * bits.dtype.itemsize - 1))
+        rounded = (bits & ~sign) == number(code)
+        if not rounded.any():
+            return bits
+        return np.where(rounded & (np.abs(exact()) < least), bits & sign, bits)
+
+    def product(self, plain: Function, exact: Function) -> Function:
+        """`plain`, which rounds to nearest, on NumPy numbers, for a product or a fused sum."""
+        if not self.ftz:
+            return self.lift(plain)
+
+        def run(*registers: Array) -> Array:
+            elements = [self.elements(r) for r in registers]
+            bits = self.bits(plain(*[self.values(e) for e in elements]))
+            return self.register(
+                self._flushed(bits, lambda: exact(*[decode(e, self.name) for e in elements]))
+            )
 
         return run
 
@@ -150,14 +185,24 @@ def add_sub(op: Op) -> Step:
 @table.float_step("mul")
 def mul(op: Op) -> Step:
     # A product of two numbers of up to 24 bits is exact in float64.
-    return _plain(op, np.multiply, np.multiply, 2)
+    fmt = Format(op)
+    nearest = fmt.mode == "rn"
+    computed = fmt.product(np.multiply, np.multiply) if nearest else fmt.exactly(np.multiply, "mul")
+    return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, 2))
 
 
 @table.float_step("div")
 def div(op: Op) -> Step:
     # The float64 quotient of 24-bit numbers is either a float32 or far enough from one to be rounded
     # correctly.
-    return _plain(op, np.divide, np.divide, 2)
+    approximate = "approx" in op.modifiers
+    return _plain(op, _approximate_quotient if approximate else np.divide, np.divide, 2)
+
+
+def _approximate_quotient(x: Array, y: Array) -> Array:
+    """PTX defines that reciprocals of divisors from 2**126 on are 0."""
+    far = (np.abs(y) > y.dtype.type(2.0**126)) & np.isfinite(y)
+    return np.where(far, x * (y * y.dtype.type(0)), x / y)
 
 
 @table.float_step("sqrt")
@@ -175,14 +220,15 @@ def rcp(op: Op) -> Step:
 def approximate_f64(op: Op, function: Function) -> Step:
     """Uses the upper 32 bits of the operand and gives those of the result; subnormals are zero."""
     fmt = Format(op, "f64")
-    upper, exponent, sign = (np.uint64(n << 32) for n in (0xFFFFFFFF, 0x7FF00000, 0x80000000))
+    words = 0xFFFFFFFF, 0x7FF00000, 0x80000000, 0x7FFFFFFF
+    upper, exponent, sign, upper_nan = (np.uint64(n << 32) for n in words)
 
     def cut(bits: Array) -> Array:
         return np.where(bits & exponent == 0, bits & sign, bits & upper)
 
     def run(bits: Array) -> Array:
-        value = np.where(np.isnan(bits.view(np.float64)), np.nan, cut(bits).view(np.float64))
-        return cut(function(value).view(np.uint64))
+        value = cut(function(cut(bits).view(np.float64)).view(np.uint64))
+        return np.where(np.isnan(value.view(np.float64)), upper_nan, value)
 
     return compute(op.destination(0, fmt.type), run, *_operands(op, fmt.type, 1))
 
@@ -193,15 +239,21 @@ def fma(op: Op) -> Step:
     if fmt.name == "f64" and fmt.mode == "rn":
         computed = fmt.lift(fma_f64)
     elif fmt.name == "f32" and fmt.mode == "rn":
-        computed = fmt.lift(fma_f32)
+        computed = fmt.product(fma_f32, _sum_of_product)
     else:
-        computed = fmt.exactly(lambda x, y, z: sum_odd(x * y, z), "fma")
+        if fmt.name == "bf16" and fmt.mode != "rn":
+            op.fail(f"must round bf16 with .rn, got .{fmt.mode}: ptxas makes something else of it")
+        computed = fmt.exactly(_sum_of_product, "fma")
     return _mixed(op, fmt, computed, 3)
+
+
+def _sum_of_product(x: Array, y: Array, z: Array) -> Array:
+    return sum_odd(x * y, z)
 
 
 @table.float_step("abs", "neg")
 def sign(op: Op) -> Step:
-    """Changes only the sign bit, even of NaN."""
+    """Changes the sign bit; NaN becomes that of computed results, which in f64 is itself, made quiet."""
     fmt = Format(op)
     bit = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name]
     clears = op.prefix == "abs"
@@ -210,7 +262,8 @@ def sign(op: Op) -> Step:
         bits = fmt.elements(register)
         mask = bits.dtype.type(bit)
         changed: Array = bits & ~mask if clears else bits ^ mask
-        return changed.view(fmt.type.storage)
+        nan = bits | mask.dtype.type(1 << 51) if fmt.name == "f64" else mask.dtype.type(NAN_BITS[fmt.name])
+        return np.where(np.isnan(fmt.values(bits)), nan, changed).view(fmt.type.storage)
 
     return compute(op.destination(0, fmt.type), function, *_operands(op, fmt.type, 1))
 
@@ -264,7 +317,7 @@ def testp(op: Op) -> Step:
         "infinite": np.isinf,
         "number": lambda x: ~np.isnan(x),
         "notanumber": np.isnan,
-        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= smallest),
+        "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= smallest) | (x == 0)),
         "subnormal": lambda x: (np.abs(x) < smallest) & (x != 0),
     }
     function = tests[test]

@@ -204,14 +204,16 @@ def rem(op: Op) -> Step:
     kind = op.type(_INTEGERS)
     op.count(3)
     divide = _divide(kind)
-    # The remainder of a division by zero is the dividend, because any quotient times zero is zero.
-    return compute(
-        op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind)
-    )
+
+    def function(x: Array, y: Array) -> Array:
+        quotient = divide(x, y)
+        return np.where(y == 0, quotient, x - quotient * y)
+
+    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, kind))
 
 
 def _divide(kind: Type) -> Callable[[Array, Array], Array]:
-    """Division toward zero; division by zero gives all ones, as in NVIDIA's own code."""
+    """Division toward zero; division by zero gives all ones, as in NVIDIA's own code. So do remainders."""
     ones = kind.storage.type((1 << kind.bits) - 1)
     zero, one = kind.storage.type(0), kind.storage.type(1)
 

@@ -24,7 +24,7 @@ _FUNCTIONS: dict[str, Function] = {
     "vabsdiff": lambda x, y: np.abs(x - y),
     "vmin": np.minimum,
     "vmax": np.maximum,
-    "vavrg": lambda x, y: (x + y + 1) >> 1,
+    "vavrg": lambda x, y: (x + y + (x + y >= 0)) >> 1,
 }
 _PACKED = [f"{name}{lanes}" for name in (*_FUNCTIONS, "vset") for lanes in (2, 4)]
 _LETTER = {2: "h", 4: "b"}
@@ -135,8 +135,7 @@ def scalar(op: Op) -> Step:
         if merges:
             part = value.astype(np.uint32) & mask
             return rest[0] & ~(mask << shifted) | part << shifted
-        if rest:
-            value = value.astype(np.uint32).view(limits.dtype).astype(np.int64)
+        if then:  # the first result isn't truncated before
             other = rest[0].view(limits.dtype).astype(np.int64)
             value = {"add": np.add, "min": np.minimum, "max": np.maximum}[then](value, other)
         return value.astype(np.int64).astype(np.uint32)

@@ -4,7 +4,7 @@ Values are rounded once. A result that is not exact in float64 is first rounded 
 set if bits were lost); rounding it to a narrower format then gives the same as rounding the exact result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,10 +17,11 @@ F32 = np.dtype(np.float32)
 F64 = np.dtype(np.float64)
 Doubles = npt.NDArray[np.float64]
 
-NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "tf32": 0x7FFFFFFF}
+NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "tf32": 0x7FFFE000}
 WIDE = (*NAN_BITS, "f64")
 """The formats of 16 bits and more."""
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000}
+_QUIET = np.uint64(1 << 51)
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x80000000}
 
 
@@ -98,8 +99,8 @@ def _shorten(value: Array, drop: int, mode: str) -> Array:
 
 
 def canonical(value: Array, name: str) -> Array:
-    """The bits of computed values in their own NumPy format, with the NaN of NVIDIA's units; in f64 it is an
-    operand's, as in NumPy.
+    """The bits of computed values in their own NumPy format, with the NaN of NVIDIA's units; f64's is kept
+    (see `operand_nan`).
     """
     bits = value.view(f"u{value.dtype.itemsize}")
     if name == "f64":
@@ -108,6 +109,22 @@ def canonical(value: Array, name: str) -> Array:
     if np.isnan(np.add.reduce(value, axis=None)).any():
         return np.where(np.isnan(value), bits.dtype.type(NAN_BITS[name]), bits)
     return bits
+
+
+def operand_nan(value: Doubles, operands: Sequence[Doubles]) -> Doubles:
+    """Computed f64 values whose NaN is the quiet one of the last operand that is NaN: that of a product's
+    second factor, before the addend's and the first factor's. A new NaN is as NumPy has it.
+    """
+    if not np.isnan(np.add.reduce(value, axis=None)).any():
+        return value
+    first, *others = operands
+    if len(others) > 1:
+        others = [others[1], others[0]]
+    bits = value.view(np.uint64)
+    for operand in (first, *others):
+        nan = operand.view(np.uint64) | _QUIET
+        bits = np.where(np.isnan(value) & np.isnan(operand), nan, bits)
+    return bits.view(np.float64)
 
 
 def flush(bits: Array, name: str) -> Array:
