@@ -33,7 +33,7 @@ class Format:
         if not math.isfinite(value):
             return None
         unit = self.unit(value)
-        nearest = round(value / unit) * unit
+        nearest = math.copysign(round(value / unit) * unit, value)
         return nearest if abs(nearest) < math.ldexp(1.0, self.most) * 2 else None
 
 

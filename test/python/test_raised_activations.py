@@ -54,12 +54,21 @@ def _module(body: str, kind: str = "f32") -> str:
     return MODULE.format(inputs=inputs, sums=sums, kind=kind, zero="0" if integers else "0.0", body=body)
 
 
+def raised(body: str, kind: str = "f32") -> Any:
+    """The product that the pass finds; None without."""
+    parsed = mlir.parse(_module(body, kind), _CONTEXT)
+    with mlir.ir.Location.unknown(parsed.context):
+        found, _ = raise_linalg.programs(parsed, plain=False)
+    return found["f"].steps[0].kernel if found else None
+
+
+_CONTEXT = context()
+
+
 def _activation(body: str, kind: str = "f32") -> str | None:
     """The activation that the pass finds; None without."""
-    parsed = mlir.parse(_module(body, kind), context())
-    with mlir.ir.Location.unknown(parsed.context):
-        raised, _ = raise_linalg.programs(parsed, plain=False)
-    return raised["f"].steps[0].kernel.attributes["activation"] if raised else None
+    kernel = raised(body, kind)
+    return None if kernel is None else kernel.attributes["activation"]
 
 
 ERF = "%v = math.erf %u : T; %w = arith.addf %v, #1.0 : T;"
