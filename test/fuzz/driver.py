@@ -48,8 +48,8 @@ _DETAIL = 4000  # characters of what a dying process said
 
 
 def slow_seconds() -> float:
-    """How long a slow test runs its kind: `WEFT_FUZZ_SECONDS`, or an eighth of an hour for each of eight."""
-    return float(os.environ.get("WEFT_FUZZ_SECONDS", "450"))
+    """How long a slow test runs its kind: `WEFT_FUZZ_SECONDS`, or a ninth of an hour for each of nine."""
+    return float(os.environ.get("WEFT_FUZZ_SECONDS", "400"))
 
 
 @dataclass(frozen=True)

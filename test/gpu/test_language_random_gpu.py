@@ -8,7 +8,13 @@ from gpu_marks import GPU
 import weft.language as w
 
 pytestmark = GPU
-KINDS = {"random_ptx": 100, "random_tiles": 200, "random_statements": 200, "random_expressions": 200}
+KINDS = {
+    "random_ptx": 100,
+    "random_tiles": 200,
+    "random_statements": 200,
+    "random_expressions": 200,
+    "random_products": 200,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
