@@ -379,3 +379,28 @@ def test_loads_of_constants_read_nothing_that_the_kernel_has_written(before, rea
     words = np.zeros(128, np.uint32)
     found = module(text).launch("k", block=32, args=[words], compiled=compiled, threads=1).findings
     assert [each.rule for each in found] == ([] if fine else ["global-race"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["bulk", "tensor"])
+@pytest.mark.parametrize(("source", "rules"), [("%r2", []), ("%r4", ["global-race"])])
+def test_bulk_stores_of_the_same_bytes_do_not_race(source, rules, kind, compiled):
+    """Each warp stores 128 bytes to the same place, from the same tile or from its own."""
+    copy = "cp.async.bulk.global.shared::cta.bulk_group [%d0], [{}], 128;"
+    if kind == "tensor":
+        copy = "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [m, {{%r5}}], [{}];"
+    text = f"""
+    .visible .entry k(.param .u64 p, .param .align 64 .b8 m[128]) {{
+      .reg .b64 %d<2>; .reg .b32 %r<6>; .reg .pred %p; .shared .align 128 .b8 s[512];
+      ld.param.u64 %d0, [p]; mov.u32 %r0, %tid.x; and.b32 %r1, %r0, 31; mov.u32 %r2, s; mov.b32 %r5, 0;
+      shl.b32 %r3, %r0, 2; add.u32 %r3, %r2, %r3; st.shared.u32 [%r3], %r0; and.b32 %r4, %r0, 96;
+      shl.b32 %r4, %r4, 2; add.u32 %r4, %r2, %r4;
+      fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p, %r1, 0; @%p ret;
+      {copy.format(source)}
+      cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;
+    }}"""
+    words = np.zeros(32, np.uint32)
+    tile = emulator.TensorMap.tiled(words, dtype="UINT32", dims=(32,), strides_bytes=(), box=(32,))
+    options = {"grid": 1, "block": 128, "args": [words, tile], "compiled": compiled, "threads": 1}
+    found = module(text, "sm_90a").launch("k", **options).findings
+    assert [each.rule for each in found] == rules

@@ -54,14 +54,16 @@ def notify_global(
     addresses: Numbers | Chunks,
     line: int,
     barrier: tuple[int, int] | None = None,
+    data: Octets | None = None,
 ) -> None:
-    """Reports an access to bytes of global memory to observers."""
+    """Reports an access to bytes of global memory to observers, and the `data` of a store."""
     wave = one.wave
     flat = addresses if isinstance(addresses, Chunks) else addresses.reshape(-1)
     wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + len(flat)
     if kind != "load":
         wave.changes += 1
     if wave.watch is not None:
+        wave.memory.moving = data
         wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
 
 

@@ -250,7 +250,8 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
             if masks is not None:
                 # A bit for each byte of every 16.
                 chosen = chosen[(int(masks[at]) >> chosen % _ALIGN & 1).astype(np.bool_)]
-            notify_global(one, "store" if write is _put else "reduce", address + chosen, line)
+            kind = "store" if write is _put else "reduce"
+            notify_global(one, kind, address + chosen, line, data=data[chosen])
             write(segment.data, address - segment.base + chosen, data[chosen])
 
     return run if mask or write is not _put else by_code(quick, run)

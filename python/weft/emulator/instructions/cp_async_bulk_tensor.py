@@ -226,13 +226,18 @@ class _Box:
         return Chunks(tensor_map.swizzled(self.map, begin + self._goes))
 
     def buffer(
-        self, one: Lanes, line: int, kind: str, barrier: tuple[int, int] | None = None
+        self,
+        one: Lanes,
+        line: int,
+        kind: str,
+        barrier: tuple[int, int] | None = None,
+        data: Octets | None = None,
     ) -> tuple[Octets, Chunks]:
         """The bytes of the buffer, and the chunks of them. Observers are notified."""
         address, first, last = self.map.address, int(self._chunks.min()), int(self._chunks.max())
         segment = bulk.global_segment(one, address, first, last + CHUNK, line, writes=kind != "load")
         chunks = Chunks(self._chunks + address)
-        notify_global(one, kind, chunks, line, barrier)
+        notify_global(one, kind, chunks, line, barrier, data)
         return segment.data, chunks.moved(-segment.base)
 
 
@@ -261,6 +266,7 @@ def _global(
     line: int,
     kind: str,
     barrier: tuple[int, int] | None = None,
+    data: Octets | None = None,
 ) -> tuple[Octets, Numbers]:
     """The bytes of the buffer, and the indices of those of the units in `some`, `[units, unit]`. Observers
     are notified.
@@ -271,7 +277,7 @@ def _global(
     last = int(inside.max()) + taken.unit
     segment = bulk.global_segment(one, map_.address, int(inside.min()), last, line, writes=kind != "load")
     addresses: Numbers = (inside + map_.address)[:, None] + np.arange(taken.unit)
-    notify_global(one, kind, addresses, line, barrier)
+    notify_global(one, kind, addresses, line, barrier, data)
     return segment.data, addresses - segment.base
 
 
@@ -405,7 +411,8 @@ def _store(
                 chunks = box.shared(begin)
                 shared = bulk.bounded(one, cta, chunks, line)
                 notify_shared(one, "load", cta, chunks, line)
-                bulk.put(*box.buffer(one, line, "store"), bulk.get(shared, chunks))
+                data = bulk.get(shared, chunks)
+                bulk.put(*box.buffer(one, line, "store", data=data), data)
                 continue
             taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line)
             width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
@@ -416,7 +423,8 @@ def _store(
             data = shared[sources].reshape(*taken.bytes.shape, width)[some]
             if map_.element.bits == _SIX:
                 data = _packed(data)
-            memory, spots = _global(one, map_, taken, some, line, "reduce" if write else "store")
+            kind = "reduce" if write else "store"
+            memory, spots = _global(one, map_, taken, some, line, kind, data=data)
             if write is None:
                 memory[spots] = data
             else:

@@ -78,6 +78,8 @@ class Memory:
         """Whether a unit makes the current access: it allocates tensor memory, or copies for cp.async."""
         self.storing: Array | None = None
         """What the current store writes, for observers."""
+        self.moving: npt.NDArray[np.uint8] | None = None
+        """The bytes of the current store of the bulk unit to global memory, for observers."""
         self.bytes: dict[str, int] = {}
         self.local_size = self.stack_size = 0
         self.stack = Segment("local", 0, np.zeros(0, np.uint8))

@@ -370,6 +370,8 @@ class GlobalRaces:
                 continue
             # The lanes of a warp may all issue the same copy.
             late &= shadow.owner[slot, index] != column | self.number << COLUMN_BITS
+            if kind == "store" and late.any():
+                late &= self._moved(segment, shadow, addresses, index)
             if kind == "reduce":
                 late &= (shadow.level[index] < GPU) | ~self._may_meet(shadow, index, rows, GPU)
             if late.any():
@@ -390,6 +392,19 @@ class GlobalRaces:
         shadow.owner[0, index], shadow.time[0, index] = owner, time
         shadow.line[0, index], shadow.is_written = line, True
         shadow.level[index] = GPU if kind == "reduce" else 0
+
+    def _moved(
+        self, segment: Segment, shadow: GlobalShadow, addresses: Offsets | Chunks, index: Index
+    ) -> Bools:
+        """The granules that a unit's store changes, as `changes` of a thread's."""
+        moving = self.wave.memory.moving
+        if moving is None:
+            return np.ones(len(index), np.bool_)
+        octets = addresses.octets() if isinstance(addresses, Chunks) else addresses
+        offsets = octets.astype(np.intp) - segment.base
+        differ = segment.data[offsets] != moving.reshape(-1)
+        moved: Bools = np.isin(index, offsets[differ] // shadow.granule)
+        return moved
 
     def map(self, row: int, address: int, line: int) -> None:
         """The unit reads a tensor map for a warp."""
