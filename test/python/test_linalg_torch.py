@@ -113,6 +113,23 @@ def test_live_modules_compute_what_pytorch_does() -> None:
         assert torch.allclose(program(given, on="emulator"), model(given), rtol=0.02, atol=0.02)
 
 
+def test_activations_of_pytorch_are_part_of_the_product() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+    torch.manual_seed(0)
+    for activation in (torch.nn.GELU("tanh"), torch.nn.SiLU()):
+        model = torch.nn.Sequential(torch.nn.Linear(32, 16), activation)
+        assert len(weft.from_torch(model, torch.randn(8, 32), arch=CHIP).program.steps) == 1
+
+
+def test_gelu_has_pytorchs_constants() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_mlir.fx")
+    x = torch.linspace(-4, 4, 1001)
+    model = torch.nn.GELU("tanh")
+    assert torch.allclose(weft.from_torch(model, x, arch=CHIP)(x, on="emulator"), model(x), atol=1e-6)
+
+
 @pytest.mark.slow
 def test_an_encoder_layer_and_a_convolution_compute_what_pytorch_does() -> None:
     torch = pytest.importorskip("torch")

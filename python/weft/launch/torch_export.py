@@ -126,7 +126,10 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
         at = f" ({frames[-1]})" if frames else ""
         reason = lines[0] if lines else type(failure).__name__
         raise WeftError(f"torch.export can't export the module: {reason}{at}") from failure
-    table = fx.get_decomposition_table()
+    gelu = torch._decomp.get_decompositions(
+        [torch.ops.aten.gelu]
+    )  # torch-mlir's has sqrt(2 / pi) as 0.797724
+    table = fx.get_decomposition_table() | gelu
     if ours := {str(each.target) for each in program.graph.nodes if str(each.target).startswith("weft.")}:
         from weft.torch.decomposing import DECOMPOSITIONS
 
