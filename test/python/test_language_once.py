@@ -97,6 +97,44 @@ def test_one_thread_that_also_copies_changes_elements_once(arch):
 
 
 @w.kernel
+def decided(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], c: w.Out["n6", w.i32]):
+    """Loops and branches, in which a thread copies, that depend on results of its changes."""
+    ring = w.ring(2, x=(64, 32, x.dtype))
+    with w.role():
+        for row in w.range(0, x.rows, 64):
+            with ring.take() as stage:
+                w.store(w.load(stage.x), y[row, 0])
+    with w.role(), w.one_thread():
+        n, m, times = w.i32(0), w.i32(1), w.i32(0)
+        for row in w.range(0, x.rows, 64):
+            n += w.atomic_add(c[0], 1)
+            if n % 2 == 0:
+                m = m * 2 + w.atomic_add(c[1], 3)
+                ring.fill(x=x[row, 0])
+            else:
+                ring.fill(x=x[row, 0])
+                n += w.atomic_xchg(c[2], n)
+            while w.atomic_add(c[3], 1) < 5:
+                times += 1
+        c[4], c[5] = n * 100 + m, times
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_results_of_changes_decide_what_a_thread_copies(arch):
+    x = np.random.default_rng(0).standard_normal((64 * 4, 32)).astype(np.float16)
+    y, c = np.zeros_like(x), np.zeros(6, np.int32)
+    assert not decided.emulate(x, y, c, arch=arch).findings
+    n, m, old, added = 0, 1, 0, 0
+    for number in range(4):
+        n += number
+        if n % 2 == 0:
+            m, added = m * 2 + added, added + 3
+        else:
+            n, old = n + old, n
+    assert np.array_equal(x, y) and c.tolist() == [4, added, old, 9, n * 100 + m, 5]
+
+
+@w.kernel
 def alone(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, what):
     buffer, turns = w.shared(64, 32, w.f32), w.turns(2)
     with w.role():

@@ -11,6 +11,7 @@ from weft.dialects.tile import BufferType
 from weft.isa.chips import LANES, WARPGROUP
 from weft.language import positions, trace
 from weft.mlir import ir, llvm, scf
+from weft.passes.analysis.uniformity import SAME_IN_A_WARPGROUP
 from weft.passes.builders import addresses, emit
 
 _LOADS = ("memref.load", "llvm.load")
@@ -84,8 +85,9 @@ def _execute_whole(branch: Any, single: trace.Single, meet: Callable[[], None]) 
         with ir.InsertionPoint.after(change):
             meet()
             for result, place in zip(results, places, strict=True):
-                kind = addresses.stored_type(result.type)
-                result.replace_all_uses_with(emit.bits(llvm.load(kind, place), result.type))
+                loaded = llvm.load(addresses.stored_type(result.type), place)
+                loaded.owner.attributes[SAME_IN_A_WARPGROUP] = ir.UnitAttr.get()
+                result.replace_all_uses_with(emit.bits(loaded, result.type))
 
 
 def _place(kind: Any) -> Any:
