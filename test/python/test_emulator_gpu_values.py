@@ -23,6 +23,7 @@ NAN = {
     "rcp.approx.ftz.f64 %d0, %a0": (F64_NAN[:2], [0, 0x7FFFFFFF00000000]),
     "rsqrt.approx.ftz.f64 %d0, %a0": ([0xB690000000000000], [0x7FFFFFFF00000000]),
     "add.f64 %d0, 0d7FF8000000000000, %a0": (F64_NAN, QUIET),
+    "div.rn.f64 %d0, 0d7FF8000000000001, %a0": (F64_NAN, [0x7FF8000000000001] * 4),
     "add.rz.f64 %d0, %a0, 0dFFF8000000000000": (F64_NAN, [0xFFF8000000000000] * 4),
     "sub.rm.f64 %d0, 0d3FF0000000000000, %a0": (F64_NAN, QUIET),
     "fma.rn.f64 %d0, 0d3FF0000000000000, 0d3FF0000000000000, %a0": (F64_NAN, QUIET),

@@ -37,6 +37,8 @@ class Format:
         self.mode = op.choice(ROUNDINGS, "rn")
         self.ftz, self.sat, self.relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
         self.approximate = op.flag("approx", "full")
+        self.divides = op.prefix == "div"
+        """Whether NaN of the first operand comes before that of the second."""
         self.nan, self.xorsign = op.flag("NaN"), op.flag("xorsign")
         self.type = op.type(allowed)
         self.name = self.type.name.removesuffix("x2")
@@ -82,7 +84,9 @@ class Format:
         def run(*registers: Array) -> Array:
             values = [self.values(self.elements(r)) for r in registers]
             value = function(*values)
-            return self.register(self.bits(operand_nan(value, values) if self.name == "f64" else value))
+            if self.name == "f64":
+                value = operand_nan(value, values[::-1] if self.divides else values)
+            return self.register(self.bits(value))
 
         if self.name == "f32" and not (self.packed or self.ftz or self.sat or self.relu):
             f32 = np.float32

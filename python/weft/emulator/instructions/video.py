@@ -135,7 +135,8 @@ def scalar(op: Op) -> Step:
         if merges:
             part = value.astype(np.uint32) & mask
             return rest[0] & ~(mask << shifted) | part << shifted
-        if then:  # the first result isn't truncated before
+        if rest:
+            value = value.astype(np.uint32).view(limits.dtype).astype(np.int64)
             other = rest[0].view(limits.dtype).astype(np.int64)
             value = {"add": np.add, "min": np.minimum, "max": np.maximum}[then](value, other)
         return value.astype(np.int64).astype(np.uint32)
