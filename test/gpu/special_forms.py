@@ -34,7 +34,7 @@ CHAINED = {"addc", "subc", "madc"}
 """The instructions that only CHAINS have."""
 _LISTS = {
     "INT": "{u16,u32,u64,s16,s32,s64}",
-    "INTS": "{u16,u32,u64,s16,s32,s64,u16x2,s16x2}",
+    "INTS": "{u16,u32,u64,s16,s32,s64,u16x2,s16x2,u8x4,s8x4}",
     "B": "{b16,b32,b64}",
     "US": "{u32,s32}",
     "FL": "{f16,f16x2,bf16,bf16x2,f32,f32x2,f64}",
@@ -49,7 +49,8 @@ _TEMPLATES = """
 {add,sub}{,.sat}.INTS
 {mul,mad}.{lo,hi,wide}{,.sat}.INT
 {mul24,mad24}.{lo,hi}{,.sat}.US
-{sad,div,rem,abs,neg}.INT
+{sad,div,rem,abs}.INT
+neg.INTS
 {min,max}{,.relu}.INTS
 dp4a.US.US
 dp2a.{lo,hi}.US.US

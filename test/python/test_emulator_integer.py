@@ -427,3 +427,24 @@ def test_immediates():
     assert (run("mov.f32 %d0, 1.5;", a, out=np.float32) == 1.5).all()
     assert (run("add.f32 %d0, %a0, -0.25;", a.astype(np.float32), out=np.float32) == a - 0.25).all()
     assert (run("mov.u32 %d0, WARP_SZ;", a, out=np.uint32) == 32).all()
+
+
+@pytest.mark.parametrize("kind", ["u8", "s8"])
+def test_four_bytes_at_once(kind):
+    a, b = pairs(32)
+    view = np.int8 if kind == "s8" else np.uint8
+    x, y = (v.view(view).astype(int) for v in (a, b))
+    limits = np.iinfo(view)
+    forms = {
+        "add": x + y,
+        "sub": x - y,
+        "min": np.minimum(x, y),
+        "max": np.maximum(x, y),
+        "add.sat": np.clip(x + y, limits.min, limits.max),
+        "sub.sat": np.clip(x - y, limits.min, limits.max),
+        **({"max.relu": np.maximum(np.maximum(x, y), 0), "neg": -x} if kind == "s8" else {}),
+    }
+    for name, want in forms.items():
+        operands = "%a0" if name == "neg" else "%a0, %a1"
+        got = run(f"{name}.{kind}x4 %d0, {operands};", a, b, out=np.uint32, target="sm_120a")
+        np.testing.assert_array_equal(got.view(np.uint8), want.astype(np.uint8))

@@ -12,6 +12,7 @@ from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _INTEGERS = "u16 u32 u64 s16 s32 s64"
+_PACKED = "u16x2 s16x2 u8x4 s8x4"
 _WIDER = {16: 32, 32: 64}
 
 
@@ -32,11 +33,11 @@ def wider(kind: Type) -> np.dtype[np.generic]:
 def add_sub(op: Op) -> Step:
     plain = np.add if op.prefix == "add" else np.subtract
     saturates, keeps_carry = op.flag("sat"), op.flag("cc")
-    kind = op.type(_INTEGERS + " b32 b64 u16x2 s16x2")
+    kind = op.type(f"{_INTEGERS} b32 b64 {_PACKED}")
     op.count(3)
     result, a, b = op.destination(0, kind), op.source(1, kind), op.source(2, kind)
-    if kind.name.endswith("x2"):
-        return compute(result, _by_halves(plain, kind, saturates), a, b)
+    if kind.name in _PACKED.split():
+        return compute(result, _by_parts(plain, kind, saturates), a, b)
     if saturates:
         wide = np.add if op.prefix == "add" else np.subtract
         return compute(result, lambda x, y: _clamp(wide(_widen(x, kind), _widen(y, kind)), kind), a, b)
@@ -45,15 +46,21 @@ def add_sub(op: Op) -> Step:
     return compute(result, plain, a, b)
 
 
-def _by_halves(function: np.ufunc, kind: Type, saturates: bool) -> Callable[[Array, Array], Array]:
-    """A function on the two halves of registers."""
-    element = TYPES[f"{kind.kind}16"]
+def _element(kind: Type) -> Type:
+    """The type of the parts of a packed one, such as u8 of u8x4."""
+    return TYPES[kind.name.partition("x")[0]]
+
+
+def _by_parts(function: np.ufunc, kind: Type, saturates: bool) -> Callable[[Array, Array], Array]:
+    """A function on the parts of registers."""
+    element = _element(kind)
+    part = element.storage
     if not saturates:
-        return lambda x, y: function(x.view(np.uint16), y.view(np.uint16)).view(np.uint32)
+        return lambda x, y: function(x.view(part), y.view(part)).view(np.uint32)
 
     def run(x: Array, y: Array) -> Array:
-        wide = function(_widen(x.view(np.uint16), element), _widen(y.view(np.uint16), element))
-        return _clamp(wide, element).view(np.uint32)
+        wide = [v.view(part).view(element.view).astype(np.int32) for v in (x, y)]
+        return _clamp(function(*wide), element).view(np.uint32)
 
     return run
 
@@ -231,19 +238,23 @@ def _divide(kind: Type) -> Callable[[Array, Array], Array]:
 
 @table.step("abs", "neg")
 def sign(op: Op) -> Step:
-    kind = op.type("s16 s32 s64")
+    negates = op.prefix == "neg"
+    kind = op.type("s16 s32 s64" + " s8x4" * negates)
     op.count(2)
-    function = np.absolute if op.prefix == "abs" else np.negative
+    if kind.name == "s8x4":
+        parts = op.destination(0, kind), op.source(1, kind)
+        return compute(parts[0], lambda x: np.negative(x.view(np.uint8)).view(np.uint32), parts[1])
+    function = np.negative if negates else np.absolute
     return compute(op.destination(0, kind), signed(kind, function), op.source(1, kind))
 
 
 @table.step("min", "max")
 def min_max(op: Op) -> Step:
     relu = op.flag("relu")
-    kind = op.type(_INTEGERS + " u16x2 s16x2")
+    kind = op.type(f"{_INTEGERS} {_PACKED}")
     op.count(3, 4)
     pick = np.minimum if op.prefix == "min" else np.maximum
-    view = np.dtype(f"{'i' if kind.kind == 's' else 'u'}2") if kind.name.endswith("x2") else kind.view
+    view = _element(kind).view
 
     def function(x: Array, *others: Array) -> Array:
         value: Array = x.view(view)

@@ -67,6 +67,8 @@ TYPES = {
         Type("f64", 64, "f"),
         Type("u16x2", 32, "u"),
         Type("s16x2", 32, "s"),
+        Type("u8x4", 32, "u"),
+        Type("s8x4", 32, "s"),
         *(Type(f"{name}x2", 16, "f") for name in ("e4m3", "e5m2", "e2m3", "e3m2", "ue8m0", "s2f6")),
         *(Type(f"{name}x4", 32, "f") for name in ("e4m3", "e5m2", "e2m3", "e3m2")),
         Type("e2m1x2", 8, "f"),

@@ -6,6 +6,8 @@ _COPIES = "bulk copies to multicast objects aren't emulated"
 UNSUPPORTED = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
     "multimem.cp": _COPIES,
+    "clmad": "carry-less products aren't emulated",
+    "setsmemsize": "shared memory that changes its size isn't emulated",
     "ld.async": "asynchronous loads aren't emulated",
     "fma.oob": "results for operands out of bounds aren't emulated",
     "shfl": "must have .sync from sm_70 on",
