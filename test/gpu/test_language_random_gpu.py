@@ -51,3 +51,28 @@ def test_the_least_i16_has_no_absolute_value():
     sizes, negated = np.zeros((2, 64), np.int64)
     of_short(x, sizes, negated, on="gpu")
     assert np.array_equal(sizes, np.abs(x)) and np.array_equal(negated, -x)
+
+
+@w.kernel(threads=64)
+def parts(
+    x: w.In["n", w.f32],
+    low: w.Out["n", w.u8],
+    half: w.Out["n", w.u16],
+    z: w.In["n", w.i32],
+    sign: w.Out["n", w.i32],
+):
+    i = w.thread()
+    twice = (x[i] + x[i]).bitcast(w.u32)
+    low[i] = twice.to(w.u8)
+    half[i] = twice.to(w.u16)
+    sign[i] = w.where(abs(z[i]) < 0, 1, 0)
+
+
+def test_parts_of_floats_and_the_least_integer():
+    """ptxas 12.9 and 13.0 convert what is stored, and take absolute values for positive."""
+    x, z = np.linspace(-300, 300, 64, dtype=np.float32), np.array([-(2**31), -1, 0, 5] * 16, np.int32)
+    low, half, sign = np.zeros(64, np.uint8), np.zeros(64, np.uint16), np.zeros(64, np.int32)
+    parts(x, low, half, z, sign, on="gpu")
+    bits = (x + x).view(np.uint32)
+    assert np.array_equal(low, bits.astype(np.uint8)) and np.array_equal(half, bits.astype(np.uint16))
+    assert np.array_equal(sign, z == -(2**31))

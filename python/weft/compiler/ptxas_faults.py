@@ -1,63 +1,128 @@
 """What some releases of ptxas compile wrong, and the PTX in its place.
 
-Each was seen in machine code and on a GPU. `test/fuzz` looks for more (CONTRIBUTING.md).
+Random programs (`test/fuzz/random_ptx.py`) on an H200 found what PTX from LLVM may contain. They also found
+faults of instructions that LLVM doesn't use, of all releases: `cnot`, `set` and `slct` beside other types,
+`cvt.sat` under a predicate, `bfe` and `bfi` beyond the last bit, `lop3` with an operand twice.
 """
 
 import re
 from dataclasses import dataclass
+
+_GUARD = r"^(?P<guard>[ \t]*(?:@!?%\w+\s+)?)"
 
 
 @dataclass(frozen=True)
 class Fault:
     """An instruction that `releases` of ptxas compile wrong, and what computes the same.
 
-    In `instead`, `{guard}` is a predicate or empty, `{d}` the result and `{a}` the operand.
+    `pattern` follows the predicate, whose group is `guard`. `instead` may contain groups.
     """
 
+    name: str
     what: str
     releases: tuple[str, ...]
-    instruction: str
+    pattern: str
     instead: tuple[str, ...]
     among: str = ""
-    """A pattern: only PTX that has this, too, is affected."""
+    """A pattern that PTX has, too, if it is affected."""
+    operand: str = ""
+    """A pattern of the opcodes whose results are affected where they are the operand `a`."""
 
     def avoided(self, ptx: str) -> str:
         """The same PTX without the fault."""
-        if re.search(self.among, ptx) is None:
+        if re.search(self.among, ptx) is None or re.search(self.pattern, ptx) is None:
             return ptx
-        pattern = (
-            rf"^(?P<guard>[ \t]*(?:@!?%\w+\s+)?){re.escape(self.instruction)}\s+(?P<d>%\w+), (?P<a>%\w+);"
-        )
         instead = "\n".join(self.instead)
-        return re.sub(pattern, lambda found: instead.format(**found.groupdict()), ptx, flags=re.MULTILINE)
+        results = set(re.findall(rf"{_GUARD}[\w.:]*(?:{self.operand})[\w.:]*\s+(%\w+)", ptx, re.MULTILINE))
+        affected = {register for *_, register in results}
+
+        def spelled(found: re.Match[str]) -> str:
+            groups = found.groupdict()
+            return instead.format(**groups) if not self.operand or groups["a"] in affected else found[0]
+
+        return re.sub(_GUARD + self.pattern, spelled, ptx, flags=re.MULTILINE)
+
+
+def _unary(name: str) -> str:
+    return rf"{re.escape(name)}\s+(?P<d>%\w+), (?P<a>%\w+);"
+
+
+def _negated(kind: str) -> tuple[str, ...]:
+    bits = kind[1:]
+    return f"{{guard}}not.b{bits} {{d}}, {{a}};", f"{{guard}}add.{kind} {{d}}, {{d}}, 1;"
+
+
+def _size(kind: str) -> tuple[str, ...]:
+    """The larger one of a number and its negation."""
+    bits = kind[1:]
+    return (
+        f"{{{{ .reg .b{bits} %minus;",
+        f"{{guard}}not.b{bits} %minus, {{a}};",
+        f"{{guard}}add.{kind} %minus, %minus, 1;",
+        f"{{guard}}max.{kind} {{d}}, %minus, {{a}};",
+        "}}",
+    )
+
+
+def _part_of_float(of: str, stored: str, through: str) -> Fault:
+    """The store of a part of a float's register."""
+    bits = {"rs": "16", "r": "32", "rd": "64"}[of]
+    return Fault(
+        f"st.b of {bits} bits",
+        f"a store of a part of the {bits} bits of a floating-point result converts it to an integer",
+        ("12.9", "13.0"),
+        rf"(?P<store>st[\w.:]*\.b(?:{stored}))(?P<at>\s+\[[^\]]+\], )(?P<a>%{of}\d+);",
+        (
+            f"{{{{ .reg .b{through} %part;",
+            f"{{guard}}cvt.u{through}.u{bits} %part, {{a}};",
+            "{guard}{store}{at}%part;",
+            "}}",
+        ),
+        operand="f(?:16|32|64)",
+    )
 
 
 FAULTS = (
     Fault(
+        "neg.s32",
         "the second negation of max(max(-a, -b), c), and of minima and unsigned numbers alike, is lost on "
         "chips with an instruction for three numbers (VIMNMX3, sm_90 and later)",
         ("12.9", "13.0"),
-        "neg.s32",
-        ("{guard}not.b32 {d}, {a};", "{guard}add.s32 {d}, {d}, 1;"),
+        _unary("neg.s32"),
+        _negated("s32"),
         among=r"\b(max|min)\.[su]32\b",
     ),
     Fault(
+        "neg.s16",
         "-a of 16 bits isn't sign-extended where 32 or 64 bits are computed of it: -(-32768) is 32768",
         ("12.9", "13.0"),
-        "neg.s16",
-        ("{guard}not.b16 {d}, {a};", "{guard}add.s16 {d}, {d}, 1;"),
+        _unary("neg.s16"),
+        _negated("s16"),
     ),
+    Fault("abs.s16", "abs(a) is like -a of 16 bits", ("12.9", "13.0"), _unary("abs.s16"), _size("s16")),
+    *(
+        Fault(
+            f"abs.{kind}",
+            "comparisons and remainders take abs(a) of the least a, which is negative, for a positive number",
+            ("12.9", "13.0"),
+            _unary(f"abs.{kind}"),
+            _size(kind),
+        )
+        for kind in ("s32", "s64")
+    ),
+    _part_of_float("rs", "8", "32"),
+    _part_of_float("r", "8|16", "16"),
+    _part_of_float("rd", "8|16|32", "32"),
     Fault(
-        "abs(a) of 16 bits isn't sign-extended where 32 or 64 bits are computed of it: abs(-32768) is 32768",
-        ("12.9", "13.0"),
-        "abs.s16",
+        "mov.b32 of fp8",
+        "the upper half of a word of the same pair of fp8 twice isn't written",
+        ("12.9",),
+        r"mov\.b32\s+(?P<d>%r\d+), \{(?P<a>%rs\d+), (?P=a)\};",
         (
-            "{{ .reg .b16 %minus;",
-            "{guard}not.b16 %minus, {a};",
-            "{guard}add.s16 %minus, %minus, 1;",
-            "{guard}max.s16 {d}, %minus, {a};",
-            "}}",
+            "{guard}cvt.u32.u16 {d}, {a};",
+            "{guard}prmt.b32 {d}, {d}, {d}, 0x1010;",
         ),
+        operand=r"satfinite[\w.]*\.e[45]m[23]x2",
     ),
 )
 """Tests assemble an example of each with the installed releases (`test_ptxas_faults.py`)."""
