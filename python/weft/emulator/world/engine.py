@@ -25,6 +25,8 @@ class _Stream:
     """A stream, as the sanitizer sees a wave: one thread, whose memory is a GPU's."""
 
     warps = 1
+    # What a store of a stream writes is not told: all of it counts as changed.
+    moving = None
 
     def __init__(self, device: Device) -> None:
         self.device = device
