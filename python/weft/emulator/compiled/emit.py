@@ -314,6 +314,10 @@ class Emitter:
         sign = "s" if dtype.kind == "i" else "u"
         if name in _INT_COMPARE:
             order = _INT_COMPARE[name]
+            if order not in ("eq", "ne") and sign == "u" and dtype.itemsize == 8:
+                # LLVM 22.1 takes `x < y ? y - x : x - y` for that of signed numbers if y is known to be ~0.
+                top = splat(np.int64(-1 << 63), n)
+                values, sign = [self.do(f"xor {kind} {value}, {top}") for value in values], "s"
             return self.do(
                 f"icmp {order if order in ('eq', 'ne') else sign + order} {kind} {values[0]}, {values[1]}"
             )
