@@ -68,8 +68,9 @@ TABLE: dict[str, Row] = {
     **_rows("cluster_id cluster_dim cluster_block_id cluster_dim_blocks", ANY, "", "gpu"),
     **_rows("dynamic_shared_memory subgroup_mma_load_matrix subgroup_mma_store_matrix", ANY, "", "gpu"),
     **_rows("subgroup_mma_compute subgroup_mma_constant_matrix", ANY, "", "gpu"),
-    **_rows("subgroup_mma_elementwise", ("f16", "f32"), "store the matrix and use arith", "gpu"),
-    **_rows("subgroup_mma_extract_thread_local subgroup_mma_insert_thread_local", ANY, "", "gpu"),
+    **_rows("subgroup_mma_elementwise", ANY, "", "gpu"),
+    **_rows("subgroup_mma_extract_thread_local", None, "store the matrix, and load its elements", "gpu"),
+    **_rows("subgroup_mma_insert_thread_local", None, "store the elements, and load them as a matrix", "gpu"),
     **_rows("shuffle", ("i32", "i64", "f32", "f64"), "extend or bitcast it to 32 bits", "gpu"),
     **_rows("all_reduce subgroup_reduce rotate subgroup_broadcast", None, _REDUCED, "gpu"),
     **_rows("subgroup_id num_subgroups subgroup_size", None, _BY_LANE, "gpu"),
@@ -91,14 +92,15 @@ TABLE: dict[str, Row] = {
     **_rows("type_cast", None, "use vector.load and vector.store", "vector"),
 }
 
-_FRAGMENT, _SHUFFLE = "gpu.subgroup_mma_elementwise", "gpu.shuffle"
+_MATRIX, _SHUFFLE = "gpu.subgroup_mma_", "gpu.shuffle"
+_FRAGMENT = f"{_MATRIX}elementwise"
 _FUNCTIONS = {
     **dict.fromkeys(("addf", "mulf", "subf", "divf", "negatef"), ("f16", "f32")),
     **dict.fromkeys(("maxf", "minf"), ("f32",)),
 }
 """The functions of gpu.subgroup_mma_elementwise with the element types on which each is right."""
 DIALECTS = ("arith", "math", "gpu", "vector")
-_RISKY = ("math.", "arith.fpto", "arith.sitofp", _FRAGMENT, _SHUFFLE)
+_RISKY = ("math.", "arith.fpto", "arith.sitofp", _MATRIX, _SHUFFLE)
 SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None and not name.startswith(_RISKY))
 """Operations that are right on the types of their rows, and refused later on others."""
 
@@ -121,22 +123,75 @@ def complaint(op: Any, *, has_library: bool) -> Diagnostic | None:
     row = TABLE.get(op.name)
     if row is None or (has_library and op.name.startswith("math.")):
         return None
-    what, legal = "", row.remedy
-    if row.kinds is not None:
-        kinds, what = row.kinds, ""
-        if op.name == _FRAGMENT:
-            name = str(op.attributes["opType"]).split()[-1].rstrip(">")
-            kinds, what = _FUNCTIONS.get(name, ()), f" {name}"
-        wrong = next((each for each in _elements(op) if not _is_one_of(each, kinds)), None)
-        if wrong is not None:
-            what += f" on {wrong}"
-            legal = "; ".join(filter(None, (legal, f"legal types are {', '.join(kinds)}" if kinds else "")))
-        elif "roundingmode" in op.attributes and _ROUNDED not in str(op.attributes["roundingmode"]):
-            what, legal = " that doesn't round to nearest", "omit the rounding mode"
-        else:
-            return None
+    refused = ("", row.remedy) if row.kinds is None else _wrong_type(op, row) or _wrong_attribute(op)
+    if refused is None:
+        return None
+    what, legal = refused
     message = f"'{op.name}' op{what} isn't lowered by any pass of Weft: {legal}"
     return Diagnostic(message, mlir.location(op.location))
+
+
+def _wrong_type(op: Any, row: Row) -> tuple[str, str] | None:
+    """What an operation is on, and what would be legal."""
+    assert row.kinds is not None
+    if op.name.startswith(_MATRIX):
+        return _wrong_matrix(op)
+    wrong = next((each for each in _elements(op) if not _is_one_of(each, row.kinds)), None)
+    if wrong is None:
+        return None
+    remedy = (f"{row.remedy}; " if row.remedy else "") + f"legal types are {', '.join(row.kinds)}"
+    return f" on {wrong}", remedy
+
+
+def _wrong_matrix(op: Any) -> tuple[str, str] | None:
+    """The same, for an operation on matrices of a warp."""
+    matrices = [str(each.type) for each in (*op.operands, *op.results) if "mma_matrix" in str(each.type)]
+    for kind in matrices:
+        sizes, element, operand = _parts(kind)
+        legal = _SIZES.get((element, operand), ())
+        if sizes not in legal:
+            others = f"legal sizes are {', '.join(legal)}" if legal else "such matrices don't exist"
+            return f" on {kind}", others
+        if op.name == _FRAGMENT:
+            name = str(op.attributes["opType"]).split()[-1].rstrip(">")
+            kinds = _FUNCTIONS.get(name, ()) if (element, operand) not in _TF32 else ()
+            if element not in kinds:
+                also = f"; legal types are {', '.join(kinds)}" if kinds else ""
+                return f" {name} on {element}", f"store the matrix and use arith{also}"
+    return None
+
+
+def _wrong_attribute(op: Any) -> tuple[str, str] | None:
+    if "roundingmode" in op.attributes and _ROUNDED not in str(op.attributes["roundingmode"]):
+        return " that doesn't round to nearest", "omit the rounding mode"
+    if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
+        return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
+    return None
+
+
+_TF32 = {("f32", "AOp"), ("f32", "BOp")}
+_SUMS = ("16x16", "32x8", "8x32")
+_SIZES: dict[tuple[str, str], Kinds] = {
+    **{(kind, "AOp"): ("16x16", "32x16", "8x16") for kind in ("f16", "si8", "ui8")},
+    **{(kind, "BOp"): ("16x16", "16x8", "16x32") for kind in ("f16", "si8", "ui8")},
+    **{(kind, "COp"): _SUMS for kind in ("f16", "f32", "i32")},
+    ("f32", "AOp"): ("16x8",),
+    ("f32", "BOp"): ("8x16",),
+    ("f64", "AOp"): ("8x4",),
+    ("f64", "BOp"): ("4x8",),
+    ("f64", "COp"): ("8x8",),
+}
+
+
+def _parts(kind: str) -> tuple[str, str, str]:
+    """The sizes, the element type and the operand of a `!gpu.mma_matrix`."""
+    sizes, _, element = kind.partition("<")[2].partition(",")[0].rpartition("x")
+    return sizes, element, kind.partition('"')[2].partition('"')[0]
+
+
+def element_of_matrix(kind: Any) -> Any:
+    """The element type of a `!gpu.mma_matrix`."""
+    return ir.Type.parse(_parts(str(kind))[1], kind.context)
 
 
 def _elements(op: Any) -> Iterator[Any]:
@@ -147,13 +202,6 @@ def _elements(op: Any) -> Iterator[Any]:
             yield kind.element_type
         elif isinstance(kind, ir.FloatType | ir.IntegerType | ir.IndexType):
             yield kind
-        elif op.name == _FRAGMENT:
-            yield element_of_matrix(kind)
-
-
-def element_of_matrix(kind: Any) -> Any:
-    """The element type of a `!gpu.mma_matrix`."""
-    return ir.Type.parse(str(kind).partition(",")[0].rpartition("x")[2], kind.context)
 
 
 def _is_one_of(kind: Any, kinds: Kinds) -> bool:

@@ -69,3 +69,28 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!square = !gpu.mma_matrix<16x16xf64, "COp">
+gpu.module @m {
+  gpu.func @sizes(%m: memref<16x16xf64>, %i: index) kernel {
+    // expected-error @below {{'gpu.subgroup_mma_load_matrix' op on !gpu.mma_matrix<16x16xf64, "COp"> isn't lowered by any pass of Weft: legal sizes are 8x8}}
+    %0 = gpu.subgroup_mma_load_matrix %m[%i, %i] {leadDimension = 16 : index} : memref<16x16xf64> -> !square
+    gpu.return
+  }
+}
+
+// -----
+
+!tf32 = !gpu.mma_matrix<16x8xf32, "AOp">
+gpu.module @m {
+  gpu.func @tf32(%m: memref<16x8xf32>, %i: index) kernel {
+    %0 = gpu.subgroup_mma_load_matrix %m[%i, %i] {leadDimension = 8 : index} : memref<16x8xf32> -> !tf32
+    // expected-error @below {{'gpu.subgroup_mma_elementwise' op maxf on f32 isn't lowered by any pass of Weft: store the matrix and use arith}}
+    %1 = gpu.subgroup_mma_elementwise maxf %0, %0 : (!tf32, !tf32) -> !tf32
+    // expected-error @below {{'gpu.barrier' op of a cluster isn't lowered by any pass of Weft: use nvvm.cluster.arrive and nvvm.cluster.wait}}
+    gpu.barrier scope <cluster>
+    gpu.return
+  }
+}
