@@ -79,14 +79,14 @@ TABLE: dict[str, Row] = {
     **_rows("func module return yield terminator binary", ANY, "", "gpu"),
     **_rows("bitcast broadcast constant_mask create_mask deinterleave extract", ANY, "", "vector"),
     **_rows("extract_strided_slice from_elements insert insert_strided_slice interleave", ANY, "", "vector"),
-    **_rows(
-        "compressstore expandload gather load mask maskedload maskedstore scatter store", ANY, "", "vector"
-    ),
+    **_rows("compressstore expandload gather load maskedload maskedstore scatter store", ANY, "", "vector"),
     **_rows("shape_cast shuffle step to_elements transfer_read transfer_write transpose", ANY, "", "vector"),
     **_rows("contract outerproduct reduction", (*FLOATS, INTEGERS, *BOOLEANS), "", "vector"),
     **_rows("fma", FLOATS, "", "vector"),
     **_rows("yield", ANY, "", "vector"),
     **_rows("multi_reduction scan", None, "use vector.reduction on each row", "vector"),
+    # CSE takes an operation without the mask for it; maximumf begins with the negative number nearest to 0.
+    **_rows("mask", None, "use vector.maskedload, vector.maskedstore or arith.select", "vector"),
     **_rows("print", None, "use gpu.printf", "vector"),
     **_rows("scalable.extract scalable.insert vscale", None, "use vectors of fixed sizes", "vector"),
     **_rows("type_cast", None, "use vector.load and vector.store", "vector"),
@@ -166,6 +166,9 @@ def _wrong_attribute(op: Any) -> tuple[str, str] | None:
         return " that doesn't round to nearest", "omit the rounding mode"
     if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
         return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
+    kind = str(op.attributes.get("kind")).partition("<")[2].rstrip(">")
+    if op.name == "vector.contract" and kind not in ("add", ""):
+        return f" with kind {kind}", "use vector.reduction"
     return None
 
 

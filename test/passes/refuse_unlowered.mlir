@@ -94,3 +94,18 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @vectors(%x: vector<4xf32>, %m: vector<4xi1>, %y: f32) kernel {
+    // expected-error @below {{'vector.mask' op isn't lowered by any pass of Weft: use vector.maskedload, vector.maskedstore or arith.select}}
+    %0 = vector.mask %m { vector.reduction <add>, %x : vector<4xf32> into f32 } : vector<4xi1> -> f32
+    // expected-error @below {{'vector.contract' op with kind maximumf isn't lowered by any pass of Weft: use vector.reduction}}
+    %1 = vector.contract {indexing_maps = [affine_map<(k) -> (k)>, affine_map<(k) -> (k)>, affine_map<(k) -> ()>],
+        iterator_types = ["reduction"], kind = #vector.kind<maximumf>} %x, %x, %y : vector<4xf32>, vector<4xf32> into f32
+    // expected-error @below {{'vector.multi_reduction' op isn't lowered by any pass of Weft: use vector.reduction on each row}}
+    %2 = vector.multi_reduction <add>, %x, %y [0] : vector<4xf32> to f32
+    gpu.return
+  }
+}
