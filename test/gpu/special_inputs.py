@@ -19,7 +19,6 @@ _ENDS = (
     *(2.0**-p for p in (9, 10, 14, 24, 25, 126, 133, 134, 149, 150)),
 )
 """Where formats end, and what is just beyond."""
-_ALL = 1 << 16
 _MANY, _RANDOM = 16384, 8192
 
 
@@ -102,8 +101,8 @@ def inputs(registers: Sequence[str], block: int) -> list[Values]:
     """Values for registers of these types, as many for each, in whole blocks."""
     widths = [1 if each == "pred" else int(each[1:]) for each in registers]
     rng = np.random.default_rng([len(widths), *widths])
-    if widths == [16]:
-        return [np.arange(_ALL, dtype=np.uint64)]
+    if widths in ([8], [16]):
+        return [np.arange(1 << widths[0], dtype=np.uint64)]
     if len(widths) == 1 and widths[0] > 1:
         value = np.concatenate([edges(widths[0]), halfway(widths[0]), random(rng, widths[0], _RANDOM)])
         return [np.resize(value, -(-len(value) // block) * block)]

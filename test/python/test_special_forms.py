@@ -18,11 +18,16 @@ def test_every_scalar_instruction_has_forms():
 
 
 @pytest.mark.parametrize(
-    "only", ["cvt.rn.ftz", "lop3.or", "vmad.s32", "setp.lt.and.f16x2", "atom.add.f32", "addc"]
+    ("only", "chip"),
+    [
+        *((each, CHIP) for each in ("cvt.rn.ftz", "lop3.or", "vmad.s32", "atom.add.f32", "addc")),
+        ("setp.lt.and.f16x2", CHIP),
+        ("f16x2.e2m1x2", "sm_100a"),
+    ],
 )
-def test_forms_run(only):
-    chosen = list(forms(CHIP, only))
-    every = list(kernels(chosen, CHIP))
+def test_forms_run(only, chip):
+    chosen = list(forms(chip, only))
+    every = list(kernels(chosen, chip))
     names = [form.name for kernel in every for form in kernel.forms]
     assert 0 < len(names) <= len(chosen) and len(set(names)) == len(names)
     kernel = every[0]
