@@ -66,12 +66,14 @@ class Failure:
 
     @property
     def sign(self) -> tuple[str, str]:
-        """What another input must share to be the same failure: the signal, or the exception and its line."""
+        """What is the same of another input that fails alike: the signal, or the exception, its function and
+        how its message begins, which may go on with values.
+        """
         if self.kind != "traceback":
             return self.kind, self.detail.partition("\n")[0]
-        line = re.findall(r"File \"(.*)\", line (\d+)", self.detail)[-1:]
-        raised = re.findall(r"^(\w[\w.]*)(?::|$)", self.detail, re.MULTILINE)[-1:]
-        return self.kind, f"{raised} {line}"
+        place = re.findall(r"File \".*?([^/]*)\", line \d+, in (.*)", self.detail)[-1:]
+        raised = re.findall(r"^(\w[\w.]*)(?:: (?:\S*/\S*: )?(.{,25})|$)", self.detail, re.MULTILINE)[-1:]
+        return self.kind, f"{raised} {place}"
 
 
 @dataclass

@@ -138,17 +138,8 @@ _START = [
 _PLACES = "a b c s[0] s[1] q[0] q[1] t[0] rows[0][1] rows[1][0] r[0] r[1] d['u'] d['v'] e['l'][0] e['m'][1]"
 _PLACES = f"{_PLACES} o.f o.g p.f p.g h.f[0] h.g[1] pair[0][1] a b c a b c s[0] q[0] o.f a b c n".split()
 _LISTS = ["s", "q", "t", "rows[0]", "rows[1]", "h.f", "h.g", "pair[0]"]
-_SWAPPED = [
-    "a b",
-    "s q",
-    "s[0] s[1]",
-    "rows[0] rows[1]",
-    "o.f o.g",
-    "o p",
-    "d['u'] d['v']",
-    "q[0] t[0]",
-    "h.f h.g",
-]
+_SWAPPED = ["a b", "s q", "s[0] s[1]", "rows[0] rows[1]", "o.f o.g", "o p", "d['u'] d['v']", "q[0] t[0]"]
+_SWAPPED += ["h.f h.g"]
 _CALLS = ["changes({v})", "inner({v})", "early({l}, {v})", "plainly({l}, {v})", "o.step({v})", "p.grow({v})"]
 _CALLS += ["a = loops({l}, {v})", "{l}.__setitem__(0, {v})", "d.update(u={v})", "setattr(o, 'f', {v})"]
 _SIZED = [
@@ -495,7 +486,7 @@ def attempt(text: str) -> str:
         where = error.diagnostics[0].location
         assert where is not None and where.file.endswith(everywhere.FILE), error
         return "refused"
-    except AttributeError as error:  # of an object with slots, in a side of a branch that Python doesn't take
+    except (AttributeError, TypeError) as error:  # in a side of a branch that Python doesn't take
         if traceback.extract_tb(error.__traceback__)[-1].filename.endswith(everywhere.FILE):
             return "refused by Python"
         raise

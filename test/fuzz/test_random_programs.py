@@ -73,9 +73,9 @@ def test_minimizing_keeps_the_kind_of_a_failure():
 
     def attempt(text):
         if "first" not in text.splitlines():
-            raise ValueError(text)
+            raise KeyError("first")
         if "(second)" in text:
-            raise KeyError(text)
+            raise KeyError("second")
         return "ran"
 
     text = "\n".join([*map(str, range(20)), "first", *map(str, range(9)), "@p f(x, (second)); g", "last"])
