@@ -288,3 +288,22 @@ def test_the_rules_of_faults():
     with pytest.raises(emulator.Fault) as caught:
         tma.run(text, "sm_90a", [np.zeros(64, np.uint32), np.zeros(64, np.uint32)])
     assert "(0, 0, 0)" in str(caught.value)
+
+
+@pytest.mark.parametrize(("row", "written", "found"), [(0, 20, True), (24, 16, False), (24, 10, True)])
+def test_rows_beyond_the_tensor_need_not_be_written(row, written, found):
+    """A box of 32 rows is stored, of which the tensor ends after 40 rows."""
+    text = f"""{tma.head(1024)}
+      mov.u32 %r10, 0; mov.u32 %r11, {row}; mov.u32 %r12, tile; mad.lo.u32 %r12, %tid.x, 32, %r12;
+      mov.u32 %r13, %tid.x; setp.lt.u32 %p1, %r13, {written};
+      @%p1 st.shared.v4.u32 [%r12], {{%r10, %r10, %r10, %r10}};
+      @%p1 st.shared.v4.u32 [%r12+16], {{%r10, %r10, %r10, %r10}};
+      fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p1, %r13, 0; @%p1 ret;
+      cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [map, {{%r10, %r11}}], [tile];
+      cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+      ret; }}"""
+    spec = Tiled("UINT16", (16, 40), (16, 32))
+    memory = tma.memory_of(RNG, spec)
+    args = [spec.map(memory), memory, np.zeros(1024, np.uint32)]
+    report = tma.run(text, "sm_90a", args, True, block=32)
+    assert rules(report) == ({"uninitialized-shared"} if found else set())

@@ -74,12 +74,16 @@ def notify_shared(
     offsets: Numbers | Chunks,
     line: int,
     barrier: tuple[int, int] | None = None,
+    used: Numbers | None = None,
 ) -> None:
-    """Reports an access to bytes of a CTA's shared memory to observers."""
+    """Reports an access to bytes of a CTA's shared memory to observers. `used`: those that a store takes into
+    global memory; None: all.
+    """
     wave = one.wave
     flat = offsets if isinstance(offsets, Chunks) else offsets.reshape(-1)
     wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + len(flat)
     if wave.watch is not None:
+        wave.memory.used = used
         wave.watch.async_access(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier)
 
 

@@ -418,9 +418,10 @@ def _store(
             width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
             sources = _offsets(map_, taken, begin, width)
             shared = bulk.bounded(one, cta, sources, line)
-            notify_shared(one, "load", cta, sources, line)
             some = taken.inside if reduces else taken.written
-            data = shared[sources].reshape(*taken.bytes.shape, width)[some]
+            used = sources.reshape(*taken.bytes.shape, width)[some]
+            notify_shared(one, "load", cta, sources, line, used=None if some.all() else used)
+            data = shared[used]
             if map_.element.bits == _SIX:
                 data = _packed(data)
             kind = "reduce" if write else "store"

@@ -80,6 +80,8 @@ class Memory:
         """What the current store writes, for observers."""
         self.moving: npt.NDArray[np.uint8] | None = None
         """The bytes of the current store of the bulk unit to global memory, for observers."""
+        self.used: npt.NDArray[np.int64] | None = None
+        """The bytes of a CTA's shared memory, of all that the bulk unit reads, that it needs; None: all."""
         self.bytes: dict[str, int] = {}
         self.local_size = self.stack_size = 0
         self.stack = Segment("local", 0, np.zeros(0, np.uint8))

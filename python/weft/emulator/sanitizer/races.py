@@ -247,7 +247,11 @@ class Races:
         index = shadow.covered(offsets)
         late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
         if copies and late.any():
-            late &= ~in_chunks(index * shadow.granule, shadow.written[index] == NEVER)
+            never = shadow.written[index] == NEVER
+            late &= ~in_chunks(index * shadow.granule, never)
+            if (used := self.wave.memory.used) is not None:
+                own = index % (self.wave.memory.shared_stride // shadow.granule)
+                late &= np.isin(own, used // shadow.granule) | ~never
         if late.any():
             self._report_unordered_unit(row, index, late, line, "read")
         self._hidden(row, index, late, line, "read")
