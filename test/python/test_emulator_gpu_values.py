@@ -91,3 +91,10 @@ def test_sums_of_f64_in_global_memory_keep_nan_as_it_is():
     body = "ld.param.u64 %p, [p_a0]; mad.wide.u32 %p, %i, 8, %p; atom.global.add.f64 %l0, [%p], %a1;"
     got = run(f"{body} ld.global.b64 %d0, [%p];", x.copy(), y, out=np.uint64)
     assert got.tolist() == [int(x[0]), int(y[1]), int(y[2])]
+
+
+def test_no_set_bit_is_before_a_base_beyond_the_word():
+    base, offset = np.array([31, 32, 0x4F800000, 32], np.uint32), np.array([-2, -2, -2, 1], np.int32)
+    mask = np.full(4, 0xBFC00001, np.uint32)
+    got = run("fns.b32 %d0, %a0, %a1, %a2;", mask, base, offset.view(np.uint32), out=np.uint32)
+    assert got.tolist() == [29, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF]

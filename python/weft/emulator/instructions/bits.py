@@ -206,7 +206,9 @@ def nth_set(op: Op) -> Step:
     def one(mask: int, base: int, offset: int) -> int:
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
-        positions = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        if base >= 32:
+            return 0xFFFFFFFF
+        positions = range(base, 32) if offset > 0 else range(base, -1, -1)
         bits = [p for p in positions if mask >> p & 1]
         return bits[abs(offset) - 1] if abs(offset) <= len(bits) else 0xFFFFFFFF
 

@@ -121,25 +121,35 @@ def scalar(op: Op) -> Step:
         op.fail(f"must write a whole register with .{then}", op.operand(0).location)
     op.count(4 if then or merges else 3, 4)  # a whole register keeps nothing of c
     (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
-    limits = np.iinfo(f"{'int' if out.kind == 's' else 'uint'}{bits}")
+    signed = (kinds[0] if name == "vset" else out).kind == "s"
+    shifts = function is None
+    # GPUs compute these by other instructions. Their shifts saturate to 32 bits when they merge, too.
+    limits = np.iinfo(f"{'int' if signed else 'uint'}{32 if shifts else bits}")
+    carries = name in ("vadd", "vsub", "vabsdiff") and not merges and not signed
+    narrows = name in ("vadd", "vsub") or (shifts and saturates)
+    wide = np.int64 if signed else np.uint64
     mask, shifted = np.uint32((1 << bits) - 1), np.uint32(bits * number)
 
     def shift(x: Array, y: Array) -> Array:
         by = np.minimum(y & 0xFFFFFFFF, 32) if mode == "clamp" else y & 31
-        return np.asarray(x << by if name == "vshl" else x >> by)
+        value = np.asarray(x << by if name == "vshl" else x >> by)
+        return value << 30 >> 30 if saturates else value  # of 34 bits
 
     def run(x: Array, y: Array, *rest: Array) -> Array:
         value = (function or shift)(_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
-        if saturates:
-            value = np.clip(value, limits.min, limits.max)
+        if saturates:  # unsigned sums above the limit aren't limited
+            value = np.clip(value, limits.min, None if carries else limits.max)
         if merges:
             part = value.astype(np.uint32) & mask
             return rest[0] & ~(mask << shifted) | part << shifted
-        if rest:
-            value = value.astype(np.uint32).view(limits.dtype).astype(np.int64)
-            other = rest[0].view(limits.dtype).astype(np.int64)
-            value = {"add": np.add, "min": np.minimum, "max": np.maximum}[then](value, other)
-        return value.astype(np.int64).astype(np.uint32)
+        if then:  # it takes 64 bits
+            value = value.astype(np.int32).astype(np.int64) if narrows else value
+            other = rest[0].view(np.int32 if signed else np.uint32).astype(np.int64)
+            if then == "add":
+                value = value + other
+            else:
+                value = {"min": np.minimum, "max": np.maximum}[then](value.view(wide), other.view(wide))
+        return value.astype(np.uint32)
 
     sources = [op.source(first, U32), op.source(second, U32)]
     sources += [op.source(3, U32)] if then or merges else []
@@ -176,19 +186,21 @@ def multiply_add(op: Op) -> Step:
         rule = "no operand with .po" if one else "either the product or the addend"
         op.fail(f"negates {rule}", op.operand(1).location)
     (first, pick_a), (second, pick_b) = _part(op, operands[0]), _part(op, operands[1])
-    # The sum has the sign of its operands, whatever the result's type; without one it takes all 64 bits.
+    # The sum has the sign of its operands, whatever the result's type. GPUs take all of them for signed
+    # numbers, and only the sum's 64 bits for unsigned ones.
     signed = product or addend or any(kind.kind == "s" for kind in kinds)
-    narrow, wide = (np.int32, np.int64) if signed else (np.uint32, np.uint64)
-    limits = np.iinfo(narrow)
+    limits = np.iinfo(np.int32 if signed else np.uint32)
 
     def run(x: Array, y: Array, z: Array) -> Array:
-        first, second = (_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
-        total, third = first.astype(wide) * second.astype(wide), (~z if addend else z).view(narrow)
-        total = (~total if product else total) + third.astype(wide) + wide(one or product or addend)
-        value = total >> wide(down)
+        first, second = _picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b)
+        total = first.astype(np.int32).astype(np.int64) * second.astype(np.int32)
+        third = (~z if addend else z).view(np.int32)
+        total = (~total if product else total) + third + np.int64(one or product or addend)
+        if down:
+            total = total >> down if signed else (total.view(np.uint64) >> np.uint64(down)).view(np.int64)
         if saturates:
-            value = np.clip(value, limits.min, limits.max)
-        return value.astype(np.uint32)
+            total = np.clip(total, limits.min, limits.max)
+        return total.astype(np.uint32)
 
     sources = [op.source(first, U32), op.source(second, U32), op.source(operands[2], U32)]
     return compute(op.destination(0, U32), run, *sources)
