@@ -1,4 +1,4 @@
-"""What `weft lint` finds in a file: tensor-core instructions, and illegal ones of other kinds."""
+"""The findings of `weft lint` in a file: tensor-core instructions, and illegal ones of other kinds."""
 
 import json
 import re

@@ -1,5 +1,6 @@
-"""What kernels may contain of upstream's arith, math, gpu and vector dialects: a row for each operation, with
-the element types on which its lowering is right. `test_upstream_operations.py` compares them with NumPy.
+"""The operations of upstream's arith, math, gpu and vector dialects that kernels may contain: a row for
+each, with the element types on which its lowering is right. `test_upstream_operations.py` compares them with
+NumPy.
 
 Others are refused before a pass of upstream's, which may compute something else or crash, sees them.
 """
@@ -132,7 +133,7 @@ def complaint(op: Any, *, has_library: bool) -> Diagnostic | None:
 
 
 def _wrong_type(op: Any, row: Row) -> tuple[str, str] | None:
-    """What an operation is on, and what would be legal."""
+    """The illegal type in an operation and the legal ones, for a message; None if its types are legal."""
     assert row.kinds is not None
     if op.name.startswith(_MATRIX):
         return _wrong_matrix(op)

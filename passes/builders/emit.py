@@ -213,7 +213,7 @@ def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> 
 
 
 def by_words(own: Any, moved: Callable[[Any], Any]) -> Any:
-    """What a function of words makes of a value, which is extended to a word or consists of two."""
+    """The result of a function of words for a value, which is extended to a word or consists of two."""
     width = own.type.width
     whole = ir.IntegerType.get_signless(width)
     if width == i32().width:

@@ -17,7 +17,7 @@ _HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 
 
 def lowered(op: Any, operands: list[Any]) -> Any:
-    """What replaces the result of an operation of the math dialect, for numbers."""
+    """The value that replaces the result of an operation of the math dialect, for numbers."""
     if op.name in _POWERS:
         return _power(*operands).value
     if op.name in _INTEGERS:

@@ -51,7 +51,7 @@ _CONSTANTS: dict[str, Callable[..., float]] = {
     "extend": float,
     "round": float,
 }
-"""What becomes of floats that are known."""
+"""Functions of constant floats, by the names of operations."""
 
 
 def constant_of(op: Any) -> Expression | None:
@@ -142,7 +142,7 @@ def factors_of(expression: Expression, sums: Expression) -> tuple[Expression, ..
 
 
 def _uncast(expression: Expression) -> Expression:
-    """What is cast between types of floats to which a product's kernel needn't round."""
+    """The operand of casts between types of floats to which a product's kernel needn't round."""
     while isinstance(expression, Apply) and expression.name in ("extend", "round"):
         (inner,) = expression.operands
         if not {expression.kind, inner.kind} <= FORMATS.keys():

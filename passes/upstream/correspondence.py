@@ -381,7 +381,7 @@ def discardable(op: Any) -> dict[str, Any]:
 
 
 OWN = "weft."
-"""What the names of Weft's attributes begin with."""
+"""The prefix of the names of Weft's attributes."""
 
 
 _LISTS = {"operandSegmentSizes", "resultSegmentSizes"}

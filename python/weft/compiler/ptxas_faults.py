@@ -1,4 +1,4 @@
-"""What some releases of ptxas compile wrong, and the PTX in its place.
+"""PTX that some releases of ptxas compile wrong, and the PTX that replaces it.
 
 Random programs (`test/fuzz/random_ptx.py`) on an H200 found what PTX from LLVM may contain. They also found
 faults of instructions that LLVM doesn't use, of all releases: `cnot`, `set` and `slct` beside other types,

@@ -125,7 +125,7 @@ def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
 
 
 def _host() -> tuple[str, str, str]:
-    """What LLVM's code depends on besides its input: the host's CPU and its features, and llvmlite.
+    """The key of compiled code, together with its input: the host's CPU and its features, and llvmlite.
 
     AVX-512 isn't used, because LLVM 22.1 compiles some code for it wrong: masked bits that are chosen
     (`vpternlog`), and the upper half of a product by a vector that it finds to be 1. Most kernels are as fast

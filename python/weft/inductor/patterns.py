@@ -325,7 +325,7 @@ def _value(node: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | C
 
 
 def _argument(argument: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | Comparison:
-    """What a node reads: a formula or a number. Raises NoFormulaError for others."""
+    """The formula of an argument of a node, which may be a number. Raises NoFormulaError for others."""
     if isinstance(argument, torch.fx.Node) and argument in values:
         return values[argument]
     if isinstance(argument, torch.fx.Node) and argument.target == _aten.full.default and not argument.args[0]:

@@ -163,7 +163,7 @@ _REGISTERS = tuple((re.compile(name), chips, ptx) for name, chips, ptx in (
 
 
 class Need(NamedTuple):
-    """What an instruction needs: one of `chips`, and `ptx` or later."""
+    """The requirements of an instruction: one of `chips`, and PTX version `ptx` or later."""
 
     chips: ChipSet
     ptx: Version
@@ -185,7 +185,7 @@ def needs_version(needed: Version, version: Version | None) -> Verdict | None:
 
 @lru_cache(maxsize=1 << 12)
 def need(opcode: str, operands: int) -> Need:
-    """What an instruction outside of the tables needs, with this number of operands."""
+    """The requirements of an instruction outside of the tables, with this number of operands."""
     found = rows(opcode, operands)
     chips = frozenset[str].intersection(ALL, *(row.chips for row in found))
     return Need(chips, max((row.ptx for row in found), default=(6, 0)))
@@ -220,5 +220,5 @@ def _pattern(modifier: str) -> re.Pattern[str]:
 
 
 def need_of_register(name: str) -> Need | None:
-    """What a special register needs; None for those that every chip has."""
+    """The requirements of a special register; None for those that every chip has."""
     return next((Need(chips, ptx) for pattern, chips, ptx in _REGISTERS if pattern.match(name)), None)

@@ -22,7 +22,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def no_parameter(function: Callable[..., Any], name: str, instead: Mapping[str, str]) -> str:
-    """What is wrong with an argument of this name. `instead` has names that others use, and what to do."""
+    """The complaint about an argument of this name. `instead` has a remedy for each name that others use."""
     import inspect
 
     own = inspect.getfullargspec(function)

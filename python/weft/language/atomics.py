@@ -203,7 +203,7 @@ def _combine(name: str, to: Any, value: Any) -> Any:
 
 
 def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
-    """What an element was before a change. If that is used, the change orders other accesses. Otherwise, it
+    """The value of an element before a change. If it is used, the change orders other accesses. Otherwise, it
     becomes a reduction, which needn't wait for them.
     """
     fences = list[Any]()

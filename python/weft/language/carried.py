@@ -53,7 +53,7 @@ class Carried(Foreign):
 
 
 class Fixed:
-    """What loops and branches of the GPU can't choose, since Python must know it where it is used."""
+    """A value that loops and branches of the GPU can't choose, since Python must know it where it is used."""
 
     name: str
 

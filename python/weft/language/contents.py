@@ -49,8 +49,8 @@ def _text(value: Any) -> str:
 
 
 def content(value: Any, seen: dict[int, int] | None = None) -> Any:
-    """What a value contains, which can be compared and hashed: the numbers in containers, arrays and objects
-    of the user's classes. Of other objects, which they are; nothing of a library's module.
+    """The contents of a value, to compare and hash: the numbers in containers, arrays and objects of the
+    user's classes. For other objects, their identity; for a library's module, nothing.
     """
     kind = type(value)
     if kind in (int, float, str, bool, type(None)):

@@ -153,7 +153,7 @@ def changing(value: _T) -> _T:
 
 
 def taking(value: _T) -> _T:
-    """What a value is taken from by `next`, or a loop goes through. Raises WeftError for an iterator from
+    """The argument of `next`, or the value that a loop iterates over. Raises WeftError for an iterator from
     before a loop or branch of the GPU.
     """
     if objects.is_iterator(value) and traced_now.is_tracing():

@@ -37,7 +37,7 @@ def block(warp: int, meet: Callable[[], None]) -> Iterator[None]:
 
 
 def once(change: Callable[[], Any]) -> Any:
-    """What changes memory, by one thread in `w.one_thread`: returns the result of `change`, if it has one."""
+    """Changes memory, by one thread in `w.one_thread`. Returns the result of `change`, if it has one."""
     single = trace.current().single
     if single is None:
         return change()

@@ -40,7 +40,7 @@ class Read(NamedTuple):
     steps: tuple[Step, ...]
     """How the kernel gets from the name's value to the one that it reads."""
     value: Any
-    """What it was if it can't change in place, otherwise `ABSENT`."""
+    """The value that was read, if it can't change in place, otherwise `ABSENT`."""
     content: Any
 
 
@@ -48,8 +48,8 @@ Reads = dict[tuple[int, str, tuple[Step, ...]], Read]
 
 
 def reads(*values: Any) -> Reads:
-    """What functions read, those among the values and those in them, also in functions that they call and
-    that are of the same module, of the user's modules, or have `@w.inline`.
+    """The reads of the functions among the values and in them, also in functions that they call and that
+    are of the same module, of the user's modules, or have `@w.inline`.
     """
     found: Reads = {}
     for function in _functions(*values):
@@ -73,7 +73,7 @@ def have_changed(known: Iterable[Read]) -> bool:
 
 
 def after_trace(before: Reads, *values: Any) -> Reads:
-    """What `values` read, after the trace that began with `before`: it may itself have changed objects."""
+    """The reads of `values` after the trace that began with `before`, which may have changed objects."""
     return reads(*values) | {key: each for key, each in before.items() if each.value is not ABSENT}
 
 
@@ -116,7 +116,7 @@ def _functions(*values: Any) -> Iterator[types.FunctionType]:
 
 
 def _values_read(function: types.FunctionType) -> Iterator[tuple[Any, str, tuple[Step, ...], Any]]:
-    """What a function reads: where the name is, the name, the steps from its value, and the value there."""
+    """The reads of a function: where the name is, the name, the steps from its value, and the value there."""
     is_own = callers.is_hidden(function.__code__.co_filename)
     for where, name, steps in _paths(function):
         value = root = _now(where, name)

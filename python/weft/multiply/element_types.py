@@ -13,7 +13,7 @@ _IN_BYTES = {
     **dict.fromkeys(("i16", "i32", "i64"), "i8 if its values are in -128..127"),
     **dict.fromkeys(("ui16", "ui32", "ui64"), "ui8 if its values are in 0..255"),
 }
-"""What integers of other types may be converted to without a loss."""
+"""For other types of integers, the type to which they may be converted without a loss."""
 
 
 def check(given: Mapping[str, str]) -> None:

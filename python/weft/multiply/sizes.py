@@ -193,7 +193,7 @@ class Sizes:
 
 
 def k_complaint(a: Sequence[int], b: Sequence[int], asked: tuple[bool, bool]) -> str | None:
-    """What is wrong with matrices that are multiplied, M x K and K x N, of which the caller `asked` for
+    """The complaint about matrices that are multiplied, M x K and K x N, of which the caller `asked` for
     transposes; None for those of one K.
     """
     (m, k), (k_b, n) = a, b

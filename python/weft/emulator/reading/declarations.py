@@ -36,7 +36,7 @@ _INTEGER_BITS = 64
 _MOST_DIGITS = 70
 _OPAQUE = {".texref", ".samplerref", ".surfref"}
 _OPERATORS = frozenset("+-*/%&|^<>=!?:")
-"""What can continue an expression of constants."""
+"""Characters that continue an expression of constants."""
 
 
 class DeclarationReader:

@@ -1,4 +1,4 @@
-"""What the waves of a launch share: shadows of global memory, and what was released at addresses."""
+"""State that the waves of a launch share: shadows of global memory, and releases at addresses."""
 
 from collections.abc import Hashable
 
@@ -40,7 +40,7 @@ class GlobalShadow(Granules):
 
 
 class GlobalMemory:
-    """What the waves of a launch share: the shadows of buffers, and what was released at addresses."""
+    """The shadows of buffers, and the releases at addresses, which all waves of a launch share."""
 
     def __init__(self) -> None:
         self.warps: list[int] = []

@@ -17,7 +17,7 @@ from weft.emulator.watch import CHUNK, Traffic
 _KEPT = 32
 _COPIES = ("cp.async", "tensormap.cp_fenceproxy")
 _OBJECT = ("tensormap.cp_fenceproxy",)
-"""What copies an object in several accesses, of which a whole one may be padding."""
+"""Instructions that copy an object in several accesses, some of which may be all padding."""
 
 
 @lru_cache(_KEPT)
