@@ -277,6 +277,13 @@ SELECT = "selp.b32 %r5, %r4, 0, %p2;"
         (LOAD, "setp.lt.u32 %p3, %r2, 40; @!%p3 bra END;\nEND: " + SELECT, True),
         (LOAD, "mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r4;", True),
         (LOAD, "add.u32 %r5, %r4, 1;", False),
+        # The value decides between itself and another one, and the lane uses that or not.
+        (
+            LOAD,
+            "setp.eq.u32 %p3, %r4, 5; selp.b32 %r6, %r4, 7, %p3; mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r6;",
+            True,
+        ),
+        (LOAD, "setp.eq.u32 %p3, %r4, 5; selp.b32 %r6, %r4, 7, %p3; mov.u32 %r5, %r6;", False),
         (LOAD, SELECT + "add.u32 %r6, %r6, %r4; st.global.u32 [%l2+512], %r6;", False),
         (LOAD, SELECT + "add.u32 %r6, %r6, %r4; @%p2 st.global.u32 [%l2+512], %r6;", True),
         (LOAD, "cvt.u16.u32 %h1, %r4; mov.b32 %r6, {{%h1, %h1}};" + SELECT.replace("%r4", "%r6"), True),

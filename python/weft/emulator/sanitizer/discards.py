@@ -92,7 +92,10 @@ class _Flow:
         return self._blocks[place[0]].traffic[place[1]]
 
     def use(self, load: _Place) -> Use | None:
-        """Which lanes use what they load; None: maybe all."""
+        """Which lanes use what they load; None: maybe all. A selection is a use, or computes."""
+        return self._use(load, True) or self._use(load, False)
+
+    def _use(self, load: _Place, selected: bool) -> Use | None:
         waiting = list(self._traffic(load).writes)
         seen, ends = set(waiting), set[_Place]()
         common: dict[Use, None] | None = None
@@ -100,7 +103,7 @@ class _Flow:
             slot = waiting.pop()
             for reader in self._readers[slot]:
                 traffic = self._traffic(reader)
-                use = _use_of(slot, traffic)
+                use = _use_of(slot, traffic) if selected or traffic.guard is not None else None
                 if use is not None:
                     ends.add(reader)
                     mine = self._implied(use)
