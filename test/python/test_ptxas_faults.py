@@ -82,6 +82,13 @@ EXAMPLES = {
         np.full(64, 0x3C3C3C3C, np.int32),
         lambda sass: "PRMT" in sass,
     ),
+    "sub.sat.s32": Example(
+        "sm_80",
+        "sub.sat.s32 %d0, %a0, -2147483648;",
+        WORDS[:1],
+        np.where(WORDS[0] < 0, WORDS[0] ^ np.int32(-(2**31)), np.int32(2**31 - 1)),
+        lambda sass: "-0x80000000" not in sass,
+    ),
 }
 
 

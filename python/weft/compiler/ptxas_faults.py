@@ -2,7 +2,8 @@
 
 Random programs (`test/fuzz/random_ptx.py`) on an H200 found what PTX from LLVM may contain. They also found
 faults of instructions that LLVM doesn't use, of all releases: `cnot`, `set` and `slct` beside other types,
-`cvt.sat` under a predicate, `bfe` and `bfi` beyond the last bit, `lop3` with an operand twice.
+`cvt.sat` under a predicate, `lop3` with an operand twice. For `bfe` and `bfi` beyond the last bit, and `slct`
+by an absolute value, 12.9 and 13.0 are wrong, and 13.5 is right.
 """
 
 import re
@@ -123,6 +124,13 @@ FAULTS = (
             "{guard}prmt.b32 {d}, {d}, {d}, 0x1010;",
         ),
         operand=r"satfinite[\w.]*\.e[45]m[23]x2",
+    ),
+    Fault(
+        "sub.sat.s32",
+        "the least integer, subtracted, isn't saturated",
+        ("12.9",),
+        r"sub\.sat\.s32\s+(?P<d>%\w+), (?P<a>%\w+), -2147483648;",
+        ("{guard}add.sat.s32 {d}, {a}, 2147483647;", "{guard}add.sat.s32 {d}, {d}, 1;"),
     ),
 )
 """Tests assemble an example of each with the installed releases (`test_ptxas_faults.py`)."""
