@@ -221,6 +221,7 @@ def test_f32_follows_the_precision_that_jax_is_asked_for():
             ),
             exact / 2 + 3 * c + c[0],
         ),
+        "c that isn't added": (lambda a, b, c: wjax.matmul(a, b, c=c * jnp.nan, beta=0.0), exact),
         "scales": (
             lambda a, b, c: wjax.matmul(a, b, scales=(c[:, :1], jnp.float32(2))),
             2 * exact * c[:, :1],

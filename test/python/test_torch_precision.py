@@ -1,5 +1,6 @@
 """f32 follows PyTorch's setting of its precision, as PyTorch's own products do."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -74,6 +75,13 @@ CALLS = {
     ),
     "out": (through_out, lambda: EXACT),
     "out, beta": (lambda: through_out(2.0), lambda: EXACT + 2 * C),
+    "c that isn't added": (lambda: weft.matmul(A, B, c=C * math.nan, beta=0.0), lambda: EXACT),
+    "mapped, c that isn't added": (
+        lambda: torch.vmap(lambda x: weft.matmul(A, B, c=C * math.nan, beta=0.0, epilogue=weft.Epilogue(x)))(
+            C[:2]
+        ),
+        lambda: EXACT + C[:2, None],
+    ),
     "epilogue": (
         lambda: weft.matmul(A, B, c=C, alpha=0.5, beta=2.0, epilogue=weft.Epilogue(C[0], "relu", C)),
         lambda: (EXACT / 2 + 2 * C + C[0]).relu() + C,

@@ -84,7 +84,7 @@ def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
 def of_sums(z: Any, given: dict[str, Any], product: Product, described: Sequence[Described]) -> Any:
     """The result from the sums of products."""
     _, dtype = product.result(described)
-    if "c" in given:
+    if "c" in given and product.options.beta:  # as in kernels, 0 times NaN adds nothing
         z += jnp.asarray(product.options.beta, z.dtype) * given["c"].astype(z.dtype)
     z = finished(z, given.get("bias"), product.activation, given.get("residual"))
     if dtype in _LARGEST:

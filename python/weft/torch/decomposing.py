@@ -41,8 +41,8 @@ def _matmul(
         z = z * for_each(alphas, z)
     for each in factors:
         z = z * each
-    if c is not None:
-        z = z + (beta or 0.0) * c.to(wide)
+    if c is not None and beta:  # as in kernels, 0 times NaN adds nothing
+        z = z + beta * c.to(wide)
     if bias is not None:
         z = z + bias.to(wide)
     d = activated(activation, z)

@@ -69,8 +69,8 @@ def _mapped(
     leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if mapped[2]:  # a kernel reads one bias, but a C for each product
         rows_of_bias = bias.reshape(members, *[1] * (rank - 1), bias.shape[-1])
-        if c is not None:
-            rows_of_bias = rows_of_bias + (beta or 0.0) * c
+        if c is not None and beta:  # as in kernels, 0 times NaN adds nothing
+            rows_of_bias = rows_of_bias + beta * c
         bias, c, beta = None, rows_of_bias.expand(*leading, a.shape[-2], b.shape[-1]).contiguous(), 1.0
     if alphas is not None and (mapped[5] or alphas.numel() > 1):
         products = math.prod(leading[1:])
