@@ -36,7 +36,7 @@ def races(seed, granule, cluster):
     for column in clocks.times:
         clocks.times[column] = int(rng.integers(0, 6))
     clocks.all[:] = rng.integers(2, 6, clocks.all.shape)
-    found = Races(wave, clocks, Findings("", frozenset()))
+    found = Races(wave, clocks, Findings("", frozenset()), {})
     shadow = found.shadow
     shadow.refine(granule)
     shadow.slot(("wgmma", 0))

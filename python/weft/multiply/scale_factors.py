@@ -23,9 +23,10 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     of which only one has factors, and for factors of elements that have none.
     """
     for name, view in (("scale_a", of_a), ("scale_b", of_b)):
-        if view.dtype not in (known := element_types(name)):
+        scales = element_types(name)
+        if view.dtype not in (*scales, "ui8"):  # bytes need a kind
             raise WeftError(
-                f"weft.matmul: {name} must have elements of {', '.join(known)}, got {view.dtype}: convert it"
+                f"weft.matmul: {name} must have elements of {', '.join(scales)}, got {view.dtype}: convert it"
             )
     if of_a.dtype != "f32" or of_b.dtype != "f32":
         return False
