@@ -144,6 +144,14 @@ def test_a_compiled_layer_of_f32_is_one_graph():
     assert torch.equal(one(A), layer(A))
 
 
+def test_scales_of_blocks_are_refused_as_kernels_do():
+    of_rows = C[:16, :1].contiguous()
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        with pytest.raises(weft.WeftError, match="scale_b must be 1 x 16 or one element, got 16 x 1 beside"):
+            weft.matmul(A[:16], B.T.contiguous(), transpose_b=True, scales=(of_rows, of_rows))
+
+
 @pytest.mark.parametrize(
     ("options", "name"),
     [

@@ -14,7 +14,8 @@ from weft.launch.arrays import ArrayView
 ROLES = {"scale_a": "row_factors", "scale_b": "column_factors"}
 """The roles that such scales have in `tile.matmul`."""
 _NAMES = {role: name for name, role in ROLES.items()}
-_FLOATS = ("f8E4M3FN", "f8E5M2", "f16", "bf16", "f32")
+_FP8 = ("f8E4M3FN", "f8E5M2")  # only these have scales of blocks
+_FLOATS = (*_FP8, "f16", "bf16", "f32")
 
 
 def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], element: str) -> bool:
@@ -33,7 +34,8 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     m, n, k = sizes
     blocks = ceil_div(k, PROMOTED)
     blocks_of_b = (ceil_div(n, PROMOTED), blocks), (n, blocks)
-    if (of_blocks := of_a.shape[-2:] == (m, blocks)) and of_b.shape[-2:] in blocks_of_b:
+    of_blocks = element in _FP8 and of_a.shape[-2:] == (m, blocks)
+    if of_blocks and of_b.shape[-2:] in blocks_of_b:
         return False
     rows, columns = _is_factor(of_a, (m, 1)), _is_factor(of_b, (1, n))
     if rows and columns:
@@ -44,7 +46,8 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
             )
         return True
     if not rows and not of_blocks:
-        legal = f"{m} x {blocks}, {m} x 1 or one element" if blocks > 1 else f"{m} x 1 or one element"
+        also = f"{m} x {blocks}, " if blocks > 1 and element in _FP8 else ""
+        legal = f"{also}{m} x 1 or one element"
         raise WeftError(f"weft.matmul: scale_a must be {legal}, got {_shape(of_a)}")
     if rows and not of_blocks:
         legal, beside = f"1 x {n} or one element", f"beside scale_a of {_shape(of_a)}"
