@@ -1,6 +1,6 @@
 """Settings of the tests that need a GPU."""
 
-import sys
+import contextlib
 
 import pytest
 
@@ -8,5 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def _tf32():
     """Weft multiplies f32 of PyTorch's tensors as tf32, which PyTorch doesn't allow by default."""
-    if (torch := sys.modules.get("torch")) is not None:
+    with contextlib.suppress(ImportError):
+        import torch
+
         torch.set_float32_matmul_precision("high")
