@@ -51,7 +51,7 @@ gpu.module @m {
     %2 = arith.addf %b, %b : f8E4M3FN
     // expected-error @below {{'gpu.shuffle' op on i16 isn't lowered by any pass of Weft: extend or bitcast it to 32 bits; legal types are i32, i64, f32, f64}}
     %3, %4 = gpu.shuffle xor %v, %i, %i : i16
-    // expected-error @below {{'arith.divf' op that doesn't round to nearest isn't lowered by any pass of Weft: omit the rounding mode}}
+    // expected-error @below {{'arith.divf' op with a rounding mode isn't lowered by any pass of Weft: omit the mode, which rounds to nearest even}}
     %5 = arith.divf %x, %x upward : f32
     gpu.return
   }

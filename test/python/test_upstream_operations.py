@@ -304,7 +304,7 @@ def test_segments_shuffle_on_their_own(mode: str, kind: str, width: int | str) -
         ),
         (
             "%f = arith.sitofp %x : i32 to f32; %r = arith.truncf %f upward : f32 to f16",
-            "doesn't round to nearest",
+            "with a rounding mode",
         ),
         ("%f = arith.sitofp %x : i32 to f32; %r = arith.fptoui %f : f32 to i1", "on i1 isn't lowered"),
     ],
