@@ -57,6 +57,21 @@ def test_a_missing_wait_shows_stale_data(body):
     assert (out == 7).all()
 
 
+def test_a_wait_writes_no_bytes_of_threads_that_have_waited_before():
+    """The first warp overwrites its bytes before the second one waits for the copy that both have issued."""
+    data, out = copied(
+        """
+  cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;
+  setp.lt.u32 %p1, %r0, 32; @!%p1 bra MEET;
+  cp.async.wait_all; st.shared.v4.u32 [%r1], {5, 5, 5, 5};
+MEET:
+  bar.sync 0; cp.async.wait_all;""",
+        64,
+    )
+    assert (out[:32] == 5).all()
+    assert (out[32:] == data[32:]).all()
+
+
 def test_waits_finish_the_oldest_groups():
     body = """
       cp.async.ca.shared.global [%r1], [%rd1], 4; cp.async.commit_group;

@@ -11,13 +11,16 @@ from weft.emulator.reading.types import Array, Bools
 
 @dataclass(eq=False)
 class Copy:
-    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's group, 0 before the commit."""
+    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's group, 0 before the commit.
+    `whole`: none of its threads has waited.
+    """
 
     threads: Bools
     rows: npt.NDArray[np.intp]
     pieces: list[Piece]
     value: Array
     group: npt.NDArray[np.int64]
+    whole: bool = True
 
 
 class CopyQueue:
@@ -49,11 +52,11 @@ class CopyQueue:
                 ripe = ripe & (copy.group > 0) & (copy.group <= self.committed - pending)
             count = int(np.count_nonzero(ripe))
             if count:
-                whole = count == int(np.count_nonzero(copy.threads))
-                _write(copy, None if whole else ripe[copy.rows])
-                copy.threads = copy.threads & ~ripe
-                if whole:
+                last = count == int(np.count_nonzero(copy.threads))
+                _write(copy, None if last and copy.whole else ripe[copy.rows])
+                if last:
                     continue
+                copy.threads, copy.whole = copy.threads & ~ripe, False
             kept.append(copy)
         self.copies = kept
 
