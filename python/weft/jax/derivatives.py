@@ -56,9 +56,9 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
 
 
 def _dtype(product: Product, values: dict[str, Any]) -> Any:
-    """The type of a product's result."""
+    """The type of a product's result, also for activations that JAX computes and kernels lack."""
     described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
-    return jnp.dtype(arrays.numpy_dtype(product.result(described)[1]))
+    return jnp.dtype(arrays.numpy_dtype(replace(product, activation=None).result(described)[1]))
 
 
 def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, result: Any) -> Any:
