@@ -44,7 +44,7 @@ LINES = [Line.of(*line) for line in instruction_lines()]
 
 
 def refused(lines, chip, version=None):
-    """What ptxas says of each of the lines that it refuses."""
+    """The lines that ptxas refuses, with its complaints."""
     version = version or LAST[CHIPS[chip].volta]
     wide = WIDE if version >= (8, 3) else ""
     complaints = assemble(

@@ -21,6 +21,7 @@ from weft.isa.mma.sync import NARROW
 from weft.isa.register_counts import SETMAXNREG
 from weft.isa.tcgen05.family import ALL as WITH_TENSOR_MEMORY
 from weft.isa.tcgen05.family import SM_107
+from weft.isa.text.lenient_spelling import SINCE
 
 Version = tuple[int, int]
 
@@ -87,7 +88,7 @@ ROWS = tuple(Row(*row) for row in (
     ("isspacep|ld",                   "param::entry",                          ALL,              (8, 3)),
     ("mapa|getctarank",               "",                                      SM_90,            (7, 8)),
     ("alloca|stacksave|stackrestore", "",                                      ALL,              (7, 3)),
-    ("",                              r"(?<!cp\.async\.c[ag]\.)shared::cta",   ALL,              (7, 8)),
+    ("", r"(?<!cp\.async\.c[ag]\.)shared::cta", ALL, SINCE["shared::cta"]),
     ("",                              r"(?:\w+::)?cluster",                    SM_90,            (7, 8)),
     # Loads, stores and caches
     ("",                              r"L1::\w+",                              ALL,              (7, 4)),
