@@ -7,6 +7,7 @@ the order of the PTX ISA; a result of several registers is a struct of them.
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, SpaceOf
 from weft.isa import mma as isa
 from weft.mlir import ext
@@ -16,7 +17,7 @@ class Mma(ext.Dialect, name="mma"):
     """`mma.sync` and the instructions that feed it."""
 
 
-class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC):
+class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC, traits=[Pure]):
     """`mma.sync`: `d = a * b + c` over one warp."""
 
     a: Sequence[ext.Operand[Any]]
@@ -25,7 +26,9 @@ class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC):
     d: ext.Result[Any]
 
 
-class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, immediates={"selector": 0}):
+class SpSyncOp(
+    InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, immediates={"selector": 0}, traits=[Pure]
+):
     """`mma.sp.sync`: as `mma.sync`, with half of A's elements, which metadata selects."""
 
     a: Sequence[ext.Operand[Any]]
@@ -35,7 +38,7 @@ class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, im
     d: ext.Result[Any]
 
 
-class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED):
+class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED, traits=[Pure]):
     """`mma.sync` with `.block_scale`: A and B are multiplied by the scales of their blocks.
 
     `byte_id` and `thread_id` (i16) select the byte of the registers, and the lanes of a quad, that hold
@@ -60,6 +63,7 @@ class SpBlockScaleOp(
     name="sp_block_scale",
     family=isa.SPARSE_SCALED,
     immediates={"selector": 0},
+    traits=[Pure],
 ):
     """`mma.sp.sync` with `.block_scale`: as `mma.block_scale`, with half of A's elements,
     which metadata selects.
@@ -81,7 +85,7 @@ class SpBlockScaleOp(
 _SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
 
 
-class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX):
+class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX, traits=[reads("address")]):
     """`ldmatrix`: loads `num` matrices from shared memory.
 
     Lane 8i + j provides the address of row j of matrix i. With `trans` the matrices are transposed.
@@ -93,7 +97,9 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
     d: ext.Result[Any]
 
 
-class StmatrixOp(InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRIX):
+class StmatrixOp(
+    InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRIX, traits=[writes("address")]
+):
     """`stmatrix`: stores `num` matrices to shared memory; the lanes have the addresses that
     `mma.ldmatrix` needs.
     """
@@ -104,7 +110,7 @@ class StmatrixOp(InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRI
     a: Sequence[ext.Operand[Any]]
 
 
-class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMATRIX):
+class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMATRIX, traits=[Pure]):
     """`movmatrix`: an 8x8 matrix of 16-bit elements in the registers of a warp, transposed."""
 
     a: ext.Operand[Any]

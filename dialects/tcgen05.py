@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.effects import ORDERS, Pure, reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma_rows as mma_isa
@@ -52,7 +53,7 @@ def _has(name: str) -> Any:
     return is_present
 
 
-class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
+class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC, traits=[ORDERS]):
     """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory and writes their address to
     shared memory.
     """
@@ -63,7 +64,7 @@ class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC
     columns: ext.Operand[Any]
 
 
-class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC):
+class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC, traits=[ORDERS]):
     """`tcgen05.dealloc`: a warp frees columns."""
 
     address: ext.Operand[Any]
@@ -71,12 +72,16 @@ class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.D
 
 
 class RelinquishAllocPermitOp(
-    InstructionOp, dialect=Tcgen05, name="relinquish_alloc_permit", family=control.RELINQUISH_ALLOC_PERMIT
+    InstructionOp,
+    dialect=Tcgen05,
+    name="relinquish_alloc_permit",
+    family=control.RELINQUISH_ALLOC_PERMIT,
+    traits=[ORDERS],
 ):
     """`tcgen05.relinquish_alloc_permit`: the CTA gives up its right to allocate tensor memory."""
 
 
-class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT):
+class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT, traits=[ORDERS]):
     """`tcgen05.commit`: signals an mbarrier when the thread's earlier tcgen05 work is done.
 
     With `mask` (i16, one bit for each CTA of the cluster) it signals the mbarriers at that address in
@@ -92,42 +97,58 @@ class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COM
     mask: Sequence[ext.Operand[Any]]
 
 
-class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT):
+class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT, traits=[ORDERS]):
     """`tcgen05.wait`: blocks until the thread's earlier `tcgen05.ld` (or `st`) are done."""
 
 
-class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE):
+class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE, traits=[ORDERS]):
     """`tcgen05.fence`: orders asynchronous tcgen05 work with respect to a synchronization of threads."""
 
 
-class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP):
+class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP, traits=[ORDERS]):
     """`tcgen05.cp`: copies a matrix from shared memory, given by its descriptor, to tensor memory."""
 
     address: ext.Operand[Any]
     descriptor: ext.Operand[Any]
 
 
-class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT):
+class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT, traits=[ORDERS]):
     """`tcgen05.shift`: moves the rows of tensor memory down by one."""
 
     address: ext.Operand[Any]
 
 
-class LdOp(InstructionOp, dialect=Tcgen05, name="ld", family=copy.LD, immediates={"offset": 0}):
+class LdOp(
+    InstructionOp,
+    dialect=Tcgen05,
+    name="ld",
+    family=copy.LD,
+    immediates={"offset": 0},
+    traits=[reads("address")],
+):
     """`tcgen05.ld`: a warp loads registers from tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
     address: ext.Operand[Any]
     data: ext.Result[Any]
 
 
-class StOp(InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}):
+class StOp(
+    InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}, traits=[ORDERS]
+):
     """`tcgen05.st`: a warp stores registers to tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
     address: ext.Operand[Any]
     data: ext.Operand[Any]
 
 
-class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED, immediates={"offset": 0}):
+class LdRedOp(
+    InstructionOp,
+    dialect=Tcgen05,
+    name="ld_red",
+    family=copy.LD_RED,
+    immediates={"offset": 0},
+    traits=[reads("address")],
+):
     """`tcgen05.ld.red`: as `tcgen05.ld`. It also reduces each lane's columns to one value."""
 
     address: ext.Operand[Any]
@@ -135,7 +156,9 @@ class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED,
     reduced: ext.Result[Any]
 
 
-class LdSpcompressOp(InstructionOp, dialect=Tcgen05, name="ld_spcompress", family=copy.LD_SPCOMPRESS):
+class LdSpcompressOp(
+    InstructionOp, dialect=Tcgen05, name="ld_spcompress", family=copy.LD_SPCOMPRESS, traits=[reads("address")]
+):
     """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, but it keeps only the two largest (or smallest)
     of every four columns. Two bits of `metadata` identify the column of each. With `red`, each lane's columns
     are also reduced to one value.
@@ -155,7 +178,12 @@ _MMA_AXES = {
 
 
 class MmaOp(
-    InstructionOp, dialect=Tcgen05, name="mma", family=mma_isa.MMA, immediates={"scale_input_d": None}
+    InstructionOp,
+    dialect=Tcgen05,
+    name="mma",
+    family=mma_isa.MMA,
+    immediates={"scale_input_d": None},
+    traits=[ORDERS],
 ):
     """`tcgen05.mma`: `d = a * b`, plus d where `enable_input_d` (i1) is true, in tensor memory.
 
@@ -176,7 +204,12 @@ class MmaOp(
 
 
 class SpMmaOp(
-    InstructionOp, dialect=Tcgen05, name="sp_mma", family=mma_isa.MMA_SP, immediates={"scale_input_d": None}
+    InstructionOp,
+    dialect=Tcgen05,
+    name="sp_mma",
+    family=mma_isa.MMA_SP,
+    immediates={"scale_input_d": None},
+    traits=[ORDERS],
 ):
     """`tcgen05.mma.sp`: as `tcgen05.mma`, with half of A's elements, which metadata in tensor memory
     selects.
@@ -194,7 +227,9 @@ class SpMmaOp(
     enable_input_d: ext.Operand[Any]
 
 
-class MmaBlockScaleOp(InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE):
+class MmaBlockScaleOp(
+    InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE, traits=[ORDERS]
+):
     """`tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, scales in tensor memory."""
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
@@ -210,7 +245,11 @@ class MmaBlockScaleOp(InstructionOp, dialect=Tcgen05, name="mma_block_scale", fa
 
 
 class SpMmaBlockScaleOp(
-    InstructionOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE
+    InstructionOp,
+    dialect=Tcgen05,
+    name="sp_mma_block_scale",
+    family=mma_isa.MMA_SP_BLOCK_SCALE,
+    traits=[ORDERS],
 ):
     """`tcgen05.mma.sp` with block scale: as `tcgen05.mma_block_scale`, with half of A's elements, which
     metadata in tensor memory selects.
@@ -232,7 +271,7 @@ class SpMmaBlockScaleOp(
 _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
 
 
-class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS):
+class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS, traits=[ORDERS]):
     """`tcgen05.mma.ws`: keeps B, the weights, in one of four collector buffers."""
 
     derived = _WS_AXES
@@ -245,7 +284,7 @@ class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_
     zero_column_mask: Sequence[ext.Operand[Any]]
 
 
-class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP):
+class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP, traits=[ORDERS]):
     """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements, which metadata in tensor
     memory selects.
     """
@@ -262,7 +301,7 @@ class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa
 
 
 class InstructionDescriptorOp(
-    DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor
+    DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor, traits=[Pure]
 ):
     """The i32 instruction descriptor of `tcgen05.mma`: shape, element types, and which operands are
     transposed.
@@ -275,7 +314,7 @@ class InstructionDescriptorOp(
 
 
 class BlockScaledDescriptorOp(
-    DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor
+    DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor, traits=[Pure]
 ):
     """The i32 instruction descriptor of a block-scaled `tcgen05.mma`: shape, element types, type and ids of
     the scales.
@@ -288,7 +327,11 @@ class BlockScaledDescriptorOp(
 
 
 class SharedMemoryDescriptorOp(
-    DescriptorOp, dialect=Tcgen05, name="shared_memory_descriptor", record=SharedMemoryDescriptor
+    DescriptorOp,
+    dialect=Tcgen05,
+    name="shared_memory_descriptor",
+    record=SharedMemoryDescriptor,
+    traits=[Pure],
 ):
     """The i64 descriptor of a matrix in shared memory."""
 

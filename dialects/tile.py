@@ -5,6 +5,7 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 
 from typing import Any
 
+from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
@@ -175,7 +176,7 @@ def _tensor_access_complaint(op: Any, memory: Any) -> str | None:
     return None
 
 
-class LoadOp(Op, dialect=Tile, name="load"):
+class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp, or by a warpgroup if
     it has four warps.
 
@@ -238,7 +239,7 @@ class LoadOp(Op, dialect=Tile, name="load"):
         return bool(self.attribute("only_inside"))
 
 
-class LoadRowOp(Op, dialect=Tile, name="load_row"):
+class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
     """A fragment whose rows all hold the elements of a vector from `column` on, loaded by one warp or
     warpgroup.
 
@@ -283,7 +284,7 @@ def _parts_complaint(op: Any, buffer: Any, transpose: bool) -> str | None:
     return part_complaint((op.row, op.column), outer, inner)
 
 
-class StoreOp(Op, dialect=Tile, name="store"):
+class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     """One warp or warpgroup stores a fragment at (`row`, `column`) of a matrix, or of a buffer.
 
     Elements outside of a matrix are not written. With `vector_bytes` greater than an element's width,
@@ -330,7 +331,7 @@ def _destination_complaint(op: StoreOp) -> str | None:
     return _parts_complaint(op, op.destination.type, op.attribute("transpose"))
 
 
-class FromLaneOp(Op, dialect=Tile, name="from_lane"):
+class FromLaneOp(Op, dialect=Tile, name="from_lane", traits=[Pure]):
     """A fragment from each lane's elements: a vector in the order of the layout's register offsets."""
 
     lane: ext.Operand[Any]
@@ -341,7 +342,7 @@ class FromLaneOp(Op, dialect=Tile, name="from_lane"):
         return _lane_complaint(self.fragment, self.lane)
 
 
-class ToLaneOp(Op, dialect=Tile, name="to_lane"):
+class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
     """Each lane's elements of a fragment: a vector in the order of the layout's register offsets."""
 
     fragment: ext.Operand[Any]

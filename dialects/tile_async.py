@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, build
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_sums import LAST_SUM
@@ -23,7 +24,7 @@ scale for more of them is for whole rows of shared memory.
 """
 
 
-class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
+class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     """Starts `d = a * b + c`, or `d = a * b` if `accumulate` (i1) is false.
 
     A is M x K, or K x M with `transpose_a`; B is K x N, or N x K with `transpose_b`. C decides who executes
@@ -206,7 +207,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         return None
 
 
-class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
+class WaitGemmOp(Op, dialect=Tile, name="wait_gemm", traits=[ORDERS]):
     """A warpgroup waits until at most `pending` of its latest `tile.gemm_async` are in flight.
 
     The results are the operands. Those whose products are finished may be used.
@@ -228,7 +229,7 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
         return tile_complaint(fragments)
 
 
-class PinOp(Op, dialect=Tile, name="pin"):
+class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
     """A fragment of f32 or i32 whose elements are computed before any later operation that writes memory,
     waits or multiplies.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from weft.dialects.effects import Pure, allocates
 from weft.dialects.kinds import Check, of_type
 from weft.dialects.op import Op, build
 from weft.dialects.tile_constants import constant_complaint, part_complaint
@@ -24,7 +25,7 @@ TENSOR_MEMORY = "tile.tensor_memory"
 STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
 
 
-class AllocOp(Op, dialect=Tile, name="alloc"):
+class AllocOp(Op, dialect=Tile, name="alloc", traits=[allocates("buffer")]):
     """A buffer in shared memory that lives as long as the kernel, aligned as its swizzle needs; or one in
     tensor memory that lives as long as the `tile.tensor_memory` in whose region it is directly.
 
@@ -65,7 +66,7 @@ class AllocOp(Op, dialect=Tile, name="alloc"):
         return None
 
 
-class StageOp(Op, dialect=Tile, name="stage"):
+class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
     """One of the equal tiles that a buffer holds along its first dimension: `buffer[index]`."""
 
     buffer: ext.Operand[Any]
@@ -104,7 +105,7 @@ def _index_complaint(op: Any) -> str | None:
     return constant_complaint("index", op.index, op.buffer.type.shape[0])
 
 
-class SliceOp(Op, dialect=Tile, name="slice"):
+class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
     """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
     With a `row_step`, slices begin at multiples of that many rows instead, and may overlap.
 
@@ -188,7 +189,7 @@ def _columns_complaint(what: str, buffer: Any, distance: Mapping[str, int]) -> s
     return f"{what} must be a multiple of {COLUMN_BITS} bits apart in tensor memory, got {bits}"
 
 
-class PeerOp(Op, dialect=Tile, name="peer"):
+class PeerOp(Op, dialect=Tile, name="peer", traits=[Pure]):
     """The buffer of another CTA of the cluster, selected by its rank: it has the same address there as the
     operand here.
 
@@ -213,7 +214,7 @@ class PeerOp(Op, dialect=Tile, name="peer"):
         return None
 
 
-class AddressOp(Op, dialect=Tile, name="address"):
+class AddressOp(Op, dialect=Tile, name="address", traits=[Pure]):
     """The address of a buffer's first byte, before any swizzle: an `!llvm.ptr<3>`, or `!llvm.ptr<7>`
     for a buffer of a peer. Of a buffer in tensor memory it is the `!llvm.ptr<6>` of its first lane and
     column, `lane << 16 | column`.

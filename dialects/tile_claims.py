@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, build
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.dialects.tile_types import Tile, index_complaint
 from weft.mlir import constant, ext, ir, strides
 
 
-class ClaimOp(Op, dialect=Tile, name="claim"):
+class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
     """A warp announces that it has written its part of some data to global memory, waits for a limited time
     for the warps that write the other parts, and gets the shares of the whole that it must process.
 
@@ -37,7 +38,7 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
         return index_complaint([self.index, self.party, self.parties, self.claimed])
 
 
-class AwaitOthersOp(Op, dialect=Tile, name="await_others"):
+class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
     """A warp that has not written its part yet waits for a limited time until all other parties have arrived
     at `counters[index]`. The result (i1) is whether they have.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import ORDERS, Effects, Pure
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.instruction import judge
 from weft.dialects.kinds import Check
@@ -74,7 +75,7 @@ def _barrier_complaint(op: Any, barrier: Any) -> str | None:
     return None
 
 
-class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
+class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
     """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
     matrix become zero.
 
@@ -142,7 +143,7 @@ def _signal_complaint(op: CopyAsyncOp) -> str | None:
     return _barrier_complaint(op, op.barrier[0])
 
 
-class CopyOp(Op, dialect=Tile, name="copy"):
+class CopyOp(Op, dialect=Tile, name="copy", traits=[Effects(reads=("source",), writes=("tile",))]):
     """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
     element.
 
@@ -158,7 +159,9 @@ class CopyOp(Op, dialect=Tile, name="copy"):
         return _copy_complaint(self, "source", self.source)
 
 
-class CopyOutOp(Op, dialect=Tile, name="copy_out"):
+class CopyOutOp(
+    Op, dialect=Tile, name="copy_out", traits=[Effects(reads=("tile",), writes=("destination",))]
+):
     """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix. They store aligned 16-byte
     vectors where possible. Elements outside of the matrix are not written. The matrix may have any alignment.
     """
@@ -185,7 +188,7 @@ def cta_group_complaint(op: Any) -> str | None:
     return f"cta_group must be 1 on this chip: {COPY_OF_PAIR.name} {verdict}"
 
 
-class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
+class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
     """A matrix that TMA copies in tiles of the result's type. The launch passes a tensor map for it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
@@ -295,7 +298,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         return f"tiles of a joined map must have {legal}, got {rows} x {columns}"
 
 
-class MemberOp(Op, dialect=Tile, name="member"):
+class MemberOp(Op, dialect=Tile, name="member", traits=[Pure]):
     """One matrix of a batch as TMA copies it, or one batch of a batch of batches, selected by its index."""
 
     batch: ext.Operand[Any]
@@ -308,7 +311,7 @@ class MemberOp(Op, dialect=Tile, name="member"):
         return tile_complaint([self.batch]) or index_complaint([self.index])
 
 
-class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
+class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast", traits=[ORDERS]):
     """One thread starts a copy of the tile at (`row`, `column`) of a matrix into several CTAs of the cluster
     (TMA).
 
@@ -334,7 +337,7 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
-class GatherAsyncOp(Op, dialect=Tile, name="gather_async"):
+class GatherAsyncOp(Op, dialect=Tile, name="gather_async", traits=[ORDERS]):
     """A warp, or one thread, starts a copy of rows of a matrix, given by their numbers, into a buffer (TMA).
     Row i of the tile gets what row `indices[first + i]` of the matrix has from `column` on, or zeros if the
     matrix has no such row, or `indices` no such element.
@@ -358,7 +361,7 @@ class GatherAsyncOp(Op, dialect=Tile, name="gather_async"):
         return wrong or index_complaint([self.first, self.column])
 
 
-class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
+class StoreAsyncOp(Op, dialect=Tile, name="store_async", traits=[ORDERS]):
     """One thread starts a copy of a buffer to (`row`, `column`) of a matrix (TMA).
 
     Elements outside of the matrix are not written, except those that share 16 bytes with the end of a row: an
@@ -376,7 +379,7 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
         return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
 
 
-class AddAsyncOp(Op, dialect=Tile, name="add_async"):
+class AddAsyncOp(Op, dialect=Tile, name="add_async", traits=[ORDERS]):
     """One thread starts an addition of a buffer to the tile at (`row`, `column`) of a matrix (TMA), to which
     others may add at the same time. The order of additions is not determined, nor is the rounding of floats.
 

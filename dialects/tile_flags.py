@@ -4,6 +4,7 @@ all of them can access.
 
 from typing import Any
 
+from weft.dialects.effects import ORDERS, Pure
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, index_complaint, is_buffer
 from weft.errors import WeftError, shown
@@ -12,7 +13,7 @@ from weft.mlir import MLIRError, ext, ir, strides
 PROXIES = ("generic", "async")
 
 
-class AwaitFlagOp(Op, dialect=Tile, name="await_flag"):
+class AwaitFlagOp(Op, dialect=Tile, name="await_flag", traits=[ORDERS]):
     """A thread waits until `flags[index]` has reached `value`: until the difference of the two, a signed
     32-bit integer, isn't negative.
 
@@ -51,7 +52,7 @@ def await_flag(flags: Any, index: Any, value: Any, limit: Any, *, proxy: str = "
     build(AwaitFlagOp, operands=[flags, index, value, limit], attributes={"proxy": proxy})
 
 
-class SignalOp(Op, dialect=Tile, name="signal"):
+class SignalOp(Op, dialect=Tile, name="signal", traits=[ORDERS]):
     """A thread sets `flags[index]` to `value`, after all that it has written, and all that other threads have
     written before a barrier with it, is visible to the system. The flags may be another GPU's.
     """
@@ -64,7 +65,7 @@ class SignalOp(Op, dialect=Tile, name="signal"):
         return flags_complaint(self.flags) or index_complaint([self.index, self.value])
 
 
-class IsLastOp(Op, dialect=Tile, name="is_last"):
+class IsLastOp(Op, dialect=Tile, name="is_last", traits=[ORDERS]):
     """A thread arrives at `counters[index]`, together with others: `count` threads of this GPU in all.
 
     The result (i1) is whether it is the last of them to arrive. The last thread sees what the others have
@@ -90,7 +91,7 @@ def is_last(counters: Any, index: Any, count: Any) -> Any:
     ).last
 
 
-class RemoteOp(Op, dialect=Tile, name="remote"):
+class RemoteOp(Op, dialect=Tile, name="remote", traits=[Pure]):
     """Memory of another GPU that this GPU can access, from an address (i64) on: a contiguous memref of rank
     1, of unknown size, in global memory. A kernel stores to it, and sets flags there; loads are slow.
     """
@@ -107,7 +108,7 @@ class RemoteOp(Op, dialect=Tile, name="remote"):
         return None
 
 
-class SendAsyncOp(Op, dialect=Tile, name="send_async"):
+class SendAsyncOp(Op, dialect=Tile, name="send_async", traits=[ORDERS]):
     """One thread starts a copy of a buffer, as it is in shared memory, to elements from `index` on of memory
     of another GPU. Both must begin at multiples of 16 bytes.
 

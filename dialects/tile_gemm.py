@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.tile_types import Tile, is_buffer, is_fragment, tile_complaint
@@ -13,7 +14,7 @@ CONTAINER = "i8"
 """The type of bytes that hold an element of 4 or 6 bits each."""
 
 
-class GemmOp(Op, dialect=Tile, name="gemm"):
+class GemmOp(Op, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
     """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
 
     C is the third operand. Without it, beta must be 0.
@@ -46,7 +47,7 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
         return _shape_complaint(self, tiles)
 
 
-class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled"):
+class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b", "scale_a", "scale_b")]):
     """`D = (A * scale_a) @ (B * scale_b) + C` on tiles of one warp: A is M x K, B is K x N, C and D are M x
     N.
 

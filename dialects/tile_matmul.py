@@ -5,6 +5,7 @@ from ctypes import c_float
 from math import isfinite
 from typing import Any
 
+from weft.dialects.effects import ORDERS
 from weft.dialects.element_types import INPUT_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
@@ -34,7 +35,7 @@ from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.mlir import ext, ir
 
 
-class MatmulOp(Op, dialect=Tile, name="matmul"):
+class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     """`D = residual + activation(alpha * A @ B + beta * C + bias)`: a whole product of matrices in global
     memory.
 

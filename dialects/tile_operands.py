@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import Pure
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import AnyType, Tile, is_buffer, is_memref
 from weft.mlir import ext, ir
 
 
-class OperandOp(Op, dialect=Tile, name="operand"):
+class OperandOp(Op, dialect=Tile, name="operand", traits=[Pure]):
     """Wraps one of the operands after D of a `tile.matmul`, a matrix or vector in global memory, or one of
     those after `accumulate` of a `tile.gemm_async`, a buffer in tensor memory or an i32.
 

@@ -8,6 +8,7 @@ barriers.
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import ORDERS, Pure, allocates
 from weft.dialects.op import Op, build
 from weft.dialects.tile_constants import constant_complaint
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
@@ -43,7 +44,7 @@ _NOT_AFTER_MMA = {
 }
 
 
-class MakeRingOp(Op, dialect=Tile, name="make_ring"):
+class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")]):
     """A ring of stages in shared or tensor memory. All stages are empty; threads may use the ring after the
     next barrier of the CTA.
 
@@ -180,7 +181,7 @@ def _phase_complaint(op: Any, *numbers: Any) -> str | None:
     return use_complaint(op, op.phase, *numbers) or constant_complaint("phase", op.phase, 2)
 
 
-class AcquireOp(Op, dialect=Tile, name="acquire"):
+class AcquireOp(Op, dialect=Tile, name="acquire", traits=[ORDERS]):
     """Waits until a stage of a ring is empty."""
 
     ring: ext.Operand[Any]
@@ -191,7 +192,7 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
         return _phase_complaint(self)
 
 
-class DrainOp(Op, dialect=Tile, name="drain"):
+class DrainOp(Op, dialect=Tile, name="drain", traits=[ORDERS]):
     """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
     those that it would fill next.
 
@@ -207,7 +208,7 @@ class DrainOp(Op, dialect=Tile, name="drain"):
         return _phase_complaint(self)
 
 
-class ExpectOp(Op, dialect=Tile, name="expect"):
+class ExpectOp(Op, dialect=Tile, name="expect", traits=[ORDERS]):
     """Announces the number of bytes that copies will write to a stage of a ring that is filled by "tma".
 
     One thread executes it before it starts the copies. With 0 bytes, the stage is full at once. Elements of 4
@@ -231,7 +232,7 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
         return None
 
 
-class CommitOp(Op, dialect=Tile, name="commit"):
+class CommitOp(Op, dialect=Tile, name="commit", traits=[ORDERS]):
     """A producer announces that it has filled a stage of a ring.
 
     Who executes it depends on `filled_by` of the ring:
@@ -263,7 +264,7 @@ class CommitOp(Op, dialect=Tile, name="commit"):
         return None
 
 
-class AwaitOp(Op, dialect=Tile, name="await"):
+class AwaitOp(Op, dialect=Tile, name="await", traits=[ORDERS]):
     """Waits until a stage of a ring is full."""
 
     ring: ext.Operand[Any]
@@ -274,7 +275,7 @@ class AwaitOp(Op, dialect=Tile, name="await"):
         return _phase_complaint(self)
 
 
-class ReleaseOp(Op, dialect=Tile, name="release"):
+class ReleaseOp(Op, dialect=Tile, name="release", traits=[ORDERS]):
     """A consumer announces that it has read a stage of a ring.
 
     Who executes it depends on `emptied_by` of the ring:
@@ -311,7 +312,7 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
         return None
 
 
-class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
+class ReleasePeerOp(Op, dialect=Tile, name="release_peer", traits=[ORDERS]):
     """A consumer announces to the CTA with this rank in the cluster that it has read a stage. `tile.release`
     does the same in the consumer's own CTA.
 
@@ -339,7 +340,7 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
         return None
 
 
-class AdvanceOp(Op, dialect=Tile, name="advance"):
+class AdvanceOp(Op, dialect=Tile, name="advance", traits=[Pure]):
     """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
 
     ring: ext.Operand[Any]
@@ -352,7 +353,7 @@ class AdvanceOp(Op, dialect=Tile, name="advance"):
         return _phase_complaint(self, self.next_stage, self.next_phase)
 
 
-class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
+class FullBarrierOp(Op, dialect=Tile, name="full_barrier", traits=[Pure]):
     """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full. In a ring of a
     pair that an MMA empties, it is the leader's, and both CTAs' copies signal it.
     """

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
+from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, check_in_a_module
 from weft.dialects.tile_types import Tile
 from weft.isa.chips import LANES, WARPGROUP, WARPS
@@ -16,7 +17,7 @@ MOST_WARPGROUPS = MOST_THREADS // WARPGROUP
 MOST_WARPS = MOST_WARPGROUPS * WARPS
 
 
-class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
+class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait, ORDERS]):
     """Code for some warpgroups or some warps of a CTA. The others skip it.
 
     Its agents are `warpgroups` warpgroups or `warps` warps, beginning with number `first` of the CTA. The

@@ -8,6 +8,7 @@ products in them, and the operations of this file use what is there after the wa
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import ALL, ORDERS, reads, writes
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, is_fragment, tile_complaint
 from weft.isa.chips import THREAD_REGISTERS
@@ -25,7 +26,7 @@ def sum_registers(kind: Any) -> int:
     return int(kind.registers * kind.element_type.width // REGISTER_BITS)
 
 
-class ClearSumsOp(Op, dialect=Tile, name="clear_sums"):
+class ClearSumsOp(Op, dialect=Tile, name="clear_sums", traits=[writes(ALL)]):
     """Sets named registers to zero: `count` of them, from number `first_sum` on."""
 
     first_sum: ir.IntegerAttr
@@ -35,7 +36,7 @@ class ClearSumsOp(Op, dialect=Tile, name="clear_sums"):
         return _range_complaint(self)
 
 
-class AddProductsOp(Op, dialect=Tile, name="add_products"):
+class AddProductsOp(Op, dialect=Tile, name="add_products", traits=[ORDERS]):
     """Adds finished products to sums. Both are f32 in named registers: for each `i` below `count`, product
     `first_product + i` is added to sum `first_sum + i`.
 
@@ -75,7 +76,7 @@ class AddProductsOp(Op, dialect=Tile, name="add_products"):
         return None
 
 
-class ReadSumsOp(Op, dialect=Tile, name="read_sums"):
+class ReadSumsOp(Op, dialect=Tile, name="read_sums", traits=[reads(ALL)]):
     """The fragment of a warpgroup's sums in named registers: element `i` of a lane is register
     `first_sum + i`, or `first_sum + order[i]`.
 

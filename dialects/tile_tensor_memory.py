@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, build, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
 from weft.dialects.tile_roles import MOST_WARPS
@@ -21,7 +22,7 @@ from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ext, ir
 
 
-class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTerminatorTrait]):
+class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTerminatorTrait, ORDERS]):
     """Allocates tensor memory for the buffers of its region, and frees it after the region. All threads of
     the CTA must reach it together. A kernel has at most one.
 
@@ -104,7 +105,7 @@ def _region_around(op: Any) -> str | None:
     return None
 
 
-class CopyTmemOp(Op, dialect=Tile, name="copy_tmem"):
+class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
     """One thread, or a warp that elects one, copies a buffer from shared to tensor memory (`tcgen05.cp`).
 
     The source must be visible to the async proxy: copied by TMA, or followed by a proxy fence. An MMA that

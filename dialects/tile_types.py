@@ -149,6 +149,8 @@ class FragmentType(Tile.Type, name="fragment"):
 class BufferType(Tile.Type, name="buffer"):
     """A tile in a memory."""
 
+    is_memory = True
+
     extents: Any
     element: Any
     map: LayoutAttr
@@ -203,6 +205,8 @@ class BufferType(Tile.Type, name="buffer"):
 class MapType(Tile.Type, name="map"):
     """A matrix in global memory as TMA copies it: in tiles that have this layout in shared memory."""
 
+    is_memory = True
+
     extents: Any
     element: Any
     map: LayoutAttr
@@ -235,6 +239,8 @@ class MapType(Tile.Type, name="map"):
 
 class RingType(Tile.Type, name="ring"):
     """The barriers of a ring of stages: for each stage, one for full and one for empty."""
+
+    is_memory = True
 
     count: ir.IntegerAttr
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.effects import ORDERS, Pure
 from weft.dialects.instruction import InstructionOp, Lookup
 from weft.isa import wgmma as isa
 from weft.isa.chips import describe
@@ -24,7 +25,12 @@ def _a_registers(lookup: Lookup) -> bool:
 
 
 class MmaAsyncOp(
-    InstructionOp, dialect=Wgmma, name="mma_async", family=isa.MMA_ASYNC, immediates=_IMMEDIATES
+    InstructionOp,
+    dialect=Wgmma,
+    name="mma_async",
+    family=isa.MMA_ASYNC,
+    immediates=_IMMEDIATES,
+    traits=[ORDERS],
 ):
     """`wgmma.mma_async`: `d = a * b + inouts`, or `a * b` where `scale_d` (i1) is false.
 
@@ -47,6 +53,7 @@ class SpMmaAsyncOp(
     name="sp_mma_async",
     family=isa.MMA_ASYNC_SPARSE,
     immediates=_IMMEDIATES | {"selector": 0},
+    traits=[ORDERS],
 ):
     """`wgmma.mma_async.sp`: as `wgmma.mma_async`, with half of A's elements, which metadata selects."""
 
@@ -60,23 +67,32 @@ class SpMmaAsyncOp(
     d: ext.Result[Any]
 
 
-class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE):
+class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE, traits=[ORDERS]):
     """`wgmma.fence`: orders registers and shared memory before the `wgmma.mma_async` that use them."""
 
 
-class CommitGroupOp(InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP):
+class CommitGroupOp(
+    InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP, traits=[ORDERS]
+):
     """`wgmma.commit_group`: ends a group, which contains all `wgmma.mma_async` that no earlier group
     contains.
     """
 
 
 class WaitGroupOp(
-    InstructionOp, dialect=Wgmma, name="wait_group", family=isa.WAIT_GROUP, immediates={"group": 0}
+    InstructionOp,
+    dialect=Wgmma,
+    name="wait_group",
+    family=isa.WAIT_GROUP,
+    immediates={"group": 0},
+    traits=[ORDERS],
 ):
     """`wgmma.wait_group`: waits until at most `group` of the latest groups are in flight."""
 
 
-class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor):
+class MatrixDescriptorOp(
+    DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor, traits=[Pure]
+):
     """The i64 descriptor of a matrix in shared memory; see `weft.isa.wgmma.descriptors.MatrixDescriptor`."""
 
     address: ext.Operand[Any]

@@ -8,6 +8,7 @@ take each register as one operand.
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa import wmma as isa
 from weft.mlir import ext
@@ -23,7 +24,7 @@ def _has_stride(lookup: Lookup) -> bool:
     return len(lookup("stride")) > 0
 
 
-class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
+class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD, traits=[reads("address")]):
     """`wmma.load`: a warp reads fragment a, b or c; `stride` (i32, in elements) is the leading
     dimension.
     """
@@ -35,7 +36,7 @@ class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
     d: ext.Result[Any]
 
 
-class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE):
+class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE, traits=[writes("address")]):
     """`wmma.store`: a warp writes the registers of fragment d; `stride` as in `wmma.load`."""
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
@@ -45,7 +46,7 @@ class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE):
     stride: Sequence[ext.Operand[Any]]
 
 
-class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA):
+class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA, traits=[Pure]):
     """`wmma.mma`: `d = a * b + c` over one warp; each fragment is a list of registers."""
 
     a: Sequence[ext.Operand[Any]]

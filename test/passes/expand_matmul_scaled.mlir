@@ -45,7 +45,7 @@
 // CHECK: "tile.wait_gemm"()
 // CHECK: "tile.release"(%{{.*}}, %[[LEFT]]#3)
 // CHECK: "tile.add_products"(%[[LEFT]]#1, %[[LEFT]]#2)
-// CHECK: "tile.read_sums"() {first_sum = 64 : i64}
+// CHECK: "tile.read_sums"() {first_sum = 64 : i64, rounds = true}
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"

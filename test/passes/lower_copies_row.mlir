@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-copies --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --lower-copies | FileCheck %s
 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !Turned = !tile.fragment<array<i64: 8, 16>, f32, #tile.layout<"S[(4,2,2,8):(1@laneid,1,2,4@laneid)]">>

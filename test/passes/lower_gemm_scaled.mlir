@@ -21,11 +21,12 @@ gpu.module @m [#nvvm.target<chip = "sm_120a">] {
   // CHECK: "mma.block_scale"({{.*}}, %[[S]], %[[TWO]], %[[ZERO]], %[[T]], %[[TWO]], %[[ONE]])
   // CHECK-COUNT-5: "mma.block_scale"
   // CHECK: "mma.block_scale"({{.*}}, %[[S]], %[[TWO]], %[[ONE]], %[[T]], %[[TWO]], %[[ZERO]])
-  gpu.func @mxfp8(%x: vector<64xf8E4M3FN>, %y: vector<64xf8E5M2>, %c: !D, %s: !S, %t: !T) kernel
+  gpu.func @mxfp8(%x: vector<64xf8E4M3FN>, %y: vector<64xf8E5M2>, %c: !D, %s: !S, %t: !T, %m: memref<?x?xf32>, %i: i32) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%x) : (vector<64xf8E4M3FN>) -> !A
     %b = "tile.from_lane"(%y) : (vector<64xf8E5M2>) -> !B
     %0 = "tile.gemm_scaled"(%a, %b, %c, %s, %t) {first_group = 2 : i64} : (!A, !B, !D, !S, !T) -> !D
+    "tile.store"(%0, %m, %i, %i) : (!D, memref<?x?xf32>, i32, i32) -> ()
     gpu.return
   }
 }

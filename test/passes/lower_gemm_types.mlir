@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-copies --lower-gemm --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --lower-copies --lower-gemm | FileCheck %s
 
 // Elements of 8 and 32 bits: ldmatrix brings whole registers of K-major tiles, as it does for 16 bits.
 

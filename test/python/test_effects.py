@@ -1,0 +1,162 @@
+"""What operations tell MLIR of their effects, and upstream's passes between any two of Weft's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import passes_between
+import pytest
+from launches import complaint
+from product_cases import MMA, laid
+from products import Case, Product
+
+from weft import mlir, passes
+from weft.dialects import DIALECTS, context
+from weft.dialects.effects import Effects, Pure
+
+HERE = Path(__file__).parent
+BUFFER = '!tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">'
+PART = '!tile.buffer<array<i64: 16, 64>, bf16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">'
+
+
+def cleaned(body, arguments="%x: i32"):
+    """The operations of Weft's that are left of a kernel's body, by name."""
+    text = f"""
+    gpu.module @m [#nvvm.target<chip = "sm_90a">] {{
+      gpu.func @k({arguments}) kernel attributes {{known_block_size = array<i32: 128, 1, 1>}} {{
+        {body}
+        gpu.return
+      }}
+    }}"""
+    module = mlir.parse(text, context())
+    passes.manager(passes_between.BETWEEN, module.context).run(module.operation)
+    names = []
+
+    def visit(op):
+        names.append(op.name)
+        return mlir.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    return [name for name in names if name.split(".")[0] in {each.DIALECT_NAMESPACE for each in DIALECTS}]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.DIALECT_NAMESPACE)
+def test_each_operation_declares_its_effects(dialect):
+    without = [
+        op.OPERATION_NAME
+        for op in dialect.operations
+        if not any(trait is Pure or isinstance(trait, Effects) for trait in op._traits)
+    ]
+    assert not without
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.DIALECT_NAMESPACE)
+def test_effects_name_operands_and_results(dialect):
+    for op in dialect.operations:
+        for trait in op._traits:
+            if isinstance(trait, Effects):
+                names = {field.name for field in op._fields} | {"all memory"}
+                assert {*trait.reads, *trait.writes, *trait.allocates} <= names, op.OPERATION_NAME
+
+
+def test_dead_operations_go():
+    body = f"""
+        %t = "tile.alloc"() : () -> {BUFFER}
+        %part = "tile.slice"(%t, %x, %x) : ({BUFFER}, i32, i32) -> {PART}
+        %turned = "mma.movmatrix"(%x) : (i32) -> i32"""
+    assert cleaned(body) == []
+
+
+def test_equal_operations_become_one_before_the_loop():
+    body = f"""
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %t = "tile.alloc"() : () -> {BUFFER}
+        %a = "tile.address"(%t) : ({BUFFER}) -> !llvm.ptr<3>
+        %b = "tile.address"(%t) : ({BUFFER}) -> !llvm.ptr<3>
+        scf.for %i = %c0 to %n step %c1 {{
+          %d = "wgmma.descriptor"(%a) {{stride_byte_offset = 1024, swizzle = "128B"}} : (!llvm.ptr<3>) -> i64
+          %e = "wgmma.descriptor"(%b) {{stride_byte_offset = 1024, swizzle = "128B"}} : (!llvm.ptr<3>) -> i64
+          %s = arith.addi %d, %e : i64
+          memref.store %s, %m[%i] : memref<?xi64>
+        }}"""
+    left = cleaned(body, "%n: index, %m: memref<?xi64>")
+    assert left == ["tile.alloc", "tile.address", "wgmma.descriptor"]
+
+
+LOADED = "vector<4xi32>"
+
+
+def loads(between):
+    """How many equal loads are left, with an operation between them."""
+    body = f"""
+        %a = "mma.ldmatrix"(%p) {{num = 1 : i64, shape = "m8n8"}} : (!llvm.ptr<3>) -> i32
+        {between}
+        %b = "mma.ldmatrix"(%p) {{num = 1 : i64, shape = "m8n8"}} : (!llvm.ptr<3>) -> i32
+        %s = arith.addi %a, %b : i32
+        memref.store %s, %m[] : memref<i32>"""
+    return cleaned(body, "%p: !llvm.ptr<3>, %w: i32, %m: memref<i32>").count("mma.ldmatrix")
+
+
+def test_equal_loads_become_one():
+    assert loads("") == 1
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        '"wgmma.fence"() : () -> ()',
+        '"wgmma.commit_group"() : () -> ()',
+        '"wgmma.wait_group"() : () -> ()',
+        "gpu.barrier",
+        "nvvm.barrier",
+        "nvvm.cp.async.wait.group 0",
+        '"mma.stmatrix"(%p, %w) {num = 1 : i64, shape = "m8n8"} : (!llvm.ptr<3>, i32) -> ()',
+    ],
+)
+def test_what_orders_memory_keeps_loads_apart(between):
+    assert loads(between) == 2
+
+
+def test_new_memory_stays_apart():
+    body = f"""
+        %s = "tile.alloc"() : () -> {BUFFER}
+        %t = "tile.alloc"() : () -> {BUFFER}
+        %a = "tile.address"(%s) : ({BUFFER}) -> !llvm.ptr<3>
+        %b = "tile.address"(%t) : ({BUFFER}) -> !llvm.ptr<3>
+        llvm.store %x, %a : i32, !llvm.ptr<3>
+        llvm.store %x, %b : i32, !llvm.ptr<3>"""
+    assert cleaned(body).count("tile.alloc") == 2
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product("bf16", "bf16", "bf16", laid("one warpgroup", "bf16"), activation="gelu"),
+        Product("f8E4M3FN", "f8E4M3FN", "bf16", laid("two warpgroups", "i8"), scaled=True),
+        Product("bf16", "bf16", "f32", MMA[2]),
+    ],
+    ids=str,
+)
+def test_passes_between_change_no_product(monkeypatch, product):
+    monkeypatch.setattr("weft.compiler.pipeline.elements", passes_between.elements)
+    assert complaint(product, Case((70, 35, 150), "normal"), product.compiled(), "emulator") is None
+
+
+KERNELS = """
+    test_product_cases.py test_attention.py test_attention_gradients.py test_attention_decode.py
+    test_attention_fp8.py test_int4.py test_language_int4.py test_tcgen05_kernels.py
+    test_tcgen05_block_scales.py test_tma_mma_block_scales.py test_wmma_schedules.py
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", KERNELS.split())
+def test_passes_between_change_no_kernel(file):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "passes_between", "-p", "no:cacheprovider"]
+    environment = os.environ | {"PYTHONPATH": str(HERE)}
+    ran = subprocess.run(
+        [*command, str(HERE / file)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-3000:]
