@@ -266,6 +266,9 @@ SECOND:
 """Block 0 writes words. Block 1 reads the words behind these; its first `lanes` lanes read the first word."""
 LOAD = "ld.global.u32 %r4, [%l3];"
 SELECT = "selp.b32 %r5, %r4, 0, %p2;"
+BRANCH = "mov.u32 %r6, 0; setp.ne.u32 %p3, %r4, 5; @%p3 bra B;"
+KEEP = "mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r6;"
+OWN = ".local .u32 m; st.local.u32 [m], 0;" + BRANCH + "st.{}"
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -284,6 +287,29 @@ SELECT = "selp.b32 %r5, %r4, 0, %p2;"
             True,
         ),
         (LOAD, "setp.eq.u32 %p3, %r4, 5; selp.b32 %r6, %r4, 7, %p3; mov.u32 %r5, %r6;", False),
+        # A branch on the value decides what the lane uses or not.
+        (LOAD, BRANCH + "mov.u32 %r6, 9;\nB: " + KEEP, True),
+        (LOAD, BRANCH + "mov.u32 %r6, 9;\nB: mov.u32 %r5, %r6;", False),
+        (
+            LOAD,
+            BRANCH + "mov.u32 %r6, 9;\nB: " + KEEP + "@!%p3 bra C; @%p2 st.global.u32 [%l2+512], %r1;\nC:",
+            True,
+        ),
+        (LOAD, BRANCH + "st.global.u32 [%l2+512], %r1;\nB: " + KEEP, False),
+        (LOAD, BRANCH + "bar.sync 0;\nB: " + KEEP, False),
+        (
+            LOAD,
+            f"mov.u32 %r6, 0;\nB: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, %r4; @%p3 bra B; {KEEP}",
+            True,
+        ),
+        (LOAD, "mov.u32 %r5, 1; setp.ne.u32 %p3, %r4, 5; @%p3 bra B; ret;\nB: ", False),
+        (LOAD, OWN.format("local.u32 [m], 1;\nB: ld.local.u32 %r6, [m];") + KEEP, True),
+        (LOAD, OWN.format("local.u32 [m], 1;\nB: ld.local.u32 %r5, [m];"), False),
+        (
+            LOAD,
+            OWN.format("shared.u32 [m], 1;\nB: ld.shared.u32 %r6, [m];").replace(".local", ".shared") + KEEP,
+            False,
+        ),
         (LOAD, SELECT + "add.u32 %r6, %r6, %r4; st.global.u32 [%l2+512], %r6;", False),
         (LOAD, SELECT + "add.u32 %r6, %r6, %r4; @%p2 st.global.u32 [%l2+512], %r6;", True),
         (LOAD, "cvt.u16.u32 %h1, %r4; mov.b32 %r6, {{%h1, %h1}};" + SELECT.replace("%r4", "%r6"), True),

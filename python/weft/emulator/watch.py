@@ -77,6 +77,7 @@ class Traffic(NamedTuple):
     `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
     `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
     `stores`, of st: what it stores. `constant`, of ld: the kernel must not write what it reads (`.nc`).
+    `space`: that of ld and st.
     """
 
     prefix: str
@@ -88,6 +89,7 @@ class Traffic(NamedTuple):
     sources: tuple[tuple[int, Sources], ...] = ()
     stores: tuple[int, ...] = ()
     constant: bool = False
+    space: str = ""
 
 
 class Watch:

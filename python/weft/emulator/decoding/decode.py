@@ -77,6 +77,7 @@ class Op:
         self.sources: list[tuple[int, Sources]] = []
         self.stores: tuple[int, ...] = ()
         self.constant = False
+        self.space = ""
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

@@ -173,10 +173,8 @@ class Program:
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
-        registers = tuple(op.reads), tuple(op.writes)
-        traffic = Traffic(
-            prefix, line, *registers, guard, op.selects, tuple(op.sources), op.stores, op.constant
-        )
+        registers = tuple(op.reads), tuple(op.writes), guard, op.selects, tuple(op.sources)
+        traffic = Traffic(prefix, line, *registers, op.stores, op.constant, op.space)
         block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (

@@ -62,7 +62,8 @@ def _vector(op: Op) -> int:
 def ld(op: Op) -> Step:
     order, op.constant = order_of(op), "nc" in op.modifiers
     polls = qualifiers(op)
-    space, count = state_space(op), _vector(op)
+    op.space = space = state_space(op)
+    count = _vector(op)
     kind = op.type()
     op.count(2, 3)
     address = op.address(1, space)
@@ -148,7 +149,8 @@ def split(wide: Array, kind: Type, count: int) -> list[Array]:
 def st(op: Op) -> Step:
     order = order_of(op)
     qualifiers(op)
-    space, count = state_space(op), _vector(op)
+    op.space = space = state_space(op)
+    count = _vector(op)
     kind = op.type()
     op.count(2, 3)
     address = op.address(0, space)

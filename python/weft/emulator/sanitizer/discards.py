@@ -1,11 +1,12 @@
 """Loads whose value some lanes discard. For lanes that a mask leaves out, compilers load from any legal
 address, such as the start of a matrix, and then select another value. Where several threads have the same
-values, they load and compute all of them, and only one of these threads stores its own.
+values, they load and compute all of them, and only one of these threads stores its own. What a branch on
+such a value decides about is computed with it, too.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from weft.emulator.decoding.program import Program
@@ -29,6 +30,10 @@ _LOADS = ("ld", "ldu", "cp", "wmma", "multimem", "tensormap", "call")
 _COMPUTE = (move, bits, integer, floating, transcendental, video, compare, convert, convert_packed)
 _PURE = Table(*(part.table for part in _COMPUTE))
 """The instructions that only compute registers of their own lane."""
+_OWN_SPACES = ("local", "const", "param")
+_ENDS = ("bra", "ret", "exit")
+_LOCAL = -1
+"""Stands for a register that has all of a thread's local memory."""
 _Place = tuple[int, int]
 """A block, and the index of an instruction in its `traffic`."""
 
@@ -50,7 +55,7 @@ def discarding(program: Program) -> dict[int, Use]:
         return {}
     flow, uses, lines = _Flow(program), dict[int, Use](), lines_of_loads(program)
     for place, traffic in _instructions(program):
-        if traffic.prefix in ("ld", "ldu") and traffic.line in lines:
+        if traffic.space in ("global", "generic") and traffic.writes and traffic.line in lines:
             use = flow.use(place)
             if use is not None:
                 uses[traffic.line] = use
@@ -87,6 +92,8 @@ class _Flow:
                 self._readers[slot].append(place)
             for slot in traffic.writes:
                 self._writers[slot].append(place)
+            if traffic.writes and traffic.space in ("local", "generic"):
+                self._readers[_LOCAL].append(place)
 
     def _traffic(self, place: _Place) -> Traffic:
         return self._blocks[place[0]].traffic[place[1]]
@@ -96,26 +103,71 @@ class _Flow:
         return self._use(load, True) or self._use(load, False)
 
     def _use(self, load: _Place, selected: bool) -> Use | None:
-        waiting = list(self._traffic(load).writes)
-        seen, ends = set(waiting), set[_Place]()
+        waiting: list[tuple[int | None, _Place]] = []
+        seen, ends, branches = set[int](), set[_Place](), set[_Place]()
         common: dict[Use, None] | None = None
+
+        def computed(traffic: Traffic) -> None:
+            for slot in _written(traffic):
+                if slot not in seen:
+                    seen.add(slot)
+                    waiting.extend((slot, reader) for reader in self._readers[slot])
+
+        computed(self._traffic(load))
         while waiting:
-            slot = waiting.pop()
-            for reader in self._readers[slot]:
-                traffic = self._traffic(reader)
-                use = _use_of(slot, traffic) if selected or traffic.guard is not None else None
-                if use is not None:
-                    ends.add(reader)
-                    mine = self._implied(use)
-                    common = mine if common is None else {each: None for each in common if each in mine}
-                elif not _is_pure(traffic):
-                    return None
-                else:
-                    waiting += [each for each in traffic.writes if each not in seen]
-                    seen.update(traffic.writes)
-                if common is not None and not common:
-                    return None
+            slot, reader = waiting.pop()
+            traffic = self._traffic(reader)
+            if traffic.prefix in _ENDS:
+                if slot is not None and reader not in branches:
+                    branches.add(reader)
+                    waiting += [(None, each) for each in self._depending(reader[0])]
+                continue
+            counts = traffic.guard is not None or (selected and slot is not None)
+            use = _use_of(slot, traffic) if counts else None
+            if use is not None:
+                ends.add(reader)
+                mine = self._implied(use)
+                common = mine if common is None else {each: None for each in common if each in mine}
+            elif not _is_own(traffic):
+                return None
+            else:
+                computed(traffic)
+            if common is not None and not common:
+                return None
         return next((each for each in common or () if self._stays(each, ends, load)), None)
+
+    def _depending(self, block: int) -> Iterator[_Place]:
+        """The instructions that the branch at a block's end decides about: those before its ways meet."""
+        meet = self._after[block] & ~(1 << block)
+        waiting, seen = list(self._targets(block)), set[int]()
+        while waiting:
+            at = waiting.pop()
+            if at in seen or meet >> at & 1:
+                continue
+            seen.add(at)
+            waiting += self._targets(at)
+            yield from ((at, number) for number in range(len(self._blocks[at].traffic)))
+
+    def _targets(self, block: int) -> tuple[int, ...]:
+        end = self._blocks[block].end
+        return () if end is None else end.targets
+
+    @cached_property
+    def _after(self) -> list[int]:
+        """The blocks that every way from a block leads through, and itself, as bits."""
+        every = (1 << len(self._blocks)) - 1
+        after = [every if self._targets(at) else 1 << at for at in range(len(self._blocks))]
+        changed = True
+        while changed:
+            changed = False
+            for at in range(len(after) - 1, -1, -1):
+                new = every
+                for target in self._targets(at):
+                    new &= after[target]
+                new = new | 1 << at if self._targets(at) else after[at]
+                changed |= new != after[at]
+                after[at] = new
+        return after
 
     def _implied(self, use: Use) -> dict[Use, None]:
         """The predicate of a use, and those without which it wouldn't have this value."""
@@ -187,7 +239,16 @@ def _is_pure(traffic: Traffic) -> bool:
     return traffic.prefix in _PURE.steps or traffic.prefix in _PURE.floats
 
 
-def _use_of(slot: int, traffic: Traffic) -> Use | None:
+def _is_own(traffic: Traffic) -> bool:
+    """Whether an instruction matters to nobody but its lane, and only by what it writes."""
+    return _is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and bool(traffic.writes))
+
+
+def _written(traffic: Traffic) -> tuple[int, ...]:
+    return traffic.writes or ((_LOCAL,) if traffic.space == "local" else ())
+
+
+def _use_of(slot: int | None, traffic: Traffic) -> Use | None:
     """Which lanes of an instruction that reads a register use its value; None: maybe all."""
     if traffic.guard is not None:
         predicate, negated = traffic.guard
