@@ -39,7 +39,7 @@ mov.u32 %r1, %laneid; mov.u32 %r2, s; mad.lo.u32 %r3, %r1, 16, %r2; and.b32 %r4,
 st.shared.v4.u32 [%r3], {{%r1, %r1, %r1, %r1}}; bar.warp.sync -1; mov.b32 %r6, 0; mov.b32 %f1, 0;
 setp.le.u32 %p0, {}; @%p0 mov.u32 %r9, %r3; @!%p0 bra L; add.u32 %r5, %r9, 0;
 L: {}
-ret; }}"""
+st.shared.u32 [%r3], %r6; ret; }}"""
 SPARSE = """mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f0, %f2, %f3, %f0},
 {%r6, %r6, %r6, %r6}, {%r6, %r6, %r6, %r6}, {%f1, %f1, %f1, %f1}, %r5, 0;"""
 

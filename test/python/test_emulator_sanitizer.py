@@ -258,21 +258,24 @@ def test_every_rule_has_a_sentence():
     assert all(sentence.endswith(".") for sentence in RULES.values())
 
 
+STORE = "st.shared.u32 [s+1024], %r9;"
 BRANCH = [
     "setp.lt.u32 %p0, %r0, 40;",
     "@!%p0 bra SKIP;",
     "mov.u32 %r3, 7;",
     "SKIP:",
     "@%p0 add.u32 %r4, %r3, 1;",
+    "add.u32 %r5, %r2, %r1;",
+    "@%p0 st.shared.u32 [%r5], %r4;",
 ]
 
 
 def test_a_register_that_its_thread_has_not_written():
     found = check(
         BRANCH,
-        lambda lines: [line.replace("@%p0 add", "add") for line in lines],
+        lambda lines: [line.removeprefix("@%p0 ") for line in lines],
         "uninitialized-register",
-        "add.u32",
+        "add.u32 %r4",
     )
     assert found.thread.tid == (40, 0, 0)
     assert found.count == 88
@@ -280,7 +283,41 @@ def test_a_register_that_its_thread_has_not_written():
 
 def test_copies_of_an_unwritten_register_are_no_use_of_it():
     lines = ["mov.u32 %r5, %r6;", "mov.u32 %r6, 1;", "add.u32 %r7, %r6, 1;"]
-    check(lines, lambda a: [*a, "add.u32 %r8, %r5, 1;"], "uninitialized-register", "add.u32 %r8")
+    for use in ("add.u32 %r8, %r5, 1;", "add.u32 %r8, %r7, %r5;"):
+        fault = [*lines, use, "mov.u32 %r9, %r8;", STORE]
+        check(lines, lambda _, fault=fault: fault, "uninitialized-register", "add.u32 %r8")
+
+
+def test_only_what_matters_is_a_use_of_an_unwritten_register():
+    """Half of a warp adds what the other has not written; it may discard the sum."""
+    lines = [
+        "setp.lt.u32 %p0, %r0, 16;",
+        "@%p0 mov.u32 %r5, 1;",
+        "shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;",
+        "add.u32 %r7, %r5, %r6;",
+        "shfl.sync.bfly.b32 %r8, %r7, 2, 31, -1;",
+        "setp.gt.u32 %p1, %r8, 1;",
+        "selp.u32 %r9, 1, 2, %p1;",
+        "selp.u32 %r9, %r9, 3, %p0;",
+        STORE,
+        "@%p0 bra END;",
+        "mov.u32 %r9, 0;",
+        "END:",
+        "setp.lt.u32 %p3, %r9, 100;",
+        "@%p0 st.shared.u32 [%r2+512], %r8;",
+    ]
+
+    def replaced(old, new):
+        return lambda _: [line.replace(old, new) for line in lines]
+
+    for old, new, at in (
+        ("1, 31, -1", "16, 31, -1", "shfl.sync.bfly.b32 %r6"),
+        ("@%p0 st", "st", "add.u32 %r7"),
+        ("%r9, 3, %p0", "3, %r9, %p0", "add.u32 %r7"),
+        ("@%p0 bra END", "@%p1 bra END", "add.u32 %r7"),
+        ("@%p0 st.shared.u32 [%r2+512]", "shl.b32 %r8, %r8, 2; st.shared.u32 [%r8]", "add.u32 %r7"),
+    ):
+        check(lines, replaced(old, new), "uninitialized-register", at, block=32)
 
 
 def test_half_of_a_packed_register_may_be_unwritten():
@@ -289,6 +326,7 @@ def test_half_of_a_packed_register_may_be_unwritten():
         "mov.b32 %r5, {%h1, %h0};",
         "mov.b32 {%h2, %h3}, %r5;",
         "add.u16 %h4, %h3, 1;",
+        "st.shared.u16 [s], %h4;",
     ]
     check(lines, lambda a: a[1:], "uninitialized-register", "add.u16 %h4")
 

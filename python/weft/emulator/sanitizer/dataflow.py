@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from weft.emulator.decoding.program import Program
+from weft.emulator.sanitizer.discards import is_pure
 from weft.emulator.watch import Traffic
 
 _KEPT = 32
@@ -22,30 +23,32 @@ _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 class Watched:
     """The slots to watch while the program runs.
 
-    `unwritten`: read although not every path has written them. `matrix`: operands of wgmma.mma_async, or
-    copies of them. `loaded`: written by tcgen05.ld, or copies, and used before a tcgen05.wait::ld on some
-    path. `loads_are_waited_for`: such a use is a mistake; compilers that emit no tcgen05.fence rely on the
-    hardware, in which a read waits for the load. `operands`: the 32-bit operands of wgmma.mma_async alone.
+    `unwritten`: read although not every path has written them; `undefined`: these, and what is computed with
+    them. `matrix`: operands of wgmma.mma_async, or copies of them. `loaded`: written by tcgen05.ld, or
+    copies, and used before a tcgen05.wait::ld on some path. `loads_are_waited_for`: such a use is a mistake;
+    compilers that emit no tcgen05.fence rely on the hardware, in which a read waits for the load. `operands`:
+    the 32-bit operands of wgmma.mma_async alone.
     """
 
     unwritten: frozenset[int]
+    undefined: frozenset[int]
     matrix: frozenset[int]
     loaded: frozenset[int] = frozenset()
     operands: frozenset[int] = frozenset()
     loads_are_waited_for: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.unwritten or self.matrix or self.loaded)
+        return bool(self.undefined or self.matrix or self.loaded)
 
     def touches(self, traffic: Traffic) -> bool:
         """Whether an instruction uses a watched register."""
-        slots = self.unwritten | self.matrix | self.loaded
+        slots = self.undefined | self.matrix | self.loaded
         return traffic.prefix == "wgmma.mma_async" or any(
             slot in slots for slot in (*traffic.reads, *traffic.writes)
         )
 
 
-NOTHING = Watched(frozenset(), frozenset())
+NOTHING = Watched(frozenset(), frozenset(), frozenset())
 
 
 @lru_cache(_KEPT)
@@ -53,8 +56,10 @@ def watched(program: Program) -> Watched:
     """The registers to watch in the kernel, without the functions that it calls."""
     operands = _operands(program)
     matrix = _with_copies(program, operands)
+    unwritten = _unwritten(program)
     return Watched(
-        frozenset(_unwritten(program)),
+        frozenset(unwritten),
+        frozenset(_computed(program, unwritten)),
         frozenset(matrix),
         frozenset(_loaded(program)),
         frozenset(operands),
@@ -76,6 +81,16 @@ def is_copy(traffic: Traffic) -> bool:
     return traffic.prefix == "mov"
 
 
+def computes(traffic: Traffic) -> bool:
+    """Whether an instruction does nothing but compute registers, maybe with those of other lanes."""
+    return is_pure(traffic) or traffic.prefix == "shfl.sync"
+
+
+def operands(traffic: Traffic) -> tuple[int, ...]:
+    """The registers that an instruction reads, without its guard."""
+    return traffic.reads if traffic.guard is None else traffic.reads[:-1]
+
+
 def real_reads(traffic: Traffic) -> tuple[int, ...]:
     """The registers whose values matter. wgmma may ignore its accumulators, selp and slct ignore an operand,
     and instructions that pick bytes or bits may ignore those that were never written; compilers rely on that.
@@ -83,10 +98,10 @@ def real_reads(traffic: Traffic) -> tuple[int, ...]:
     if traffic.prefix in _PICKS:
         return ()
     if traffic.prefix in ("selp", "slct"):
-        return traffic.reads[-1:]
+        return operands(traffic)[-1:]
     if traffic.prefix != "wgmma.mma_async":
-        return traffic.reads
-    return tuple(slot for slot in traffic.reads if slot not in traffic.writes)
+        return operands(traffic)
+    return tuple(slot for slot in operands(traffic) if slot not in traffic.writes)
 
 
 def _kernel(program: Program) -> Iterator[int]:
@@ -128,7 +143,8 @@ def _unwritten(program: Program) -> set[int]:
     for at in blocks:
         defined = before[at]
         for traffic in program.blocks[at].traffic:
-            slots |= {slot for slot in real_reads(traffic) if not defined >> slot & 1}
+            reads = (*real_reads(traffic), *(traffic.guard or ())[:1])
+            slots |= {slot for slot in reads if not defined >> slot & 1}
             defined = _flow(defined, traffic)
     return slots
 
@@ -162,6 +178,21 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
             if closure & copy:
                 closure |= copy
     return closure
+
+
+def _computed(program: Program, unwritten: set[int]) -> set[int]:
+    """Registers that may not have been written, and what is computed with them."""
+    every = (traffic for at in _kernel(program) for traffic in program.blocks[at].traffic)
+    flows = [traffic for traffic in every if computes(traffic)]
+    never, found, size = set(unwritten), set[int](), -1
+    while never and size != len(never) + len(found):
+        size = len(never) + len(found)
+        for traffic in flows:
+            if not found.isdisjoint(operands(traffic)):
+                found.update(traffic.writes)
+            elif not never.isdisjoint(real_reads(traffic)):
+                (never if is_copy(traffic) else found).update(traffic.writes)
+    return never | found
 
 
 def _loaded(program: Program) -> set[int]:

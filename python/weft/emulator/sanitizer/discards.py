@@ -199,7 +199,7 @@ class _Flow:
                 return False
             (place,) = writers
             traffic = self._traffic(place)
-            fixed = _is_pure(traffic) and traffic.guard is None and self._blocks[place[0]].pure
+            fixed = is_pure(traffic) and traffic.guard is None and self._blocks[place[0]].pure
             path.add(slot)
             if not fixed or not all(map(compute, traffic.reads)):
                 return False
@@ -235,13 +235,14 @@ def _instructions(program: Program) -> Iterator[tuple[_Place, Traffic]]:
             yield (at, number), traffic
 
 
-def _is_pure(traffic: Traffic) -> bool:
+def is_pure(traffic: Traffic) -> bool:
+    """Whether an instruction only computes registers of its own lane."""
     return traffic.prefix in _PURE.steps or traffic.prefix in _PURE.floats
 
 
 def _is_own(traffic: Traffic) -> bool:
     """Whether an instruction matters to nobody but its lane, and only by what it writes."""
-    return _is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and bool(traffic.writes))
+    return is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and bool(traffic.writes))
 
 
 def _written(traffic: Traffic) -> tuple[int, ...]:

@@ -23,7 +23,8 @@ RULES: dict[str, str] = {
     "uninitialized-shared": "Shared memory is read before anything has written it.",
     "uninitialized-local": "Local memory is read before its thread has written it.",
     "uninitialized-tensor": "Tensor memory is read before anything has written it.",
-    "uninitialized-register": "A register is read before its thread has written it.",
+    "uninitialized-register": "A register is read before its thread has written it, and an address, a branch "
+    "or a store depends on it.",
     "shared-race": "Warps access the same shared memory, one of them writes, and nothing orders them.",
     "global-race": "Warps access the same global memory, one of them writes, and nothing orders them; "
     "or ld.global.nc reads what the kernel has written.",

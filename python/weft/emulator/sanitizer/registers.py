@@ -16,8 +16,9 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
-from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, real_reads, watched
+from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, watched
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.watch import Traffic
 
 Times = npt.NDArray[np.int32]
@@ -99,7 +100,7 @@ class Announcement:
         what, registers = self._watched, self.registers
         slots = (*registers.reads, *registers.writes)
         special = registers.guard is not None or registers.prefix in (_MMA, LOAD)
-        if special or not (what.unwritten | what.loaded).isdisjoint(slots):
+        if special or not (what.undefined | what.loaded).isdisjoint(slots):
             return None
         numbers = numbered(what)
         reads = [numbers[slot] for slot in registers.reads if slot in numbers]
@@ -113,14 +114,14 @@ def numbered(what: Watched) -> dict[int, int]:
 
 
 class _Uses(NamedTuple):
-    """The watched registers of an instruction: `unwritten`: whether it touches one of those that may be read
-    before they are written. The others are rows of the arrays of operands of wgmma: `operands` are those of
+    """The watched registers of an instruction: `undefined`: whether it touches one of those that may be
+    undefined. The others are rows of the arrays of operands of wgmma: `operands` are those of
     wgmma.mma_async itself, of which it writes `sums`, and only reads `factors`; `reads` and `writes` are
     those of other instructions.
     """
 
     traffic: Traffic
-    unwritten: bool
+    undefined: bool
     operands: Span
     sums: Span
     factors: Span
@@ -131,7 +132,7 @@ class _Uses(NamedTuple):
 class RegisterState:
     """The state of each watched register, by its slot.
 
-    `_written`: the threads that have written it. `_loads`: the time and the line of the tcgen05.ld that
+    `undefined`: the threads whose value is undefined. `_loads`: the time and the line of the tcgen05.ld that
     writes it, by slot and warp. For operands of wgmma, `[registers, warps]`, `_busy` is the time, in the
     column of the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which
     it is an A operand; `_changed`: the warps that have written it since their last wgmma.fence.
@@ -140,7 +141,7 @@ class RegisterState:
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
         self.wave, self.clocks, self.findings, self.watched = wave, clocks, findings, what
-        self._written: dict[int, Bools] = {}
+        self.undefined = Undefined(wave, findings, what.unwritten, what.undefined)
         self._numbers = numbered(what)
         shape = len(self._numbers), wave.warps
         self._busy: Times = np.zeros(shape, np.int32)
@@ -164,8 +165,8 @@ class RegisterState:
         what, uses = self.watched, self._uses.get(id(registers))
         if uses is None or uses.traffic is not registers:
             uses = self._uses[id(registers)] = self._uses_of(registers)
-        if uses.unwritten:
-            self._unwritten(lanes, registers, what.unwritten)
+        if uses.undefined:
+            self.undefined.instruction(registers, lanes)
         if registers.prefix == GUARD:
             return
         if what.loaded:
@@ -186,38 +187,8 @@ class RegisterState:
             [slot for slot in traffic.writes if slot in what.matrix],
         )
         spans = (_span([self._numbers[slot] for slot in group]) for group in groups)
-        touched = not what.unwritten.isdisjoint((*traffic.reads, *traffic.writes))
+        touched = not what.undefined.isdisjoint((*traffic.reads, *traffic.writes))
         return _Uses(traffic, touched, *spans)
-
-    def _unwritten(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
-        """Reads must follow writes of the same thread; a copy copies the state."""
-        threads = lanes.threads()
-        empty = np.zeros_like(threads)
-        lacking = [
-            threads & ~self._has_written(slot, lanes, traffic, empty) if slot in slots else empty
-            for slot in real_reads(traffic)
-        ]
-        together = np.logical_and if is_copy(traffic) else np.logical_or
-        missing = together.reduce(lacking) if lacking else empty
-        if not is_copy(traffic):
-            if missing.any():
-                self._report(
-                    "uninitialized-register", "reads a register that was never written", traffic, missing
-                )
-            missing = empty
-        for slot in traffic.writes:
-            if slot in slots:
-                self._written[slot] = self._written.get(slot, empty) & ~missing | threads & ~missing
-
-    def _has_written(self, slot: int, lanes: Threads, traffic: Traffic, empty: Bools) -> Bools:
-        """The threads that have written what they read of a register, maybe that of another lane."""
-        written, rows = self._written.get(slot, empty), lanes.row_numbers()
-        for of, sources in traffic.sources:
-            if of == slot:
-                lane = sources(lambda each: self.wave.regs[each][rows])
-                written = written.copy()
-                written[rows] = written[rows[:, None], np.maximum(lane, 0)] | (lane < 0)
-        return written
 
     # tcgen05.ld
 
