@@ -74,8 +74,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       the row. In each block of 128 rows (0 to 127, 128 to 255, ...) all numbers must be equal.
     - "groups" with a batch of A: only the first `groups[i]` rows of matrix i are multiplied.
     - "row_ends" with one A: element i is the end of the rows of A for matrix i of B. They begin at the end of
-      the previous ones, rounded up to a multiple of 128 (the first at 0). Rows of D between an end and this
-      multiple are unspecified. Rows after the last multiple are not written.
+      the previous ones, rounded up to a multiple of 128 (the first at 0). In rows between an end and this
+      multiple, A @ B is NaN (of integers: the largest i32) where it isn't 0. Rows after the last multiple are
+      not written.
     - "k_ends": product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
       the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
       must be 0. If product i has no columns, A @ B is 0.

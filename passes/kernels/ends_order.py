@@ -19,12 +19,24 @@ class Ends:
 
     def begin(self, group: Any) -> Any:
         """The first row or column of a group."""
-        before = self.end(emit.maximum(emit.sub(group, 1), 0))
-        return emit.select(emit.equal(group, 0), 0, emit.mul(emit.ceil_div(before, GROUP_ROWS), GROUP_ROWS))
+        before = self.following(emit.maximum(emit.sub(group, 1), 0))
+        return emit.select(emit.equal(group, 0), 0, before)
+
+    def following(self, group: Any) -> Any:
+        """The row or column at which the next group begins."""
+        return emit.mul(emit.ceil_div(self.end(group), GROUP_ROWS), GROUP_ROWS)
 
     def end(self, group: Any) -> Any:
         """The one after the last."""
         return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
+
+    def k_span(self, group: Any, tile: Any, tile_rows: int, blocks: Any) -> tuple[Any, Any] | None:
+        """The first of all `blocks` K blocks of tile number `tile` of rows in a group of rows, and the one
+        after the last: one block after the end of the group. None where each tile has all.
+        """
+        if tile_rows == GROUP_ROWS:
+            return None
+        return 0, emit.select(emit.less(emit.mul(tile, tile_rows), self.end(group)), blocks, 1)
 
     def k_blocks(self, group: Any, block_k: int) -> tuple[Any, Any]:
         """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
@@ -36,8 +48,13 @@ class Ends:
 @dataclass(frozen=True)
 class RowEndsOrder(MaskedOrder):
     """The tiles of one product whose rows have one B of `members` each: those of B number i end at
-    `filled[i]` of `most` rows. The `tile_rows` rows of a tile have the same B.
+    `filled[i]` of `most` rows. The `tile_rows` rows of a tile have the same B. All rows up to the next group
+    are in a tile: see `between_groups`.
+
+    `blocks` is the number of K blocks. A tile after the end of its group has only the first one.
     """
+
+    blocks: Any = None
 
     @property
     def ends(self) -> Ends:
@@ -47,11 +64,14 @@ class RowEndsOrder(MaskedOrder):
     def _filled(self, member: Any) -> Any:
         return emit.maximum(emit.sub(self.ends.end(member), self.ends.begin(member)), 0)
 
+    def _rows(self, member: Any) -> Any:
+        return emit.mul(emit.ceil_div(self._filled(member), GROUP_ROWS), GROUP_ROWS // self.tile_rows)
+
     def _tile(self, row: Any, column: Any, member: Any) -> Tile:
         first = emit.div(self.ends.begin(member), self.tile_rows)
-        if self.swap:
-            return Tile(row, emit.add(column, first), member)
-        return Tile(emit.add(row, first), column, member)
+        row, column = (row, emit.add(column, first)) if self.swap else (emit.add(row, first), column)
+        span = self.ends.k_span(member, column if self.swap else row, self.tile_rows, self.blocks)
+        return Tile(row, column, member, k_span=span)
 
 
 @dataclass(frozen=True)

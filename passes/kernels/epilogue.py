@@ -11,7 +11,7 @@ from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
-from weft.passes.kernels import activations
+from weft.passes.kernels import activations, between_groups
 from weft.passes.kernels.fragments import add, convert, reread, transposed
 from weft.passes.kernels.matrices import member, run_bytes
 from weft.passes.kernels.preload import Preload
@@ -72,7 +72,7 @@ def only_scales(op: MatmulOp) -> bool:
     """Whether the epilogue multiplies sums by alpha, rounds them, and does nothing else."""
     read = any(op.role(name) is not None for name in ("bias", "residual"))
     plain = op.attribute("activation") is None or op.gate is not None
-    return not read and not op.factor_vectors and op.c is None and plain
+    return not read and not op.factor_vectors and op.c is None and plain and op.grouping != "row_ends"
 
 
 def matrices(op: MatmulOp) -> list[Any]:
@@ -209,6 +209,10 @@ class _Epilogue:
             None if matrix is None else self._loaded(matrix, piece, lane.type)
             for matrix in (self.op.c, self.op.role("residual"))
         )
+        if self.op.grouping == "row_ends":
+            lane = between_groups.marked(
+                self.op, lane, piece.kind, emit.add(self.row, piece.row), self.number
+            )
         lane = _scaled(lane, self.alpha)
         for name, factors in self.op.factor_vectors.items():
             lane = arith.mulf(lane, self._factors(name, factors, piece))

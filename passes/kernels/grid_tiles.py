@@ -25,16 +25,18 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, A
     """
     assert op.grouping is not None
     at = grid_tile(schedule, index)
-    groups, row = op.role(op.grouping), emit.mul(at.row, schedule.block[0])
+    rows, _, block_k = schedule.block
+    groups, row = op.role(op.grouping), emit.mul(at.row, rows)
+    depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
     if op.grouping == "k_ends":
-        depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
-        return replace(at, k_span=Ends(groups, depth).k_blocks(index, schedule.block[2])), None
+        return replace(at, k_span=Ends(groups, depth).k_blocks(index, block_k)), None
     if op.grouping == "row_ends":
         ends, count = Ends(groups, size(op.d, -2)), size(op.b, 0)
         number = _group_of(ends, count, row)
         last = emit.minimum(number, emit.sub(count, 1))
         begun = arith.cmpi(arith.CmpIPredicate.sle, ends.begin(last), row)
-        return replace(at, member=last), arith.andi(emit.less(number, count), begun)
+        span = ends.k_span(last, at.row, rows, emit.ceil_div(depth, block_k))
+        return replace(at, member=last, k_span=span), arith.andi(emit.less(number, count), begun)
     if index is None:
         number = element(groups, row)
         return replace(at, member=number), emit.less(-1, number)
@@ -42,10 +44,10 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, A
 
 
 def _group_of(ends: Ends, count: Any, row: Any) -> Any:
-    """The first group of rows that ends after a row; `count` if none does."""
+    """The first group of rows after which the next one begins after a row; `count` if none does."""
 
     def before(group: Any) -> tuple[Any, list[Any]]:
-        end = ends.end(emit.minimum(group, emit.sub(count, 1)))
+        end = ends.following(emit.minimum(group, emit.sub(count, 1)))
         ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
         return arith.andi(emit.less(group, count), ended), [group]
 

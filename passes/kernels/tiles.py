@@ -79,7 +79,9 @@ class Tiles(Generic[_S]):
         most, columns = size(op.d, -2), down if schedule.swap else across
         if op.grouping == "row_ends":
             members = size(op.b, 0)
-            return RowEndsOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
+            return RowEndsOrder(
+                groups, most, members, tile_rows, columns, group, schedule.swap, self.k_blocks
+            )
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
     def walk(

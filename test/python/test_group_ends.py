@@ -23,6 +23,8 @@ RNG = np.random.default_rng(5)
 KINDS = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
+    "i8": np.int8,
+    "i32": np.int32,
     "f32": np.float32,
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,
 }
@@ -79,7 +81,9 @@ def clean(report):
 
 
 def check_rows(case, counts, n=40, k=72, unused=70):
-    """Rows of each group are the product with its B; those after the last group's are as before."""
+    """Rows of each group are the product with its B, up to a multiple of 128 those after it aren't mistaken
+    for products, and those after the last group's are as before.
+    """
     ends = reference.ends(counts)
     rows = -(-int(ends[-1]) // 128) * 128
     a, b = exact(rows + unused, k, of=case.inputs), exact(len(counts), n, k, of=case.inputs)
@@ -87,6 +91,9 @@ def check_rows(case, counts, n=40, k=72, unused=70):
     clean(case.kernel("row_ends", (2, 3, 2)).emulate(a, b, d, ends))
     for number, span in enumerate(reference.spans(ends)):
         assert (doubles(d[span]) == doubles(a[span]) @ doubles(b[number]).T).all(), number
+        after = slice(span.stop, -(-span.stop // 128) * 128 if span.stop > span.start else span.stop)
+        assert (np.isnan(doubles(d[after])) | (d[after] == 0)).all()
+        assert np.isnan(doubles(d[after])).any(axis=1).all()
     assert (d[rows:] == 99).all()
 
 
@@ -227,8 +234,35 @@ def test_ends_that_make_no_sense_end_the_kernel_all_the_same():
     case = Case(SCHEDULES[0])
     a, b, d = exact(300, 72), exact(4, 40, 72), np.zeros((300, 40), np.float32)
     clean(case.kernel("row_ends", (2, 3, 2)).emulate(a, b, d, np.array([-5, 200, 2**31 - 1, 7], np.int32)))
-    assert (d[:256] == doubles(a[:256]) @ doubles(b[1]).T).all()
+    assert (d[:200] == doubles(a[:200]) @ doubles(b[1]).T).all()
+    products = doubles(a[200:256]) @ doubles(b[1]).T
+    np.testing.assert_array_equal(d[200:256], np.where(products == 0, 0, np.nan))
     assert (d[256:] == doubles(a[256:]) @ doubles(b[2]).T).all()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(of(64, 64)),
+        Case(of(64, 64, 128), "i8", "i32"),
+        Case(Schedule((64, 64, 32), (2, 2), 2), output="bf16"),
+    ],
+    ids=lambda case: case.output,
+)
+def test_groups_without_a_gap_leave_no_row_that_is_mistaken(case):
+    """A row is right for the ends that PyTorch's grouped_mm takes, or has NaN, or the largest integer."""
+    ends = np.array([30, 158, 158, 170, 300], np.int32)
+    a, b, d = exact(300, 256, of=case.inputs), exact(5, 40, 256, of=case.inputs), np.ones((300, 40))
+    a[40], d = 0, d.astype(KINDS[case.output])
+    clean(case.kernel("row_ends", (2, 3, 2)).emulate(a, b, d, ends))
+    own = doubles(b)[np.searchsorted(ends, np.arange(300), side="right")]
+    right = (d == np.einsum("mk,mnk->mn", doubles(a), own).astype(d.dtype)).all(axis=1)
+    marked = ((d == 2**31 - 1) | (d != d)).any(axis=1)
+    assert (right != marked).all()
+    assert [right.nonzero()[0].tolist(), d[40].any()] == [
+        [*range(30), 40, *range(128, 158), *range(256, 300)],
+        False,
+    ]
 
 
 def test_a_begin_that_is_not_rounded_up_is_caught(monkeypatch):
