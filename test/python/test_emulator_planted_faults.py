@@ -40,6 +40,13 @@ def test_every_fault_is_found(fault):
     assert {f.rule for f in found} >= set(fault.rules), found
 
 
+@pytest.mark.parametrize("limit", [".minnctapersm 1", ".maxnreg 168"])
+def test_a_kernel_begins_with_no_more_registers_than_its_increases_ask_for(limit):
+    """384 threads could have 168 registers each; ptxas allocates 160."""
+    text = planted_faults.source("pool.sm_90a").replace(".maxnreg 168", limit)
+    assert findings("pool.sm_90a", text.replace("inc.sync.aligned.u32 232", "inc.sync.aligned.u32 160")) == ()
+
+
 EIGHT = "st.shared.v2.u32 [%r3], {%r4, %r4};"
 TWELVE = f"{EIGHT} st.shared.u32 [%r3+8], %r4;"
 

@@ -3,22 +3,34 @@
 from math import prod
 
 from weft.emulator.decoding.program import Program
+from weft.emulator.reading.syntax import Integer
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows
 from weft.emulator.sanitizer.findings import Findings
 from weft.isa.chips import register_share
 
 _GROUP = 4
+_INC = "setmaxnreg.inc"
 
 
 def registers_at_entry(program: Program) -> int | None:
-    """The registers of each thread as a kernel with setmaxnreg begins; None: ptxas ignores setmaxnreg."""
-    directives = program.entry.function.directives
-    if most := directives.get("maxnreg"):
-        return most[0]
+    """The registers of each thread as a kernel with setmaxnreg begins; None: ptxas ignores setmaxnreg.
+
+    ptxas allocates no more than the largest `setmaxnreg.inc` asks for.
+    """
+    function = program.entry.function
+    directives = function.directives
     threads = directives.get("reqntid") or directives.get("maxntid")
     ctas = directives.get("minnctapersm")
-    return register_share(prod(threads) * ctas[0]) if threads and ctas else None
+    if "maxnreg" in directives:
+        (most,) = directives["maxnreg"]
+    elif threads and ctas:
+        most = register_share(prod(threads) * ctas[0])
+    else:
+        return None
+    increases = (each.operands[0] for each in function.body or () if each.opcode.startswith(_INC))
+    asked = [count.value for count in increases if isinstance(count, Integer)]
+    return min(most, max(asked, default=most))
 
 
 class RegisterPool:
