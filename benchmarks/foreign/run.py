@@ -45,8 +45,22 @@ PACKAGES = {
         "nvidia-cuda-nvrtc",
     ),
     "cuda": (),
+    "warp": ("warp-lang==1.19.0",),
+    "tilelang": (
+        *(
+            *TORCH,
+            "tilelang==0.1.15",
+            "apache-tvm-ffi==0.1.12",
+            "torch-c-dlpack-ext",
+            "cloudpickle",
+            "psutil",
+        ),
+        *("tqdm", "z3-solver==4.15.4.0"),
+    ),
+    "deepgemm": ("sgl-deep-gemm==0.2.5",),  # SGLang's fork: DeepGEMM isn't on PyPI
 }
-FIXED = ("torch", "triton", "torch-mlir", "llvmlite", "sqlalchemy")  # what others need in this version
+# What others need in this version.
+FIXED = ("torch", "triton", "torch-mlir", "llvmlite", "sqlalchemy", "apache-tvm-ffi", "z3-solver")
 
 # Why a case, or a finding in it, is no fault of Weft: producer, pattern of cases, part of the outcome.
 REASONS = json.loads((HERE / "reasons.json").read_text())
