@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import lru_cache, partial
+from functools import cache, lru_cache
 from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.errors import WeftError
 from weft.isa.family import Family, Registers, choice, number_choice
@@ -178,7 +177,6 @@ class InstructionOp(Op):
             else:
                 values = self.values(operand.name)
                 complaint = registers_complaint(operand, [value.type for value in values])
-                complaint = complaint or _constant_complaint(operand, values)
             if complaint:
                 return complaint
         if results:
@@ -193,9 +191,12 @@ class InstructionOp(Op):
             return ""
         return f": {choice(str(each) or 'none' for each in values)}"
 
-    def rechecks(self) -> tuple[Check, ...]:
+    def check_constants(self) -> str | None:
+        kind: Any = type(self)
+        if not _limits_operands(kind):
+            return None
         limited = [o for o in self.form.operands if o.role == "in" and o.values]
-        return tuple(partial(_constants_complaint, operand) for operand in limited)
+        return next((wrong for o in limited if (wrong := _constant_complaint(o, self.values(o.name)))), None)
 
     def _stray_operand(self, form: Any) -> str | None:
         """A complaint about an operand or immediate that this form of the instruction doesn't have."""
@@ -252,19 +253,21 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, ir.Value | str) else [value]
 
 
+@cache
+def _limits_operands(kind: Any) -> bool:
+    """Whether a form of these ops takes only some values in a register."""
+    return any(o.role == "in" and o.values for form in kind.family.table for o in form.operands)
+
+
 def _immediate_complaint(operand: Registers, got: int) -> str | None:
     if not operand.values or got in operand.values:
         return None
     return f"{operand.name} must be {number_choice(operand.values)}, got {got}"
 
 
-def _constants_complaint(operand: Registers, op: Any) -> str | None:
-    return _constant_complaint(operand, op.values(operand.name))
-
-
 def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:
     """A complaint about a constant in a register that PTX would accept as an immediate."""
-    for value in values if operand.values else ():
+    for value in values:
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.operation.name not in (
             "arith.constant",

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from weft.target import Target
 
 Kind = tuple[Any, ...]
-Check = Callable[[Any], str | None]
 _Fact = TypeVar("_Fact")
 
 
@@ -20,11 +19,11 @@ _Fact = TypeVar("_Fact")
 class Known:
     """What is known in one context; like the context, it belongs to one thread at a time.
 
-    `sound` holds the kinds that the verifier has passed, each with the checks that depend on more than the
-    kind; `targets` the target that a `targets` attribute names; `of_types` what `of_type` has computed.
+    `sound` holds the kinds that the verifier has passed; `targets` the target that a `targets` attribute
+    names; `of_types` what `of_type` has computed.
     """
 
-    sound: dict[Kind, tuple[Check, ...]] = field(default_factory=dict)
+    sound: set[Kind] = field(default_factory=set)
     targets: dict[int, Target | None] = field(default_factory=dict)
     of_types: dict[tuple[Any, int], Any] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from weft import mlir
-from weft.dialects.kinds import Check, Kind, kind_on, known, module_with_target
+from weft.dialects.kinds import Kind, kind_on, known, module_with_target
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
@@ -52,13 +52,19 @@ class Op(ext.Operation):
     """
 
     optional = {}  # noqa: RUF012 (an annotation would make it a field)
-    # Whether `check`, except for `rechecks`, depends only on attributes, on the types of operands and
-    # results,
-    # and on the target.
+    # Whether `check` depends only on attributes, on the types of operands and results, and on the target.
     decided_by_kind = False
 
     def check(self) -> str | None:
-        """What is wrong with this op, as the rest of the sentence that begins with its name."""
+        """What is wrong with this op, as the rest of the sentence that begins with its name. It doesn't
+        depend on constant operands: a legal op stays legal where MLIR folds an operand to a constant.
+        """
+        return None
+
+    def check_constants(self) -> str | None:
+        """What is wrong with the operands that are constants. This is checked by builders, by passes that
+        lower the op, and by `weft lint`, but not by the verifier.
+        """
         return None
 
     @classmethod
@@ -83,10 +89,6 @@ class Op(ext.Operation):
             rest = len(results) - 1
             setattr(cls, results[-1].name, property(lambda self: self.results[rest:]))
 
-    def rechecks(self) -> tuple[Check, ...]:
-        """The parts of `check` that another op of the same kind may fail, even if this one passes."""
-        return ()
-
     @staticmethod
     def verify_invariants(op: Any) -> bool:
         """MLIR's entry: emits `check`'s complaint at the op's location."""
@@ -94,10 +96,9 @@ class Op(ext.Operation):
             message = _complaint(op)
         else:
             kind, sound = kind_of(op.operation), known(op.operation.context).sound
-            if kind in sound:
-                message = next((wrong for recheck in sound[kind] if (wrong := recheck(op))), None)
-            elif (message := _complaint(op)) is None:
-                sound[kind] = op.rechecks()
+            message = None if kind in sound else _complaint(op)
+            if message is None:
+                sound.add(kind)
         if message is None:
             return True
         op.location.emit_error(f"'{op.operation.name}' op {message}")
@@ -372,10 +373,21 @@ def build(
     op = ir.Operation.create(kind.OPERATION_NAME, results=types, operands=list(operands), attributes=stated)
     try:
         op.verify()
+        check_constants([op.opview])
     except mlir.MLIRError as failure:
         op.erase()
         raise mlir.error(failure) from None
+    except WeftError:
+        op.erase()
+        raise
     return op.opview
+
+
+def check_constants(ops: Iterable[Any]) -> None:
+    """Raises WeftError for an operation with a constant operand that it can't have."""
+    for op in ops:
+        if isinstance(op, Op) and (message := op.check_constants()):
+            raise refuse(op, message)
 
 
 def as_float(value: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.element_types import ELEMENT_TYPES
-from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.dialects.tile_async import gemm_async, pin, wait_gemm
 from weft.dialects.tile_buffers import (
@@ -218,11 +217,13 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
         if wrong := _tensor_access_complaint(self, self.source):
             return wrong
         if is_buffer(self.source):
-            return _parts_complaint(self, self.source.type, self.attribute("transpose"))
+            return _parts_complaint(self, self.source.type)
         return self._matrix_complaint()
 
-    def rechecks(self) -> tuple[Check, ...]:
-        return (_source_complaint,) if is_buffer(self.source) else ()
+    def check_constants(self) -> str | None:
+        if not is_buffer(self.source):
+            return None
+        return part_complaint(self, self.source.type, self.fragment.type, self.attribute("transpose"))
 
     @property
     def _unpacks(self) -> bool:
@@ -270,18 +271,14 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
         return wrong or element_complaint(self.source, self.fragment)
 
 
-def _source_complaint(op: LoadOp) -> str | None:
-    return _parts_complaint(op, op.source.type, op.attribute("transpose"))
-
-
-def _parts_complaint(op: Any, buffer: Any, transpose: bool) -> str | None:
-    """Why a buffer isn't a grid of whole fragments, or the op's coordinates aren't those of one."""
-    outer, inner = buffer.shape, op.fragment.type.shape[:: -1 if transpose else 1]
+def _parts_complaint(op: Any, buffer: Any) -> str | None:
+    """Why a buffer isn't a grid of whole fragments."""
+    outer, inner = buffer.shape, op.fragment.type.shape[:: -1 if op.attribute("transpose") else 1]
     if len(outer) != 2:
         return f"expects a buffer of rank 2, got shape {list(outer)}"
     if any(big % small for big, small in zip(outer, inner, strict=True)):
         return f"expects a buffer whose shape is a multiple of {list(inner)}, got {list(outer)}"
-    return part_complaint((op.row, op.column), outer, inner)
+    return None
 
 
 class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
@@ -321,14 +318,12 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
         if not is_buffer(self.destination):
             refused = "transpose must be false where the destination is a memref"
             return refused if self.attribute("transpose") else None
-        return _destination_complaint(self)
+        return _parts_complaint(self, self.destination.type)
 
-    def rechecks(self) -> tuple[Check, ...]:
-        return (_destination_complaint,) if is_buffer(self.destination) else ()
-
-
-def _destination_complaint(op: StoreOp) -> str | None:
-    return _parts_complaint(op, op.destination.type, op.attribute("transpose"))
+    def check_constants(self) -> str | None:
+        if not is_buffer(self.destination):
+            return None
+        return part_complaint(self, self.destination.type, self.fragment.type, self.attribute("transpose"))
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane", traits=[Pure]):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects.effects import Pure, allocates
-from weft.dialects.kinds import Check, of_type
+from weft.dialects.kinds import of_type
 from weft.dialects.op import Op, build
 from weft.dialects.tile_constants import constant_complaint, part_complaint
 from weft.dialects.tile_types import (
@@ -84,8 +84,6 @@ class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
             return f"expects a buffer whose first dimension has one stride, got {self.buffer.type}"
         if want != self.tile.type:
             return f"expects to return {want}, got {self.tile.type}"
-        if wrong := _index_complaint(self):
-            return wrong
         if is_tensor_buffer(self.buffer):
             first = self.buffer.type.groups[0]
             return _columns_complaint("stages", self.buffer.type, {it.axis: it.stride for it in first})
@@ -96,20 +94,15 @@ class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
             return f"stages must be a multiple of {STAGE_BYTES} bytes apart, got {apart}"
         return None
 
-    def rechecks(self) -> tuple[Check, ...]:
-        return (_index_complaint,)
-
-
-def _index_complaint(op: Any) -> str | None:
-    """Why a constant index isn't that of a stage."""
-    return constant_complaint("index", op.index, op.buffer.type.shape[0])
+    def check_constants(self) -> str | None:
+        return constant_complaint("index", self.index, self.buffer.type.shape[0])
 
 
 class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
     """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape.
     With a `row_step`, slices begin at multiples of that many rows instead, and may overlap.
 
-    In tensor memory, slices must begin at whole columns. The verifier checks coordinates that are constants.
+    In tensor memory, slices must begin at whole columns.
     """
 
     buffer: ext.Operand[Any]
@@ -133,12 +126,10 @@ class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
             return wrong
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
-        if wrong := _slice_complaint(self):
-            return wrong
         return self._layout_complaint(steps)
 
-    def rechecks(self) -> tuple[Check, ...]:
-        return (_slice_complaint,)
+    def check_constants(self) -> str | None:
+        return part_complaint(self, self.buffer.type, self.tile.type)
 
     def _layout_complaint(self, steps: tuple[int, int]) -> str | None:
         """Why slices that begin at multiples of `steps` don't have one layout."""
@@ -160,11 +151,6 @@ class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
             if apart % unit:
                 return f"slices must be a multiple of {unit} bytes apart, got {apart}"
         return None
-
-
-def _slice_complaint(op: Any) -> str | None:
-    """Why constant coordinates aren't those of a slice."""
-    return part_complaint((op.row, op.column), op.buffer.type.shape, op.tile.type.shape)
 
 
 def _steps_complaint(whole: Sequence[int], part: Sequence[int], steps: tuple[int, int]) -> str | None:

@@ -30,12 +30,15 @@ class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
     claimed: ext.Result[Any]
 
     def check(self) -> str | None:
-        if wrong := _counters_complaint(self.counters, self.parties):
+        if wrong := _counters_complaint(self.counters):
             return wrong
-        most = _known(self.parties, MOST_PARTIES)
-        if not 1 <= self.shares.value <= most:
-            return f"shares must be in 1..{most}, the number of parties, got {self.shares.value}"
-        return index_complaint([self.index, self.party, self.parties, self.claimed])
+        return index_complaint([self.index, self.party, self.parties, self.claimed]) or _shares_complaint(
+            self, MOST_PARTIES
+        )
+
+    def check_constants(self) -> str | None:
+        parties = constant(self.parties)
+        return _parties_complaint(parties) or _shares_complaint(self, parties or MOST_PARTIES)
 
 
 class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
@@ -55,26 +58,35 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
     def check(self) -> str | None:
         if str(self.arrived.type) != "i1":
             return f"expects to return i1, got {self.arrived.type}"
-        wrong = _counters_complaint(self.counters, self.parties)
-        return wrong or index_complaint([self.index, self.parties])
+        return _counters_complaint(self.counters) or index_complaint([self.index, self.parties])
+
+    def check_constants(self) -> str | None:
+        return _parties_complaint(constant(self.parties))
 
 
-def _counters_complaint(counters: Any, parties: Any) -> str | None:
-    """Why so many parties can't meet at such counters; a number that is no constant isn't checked."""
+def _counters_complaint(counters: Any) -> str | None:
+    """Why parties can't meet at such counters."""
     kind = counters.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
         return f"expects counters in a memref of rank 1 of i32, got {kind}"
     if strides(kind) != ([1], 0):
         return f"expects contiguous counters, got {kind}"
-    if not 2 <= (count := _known(parties, MOST_PARTIES)) <= MOST_PARTIES:
-        return f"parties must be in 2..{MOST_PARTIES}, got {count}"
     return None
 
 
-def _known(number: Any, otherwise: int) -> int:
-    """The value of a constant, or `otherwise` for other values."""
-    known = constant(number)
-    return otherwise if known is None else int(known)
+def _parties_complaint(count: int | None) -> str | None:
+    """Why so many parties can't meet. None is an unknown number."""
+    return (
+        None
+        if count is None or 2 <= count <= MOST_PARTIES
+        else f"parties must be in 2..{MOST_PARTIES}, got {count}"
+    )
+
+
+def _shares_complaint(op: ClaimOp, most: int) -> str | None:
+    if 1 <= op.shares.value <= most:
+        return None
+    return f"shares must be in 1..{most}, the number of parties, got {op.shares.value}"
 
 
 def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -> Any:

@@ -1,6 +1,5 @@
 """What coordinates, stages and phases must be where they are constants. Others are known only at run time."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from weft.mlir import constant
@@ -16,9 +15,12 @@ def constant_complaint(name: str, value: Any, count: int, step: int = 1) -> str 
     return f"{name} must be {legal}, got {number}"
 
 
-def part_complaint(coordinates: Sequence[Any], whole: Sequence[int], part: Sequence[int]) -> str | None:
-    """Why constant coordinates aren't those of one of the equal parts of a buffer of shape `whole`."""
-    for name, value, extent, step in zip(("row", "column"), coordinates, whole, part, strict=True):
+def part_complaint(op: Any, whole: Any, part: Any, transpose: bool = False) -> str | None:
+    """Why constants `row` and `column` of an op aren't those of a part of a buffer of type `whole`."""
+    steps = part.shape[:: -1 if transpose else 1]
+    for name, value, extent, step in zip(
+        ("row", "column"), (op.row, op.column), whole.shape, steps, strict=True
+    ):
         if wrong := constant_complaint(name, value, extent // step, step):
             return wrong
     return None

@@ -6,7 +6,6 @@ from typing import Any
 from weft.dialects.effects import ORDERS, Effects, Pure
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.instruction import judge
-from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.dialects.tile_rings import TMA, ring_of_barrier
 from weft.dialects.tile_types import (
@@ -102,7 +101,11 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
     tile: ext.Operand[Any]
     barrier: Sequence[ext.Operand[Any]]
     optional = {"vector_bytes": 0, "rows": ZERO, "columns": ZERO, "cta_group": 1}  # noqa: RUF012
-    decided_by_kind = True
+
+    @property
+    def decided_by_kind(self) -> bool:  # type: ignore[override]
+        """A copy from a map also depends on the ring of its barrier."""
+        return not is_map(self.source)
 
     @property
     def form(self) -> async_copy.Copy:
@@ -123,13 +126,10 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
         wrong = _copy_complaint(self, "source", self.source) or vector_complaint(self, widths)
         return wrong or judge(async_copy.CP_ASYNC, self)
 
-    def rechecks(self) -> tuple[Check, ...]:
-        return (_signal_complaint,) if is_map(self.source) else ()
-
     def _tensor_complaint(self) -> str | None:
         if len(self.barrier) != 1:
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
-        if wrong := _signal_complaint(self):
+        if wrong := _barrier_complaint(self, self.barrier[0]):
             return wrong
         for name in ("vector_bytes", "rows", "columns"):
             if name in self.attributes:
@@ -137,10 +137,6 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
         if wrong := cta_group_complaint(self):
             return wrong
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
-
-
-def _signal_complaint(op: CopyAsyncOp) -> str | None:
-    return _barrier_complaint(op, op.barrier[0])
 
 
 class CopyOp(Op, dialect=Tile, name="copy", traits=[Effects(reads=("source",), writes=("tile",))]):

@@ -5,8 +5,8 @@ clusters that haven't started, through a ring that `tile.make_ring` fills by "cl
 from typing import Any
 
 from weft.dialects.effects import ORDERS, reads
-from weft.dialects.op import Op, build
-from weft.dialects.tile_rings import CLC, ring_of, use_complaint
+from weft.dialects.op import build
+from weft.dialects.tile_rings import CLC, RingOp, ring_of, use_complaint
 from weft.dialects.tile_types import Tile
 from weft.mlir import ext, ir
 
@@ -20,7 +20,7 @@ def _complaint(op: Any) -> str | None:
     return None
 
 
-class TryCancelOp(Op, dialect=Tile, name="try_cancel", traits=[ORDERS]):
+class TryCancelOp(RingOp, dialect=Tile, name="try_cancel", traits=[ORDERS]):
     """Requests the work of a cluster that hasn't started (`clusterlaunchcontrol.try_cancel`). If there is
     such a cluster, it will not start. The stage is full when the answer has arrived in all CTAs of the
     requesting cluster; all get the same answer.
@@ -37,7 +37,7 @@ class TryCancelOp(Op, dialect=Tile, name="try_cancel", traits=[ORDERS]):
         return _complaint(self)
 
 
-class QueryCancelOp(Op, dialect=Tile, name="query_cancel", traits=[reads("ring")]):
+class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ring")]):
     """Reads the answer to a `tile.try_cancel`, between `tile.await` and `tile.release` of its stage.
 
     The first result (i1) is whether the answer has a cluster. The others (i32) are coordinates in the grid:

@@ -172,16 +172,19 @@ def _fills_with(maker: MakeRingOp) -> str:
 
 def use_complaint(op: Any, *numbers: Any) -> str | None:
     """Why the operands of an op on a ring aren't a ring, one of its stages, and numbers."""
-    wrong = ring_complaint(op.ring) or index_complaint([op.stage, *numbers])
-    return wrong or constant_complaint("stage", op.stage, op.ring.type.stages)
+    return ring_complaint(op.ring) or index_complaint([op.stage, *numbers])
 
 
-def _phase_complaint(op: Any, *numbers: Any) -> str | None:
-    """Why the operands of an op on a ring aren't a ring, one of its stages, its phase, and numbers."""
-    return use_complaint(op, op.phase, *numbers) or constant_complaint("phase", op.phase, 2)
+class RingOp(Op):
+    """An op on a ring's `stage`, perhaps in a `phase`."""
+
+    def check_constants(self) -> str | None:
+        wrong = constant_complaint("stage", self.stage, self.ring.type.stages)
+        phase = getattr(self, "phase", None)
+        return wrong or (None if phase is None else constant_complaint("phase", phase, 2))
 
 
-class AcquireOp(Op, dialect=Tile, name="acquire", traits=[ORDERS]):
+class AcquireOp(RingOp, dialect=Tile, name="acquire", traits=[ORDERS]):
     """Waits until a stage of a ring is empty."""
 
     ring: ext.Operand[Any]
@@ -189,10 +192,10 @@ class AcquireOp(Op, dialect=Tile, name="acquire", traits=[ORDERS]):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _phase_complaint(self)
+        return use_complaint(self, self.phase)
 
 
-class DrainOp(Op, dialect=Tile, name="drain", traits=[ORDERS]):
+class DrainOp(RingOp, dialect=Tile, name="drain", traits=[ORDERS]):
     """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
     those that it would fill next.
 
@@ -205,10 +208,10 @@ class DrainOp(Op, dialect=Tile, name="drain", traits=[ORDERS]):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _phase_complaint(self)
+        return use_complaint(self, self.phase)
 
 
-class ExpectOp(Op, dialect=Tile, name="expect", traits=[ORDERS]):
+class ExpectOp(RingOp, dialect=Tile, name="expect", traits=[ORDERS]):
     """Announces the number of bytes that copies will write to a stage of a ring that is filled by "tma".
 
     One thread executes it before it starts the copies. With 0 bytes, the stage is full at once. Elements of 4
@@ -232,7 +235,7 @@ class ExpectOp(Op, dialect=Tile, name="expect", traits=[ORDERS]):
         return None
 
 
-class CommitOp(Op, dialect=Tile, name="commit", traits=[ORDERS]):
+class CommitOp(RingOp, dialect=Tile, name="commit", traits=[ORDERS]):
     """A producer announces that it has filled a stage of a ring.
 
     Who executes it depends on `filled_by` of the ring:
@@ -264,7 +267,7 @@ class CommitOp(Op, dialect=Tile, name="commit", traits=[ORDERS]):
         return None
 
 
-class AwaitOp(Op, dialect=Tile, name="await", traits=[ORDERS]):
+class AwaitOp(RingOp, dialect=Tile, name="await", traits=[ORDERS]):
     """Waits until a stage of a ring is full."""
 
     ring: ext.Operand[Any]
@@ -272,10 +275,10 @@ class AwaitOp(Op, dialect=Tile, name="await", traits=[ORDERS]):
     phase: ext.Operand[Any]
 
     def check(self) -> str | None:
-        return _phase_complaint(self)
+        return use_complaint(self, self.phase)
 
 
-class ReleaseOp(Op, dialect=Tile, name="release", traits=[ORDERS]):
+class ReleaseOp(RingOp, dialect=Tile, name="release", traits=[ORDERS]):
     """A consumer announces that it has read a stage of a ring.
 
     Who executes it depends on `emptied_by` of the ring:
@@ -303,16 +306,19 @@ class ReleaseOp(Op, dialect=Tile, name="release", traits=[ORDERS]):
             return wrong
         if (kinds := [str(each.type) for each in self.mask]) not in ([], ["i16"]):
             return f"expects at most one mask, of type i16, got {', '.join(kinds)}"
-        if kinds and constant(self.mask[0]) == 0:
-            return "mask must name at least one CTA, got 0"
         maker = ring_of(self.ring)
         if kinds and maker is not None and maker.emptier != MMA:
             what = f"the ring's emptied_by must be mma where there is a mask, got {maker.emptier}"
             return f"{what}: use tile.release_peer"
         return None
 
+    def check_constants(self) -> str | None:
+        if len(self.mask) and constant(self.mask[0]) == 0:
+            return "mask must name at least one CTA, got 0"
+        return super().check_constants()
 
-class ReleasePeerOp(Op, dialect=Tile, name="release_peer", traits=[ORDERS]):
+
+class ReleasePeerOp(RingOp, dialect=Tile, name="release_peer", traits=[ORDERS]):
     """A consumer announces to the CTA with this rank in the cluster that it has read a stage. `tile.release`
     does the same in the consumer's own CTA.
 
@@ -340,7 +346,7 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer", traits=[ORDERS]):
         return None
 
 
-class AdvanceOp(Op, dialect=Tile, name="advance", traits=[Pure]):
+class AdvanceOp(RingOp, dialect=Tile, name="advance", traits=[Pure]):
     """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
 
     ring: ext.Operand[Any]
@@ -350,10 +356,10 @@ class AdvanceOp(Op, dialect=Tile, name="advance", traits=[Pure]):
     next_phase: ext.Result[Any]
 
     def check(self) -> str | None:
-        return _phase_complaint(self, self.next_stage, self.next_phase)
+        return use_complaint(self, self.phase, self.next_stage, self.next_phase)
 
 
-class FullBarrierOp(Op, dialect=Tile, name="full_barrier", traits=[Pure]):
+class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
     """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full. In a ring of a
     pair that an MMA empties, it is the leader's, and both CTAs' copies signal it.
     """

@@ -168,7 +168,7 @@ def judge_operation(op: Any, name: str) -> Finding:
                 verdict = family.judge(form, target.chip.name if target else None)
             elif isinstance(op, DescriptorOp):
                 verdict = op.complaint()
-            if verdict is None and (message := op.check()):
+            if verdict is None and (message := op.check() or op.check_constants()):
                 verdict = Verdict(rule, message)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import extensions, phase
-from weft.dialects.op import refuse
+from weft.dialects.op import check_constants, refuse
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, operations
@@ -75,16 +75,21 @@ class Pass:
             phase.enter(f"running pass '{self.flag}'")
             source = extensions.source("pass", self.flag)
             with op.location:
+                check_constants(operations(op, *self._kinds) if self.lowers else ())
                 with extensions.blamed(f"pass '{self.flag}'", source):
                     self.run(op, **options)
                 self._check_survivors(op)
 
         return run
 
+    @property
+    def _kinds(self) -> list[Any]:
+        """The classes of the operations that it lowers."""
+        return [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
+
     def _check_survivors(self, root: Any) -> None:
         """Raises WeftError for an op that the pass should have lowered and has not."""
-        kinds = [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
-        if kinds and (left := operations(root, *kinds)):
+        if self.lowers and (left := operations(root, *self._kinds)):
             raise refuse(left[0], f"survives --{self.flag}")
 
 

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --split-input-file --verify-diagnostics
+// RUN: weft-opt %s --split-input-file --verify-diagnostics --lower-mma
 
 func.func @unknown_shape(%h: vector<2xf16>, %f: f32) {
   // expected-error @below {{'mma.sync' op shape must be one of m8n8k4, m16n8k8, m16n8k16, m16n8k4, m8n8k16, m16n8k32, m8n8k32, m16n8k64, m8n8k128, m16n8k128, m16n8k256, got m16n8k2}}

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --split-input-file --verify-diagnostics
+// RUN: weft-opt %s --split-input-file --verify-diagnostics --lower-tcgen05
 
 gpu.module @m [#nvvm.target<chip = "sm_100f">] {
   gpu.func @i8_needs_an_arch_specific_target(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --split-input-file --verify-diagnostics
+// RUN: weft-opt %s --split-input-file --verify-diagnostics --lower-claims
 
 func.func @matmul_of_no_memref(%a: tensor<4x4xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op expects A to be a memref, got tensor<4x4xf16>}}
