@@ -50,25 +50,19 @@ class Copy(Form):
         )
 
 
-#   bytes cache since   PTX
-_COPIES: tuple[tuple[int, str, str, tuple[int, int]], ...] = (
-    (4, "ca", "sm_80", (7, 0)),
-    (8, "ca", "sm_80", (7, 0)),
-    (16, "ca", "sm_80", (7, 0)),
-    (16, "cg", "sm_80", (7, 0)),
-)
+_COPIES = ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg"))
+COPIES = Support(since("sm_80"), (7, 0))
+TENSOR_COPIES = Support(since("sm_90"), (8, 0))
+TMA = TENSOR_COPIES.chips
+"""The chips with `cp.async.bulk.tensor`."""
 
 
 def _forms() -> Iterator[tuple[Copy, Support]]:
-    for bytes_, cache, first, ptx in _COPIES:
-        yield Copy(bytes_, cache), Support(since(first), ptx)
+    for bytes_, cache in _COPIES:
+        yield Copy(bytes_, cache), COPIES
 
 
 CP_ASYNC = Family("cp.async", Copy, _forms)
-
-
-TMA = since("sm_90")
-"""The chips with `cp.async.bulk.tensor`."""
 CLUSTER_COPY_BY_CALL = since("sm_120")
 """Where ptxas 12.9 to 13.5 compile `cp.async.bulk.tensor` to `.shared::cluster` to a call for destinations in
 other CTAs, which also makes them ignore `setmaxnreg`. To `.shared::cta` it is one instruction.
@@ -112,7 +106,7 @@ class AddTensor(Form):
 def _additions() -> Iterator[tuple[AddTensor, Support]]:
     for rank in range(1, MAX_RANK + 1):
         for hinted in (False, True):
-            yield AddTensor(rank, hinted), Support(TMA, (8, 0))
+            yield AddTensor(rank, hinted), TENSOR_COPIES
 
 
 ADD_TENSOR = Family("cp.reduce.async.bulk.tensor", AddTensor, _additions)

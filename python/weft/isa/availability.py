@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.isa import cluster_features as cluster
-from weft.isa.async_copy import TMA
+from weft.isa.async_copy import COPIES, TENSOR_COPIES
 from weft.isa.atomics import BF16_ADD
 from weft.isa.chips import CHIPS, ChipSet, describe, only, since
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.dependent_launch import GRIDDEPCONTROL
 from weft.isa.family import Verdict
+from weft.isa.l2_cache import POLICIES
 from weft.isa.mbarriers import TRY_WAIT
 from weft.isa.mma.matrix_moves import BYTES as FAMILIES
 from weft.isa.mma.sync import NARROW
@@ -96,7 +97,8 @@ ROWS = tuple(Row(*row) for row in (
     ("",                              "L2::256B|L2::cache_hint",               SM_80,            (7, 4)),
     ("prefetch",                      r"L2::\w+",                              SM_80,            (7, 4)),
     ("prefetch",                      "tensormap",                             SM_90,            (8, 0)),
-    ("applypriority|createpolicy|discard","",                                      SM_80,            (7, 4)),
+    ("applypriority|discard",         "",                                      SM_80,            (7, 4)),
+    ("createpolicy", "", POLICIES.chips, POLICIES.ptx),
     ("ld|st",                         "mmio",                                  ALL,              (8, 2)),
     ("",                              "b128",                                  ALL,              (8, 3)),
     ("ld|st",                         r"v8|v4\.[bsuf]64",                      SM_100,           (8, 8)),
@@ -138,9 +140,9 @@ ROWS = tuple(Row(*row) for row in (
     ("mbarrier.expect_tx|mbarrier.complete_tx", "", SM_90, (8, 0)),
     ("mbarrier.arrive|mbarrier.arrive_drop|mbarrier.test_wait|mbarrier.try_wait", "relaxed", SM_90, (8, 6)),
     # Asynchronous copies
-    ("cp.async",                      "",                                      SM_80,            (7, 0)),
+    ("cp.async", "", COPIES.chips, COPIES.ptx),
     ("cp.async",                      "L2::64B|L2::128B",                      SM_80,            (7, 4)),
-    ("cp.async.bulk|cp.reduce.async", "",                                      TMA,              (8, 0)),
+    ("cp.async.bulk|cp.reduce.async", "", TENSOR_COPIES.chips, TENSOR_COPIES.ptx),
     ("cp.async.bulk",                 r"shared::cta\.global",                  SM_90,            (8, 6)),
     ("cp.async.bulk",                 "cp_mask",                               SM_100,           (8, 6)),
     ("cp.async.bulk", r"cta_group::\d", cluster.COPY_OF_PAIR.chips, (8, 6)),

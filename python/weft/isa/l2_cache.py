@@ -29,18 +29,13 @@ class Policy(Form):
         return (Registers("policy", 1, "i64", role="out"),)
 
 
-#   priority          since    PTX
-_POLICIES: tuple[tuple[str, str, tuple[int, int]], ...] = (
-    ("evict_normal", "sm_80", (7, 4)),
-    ("evict_first", "sm_80", (7, 4)),
-    ("evict_last", "sm_80", (7, 4)),
-    ("evict_unchanged", "sm_80", (7, 4)),
-)
+_PRIORITIES = ("evict_normal", "evict_first", "evict_last", "evict_unchanged")
+POLICIES = Support(since("sm_80"), (7, 4))
 
 
 def _forms() -> Iterator[tuple[Policy, Support]]:
-    for priority, first, ptx in _POLICIES:
-        yield Policy(priority), Support(since(first), ptx)
+    for priority in _PRIORITIES:
+        yield Policy(priority), POLICIES
 
 
 CREATEPOLICY = Family("createpolicy", Policy, _forms)
