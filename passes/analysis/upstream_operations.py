@@ -32,12 +32,39 @@ class Row:
     remedy: str = ""
 
 
-_REDUCED = "write the exchange with gpu.shuffle"
+FORMULAS = {
+    "acosh": "log1p(x - 1 + sqrt((x - 1) * (x + 1)))",
+    "asinh": "copysign(log1p(absf(x) + x * x / (1 + sqrt(x * x + 1))), x)",
+    "atanh": "(log1p(x) - log1p(-x)) / 2",
+    "cbrt": "copysign(powf(absf(x), 1 / 3), x)",
+    "acos": "pi / 2 - atan(x / sqrt((1 - x) * (1 + x)))",
+    "asin": "atan(x / sqrt((1 - x) * (1 + x)))",
+    "atan": "copysign(pi / 2, x) - atan(1 / x)",  # beyond 1
+    "atan2": "atan(y / x) + (copysign(pi, y) if x < 0 else 0)",
+}
+"""What functions of `math` that aren't lowered are, by others."""
+ATAN = "y = x / (1 + 0.28 * x * x)", "y = y - cos(y) * (sin(y) - x * cos(y))"
+"""atan(x) of f32, for x in -1..1, after the second step was done twice."""
+_BY_ATAN = (
+    f"with {ATAN[0]} and, twice, {ATAN[1]} as atan(x) for x in -1..1; f64 needs __nv_atan in the module"
+)
+_XOR = "gpu.shuffle xor by 16, 8, 4, 2 and 1"
+_BY_SHUFFLES = {
+    "all_reduce": f"reduce each subgroup with {_XOR}, and their results through workgroup memory",
+    "subgroup_reduce": f"reduce with {_XOR}",
+    "rotate": "use gpu.shuffle idx",
+    "subgroup_broadcast": "use gpu.shuffle idx",
+}
 _BY_LANE = "compute it from gpu.thread_id: 32 threads are a subgroup"
 
 
 def _rows(names: str, kinds: Kinds | None, remedy: str = "", dialect: str = "arith") -> dict[str, Row]:
     return {f"{dialect}.{name}": Row(kinds, remedy) for name in names.split()}
+
+
+def _formula(name: str) -> str:
+    formula = f"write {FORMULAS[name]}"
+    return f"{formula}, {_BY_ATAN}" if "atan(" in formula else formula
 
 
 TABLE: dict[str, Row] = {
@@ -60,7 +87,7 @@ TABLE: dict[str, Row] = {
     **_rows("fpowi", (*FLOATS, INTEGERS), "", "math"),
     **_rows("cos erf erfc sin tan", SHORT_FLOATS, "", "math"),
     **_rows("absi ctlz cttz ctpop", WORDS, "", "math"),
-    **_rows("acos acosh asin asinh atan atan2 atanh cbrt", None, "write it with exp, log and sqrt", "math"),
+    **{f"math.{name}": Row(None, _formula(name)) for name in FORMULAS},
     **_rows("isnormal", None, "compare math.absf with the smallest normal number", "math"),
     **_rows("ipowi", None, "write the multiplications", "math"),
     **_rows("sincos", None, "use math.sin and math.cos", "math"),
@@ -72,7 +99,7 @@ TABLE: dict[str, Row] = {
     **_rows("subgroup_mma_extract_thread_local", None, "store the matrix, and load its elements", "gpu"),
     **_rows("subgroup_mma_insert_thread_local", None, "store the elements, and load them as a matrix", "gpu"),
     **_rows("shuffle", ("i32", "i64", "f32", "f64"), "extend or bitcast it to 32 bits", "gpu"),
-    **_rows("all_reduce subgroup_reduce rotate subgroup_broadcast", None, _REDUCED, "gpu"),
+    **{f"gpu.{name}": Row(None, remedy) for name, remedy in _BY_SHUFFLES.items()},
     **_rows("subgroup_id num_subgroups subgroup_size", None, _BY_LANE, "gpu"),
     **_rows("warp_execute_on_lane_0", None, "use scf.if with gpu.lane_id", "gpu"),
     **_rows("initialize_named_barrier", None, "use nvvm.barrier with an id", "gpu"),
@@ -163,7 +190,8 @@ def _wrong_matrix(op: Any) -> tuple[str, str] | None:
 
 def _wrong_attribute(op: Any) -> tuple[str, str] | None:
     if "roundingmode" in op.attributes:  # LLVM can't lower some operations with one, not even to_nearest_even
-        return " with a rounding mode", "omit the mode, which rounds to nearest even"
+        directed = "llvm.call_intrinsic has others of f32 and f64, such as llvm.nvvm.add.rp.f"
+        return " with a rounding mode", f"omit the mode, which rounds to nearest even; {directed}"
     if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
         return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
     kind = str(op.attributes.get("kind")).partition("<")[2].rstrip(">")

@@ -43,7 +43,7 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @functions(%x: f32, %y: vector<2xf64>, %b: f8E4M3FN, %v: i16, %i: i32) kernel {
-    // expected-error @below {{'math.atan' op isn't lowered by any pass of Weft: write it with exp, log and sqrt}}
+    // expected-error @below {{'math.atan' op isn't lowered by any pass of Weft: write copysign(pi / 2, x) - atan(1 / x), with y = x / (1 + 0.28 * x * x) and, twice, y = y - cos(y) * (sin(y) - x * cos(y)) as atan(x) for x in -1..1; f64 needs __nv_atan in the module}}
     %0 = math.atan %x : f32
     // expected-error @below {{'math.erf' op on f64 isn't lowered by any pass of Weft: legal types are f16, bf16, f32}}
     %1 = math.erf %y : vector<2xf64>
@@ -51,7 +51,7 @@ gpu.module @m {
     %2 = arith.addf %b, %b : f8E4M3FN
     // expected-error @below {{'gpu.shuffle' op on i16 isn't lowered by any pass of Weft: extend or bitcast it to 32 bits; legal types are i32, i64, f32, f64}}
     %3, %4 = gpu.shuffle xor %v, %i, %i : i16
-    // expected-error @below {{'arith.divf' op with a rounding mode isn't lowered by any pass of Weft: omit the mode, which rounds to nearest even}}
+    // expected-error @below {{'arith.divf' op with a rounding mode isn't lowered by any pass of Weft: omit the mode, which rounds to nearest even; llvm.call_intrinsic has others of f32 and f64, such as llvm.nvvm.add.rp.f}}
     %5 = arith.divf %x, %x upward : f32
     gpu.return
   }

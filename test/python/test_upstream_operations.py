@@ -1,5 +1,6 @@
 """What kernels contain of upstream's arith, math, vector and gpu dialects: right, or refused at its line."""
 
+import math
 from functools import cache, reduce
 from importlib import import_module
 from typing import Any
@@ -13,7 +14,7 @@ import weft
 from weft import mlir
 from weft.dialects import context
 from weft.errors import WeftError
-from weft.passes.analysis import unlowered
+from weft.passes.analysis import unlowered, upstream_operations
 from weft.passes.analysis.upstream_operations import TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -300,7 +301,7 @@ def test_segments_shuffle_on_their_own(mode: str, kind: str, width: int | str) -
         ),
         (
             "%r = gpu.subgroup_reduce add %x : (i32) -> (i32)",
-            "isn't lowered by any pass of Weft: write the exchange",
+            "isn't lowered by any pass of Weft: reduce with gpu.shuffle xor by 16",
         ),
         (
             "%f = arith.sitofp %x : i32 to f32; %r = arith.truncf %f upward : f32 to f16",
@@ -315,6 +316,36 @@ def test_other_mistakes_are_named(body: str, said: str) -> None:
         weft.compile(upstream_cases.kernel(["%x: i32"], lines, 32), "sm_80")
     last = max(i for i, line in enumerate(lines) if line.startswith("%r"))
     assert caught.value.diagnostics[0].location.line == 4 + last
+
+
+def test_formulas_of_refused_functions_are_right() -> None:
+    def atan(x: float) -> float:
+        if abs(x) > 1:
+            return float(eval(upstream_operations.FORMULAS["atan"], names | {"x": x}))
+        first, step = (each.partition("= ")[2] for each in upstream_operations.ATAN)
+        y = eval(first, names | {"x": x})
+        for _ in range(2):
+            y = eval(step, names | {"x": x, "y": y})
+        return float(y)
+
+    names = vars(math) | {"absf": abs, "powf": pow, "atan": atan}
+    of_y = {"atan2": [(3.0, -2.0), (-3.0, -0.5), (0.25, 8.0)]}
+    for name, formula in upstream_operations.FORMULAS.items():
+        arguments = {"acosh": (1.0, 1.001, 40.0), "atan": (1.5, -30.0)}.get(name, (-0.9, 1e-6, 0.7))
+        for given in of_y.get(name, arguments):
+            values = dict(zip("yx", given, strict=True)) if name in of_y else {"x": given}
+            want = getattr(math, name)(*values.values())
+            assert eval(formula, names | values) == pytest.approx(want, rel=1e-6), (name, values)
+    assert atan(0.8) == pytest.approx(math.atan(0.8), rel=1e-6)
+
+
+def test_directed_rounding_by_an_intrinsic() -> None:
+    lines = [
+        "%f = arith.sitofp %x : i32 to f32",
+        '%r = llvm.call_intrinsic "llvm.nvvm.add.rp.f"(%f, %f) : (f32, f32) -> f32',
+        'gpu.printf "%f", %r : f32',
+    ]
+    assert "add.rp.f32" in weft.compile(upstream_cases.kernel(["%x: i32"], lines, 32), "sm_80").ptx
 
 
 def _named(dialect: str) -> set[str]:
