@@ -12,8 +12,8 @@ from weft.isa.block_scales import WORD_BLOCKS
 from weft.isa.family import choice
 from weft.isa.suggest import did_you_mean
 
-_ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
-OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
+ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
+OUTPUT_TYPES = (*ADDED_TYPES, *FP8_TYPES)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Role:
     @property
     def is_added(self) -> bool:
         """Whether it is added to the product, and so has its element types."""
-        return set(_ADDED_TYPES) <= set(self.elements)
+        return set(ADDED_TYPES) <= set(self.elements)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -39,8 +39,8 @@ class Role:
 
 ROLES = {
     "c": Role(OUTPUT_TYPES, "MN"),  # scaled by beta and added
-    "bias": Role(_ADDED_TYPES, "N"),  # added to every row
-    "residual": Role(_ADDED_TYPES, "MN"),  # added to the result of the activation
+    "bias": Role(ADDED_TYPES, "N"),  # added to every row
+    "residual": Role(ADDED_TYPES, "MN"),  # added to the result of the activation
     "scale_a": Role(("f32",), ("K/128", "M")),  # scales each row of A, for each block of K
     "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
     "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
@@ -58,6 +58,8 @@ ROLES = {
     "bands": Role(("i32",), ("team", "parts")),  # counters of the parts that are done in bands of tiles
     "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
 }
+EPILOGUE = "epilogue"
+"""The role of a `tile.epilogue`, which is no memref."""
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
 GATHERED = ("gathered", "arrivals", "team")

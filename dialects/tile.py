@@ -41,6 +41,7 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
+from weft.dialects.tile_epilogue import EpilogueOp, LoadElementOp, epilogue, load_element
 from weft.dialects.tile_flags import await_flag, is_last, remote, send_async, signal
 from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
@@ -89,9 +90,11 @@ __all__ = [
     "CopyOp",
     "CopyOutOp",
     "CopyTmemOp",
+    "EpilogueOp",
     "FragmentType",
     "GemmOp",
     "GemmScaledOp",
+    "LoadElementOp",
     "MapType",
     "MatmulOp",
     "OperandOp",
@@ -119,6 +122,7 @@ __all__ = [
     "copy_out",
     "copy_tmem",
     "drain",
+    "epilogue",
     "expect",
     "full_barrier",
     "gather_async",
@@ -130,6 +134,7 @@ __all__ = [
     "is_last",
     "is_map",
     "is_tensor_buffer",
+    "load_element",
     "make_ring",
     "matmul",
     "member",

@@ -9,19 +9,24 @@ from weft.dialects.effects import ORDERS
 from weft.dialects.element_types import INPUT_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.operand_roles import (
+    EPILOGUE,
     FACTORS,
     GATES,
     GROUPINGS,
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
     WORD,
+    role_of,
+    title,
 )
 from weft.dialects.product_types import HALF, Types
 from weft.dialects.schedule import AnySchedule, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
+from weft.dialects.tile_epilogue import EpilogueOp
 from weft.dialects.tile_matmul_checks import (
     batch_complaint,
     dims,
+    epilogue_complaint,
     gathered_complaint,
     is_f64,
     role_complaint,
@@ -45,7 +50,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     `roles` lists the role of each operand after D. If these have different types, `tile.operand` makes their
     types equal.
 
-    Roles of the epilogue:
+    Roles of what is done to the sums:
 
     - "c": M x N. A single operand without `roles` is C. If beta is not 0 and there is no C, D's old values
       are C.
@@ -56,6 +61,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
       `row_factors[i]` and `column_factors[j]`, in addition to alpha. With one element, `memref<1xf32>`, they
       multiply all rows or columns. All products of a batch share them. Not with integers and f64.
+    - "epilogue": a `tile.epilogue`, which computes the elements of D from alpha * A @ B + beta * C, in place
+      of an activation, a bias, a residual and factors.
 
     Roles of scales, "scale_a" and "scale_b":
 
@@ -176,16 +183,6 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         """Whether rows of A select one of several B."""
         return self.grouping in ("groups", "row_ends") and self.d.type.rank == 2
 
-    @property
-    def factors(self) -> Any | None:
-        """The operand alpha with one element for each product; None if all share one, or there is none."""
-        return None if self.is_single("alpha") else self.role("alpha")
-
-    @property
-    def factor_vectors(self) -> dict[str, Any]:
-        """The operands with a factor for each row or column, by their roles."""
-        return {name: v for name, v in self.roles.items() if name in FACTORS and not self.is_single(name)}
-
     def is_single(self, role: str) -> bool:
         """Whether there is an operand with this role that is one factor for all elements of D."""
         value = self.role(role) if role in ("alpha", *FACTORS) else None
@@ -199,9 +196,39 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     @property
     def roles(self) -> dict[str, Any]:
         """The memrefs after D by their roles."""
+        return {name: value for name, value in self._by_role.items() if name != EPILOGUE}
+
+    @property
+    def _by_role(self) -> dict[str, Any]:
+        """What comes after D, by its roles."""
         inputs = list(self.inputs)  # of most products, none
         names = role_names(self.attribute("roles"), len(inputs)) if inputs else ()
         return dict(zip(names, map(unwrapped, inputs), strict=True))
+
+    @property
+    def epilogue(self) -> EpilogueOp | None:
+        """The function of one element, if there is one."""
+        function = self._by_role.get(EPILOGUE)
+        return None if function is None else function.owner.opview
+
+    @property
+    def read(self) -> list[tuple[str, Any, Sequence[str]]]:
+        """The memrefs after D and those that the epilogue loads from, except for those that have one element
+        for all: each with its name in messages, and the names of its last sizes in `extents`.
+        """
+        types, loads = self.types, [] if self.epilogue is None else self.epilogue.loads
+        named = [(role, v) for role, v in self.roles.items() if not self.is_single(role)]
+        return [
+            *(
+                (
+                    title(role),
+                    v,
+                    role_of(role, str(v.type.element_type), types.words, types.scale_columns).sizes,
+                )
+                for role, v in named
+            ),
+            *(("the source of tile.load_element", load.source, load.sizes) for load in loads),
+        ]
 
     def role(self, name: str) -> Any | None:
         """The operand with a role; None if there is none."""
@@ -262,7 +289,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
         if wrong := type_complaint(self):
             return wrong
-        wrong = batch_complaint(self) or gathered_complaint(self)
+        wrong = batch_complaint(self) or gathered_complaint(self) or epilogue_complaint(self)
         return wrong or shape_complaint(self) or schedule_complaint(self)
 
     @property
@@ -312,6 +339,7 @@ def matmul(
     bias: Any | None = None,
     activation: str | None = None,
     residual: Any | None = None,
+    epilogue: Any | None = None,
     promote: bool = False,
     accumulate: str | None = None,
     bit_op: str | None = None,
@@ -335,8 +363,8 @@ def matmul(
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
-    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. Raises
-    WeftError for operands that the op doesn't take.
+    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. `epilogue` is
+    what `epilogue` returns. Raises WeftError for operands that the op doesn't take.
     """
     factors, alpha = (alpha, 1.0) if isinstance(alpha, ir.Value) else (None, alpha)
     if beta is None:
@@ -348,7 +376,7 @@ def matmul(
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
     operands |= {"gathered": gathered, "gathered_scales": gathered_scales, "arrivals": arrivals}
     operands |= {"partials": partials, "signals": signals, "peers": peers, "team": team}
-    operands |= {"bands": bands}
+    operands |= {"bands": bands, EPILOGUE: epilogue}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

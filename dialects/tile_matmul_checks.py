@@ -7,6 +7,7 @@ from typing import Any
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.dialects.operand_roles import (
     ACTIVATIONS,
+    EPILOGUE,
     FACTORS,
     GATED_COLUMNS,
     GATES,
@@ -19,7 +20,6 @@ from weft.dialects.operand_roles import (
     activation_complaint,
     element_types,
     extents,
-    role_of,
     title,
 )
 from weft.dialects.product_types import Types, accumulate_complaint, bit_op_complaint, ceil_div
@@ -31,6 +31,7 @@ from weft.dialects.schedule import (
     schedule_of,
 )
 from weft.dialects.schedule.nearest import refusal
+from weft.dialects.tile_epilogue import EpilogueOp
 from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
@@ -58,10 +59,15 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
         return f"expects a role for each of {len(values)} operands after D, got {attribute}"
     names = role_names(attribute, len(values))
     for name, value in zip(names, values, strict=True):
-        if name not in ROLES:
-            return f"roles must be among {', '.join(ROLES)}, got '{name}'"
+        if name not in (*ROLES, EPILOGUE):
+            return f"roles must be among {', '.join((*ROLES, EPILOGUE))}, got '{name}'"
         if names.count(name) > 1:
             return f"expects one operand with role '{name}', got {names.count(name)}"
+        if name == EPILOGUE:
+            owner = value.owner
+            if isinstance(owner, ir.Block) or not isinstance(owner.opview, EpilogueOp):
+                return f"expects the result of a tile.epilogue with role '{name}', got {value.type}"
+            continue
         if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
             return wrong
     return None
@@ -95,12 +101,31 @@ def type_complaint(op: Any) -> str | None:
 
 
 def conversion_complaint(op: Any, target: Target | None) -> str | None:
-    """Why the target can't convert elements of C to the type of the sums."""
+    """Why the target can't convert elements of C, or of what the epilogue loads, to the type of the sums."""
     c = op.role("c") if op.attribute("beta") != 0.0 else None
-    element = "" if c is None else str(c.type.element_type)
-    if element not in FP8_TYPES or target is None or target.chip.name in FP8_ROUNDING:
+    read = [("C", c)] if c is not None else []
+    read += [("tile.load_element", load.source) for load in (op.epilogue.loads if op.epilogue else [])]
+    for name, value in read:
+        element = str(value.type.element_type)
+        if element in FP8_TYPES and target is not None and target.chip.name not in FP8_ROUNDING:
+            return f"{name} of {element} needs {describe(FP8_ROUNDING)}, got {target}: use {name} of f16"
+    return None
+
+
+def epilogue_complaint(op: Any) -> str | None:
+    """Why the sums can't be what the function of the epilogue takes, or it can't load what it does."""
+    if op.epilogue is None:
         return None
-    return f"C of {element} needs {describe(FP8_ROUNDING)}, got {target}: use C of f16"
+    if (kind := str(op.epilogue.sum.type)) != op.types.sums:
+        return f"expects an epilogue of sums of {op.types.sums}, got one of {kind}"
+    others = [name for name in ("bias", "residual", *FACTORS) if op.role(name) is not None]
+    others += ["activation"] if op.attribute("activation") is not None else []
+    if others:
+        return f"expects no {others[0]} with an epilogue: compute it there"
+    for load in op.epilogue.loads:
+        if load.source == op.d and (load.axes != "MN" or load.is_of_each != (op.d.type.rank == 3)):
+            return "expects an epilogue that loads from D the element which it computes"
+    return None
 
 
 def _scale_complaint(op: Any, types: Types) -> str | None:
@@ -279,21 +304,17 @@ def _role_shape_complaint(op: Any, m: int | None, n: int | None, k: int | None) 
         "B": f"batch x {_written_b(op)}",
         "D": "batch x M x N" if batched else "M x N",
     }
-    for role, value in op.roles.items():
-        types = op.types
-        sizes = role_of(role, str(value.type.element_type), types.words, types.scale_columns).sizes
+    for this, value, sizes in op.read:
         named = {"groups": of_groups, "products": "batch"}
         names = [named.get(size, size) for size in sizes]
-        if role == "alpha":
+        if this == "alpha":
             if wrong := _alpha_complaint(value, products):
                 return wrong
             continue
-        if role in FACTORS and op.is_single(role):
-            continue
-        for size, name, actual in zip(sizes, names, dims(value), strict=True):
+        for size, name, actual in zip(sizes, names, sizes_of(value)[-len(sizes) :], strict=False):
             if wanted[size] and actual and wanted[size] != actual:
                 of_b = size == "products" and op.selects_b
-                other, this = "A" if "K" in size else "B" if of_b else "D", title(role)
+                other = "A" if "K" in size else "B" if of_b else "D"
                 return (
                     f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
                     f"{name} is {wanted[size]} in {other} and {actual} in {this}"
@@ -333,7 +354,8 @@ def _gate_complaint(op: Any, schedule: AnySchedule) -> str | None:
         return None
     name = op.attribute("activation")
     more = ("c", "bias", "residual", "partials", "alpha", *FACTORS)
-    if any(op.role(each) is not None for each in more) or op.attribute("alpha") != 1.0:
+    others = any(op.role(each) is not None for each in more) or op.epilogue is not None
+    if others or op.attribute("alpha") != 1.0:
         return f"expects nothing that is added or multiplied with {name}"
     plain = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
     if plain and not (schedule.swap or schedule.stream_k) and schedule.block[1] % GATED_COLUMNS == 0:

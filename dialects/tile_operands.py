@@ -28,13 +28,18 @@ class OperandOp(Op, dialect=Tile, name="operand", traits=[Pure]):
 
 
 def of_one_type(values: Sequence[Any]) -> list[Any]:
-    """The values, each wrapped by a `tile.operand` if they have different types. `build` refuses what is no
-    value.
+    """The values, each wrapped by a `tile.operand` if they have different types and it isn't a !tile.any.
+    `build` refuses what is no value.
     """
     if len({getattr(value, "type", None) for value in values}) < 2:
         return list(values)
     kind = AnyType.get()
-    return [build(OperandOp, operands=[value], results=[kind]).operand for value in values]
+    return [
+        value
+        if isinstance(getattr(value, "type", None), AnyType)
+        else build(OperandOp, operands=[value], results=[kind]).operand
+        for value in values
+    ]
 
 
 def unwrapped(value: Any) -> Any:

@@ -58,18 +58,20 @@ def _expand(module: Any) -> None:
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
             raise refuse(op, "must be in a gpu.func: run --outline-matmul before --expand-matmul")
-        if op.schedule is None:
+        if (schedule := op.schedule) is None:
             raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
-        _require_block(op, parent, op.schedule.threads)
+        _require_block(op, parent, schedule.threads)
+        with late_imports.whole():
+            from weft.passes.kernels.epilogue_function import canonical, erase
+
         with ir.InsertionPoint(op), op.location:
-            expand = _kernel(op, op.schedule)
-            source = extensions.source("schedule", op.schedule.key)
-            with extensions.blamed(f"the kernel of schedule '{op.schedule.key}'", source):
+            op = canonical(op)
+        with ir.InsertionPoint(op), op.location:
+            expand = _kernel(op, schedule)
+            source = extensions.source("schedule", schedule.key)
+            with extensions.blamed(f"the kernel of schedule '{schedule.key}'", source):
                 expand(op)
-        operand_ops = [value.owner for value in op.inputs if value not in op.extra]
-        op.operation.erase()
-        for operand in operand_ops:
-            operand.erase()
+        erase(op)
 
 
 def _kernel(op: MatmulOp, schedule: AnySchedule) -> Callable[[MatmulOp], None]:

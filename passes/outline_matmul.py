@@ -7,16 +7,17 @@ arguments are memory from the launch: memrefs whose first sizes are the attribut
 launch in the stream finds it as the previous one left it.
 """
 
+from functools import partial
 from typing import Any
 
 from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
-from weft.dialects.operand_roles import extents, role_of
+from weft.dialects.operand_roles import extents
 from weft.dialects.schedule import AnySchedule
-from weft.dialects.tile import MatmulOp, OperandOp
+from weft.dialects.tile import EpilogueOp, MatmulOp, OperandOp
 from weft.isa.tensor_map import JOINED_ROWS
-from weft.mlir import func, gpu, ir, operations
+from weft.mlir import arith, func, gpu, ir, operations
 from weft.passes.kernels.matrices import element_bytes
 from weft.passes.kernels.workspace_sums import workspace_types
 from weft.passes.registry.pass_ import Pass
@@ -28,6 +29,10 @@ def run(module: Any) -> None:
         products = operations(function, MatmulOp)
         if products:
             _outline(function, products)
+
+
+_BESIDE = OperandOp, EpilogueOp, arith.ConstantOp  # of the epilogue's, which folding hoists
+"""What may be beside a product."""
 
 
 def _outline(function: Any, products: list[MatmulOp]) -> None:
@@ -58,7 +63,7 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
     body = [
         op.operation
         for op in function.body.blocks[0].operations
-        if not isinstance(op.operation.opview, OperandOp)
+        if not isinstance(op.operation.opview, _BESIDE)
     ]
     if len(products) > 1 or len(body) != 2 or body[0] != product.operation:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
@@ -76,14 +81,21 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry):
         values = dict(zip(function.arguments, entry.arguments, strict=False))
-        for op in (*operations(function, OperandOp), product):
+        for op in list(function.body.blocks[0].operations)[:-1]:
             copy = op.operation.clone()
-            for number, operand in enumerate(op.operation.operands):
-                copy.operands[number] = values[operand]
+            copy.operation.walk(partial(_rename, values=values))
             values |= zip(op.operation.results, copy.results, strict=True)
         with product.location:
             gpu.return_([])
-    return copy
+    (made,) = operations(kernel, MatmulOp)
+    return made
+
+
+def _rename(op: Any, values: dict[Any, Any]) -> Any:
+    """Replaces operands of an operation that are among the `values`."""
+    for number, operand in enumerate(op.operands):
+        op.operands[number] = values.get(operand, operand)
+    return ir.WalkResult.ADVANCE
 
 
 def _workspace_types(product: MatmulOp) -> list[Any]:
@@ -177,14 +189,10 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
             ir.AffineExpr.get_floor_div(sizes.of(a, m), JOINED_ROWS + 1),
             sizes.of(a, k_a) % JOINED_ROWS,
         ]
-    for role, value in product.roles.items():
-        if product.is_single(role):
-            continue  # one for all products, rows or columns
-        types, element = product.types, str(value.type.element_type)
-        dims = role_of(role, element, types.words, types.scale_columns).sizes
+    for _, value, names in product.read:
         differences += [
-            sizes.of(value, i - len(dims)) - wanted[name]
-            for i, name in enumerate(dims)
+            sizes.of(value, i - len(names)) - wanted[name]
+            for i, name in enumerate(names)
             if wanted[name] is not None
         ]
     return differences

@@ -216,6 +216,7 @@ code](launch.md) needs the same values.
 # What the operations of each file of the dialect are about.
 _SUBJECTS = {
     "tile_matmul": "whole products in global memory",
+    "tile_epilogue": "what products do to their sums",
     "tile_copies": "copies between global and shared memory",
     "tile_buffers": "buffers and their parts",
     "tile": "loads and stores of fragments",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from weft.dialects.operand_roles import (
     title,
 )
 from weft.dialects.product_types import ceil_div
-from weft.dialects.tile import MatmulOp
+from weft.dialects.tile import LoadElementOp, MatmulOp
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch import arrays
 from weft.mlir import cast, ir, operations
+from weft.tools.epilogue_values import results
 from weft.tools.values import integer_limits
 
 DEFAULT_SIZE = 256
@@ -73,6 +75,10 @@ class Product:
             raise refuse(op, f"must not be a batch {_UNLESS_GIVEN}")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
+        loads = [] if op.epilogue is None else op.epilogue.loads
+        if each := next((load for load in loads if load.is_of_each), None):
+            raise refuse(each, f"must not load from a batch {_UNLESS_GIVEN}")
+        operands |= {_loaded(load): load.source for load in loads}
         argument_numbers = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
@@ -105,6 +111,7 @@ class Product:
         d = f"D[{self.m},{self.n}]"
         text = f"{scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
         text = f"{attributes['activation']}({text})" if attributes["activation"] else text
+        text = text if self.op.epilogue is None else f"epilogue({text})"
         return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.argument_numbers else ''}"
 
     @property
@@ -120,7 +127,13 @@ class Product:
             "A": "km" if attributes["transpose_a"] else "mk",
             "B": "nk" if attributes["transpose_b"] else "kn",
         }
-        return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"}
+        loaded = {_loaded(load): load.axes.lower() for load in self._loads}
+        return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"} | loaded
+
+    @property
+    def _loads(self) -> list[LoadElementOp]:
+        """What the epilogue loads."""
+        return [] if self.op.epilogue is None else self.op.epilogue.loads
 
     @property
     def _scale_sizes(self) -> dict[str, tuple[int, ...]]:
@@ -148,9 +161,9 @@ class Product:
         """An array for each argument that isn't `passed`: random numbers, or NaN in all that the kernel must
         not read.
         """
-        sizes = {role: tuple(getattr(self, axis) for axis in axes) for role, axes in self._extents.items()}
+        sizes = {role: tuple(getattr(self, x) for x in axes) or (1,) for role, axes in self._extents.items()}
         sizes |= self._scale_sizes
-        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES}
+        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *map(_loaded, self._loads)}
         read |= {self._added} if self._attributes["beta"] else set()
         generator = np.random.default_rng(seed)
         wanted = []
@@ -177,6 +190,7 @@ class Product:
         added = by_role[self._added] if self._attributes["beta"] else None
         if self.op.types.words:
             by_role |= {role: self._tiled(by_role[role]) for role in BLOCK_SCALES}
+        loaded = {load.source: by_role[_loaded(load)] for load in self._loads}
         alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))
         return reference.product(
             by_role["A"],
@@ -188,6 +202,7 @@ class Product:
             scale_b=by_role.get("scale_b"),
             **self._attributes | {"alpha": alpha},
             dtype=by_role["D"].dtype,
+            epilogue=None if (function := self.op.epilogue) is None else partial(results, function, loaded),
         )
 
     def _tiled(self, words: Array) -> Array:
@@ -209,6 +224,11 @@ class Product:
             raise WeftError(
                 f"checking {sizes} needs {needed >> 30} GiB of memory, and this machine has {present >> 30}"
             )
+
+
+def _loaded(load: LoadElementOp) -> str:
+    """The name of what an epilogue loads, among operands by their roles."""
+    return f"{load.source.get_name()}[{load.axes}]"
 
 
 def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:

@@ -1,5 +1,5 @@
-"""The activations of `tile.matmul` on vectors of f32 (relu: of i32 too) and their derivatives, without CUDA's
-device library.
+"""The activations of `tile.matmul` on f32 (relu: on i32 too) and their derivatives, on scalars and vectors,
+without CUDA's device library.
 
 `weft.reference` has the error bound of each.
 """
@@ -13,7 +13,7 @@ from weft.passes.builders import emit
 
 
 def apply(name: str, lane: Any) -> Any:
-    """The activation of every element of a vector."""
+    """The activation of a scalar or of every element of a vector."""
     return _ACTIVATIONS[name](lane)
 
 
@@ -26,7 +26,9 @@ def _relu(x: Any) -> Any:
     """max(x, 0), and NaN of NaN."""
     zero = emit.constant(x.type, 0.0)
     return (
-        arith.maxsi(x, zero) if isinstance(x.type.element_type, ir.IntegerType) else arith.maximumf(x, zero)
+        arith.maxsi(x, zero)
+        if isinstance(emit.element_of(x.type), ir.IntegerType)
+        else arith.maximumf(x, zero)
     )
 
 
@@ -150,7 +152,7 @@ def _of_gelu(x: Any) -> Any:
 
 
 def _magnitude(x: Any) -> Any:
-    bits = ir.VectorType.get(x.type.shape, emit.i32())
+    bits = emit.i32() if x.type == ir.F32Type.get() else ir.VectorType.get(x.type.shape, emit.i32())
     return arith.bitcast(x.type, arith.andi(arith.bitcast(bits, x), emit.constant(bits, 0x7FFFFFFF)))
 
 
@@ -169,7 +171,9 @@ def _power(x: Any) -> Any:
 
 
 def _each(function: Callable[[Any], Any], lane: Any) -> Any:
-    """The vector of a scalar function of every element."""
+    """A scalar function of a scalar or of every element of a vector."""
+    if not isinstance(lane.type, ir.VectorType):
+        return function(lane)
     return vector.from_elements(lane.type, [function(element) for element in emit.elements(lane)])
 
 

@@ -109,8 +109,8 @@ def undefined(kind: Any) -> Any:
 
 
 def add(a: Any, b: Any) -> Any:
-    """The sum of two vectors."""
-    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
+    """The sum of two scalars or vectors."""
+    return arith.addi(a, b) if isinstance(emit.element_of(a.type), ir.IntegerType) else arith.addf(a, b)
 
 
 def convert(lane: Any, kind: Any) -> Any:

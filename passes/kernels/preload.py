@@ -1,4 +1,4 @@
-"""The part of C or of the residual that belongs to a tile. TMA copies it while the tile is multiplied, into
+"""The part of a matrix that the epilogue loads for a tile. TMA copies it while the tile is multiplied, into
 the shared memory in which the tile of D is staged afterwards. Where TMA can't, threads do after the products.
 """
 
@@ -15,6 +15,7 @@ from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
 from weft.mlir import arith, ir, memref, nvvm, scf
 from weft.passes.builders import emit, row_loads, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.epilogue_function import matrices
 from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
 
 
@@ -32,17 +33,15 @@ class Preload:
 
     @classmethod
     def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: Any) -> "Preload | None":
-        """That of the residual or of C: of the one that has D's type. None if neither has."""
+        """That of the last matrix that has D's type. None if no matrix has it."""
         barriers = schedule.warpgroups * STAGE_BARRIER_BYTES
         before = ceil_div(schedule.shared_bytes(op.types), BOX_ALIGNMENT) * BOX_ALIGNMENT
         fits = before + barriers <= MOST_SHARED_BYTES
         if not fits or op.types.output_bytes != 2:  # stmatrix and ldmatrix
             return None
         element = op.d.type.element_type
-        for matrix in (op.role("residual"), op.c):
-            if matrix is not None and matrix.type.element_type == element:
-                return cls(matrix, op.d, buffer)
-        return None
+        fitting = [matrix for matrix in matrices(op) if matrix.type.element_type == element]
+        return cls(fitting[-1], op.d, buffer) if fitting else None
 
     def begin(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
         """Starts to copy a warpgroup's part, at a row and a column of D, when the store before has read

@@ -14,7 +14,8 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
-from weft.passes.kernels.epilogue import alpha_of, finish
+from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.epilogue_function import shared
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import (
     element_bytes,
@@ -57,13 +58,13 @@ class DirectSlices:
         self.op, self.schedule = op, schedule
 
     def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
-        alpha = alpha_of(self.op, index)  # read while the sums come
+        known = shared(self.op, index)  # read while the sums come
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
             row, column = (emit.value(each) for each in self.schedule.swapped(*start))
             if self.schedule.swap:
                 sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
-            store(self.op, sums, row, column, index, run_of(self.schedule), alpha=alpha)
+            store(self.op, sums, row, column, index, run_of(self.schedule), known=known)
         return staging
 
     def finish(self) -> None:
@@ -113,10 +114,10 @@ class StagedSlices:
     def _finished(self, parts: FragmentParts, at: SliceOrigin, index: Any) -> Iterator[tuple[Any, Any, Any]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""
         row, run = emit.value(at.own_row), run_of(self.schedule)
-        alpha = alpha_of(self.op, index)  # read while the sums come
+        known = shared(self.op, index)  # read while the sums come
         for sums, inside in parts:
             column = emit.value(emit.add(at.own_column, inside))
-            pieces = finish(self.op, sums, row, column, run=run, number=index, alpha=alpha)
+            pieces = finish(self.op, sums, row, column, run=run, number=index, known=known)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
     def _store(self, slot: Any, row: Any, column: Any, index: Any) -> None:

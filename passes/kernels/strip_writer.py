@@ -15,7 +15,7 @@ from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.mlir import nvvm
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels import epilogue
+from weft.passes.kernels import epilogue_function
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish, split
 from weft.passes.kernels.fragments import reread
@@ -147,5 +147,5 @@ def takes(op: MatmulOp, schedule: WarpgroupSchedule) -> bool:
     staging = schedule.staging(op.types)
     if not staging.slots or op.gate is not None:
         return False
-    needs_all = bool(epilogue.matrices(op)) or op.is_scattered or op.is_all_reduced
+    needs_all = bool(epilogue_function.matrices(op)) or op.is_scattered or op.is_all_reduced
     return not (needs_all and staging.fits_in_equal_parts)

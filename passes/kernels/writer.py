@@ -10,7 +10,7 @@ from weft.isa.chips import WARPGROUP, register_share
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, prefetches, thread_ids
-from weft.passes.kernels import epilogue
+from weft.passes.kernels import epilogue_function
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish, split
 from weft.passes.kernels.fragments import reread, transposed
@@ -111,8 +111,8 @@ class StagedWriter:
         """Whether a loop stores the parts of a tile: not where they are computed from more than the sums
         and what is in shared memory, since kernels then spill registers.
         """
-        loads = len(epilogue.matrices(self.op)) > (self.preloaded is not None)
-        return epilogue.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
+        loads = len(epilogue_function.matrices(self.op)) > (self.preloaded is not None)
+        return epilogue_function.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
 
     def _write_in_loop(
         self, parts: list[tuple[Any, int, int]], row: Any, column: Any, index: Any, warpgroup: Any, phase: Any
@@ -206,16 +206,16 @@ def store(
     index: Any,
     run: int,
     stored: int | None = None,
-    alpha: Any = None,
+    known: Any = None,
     ahead: int = 0,
 ) -> None:
     """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
     in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
-    `alpha` and `ahead` are as `finish` has them.
+    `known` and `ahead` are as `finish` has them.
     """
     d = member(op.d, index)
     for done, row_offset, column_offset in finish(
-        op, sums, row, column, run=run, number=index, alpha=alpha, ahead=ahead
+        op, sums, row, column, run=run, number=index, known=known, ahead=ahead
     ):
         at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
         tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))
@@ -259,6 +259,6 @@ def ask(
     row, column = schedule.swapped(row, column)
     shape = schedule.swapped(schedule.rows, schedule.block[1])
     thread = emit.rem(emit.thread(), WARPGROUP)
-    for matrix in epilogue.matrices(op):
+    for matrix in epilogue_function.matrices(op):
         if preloaded is None or matrix != preloaded.matrix:
             prefetches.block(member(matrix, index), row, column, shape, thread, WARPGROUP)

@@ -92,4 +92,44 @@ gpu.module @m {
       : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>, memref<?xf32>) -> ()
     gpu.return
   }
+
+  // A function of one element, on vectors of a lane's elements. What depends on no argument is computed once, what
+  // matrices have is loaded first, nvvm's operations compute element by element.
+  // CHECK-LABEL: gpu.func @region
+  // CHECK: %[[ONE:.*]] = memref.load %arg4[%{{.*}}] : memref<1xf32>
+  // CHECK-NEXT: %[[TWICE:.*]] = arith.mulf %[[ONE]], %{{.*}} : f32
+  // CHECK: %[[R:.*]] = "tile.load"(%arg5
+  // CHECK: %[[WIDE:.*]] = arith.extf %{{.*}} : vector<8xbf16> to vector<8xf32>
+  // CHECK: "tile.load_row"(%arg3
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<8xf32>
+  // CHECK-COUNT-8: nvvm.ex2 %{{.*}} {ftz = true} : f32
+  // CHECK: vector.broadcast %[[TWICE]] : f32 to vector<8xf32>
+  // CHECK: arith.mulf
+  // CHECK: arith.addf %{{.*}}, %[[WIDE]] : vector<8xf32>
+  // CHECK: arith.index_cast %{{.*}} : vector<8xindex> to vector<8xi32>
+  // CHECK: "tile.store"
+  gpu.func @region(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xf32>,
+                   %one: memref<1xf32>, %r: memref<?x?xbf16>) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.epilogue"() ({
+    ^bb0(%sum: f32, %i: index, %j: index):
+      %0 = "tile.load_element"(%v, %i) : (memref<?xf32>, index) -> f32
+      %1 = arith.mulf %sum, %0 : f32
+      %2 = "tile.load_element"(%one) : (memref<1xf32>) -> f32
+      %two = arith.constant 2.0 : f32
+      %3 = arith.mulf %2, %two : f32
+      %4 = nvvm.ex2 %1 {ftz = true} : f32
+      %5 = arith.mulf %4, %3 : f32
+      %6 = "tile.load_element"(%r, %i, %j) : (memref<?x?xbf16>, index, index) -> f32
+      %7 = arith.addf %5, %6 : f32
+      %8 = arith.index_cast %j : index to i32
+      %9 = arith.sitofp %8 : i32 to f32
+      %10 = arith.addf %7, %9 : f32
+      "tile.yield"(%10) : (f32) -> ()
+    }) : () -> !tile.any
+    "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"],
+      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.any) -> ()
+    gpu.return
+  }
 }

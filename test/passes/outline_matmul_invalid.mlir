@@ -9,8 +9,8 @@ func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @something_beside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'arith.constant' op must not be in a function with a tile.matmul: a function that becomes a kernel has one product and a return}}
-  %0 = arith.constant 0 : index
+  // expected-error @below {{'gpu.thread_id' op must not be in a function with a tile.matmul: a function that becomes a kernel has one product and a return}}
+  %0 = gpu.thread_id x
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -309,14 +309,14 @@ def test_a_fragment_whose_dimensions_begin_with_lanes_is_one_piece():
 
 def test_a_bias_of_other_columns_is_caught(monkeypatch):
     """Planted: every piece takes the bias of the first."""
-    of_piece = epilogue._Epilogue._bias
+    of_piece = epilogue._Epilogue._vector
     first: list[Any] = []
 
-    def planted(self: Any, bias: Any, piece: Any, kind: Any) -> Any:
+    def planted(self: Any, load: Any, piece: Any, kind: Any) -> Any:
         first.append(piece)
-        return of_piece(self, bias, first[0], kind)
+        return of_piece(self, load, first[0], kind)
 
-    monkeypatch.setattr(epilogue._Epilogue, "_bias", planted)
+    monkeypatch.setattr(epilogue._Epilogue, "_vector", planted)
     product = Product(added=(("bias", "f32"),))
     assert product.ratio(product.compiled(of(64, 64, 64)), (64, 64, 64)) > 1.0
 

@@ -108,6 +108,10 @@ ACTIVATIONS = {
 }
 
 
+Epilogue = Callable[[Array, Array], tuple[Array, Array]]
+"""A function of values and bounds on their errors."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The largest `error`, the `bound` of that element, and the largest `ratio` of an error to its bound."""
@@ -159,6 +163,7 @@ def product(
     scale_a: Array | None = None,
     scale_b: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
+    epilogue: Epilogue | None = None,
 ) -> Expected:
     """`residual + activation(alpha * a @ b + beta * c + bias)`, for a result of type `dtype`.
 
@@ -166,7 +171,8 @@ def product(
     K/128 x M for a and N/128 x K/128 (of columns K/128 x N) for b; or block scales of ml_dtypes'
     float8_e8m0fnu or float8_e4m3fn in the 128x4 layout (`block_scales.tiled_scales`). Integer results are
     exact, modulo 2**32. With `bit_op` "xor.popc", elements are bits, of which those that differ count.
-    `alpha` is a number or an array of one.
+    `alpha` is a number or an array of one. `epilogue` takes alpha * a @ b + beta * c in float64 (int32 for
+    integers) and a bound on its error, and returns those of the result before it is rounded.
 
     The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
     most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
@@ -206,10 +212,12 @@ def product(
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
         total = _integer_sums(left, right, bit_op)
-        return _integers(total, c if beta else None, bias, activation, residual)
+        found = _integers(total, c if beta else None, bias, activation, residual)
+        return found if epilogue is None else Expected(*epilogue(found.values.astype(np.int32), found.bound))
     if left.dtype == np.float64:
         terms_added = [None if c is None else beta * c, bias, residual]
-        return _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
+        found = _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
+        return found if epilogue is None else Expected(*epilogue(found.values, found.bound))
     scales = None if scale_a is None or scale_b is None else (scale_a, scale_b)
     if scales is not None and block_scales.scale_type(scales[0]) is not None:
         exact, magnitude, sum_error = _block_scaled(left, right, scales)
@@ -229,6 +237,8 @@ def product(
     error = abs(alpha) * sum_error + roundings * _U * _normal(terms)
     if activation is not None:
         values, error = ACTIVATIONS[activation].of(values, error)
+    if epilogue is not None:
+        values, error = epilogue(values, error)
     if residual is not None:
         values = values + residual.astype(np.float64)
         error = error + _U * _normal(np.abs(values) + error)
