@@ -45,6 +45,7 @@ from weft.passes.registry.candidates import Candidate as Candidate
 from weft.passes.registry.candidates import Predicate as Predicate
 from weft.passes.registry.pass_ import Pass as Pass
 from weft.passes.registry.pipeline import (
+    ANCHOR,
     WEFT,
     WEFT_KERNEL,
     WEFT_TO_INSTRUCTIONS,
@@ -247,16 +248,16 @@ def source(flag: str) -> extensions.Source | None:
     return _registry.source(flag)
 
 
-def manager(text: str | None, context: Any) -> Manager:
-    """What runs a textual pipeline of registered passes, Weft's pipelines and upstream's passes; None has no
-    passes.
+def manager(text: str | None, context: Any, anchor: str = ANCHOR) -> Manager:
+    """What runs a textual pipeline of registered passes, Weft's pipelines and upstream's passes on operations
+    of the name `anchor`; None has no passes.
 
     Raises WeftError for a text that doesn't parse, or an unknown pass.
     """
     parts = () if text is None else elements(text)
-    if len(parts) == 1 and parts[0].name == "builtin.module" and parts[0].inner is not None:
+    if len(parts) == 1 and parts[0].name == anchor and parts[0].inner is not None:
         parts = parts[0].inner
-    return Manager(parts, context, every(), names())
+    return Manager(parts, context, every(), names(), anchor)
 
 
 def check_printed(text: str | None) -> None:

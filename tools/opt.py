@@ -20,7 +20,7 @@ from weft.passes.registry.reproduction import reproduced
 from weft.tools import cli, verify_diagnostics
 from weft.tools.pass_printing import printing
 
-_SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
+_MARKER = "// -----"
 
 
 def listing() -> str:
@@ -59,34 +59,42 @@ def dialects() -> str:
 
 
 def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
-    """Processes the input by chunks and writes the results if all went well. Returns the exit status."""
+    """Processes the input by chunks and writes their results, to a file only if all went well. Returns the
+    exit status.
+    """
     text, name = cli.read(options.input), cli.name_of(options.input)
     if options.run_reproducer:
         text = _reproduced(options, text, name)
     results, ok = [], True
     context = new_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    if options.irdl_file is not None:
+        mlir.irdl.load_dialects(mlir.parse_file(options.irdl_file, context))
     if options.mlir_disable_threading:
         context.enable_multithreading(False)
     remarks: list[Diagnostic] = []
     with instrumented(_instrumentation(options, remarks)):
         pipeline = _pipeline(options, flags, context)
         passes.check_printed(pipeline)
-        passes.manager(pipeline, context)  # whose mistakes are the command line's, not the input's
-        for chunk in chunks(text) if options.split_input_file else [text]:
+        if not options.no_implicit_module:
+            passes.manager(pipeline, context)  # whose mistakes are the command line's, not the input's
+        marker = options.split_input_file
+        for chunk in [text] if marker is None else chunks(text, marker):
             result, diagnostics = _process(chunk, name, options, flags, context)
             diagnostics = [cli.renamed(d, "-", name) for d in remarks] + diagnostics
             remarks.clear()
             if options.verify_diagnostics:
-                diagnostics = verify_diagnostics.verify(diagnostics, chunk, name)
+                unexpected = options.verify_diagnostics == "all"
+                diagnostics = verify_diagnostics.verify(diagnostics, chunk, name, unexpected)
             cli.report(diagnostics, "weft-opt")
             ok = ok and not any(d.severity == "error" for d in diagnostics)
             results.append(result)
-    if ok:
-        written = [r for r in results if r is not None]
+    written = [r for r in results if r is not None]
+    if ok or (written and options.output == "-"):
         texts = [r for r in written if isinstance(r, str)]
+        between = _MARKER if options.output_split_marker is None else options.output_split_marker
         # Bytecode is one module's; --split-input-file is refused with it.
-        cli.write(options.output, "// -----\n".join(texts) if texts or not written else written[0])
+        cli.write(options.output, f"{between}\n".join(texts) if texts or not written else written[0])
     return 0 if ok else 1
 
 
@@ -98,10 +106,10 @@ def _reproduced(options: Namespace, text: str, name: str) -> str:
     return module
 
 
-def chunks(text: str) -> Iterator[str]:
+def chunks(text: str, marker: str = _MARKER) -> Iterator[str]:
     """The parts of a split file, each behind as many empty lines as its first line's number asks for."""
-    start = 0
-    for match in [*_SPLIT.finditer(text), None]:
+    start, lines = 0, re.compile(rf"^{re.escape(marker)}[ \t]*(?:\n|\Z)", re.MULTILINE)
+    for match in [*lines.finditer(text), None]:
         end = match.start() if match else len(text)
         yield "\n" * text.count("\n", 0, start) + text[start:end]
         start = match.end() if match else end
@@ -134,11 +142,13 @@ def _transform(
 ) -> str | bytes:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     whole = not (options.split_input_file or options.run_reproducer)
-    if whole and Path(options.input).is_file():
+    if options.no_implicit_module:
+        module = mlir.parse_operation(text, context, name)
+    elif whole and Path(options.input).is_file():
         module = mlir.parse_file(options.input, context)
     else:
         module = mlir.parse(text, context, name)
-    manager = passes.manager(_pipeline(options, flags, context), context)
+    manager = passes.manager(_pipeline(options, flags, context), context, module.operation.name)
     manager.enable_verifier(options.verify_each and not options.no_verify)
     manager.run(module.operation)
     del manager  # prints its timing

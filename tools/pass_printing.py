@@ -41,6 +41,7 @@ def printing(options: Namespace) -> Instrumentation:
         before_all=bool(options.mlir_print_ir_before_all),
         after_all=bool(options.mlir_print_ir_after_all),
         dump=bool(options.dump_pass_pipeline),
+        directory=options.mlir_print_ir_tree_dir,
         reproducer=None if path is None else _File(path),
     )
 

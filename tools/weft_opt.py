@@ -7,7 +7,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from weft.errors import WeftError
-from weft.opt_flags import OPTIONS, OUTPUT, SWITCHES
+from weft.opt_flags import OPTIONS, OUTPUT, SWITCHES, VALUED_SWITCHES
 from weft.tools import cli, supervisor
 from weft.tools.versions import PrintVersions
 
@@ -15,7 +15,7 @@ _EPILOGUE = """\
 Passes and named pipelines run in the order of their flags: --lower-mma, --canonicalize,
 '--select-schedule=chip=sm_90a rows=any'. --list-passes shows Weft's; upstream's go by their upstream names.
 
-A mistake in the input is printed as file:line:col: error: … and gives exit status 1; nothing is written then.
+A mistake in the input is printed as file:line:col: error: … and gives exit status 1; no file is written then.
 """
 
 
@@ -78,6 +78,8 @@ def parser() -> cli.Parser:
         default = flag == "--verify-each"
         kind = functools.partial(_boolean, flag)
         created.add_argument(flag, nargs="?", default=default, type=kind, metavar="BOOL", help=summary)
+    for flag, (metavar, _, summary) in VALUED_SWITCHES.items():
+        created.add_argument(flag, metavar=f"[{metavar}]", help=summary)
     created.add_argument("--version", action=PrintVersions)
     return created
 
@@ -86,7 +88,8 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     """The options, and the passes that flags ask for: (name, options) in order. Raises WeftError."""
     # As in LLVM's tools, one dash does, and a flag takes a value only with '=', since a file may follow.
     spelled = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
-    options, rest = parser().parse_known_args([f"{a}=true" if a in SWITCHES else a for a in spelled])
+    values = {**dict.fromkeys(SWITCHES, "true"), **{flag: each[1] for flag, each in VALUED_SWITCHES.items()}}
+    options, rest = parser().parse_known_args([f"{a}={values[a]}" if a in values else a for a in spelled])
     if extra := [a for a in rest if not a.startswith("--")]:
         raise WeftError(f"there must be one input file; got '{options.input}' and '{extra[0]}'")
     flags = [_flag(a[2:]) for a in rest]
@@ -105,6 +108,12 @@ def _check_output(options: Namespace) -> None:
     display = options.mlir_pass_statistics_display
     if display not in (None, *DISPLAYS):
         raise WeftError(f"--mlir-pass-statistics-display must be list or pipeline; got '{display}'")
+    if options.verify_diagnostics not in (None, *EXPECTED):
+        raise WeftError(
+            f"--verify-diagnostics must be all or only-expected; got '{options.verify_diagnostics}'"
+        )
+    if options.split_input_file == "":
+        raise WeftError("--split-input-file must have a marker after '='")
     if options.remarks_filter is not None:
         try:
             re.compile(options.remarks_filter)
@@ -114,6 +123,7 @@ def _check_output(options: Namespace) -> None:
 
 
 DISPLAYS = ("list", "pipeline")
+EXPECTED = ("all", "only-expected")
 _BRACED = re.compile(r"([^={]*)=?\{(.*?)\}?")
 
 

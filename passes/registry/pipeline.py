@@ -37,6 +37,8 @@ class Element:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
+ANCHOR = "builtin.module"
+"""The operation that pipelines run on."""
 _SECOND = re.compile(r",([\w-]+)=")  # a further option after a comma
 _UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
 _NO_OPTION = re.compile(r"<Pass-Options-Parser>: no such option (.*)")
@@ -159,13 +161,18 @@ class Manager:
     """
 
     def __init__(
-        self, elements: Sequence[Element], context: Any, passes: Mapping[str, Pass], known: set[str]
+        self,
+        elements: Sequence[Element],
+        context: Any,
+        passes: Mapping[str, Pass],
+        known: set[str],
+        anchor: str,
     ):
         """Raises WeftError for an unknown pass, with those of the `known` names that may be meant."""
         self._elements = [str(element) for element in elements]
         wanted = instrumentation.current()
         groups = [[element] for element in elements] if wanted.selects else [list(elements)]
-        self._managers = [_manager(group, context, passes, known) for group in groups]
+        self._managers = [_manager(group, context, passes, known, anchor) for group in groups]
         self._groups, self._is_prepared = groups, False
         self._verifies = True
 
@@ -235,14 +242,20 @@ def _names(element: Element) -> frozenset[str]:
     return frozenset().union(*map(_names, element.inner))
 
 
-def _manager(elements: Sequence[Element], context: Any, passes: Mapping[str, Pass], known: set[str]) -> Any:
+def _manager(
+    elements: Sequence[Element],
+    context: Any,
+    passes: Mapping[str, Pass],
+    known: Iterable[str],
+    anchor: str = ANCHOR,
+) -> Any:
     wanted = instrumentation.current()
-    manager = PassManager("builtin.module", context)
+    manager = PassManager(anchor, context)
     for element in elements:
         if phase.shared() and not wanted.prints and element.name not in passes:
             # Before each pass of upstream's, a pass of ours names it.
             manager.add(_telling(element), name="phase", argument="phase", description="names the next pass")
-        add(manager, element, passes, known)
+        _add(manager, element, passes, known, context)
     return manager
 
 
@@ -258,8 +271,11 @@ def _telling(element: Element) -> Callable[[Any, Any], None]:
     return lambda op, manager: phase.enter(what)
 
 
-def add(manager: Any, element: Element, passes: Mapping[str, Pass], known: Iterable[str]) -> None:
-    """Adds one element: a pass of ours as a function, anything else as upstream's text.
+def _add(
+    manager: Any, element: Element, passes: Mapping[str, Pass], known: Iterable[str], context: Any
+) -> None:
+    """Adds one element: a pass of ours, or a nested pipeline with one, as a function, anything else as
+    upstream's text.
 
     Raises WeftError for a pass that nobody knows, with those of the `known` names that may be meant.
     """
@@ -272,8 +288,10 @@ def add(manager: Any, element: Element, passes: Mapping[str, Pass], known: Itera
             description=chosen.summary,
         )
         return
-    if ours := _ours_within(element, passes):
-        raise WeftError(f"pass '{ours}' runs on the whole module: take it out of '{element.name}(…)'")
+    if element.inner is not None and _has_ours(element, passes):
+        inner = _manager(element.inner, context, passes, known, element.name)
+        manager.add(_on_nested(inner, element.name), name=element.name, argument=str(element))
+        return
     try:
         manager.add(str(element))
     except ValueError as failure:
@@ -285,12 +303,21 @@ def add(manager: Any, element: Element, passes: Mapping[str, Pass], known: Itera
         raise WeftError(f"pass pipeline: {reason}{meant}") from None
 
 
-def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:
-    for inner in element.inner or ():
-        name = inner.name if inner.name in passes else _ours_within(inner, passes)
-        if name:
-            return name
-    return None
+def _has_ours(element: Element, passes: Mapping[str, Pass]) -> bool:
+    return element.name in passes or any(_has_ours(inner, passes) for inner in element.inner or ())
+
+
+def _on_nested(manager: Any, name: str) -> Callable[[Any, Any], None]:
+    """A pass that runs a manager on the operations of a name directly in the one that it gets."""
+
+    def run(op: Any, _: Any) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.operations:
+                    if name in (inner.operation.name, "any"):
+                        manager.run(inner.operation)
+
+    return run
 
 
 # From the top, MLIR takes five times as long where operations with hundreds of results are folded.

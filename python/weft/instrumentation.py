@@ -40,6 +40,7 @@ class Instrumentation:
     timing: bool = False
     statistics: str | None = None  # "list" or "pipeline"
     dump: bool = False
+    directory: str | None = None  # for printed IR
     reproducer: Reproducer | None = None
     explain: Callable[[Diagnostic], None] | None = None
     remark: Callable[[Diagnostic], None] | None = None
@@ -113,6 +114,7 @@ def prepare(manager: Any, names: frozenset[str]) -> None:
             print_module_scope=wanted.module_scope,
             enable_debug_info=wanted.debug_info,
             print_generic_op_form=wanted.generic,
+            tree_printing_dir_path=wanted.directory,
         )
 
 

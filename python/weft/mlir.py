@@ -199,6 +199,16 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
         raise _parse_error(failure, text, name) from None
 
 
+def parse_operation(text: str, context: Any, name: str = "-") -> Any:
+    """Parses a single operation, as `parse` does with a module."""
+    mlir_text.check(text, name)
+    phase.enter(f"parsing {name}")
+    try:
+        return ir.Operation.parse(text, source_name=name, context=context)
+    except MLIRError as failure:
+        raise _parse_error(failure, text, name) from None
+
+
 def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
     """Parses a module in MLIR's bytecode. Raises WeftError where that can't be done."""
     phase.enter(f"parsing {name}")

@@ -2,8 +2,6 @@
 
 # Each may be given a value: --verify-each=0.
 SWITCHES = {
-    "--split-input-file": "treat the parts between lines '// -----' as files of their own",
-    "--verify-diagnostics": "check the diagnostics against expected-error comments",
     "--tile-explain-dispatch": "print which schedule, candidate or instructions each tile op gets, and why",
     "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
     "--mlir-print-ir-after-all": "print the IR after each pass, to stderr",
@@ -24,10 +22,25 @@ SWITCHES = {
     "--no-verify": "run passes without verifying after each",
     "--list-passes": "list passes and pipelines, and stop",
     "--show-dialects": "list dialects, and stop",
+    "--no-implicit-module": "don't put a module around the input, which must be one operation",
     "--dump-pass-pipeline": "print the pipeline that runs, to stderr",
     "--run-reproducer": "run the pipeline that a reproducer holds",
     "--verify-each": "verify the IR after each pass (the default)",
     "--verify-roundtrip": "check that the result, printed and parsed again, is the same",
+}
+
+# Flags that may have a value: its name, the value without one, and what they do.
+VALUED_SWITCHES = {
+    "--split-input-file": (
+        "MARKER",
+        "// -----",
+        "treat the parts between lines of the marker as files of their own",
+    ),
+    "--verify-diagnostics": (
+        "all|only-expected",
+        "all",
+        "check the diagnostics against expected-error comments; others are mistakes, unless only-expected",
+    ),
 }
 
 # Flags with a value, by the names of their values. An alias follows its flag.
@@ -38,6 +51,7 @@ OPTIONS = {
         "print the IR before these passes, to stderr",
     ),
     ("--mlir-print-ir-after", "--print-ir-after"): ("PASS,…", "print the IR after these passes, to stderr"),
+    ("--mlir-print-ir-tree-dir",): ("DIRECTORY", "print IR to files below it, not to stderr"),
     ("--mlir-pass-pipeline-crash-reproducer",): (
         "FILE",
         "where a pass fails or crashes, write its input and the pipeline to FILE",
@@ -52,7 +66,16 @@ OUTPUT = {
         "leave out resources of more than N characters",
     ),
     "--mlir-pass-statistics-display": ("list|pipeline", "the form of --mlir-pass-statistics"),
+    "--output-split-marker": ("MARKER", "the line between the parts of a split file's result"),
+    "--irdl-file": ("FILE", "define the dialects in a file of IRDL before the input is read"),
     "--remarks-filter": ("REGEX", "print only the remarks of passes that match"),
 }
 
-NAMES = {*SWITCHES, *(name for names in OPTIONS for name in names), *OUTPUT, "--help", "--version"}
+NAMES = {
+    *SWITCHES,
+    *VALUED_SWITCHES,
+    *(name for names in OPTIONS for name in names),
+    *OUTPUT,
+    "--help",
+    "--version",
+}

@@ -4,7 +4,6 @@
 // RUN: weft-opt %s --weft=chip=sm_80 | weft-opt | FileCheck %s --check-prefix=LLVM
 // RUN: weft-opt %s --pass-pipeline="builtin.module(select-schedule{chip=sm_90},outline-matmul,cse)" | FileCheck %s --check-prefix=TEXT
 // RUN: not weft-opt %s --weft=chips=sm_80 2>&1 | FileCheck %s --check-prefix=OPTION
-// RUN: not weft-opt %s --pass-pipeline="gpu.module(lower-mma)" 2>&1 | FileCheck %s --check-prefix=ANCHOR
 // RUN: not weft-opt %s --pass-pipeline="weft,nonsense" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not weft-opt %s --pass-pipeline="weft{chip=sm_80" 2>&1 | FileCheck %s --check-prefix=BRACE
 // RUN: not weft-opt %s --pass-pipeline="gpu.module(cse" 2>&1 | FileCheck %s --check-prefix=PARENTHESIS
@@ -12,7 +11,6 @@
 // RUN: not weft-opt %s --pass-pipeline="weft{chip}" 2>&1 | FileCheck %s --check-prefix=VALUE
 
 // OPTION: pipeline 'weft' has no option 'chips': its options are chip
-// ANCHOR: pass 'lower-mma' runs on the whole module: take it out of 'gpu.module(
 // UNKNOWN: nonsense
 // BRACE: pass pipeline, column 5: this brace is not closed
 // PARENTHESIS: pass pipeline, column 11: this parenthesis is not closed

@@ -44,7 +44,7 @@ def test_passes_keep_the_order_of_their_flags() -> None:
 
 def test_a_flag_takes_no_value_from_the_next_argument() -> None:
     options, _ = weft_opt.parse(["--split-input-file", "x.mlir", "--verify-each=0"])
-    assert (options.split_input_file, options.input, options.verify_each) == (True, "x.mlir", False)
+    assert (options.split_input_file, options.input, options.verify_each) == ("// -----", "x.mlir", False)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@
 // RUN: not weft-opt %s --pass-pipeline='weft-kernel{chip=sm_90a,rows=any}' 2>> %t/log
 // RUN: not weft-opt %s --cse=fast=1 2>> %t/log
 // RUN: not weft-opt %s --pass-pipeline='func.func(cse' 2>> %t/log
-// RUN: not weft-opt %s --pass-pipeline='func.func(lower-mma)' 2>> %t/log
 // RUN: not weft-opt %s --mlir-timing=perhaps 2>> %t/log
 // RUN: not weft-opt %s -o 2>> %t/log
 // RUN: not weft-opt %s -o %t/none/out.mlir 2>> %t/log
@@ -40,7 +39,6 @@
 // CHECK-NEXT: weft-opt: error: pass pipeline, column 10: this parenthesis is not closed
 // CHECK-NEXT:   func.func(cse
 // CHECK-NEXT:            ^
-// CHECK-NEXT: weft-opt: error: pass 'lower-mma' runs on the whole module: take it out of 'func.func(…)'
 // CHECK-NEXT: weft-opt: error: --{{.*}} must be true or false, got 'perhaps'
 // CHECK-NEXT: weft-opt: error: argument -o: expected one argument
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
