@@ -40,10 +40,6 @@ def expected(name):
         # fence.mbarrier_init, and the barrier of the cluster that follows is relaxed: no rule of PTX orders
         # the other CTA's use after that. In some sizes, other steps of the two CTAs do.
         return {"mbarrier-race"}
-    if name.endswith("_sm_80"):
-        # The loop copies no rows beyond the edges of A and B, but multiplies what the shared memory of these
-        # rows holds. It doesn't store these sums.
-        return {"uninitialized-shared"}
     return set()
 
 

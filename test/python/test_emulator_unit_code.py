@@ -8,9 +8,11 @@ import pytest
 
 from weft.emulator.sanitizer import unit_code
 from weft.emulator.sanitizer.clocks import VectorClocks
+from weft.emulator.sanitizer.dataflow import NOTHING
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS
+from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.watch import Chunks
 
 SIZE, STRIDE, WARPS, CTAS = 1000, 1024, 3, 4
@@ -36,7 +38,8 @@ def races(seed, granule, cluster):
     for column in clocks.times:
         clocks.times[column] = int(rng.integers(0, 6))
     clocks.all[:] = rng.integers(2, 6, clocks.all.shape)
-    found = Races(wave, clocks, Findings("", frozenset()), {})
+    findings = Findings("", frozenset())
+    found = Races(wave, clocks, findings, {}, Undefined(wave, findings, NOTHING, {}, frozenset))
     shadow = found.shadow
     shadow.refine(granule)
     shadow.slot(("wgmma", 0))

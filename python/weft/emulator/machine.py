@@ -161,6 +161,13 @@ class Machine:
         lowest = self._lowest[0] if self._lowest else _NO_RANK
         return stop, bool(self.ready), self._hold, self._rotated + QUANTUM, lowest
 
+    def _interpret(self, program: object) -> None:
+        """Goes on with another form of the program, without code of the host."""
+        assert isinstance(program, Program)
+        if self._code is not None:
+            self._code.take_counts(self.totals.runs)
+        self.program, self.wave.program, self._code, self._compiler = program, None, None, None
+
     def _compile(self, compiler: Compiler) -> None:
         """Goes on with code of the host, or with code for more blocks."""
         if self._code is not None:
@@ -183,6 +190,8 @@ class Machine:
             totals.check_time(block.line)
         assert block.end is not None
         after = block.end.run(self, group)
+        if wave.program is not None:
+            self._interpret(wave.program)
         if after >= 0:
             group.block = after
         return after >= 0

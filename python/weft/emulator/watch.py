@@ -21,7 +21,11 @@ from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 Offsets = npt.NDArray[np.intp]
 Sources = Callable[[Callable[[int], Array]], Array]
 """The lane whose register each lane reads, and -1 for none, from what a function reads of registers."""
+Marks = dict[int, Bools]
+Spread = Callable[[Callable[[int], Bools]], Marks]
+"""The results of a matrix instruction that depend on marked operands, by register: see `Traffic`."""
 CHUNK = 16
+ROWS = -1
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class Traffic(NamedTuple):
     `selects`, of selp: what it selects if its predicate is true, and if it is false, and the predicate.
     `sources`: the registers that lanes don't read as their own, such as what shfl exchanges.
     `stores`, of st: what it stores. `constant`, of ld: the kernel must not write what it reads (`.nc`).
-    `space`: that of ld and st.
+    `space`: that of ld and st. `spread`, of mma, ldmatrix and stmatrix: from which lanes of which registers
+    are marked, which lanes of the registers that it writes depend on these; instead of registers, ldmatrix
+    reads, and stmatrix writes as number `ROWS`, rows in memory by the lanes that have their addresses.
     """
 
     prefix: str
@@ -90,6 +96,7 @@ class Traffic(NamedTuple):
     stores: tuple[int, ...] = ()
     constant: bool = False
     space: str = ""
+    spread: Spread | None = None
 
 
 class Watch:

@@ -36,7 +36,7 @@ from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
 from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import Sources
+from weft.emulator.watch import Sources, Spread
 from weft.isa.availability import need_of_register
 
 
@@ -78,6 +78,7 @@ class Op:
         self.stores: tuple[int, ...] = ()
         self.constant = False
         self.space = ""
+        self.spread: Spread | None = None
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

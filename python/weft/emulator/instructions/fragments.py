@@ -1,6 +1,7 @@
 """Matrices in the registers of a warp's lanes. The layout defines which lane has which element."""
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -8,11 +9,12 @@ import numpy.typing as npt
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import STORAGE, TYPES, Array
+from weft.emulator.reading.types import STORAGE, TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import Places
 from weft.emulator.running.register_block import RegisterBlock, getter
 from weft.emulator.running.wave import Wave
+from weft.emulator.watch import Marks
 from weft.isa.family import Registers
 from weft.layout import AXES, MEMORY, Layout
 
@@ -97,10 +99,25 @@ class Fragment:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
         if self._whole and lanes.mask is None:
             return self._read_block(lanes)
-        stacked = np.stack([lanes.read(slot) for slot in self.slots], axis=-1)
-        flat = elements(stacked.reshape(lanes.warps, -1), self._bits)
-        matrix = flat.take(self._order, axis=1).reshape(lanes.warps, *self.shape)
+        matrix = self._matrix([lanes.read(slot) for slot in self.slots])
         return matrix >> self._shift if self._shift else matrix
+
+    def _matrix(self, registers: list[Array]) -> Array:
+        stacked = np.stack(registers, axis=-1)
+        flat = elements(stacked.reshape(len(stacked), -1), self._bits)
+        return flat.take(self._order, axis=1).reshape(len(stacked), *self.shape)
+
+    def marked(self, marks: Callable[[int], Bools]) -> Bools:
+        """The elements in registers that are marked, `[warps, *shape]`."""
+        none = np.zeros((), self._words)
+        found: Bools = self._matrix([np.where(marks(slot), ~none, none) for slot in self.slots]) != 0
+        return found
+
+    def marks(self, matrix: Bools) -> Marks:
+        """By register, the lanes that have one of these elements."""
+        none = np.zeros((), self.storage)
+        words = self._registers(np.where(matrix, ~none, none))
+        return {slot: words[..., at] != 0 for at, slot in enumerate(self.slots)}
 
     def write(self, lanes: Lanes, matrix: Array) -> None:
         """Writes the elements of `[warps, *shape]` bits, in the form that `read` returns, to the
@@ -109,10 +126,13 @@ class Fragment:
         if self._whole and lanes.mask is None:
             self._write_block(lanes, matrix)
             return
-        flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held, axis=1)
-        words = _packed(flat, self._bits).view(self._words).reshape(lanes.warps, 32, len(self.slots))
+        words = self._registers(matrix)
         for at, slot in enumerate(self.slots):
             lanes.write(slot, np.ascontiguousarray(words[..., at]))
+
+    def _registers(self, matrix: Array) -> Array:
+        flat = np.ascontiguousarray(matrix).reshape(len(matrix), -1).take(self._held, axis=1)
+        return _packed(flat, self._bits).view(self._words).reshape(len(matrix), 32, len(self.slots))
 
     def _block(self, lanes: Lanes) -> Array:
         """The registers of the wave, `[registers, all warps, 32]`."""

@@ -1,5 +1,6 @@
 """`ldmatrix`, `stmatrix` and `movmatrix`: small matrices between shared memory and the lanes of a warp."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,11 +14,13 @@ from weft.emulator.instructions.fragments import Index, fragment_index, matrix_i
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED, unpacked
 from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import STORAGE, U32, Array
+from weft.emulator.reading.types import STORAGE, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import ROWS, Marks
 from weft.isa.mma import matrix_moves
 
 table = Table()
+_EVERY = np.uint32(0xFFFFFFFF)
 _ROW = 16
 """Bytes of a row of a matrix in memory, padding included."""
 _PARTS = {0: ((0, _ROW),), 4: ((0, 8),), 6: ((0, 8), (8, 4))}
@@ -57,15 +60,27 @@ def ldmatrix(op: Op) -> Collective:
         if bits:
             # In the low bits of its byte, although mma.sync reads it from bits 2 to 5 (e2m1).
             octets = unpacked(np.pad(octets, ((0, 0), (0, 0), (0, _ROW - octets.shape[2]))), bits)
-        if not in_order:
-            elements = octets.reshape(lanes.warps, -1).view(storage)
-            octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
-        # A lane's registers of one matrix are adjacent.
-        words = np.ascontiguousarray(octets).view(np.uint32).reshape(lanes.warps, form.num, 32, -1)
-        for at, slot in enumerate(slots):
-            matrix, part = divmod(at, words.shape[3])
-            lanes.write(slot, np.ascontiguousarray(words[:, matrix, :, part]))
+        for slot, words in arranged(octets).items():
+            lanes.write(slot, words)
 
+    def arranged(octets: Array) -> dict[int, Array]:
+        """The registers of rows `[warps, rows, 16]`."""
+        if not in_order:
+            elements = octets.reshape(len(octets), -1).view(storage)
+            octets = elements.reshape(len(octets), form.num, -1).take(held, axis=2)
+        # A lane's registers of one matrix are adjacent.
+        words = np.ascontiguousarray(octets).view(np.uint32).reshape(len(octets), form.num, 32, -1)
+        places = (divmod(at, words.shape[3]) for at in range(len(slots)))
+        return {
+            slot: np.ascontiguousarray(words[:, matrix, :, part])
+            for slot, (matrix, part) in zip(slots, places, strict=True)
+        }
+
+    def spread(marks: Callable[[int], Bools]) -> Marks:
+        octets = np.repeat(marks(ROWS)[:, :rows, None].astype(np.uint8), _ROW, axis=2)
+        return {slot: words != 0 for slot, words in arranged(octets).items()}
+
+    op.spread = spread
     return Collective(run)
 
 
@@ -108,14 +123,23 @@ def stmatrix(op: Op) -> Collective:
     storage = np.uint16 if form.type == "b16" else np.uint8
 
     def run(lanes: Lanes) -> None:
-        words = np.stack([lanes.read(slot) for slot in slots], axis=1)
-        elements = words.reshape(lanes.warps, form.num, 32).view(storage).take(order, axis=2)
-        octets = np.zeros((lanes.warps, 32, _ROW), np.uint8)
-        octets[:, :rows] = elements.view(np.uint8).reshape(lanes.warps, rows, _ROW)
-        value = octets.view(STORAGE[128])[..., 0]
+        value = arranged([lanes.read(slot) for slot in slots]).view(STORAGE[128])[..., 0]
         writing = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
         lanes.wave.memory.store(writing, address.space, address(lanes), value, _ROW, line)
 
+    def arranged(registers: list[Array]) -> Array:
+        """The rows of registers, `[warps, 32, 16]`."""
+        words = np.stack(registers, axis=1)
+        elements = words.reshape(len(words), form.num, 32).view(storage).take(order, axis=2)
+        octets = np.zeros((len(words), 32, _ROW), np.uint8)
+        octets[:, :rows] = elements.view(np.uint8).reshape(len(words), rows, _ROW)
+        return octets
+
+    def spread(marks: Callable[[int], Bools]) -> Marks:
+        octets = arranged([np.where(marks(slot), _EVERY, np.uint32(0)) for slot in slots])
+        return {ROWS: np.logical_or.reduce(octets, axis=2) != 0}
+
+    op.spread = spread
     return Collective(run)
 
 

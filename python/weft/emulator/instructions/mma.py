@@ -15,8 +15,9 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Integer, Operand
-from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.reading.types import TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import Marks
 from weft.isa import accumulation
 from weft.isa.accumulation import Accumulation
 from weft.isa.availability import needs_version
@@ -58,6 +59,12 @@ def mma(op: Op) -> Collective:
     satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
     rounding = getattr(form, "rounding", "")
 
+    def spread(marks: Callable[[int], Bools]) -> Marks:
+        rows = np.logical_or.reduce(a.marked(marks), axis=-1)[..., :, None]
+        columns = np.logical_or.reduce(b.marked(marks), axis=-2)[..., None, :]
+        return d.marks(rows | columns | c.marked(marks))
+
+    op.spread = spread
     code = None
     if not sparse and scales is None:
         bits = _bits(form.a_type, packed), _bits(form.b_type, packed)

@@ -44,6 +44,10 @@ class Wave(Ctas):
         super().__init__(launch, device, cta_numbers)
         self.grid = grid
         self.watch: Watch | None = None
+        self.program: object = None
+        """The form of its program with which the machine goes on from the next block on, by the interpreter;
+        None: as it does.
+        """
         self.box_copies: BoxCopies | None = None
         self.failed_waits: set[int] | None = None
         """The lines of waits for mbarriers that have failed although the phase is complete, as if they were

@@ -11,6 +11,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
+from weft.emulator.sanitizer.dataflow import watched
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_memory import GlobalMemory
 from weft.emulator.sanitizer.global_races import GlobalRaces
@@ -23,8 +24,9 @@ from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
 from weft.emulator.sanitizer.orders import Orders
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.register_pool import RegisterPool
-from weft.emulator.sanitizer.registers import RegisterState
+from weft.emulator.sanitizer.registers import RegisterState, instrumented
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
+from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
 from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Traffic, Watch
 from weft.isa.tcgen05.pipelining import Use
@@ -50,7 +52,9 @@ class Sanitizer(Watch):
     ) -> None:
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
-        self.races = Races(wave, self.clocks, findings, kernel.needed, strict=kernel.by_lane)
+        self._kernel = kernel
+        self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, self._follow)
+        self.races = Races(wave, self.clocks, findings, kernel.needed, self.undefined, strict=kernel.by_lane)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel)
         self.orders = Orders(wave, self.clocks, self.races, self.globals)
@@ -59,7 +63,7 @@ class Sanitizer(Watch):
         self.table = MbarrierTable(wave.mbarriers, self.clocks)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings, self.table, init_fences=kernel.init_fences)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
-        self.registers = RegisterState(wave, self.clocks, findings, kernel.watched)
+        self.registers = RegisterState(wave, self.clocks, findings, kernel.watched, self.undefined)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
         self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
@@ -72,6 +76,16 @@ class Sanitizer(Watch):
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         kernel.begin(wave)
         wave.failed_waits, wave.knows = set(kernel.ignored_waits), self.table.phase_known
+
+    def _follow(self) -> frozenset[int]:
+        """Has all registers announced that may be undefined because of memory, from the next block on;
+        returns them.
+        """
+        assert self._kernel.program is not None
+        what = watched(self._kernel.program, following=True)
+        self.wave.program = instrumented(self._kernel.program, following=True)
+        self.registers.watch(what)
+        return what.undefined
 
     @property
     def by_lane(self) -> bool:

@@ -2,6 +2,7 @@
 it uses.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,14 +53,16 @@ NOTHING = Watched(frozenset(), frozenset(), frozenset())
 
 
 @lru_cache(_KEPT)
-def watched(program: Program) -> Watched:
-    """The registers to watch in the kernel, without the functions that it calls."""
+def watched(program: Program, *, following: bool = False) -> Watched:
+    """The registers to watch in the kernel, without the functions that it calls. `following`: also what is
+    loaded from shared memory, and what is computed with it by mma.sync, too.
+    """
     operands = _operands(program)
     matrix = _with_copies(program, operands)
     unwritten = _unwritten(program)
     return Watched(
         frozenset(unwritten),
-        frozenset(_computed(program, unwritten)),
+        frozenset(_computed(program, unwritten, following=following)),
         frozenset(matrix),
         frozenset(_loaded(program)),
         frozenset(operands),
@@ -72,6 +75,14 @@ def constant_loads(program: Program) -> frozenset[int]:
     """The lines of loads that require memory which the kernel doesn't write."""
     every = (traffic for block in program.blocks for traffic in block.traffic)
     return frozenset(traffic.line for traffic in every if traffic.constant)
+
+
+@lru_cache(_KEPT)
+def matrix_loads(program: Program) -> dict[int, Traffic]:
+    """The lines with one ldmatrix. In programs with functions, none is found."""
+    every = [each for block in program.blocks for each in block.traffic if each.prefix == "ldmatrix"]
+    lines = Counter(each.line for each in every)
+    return {each.line: each for each in every if lines[each.line] == 1 and len(program.codes) == 1}
 
 
 def is_copy(traffic: Traffic) -> bool:
@@ -180,12 +191,13 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
     return closure
 
 
-def _computed(program: Program, unwritten: set[int]) -> set[int]:
-    """Registers that may not have been written, and what is computed with them."""
-    every = (traffic for at in _kernel(program) for traffic in program.blocks[at].traffic)
-    flows = [traffic for traffic in every if computes(traffic)]
-    never, found, size = set(unwritten), set[int](), -1
-    while never and size != len(never) + len(found):
+def _computed(program: Program, unwritten: set[int], *, following: bool) -> set[int]:
+    """Registers that may not have been written, and what is computed with them: see `watched`."""
+    every = [traffic for at in _kernel(program) for traffic in program.blocks[at].traffic]
+    flows = [each for each in every if computes(each) or (following and each.prefix == "mma")]
+    loads = [each for each in every if following and (each.prefix == "ldmatrix" or each.space == "shared")]
+    never, found, size = set(unwritten), {slot for each in loads for slot in each.writes}, -1
+    while (never or found) and size != len(never) + len(found):
         size = len(never) + len(found)
         for traffic in flows:
             if not found.isdisjoint(operands(traffic)):

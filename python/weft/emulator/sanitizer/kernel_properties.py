@@ -9,10 +9,18 @@ from weft.emulator.memory.access import LEVELS, WORLD_LEVELS
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.dataflow import NOTHING, Watched, constant_loads, ignored_waits, watched
+from weft.emulator.sanitizer.dataflow import (
+    NOTHING,
+    Watched,
+    constant_loads,
+    ignored_waits,
+    matrix_loads,
+    watched,
+)
 from weft.emulator.sanitizer.discards import Use, discarding, early
 from weft.emulator.sanitizer.padding import needed_elements
 from weft.emulator.sanitizer.register_pool import registers_at_entry
+from weft.emulator.watch import Traffic
 
 _COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 
@@ -26,7 +34,8 @@ class Kernel:
     scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
     global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
     of waits for mbarriers whose result nothing reads. `discarding`: the lines of loads that some lanes
-    discard, and which lanes use them. `early`: the steps that compute what this depends on. `needed`: the
+    discard, and which lanes use them. `early`: the steps that compute what this depends on. `matrix_loads`:
+    the instructions by which the `program` loads what may be followed: see `Undefined`. `needed`: the
     elements of loads that aren't just copied. `constant`: the lines of `ld.global.nc`. `watched`: the
     registers whose uses the program announces. `init_fences`: asynchronous units need a fence after the init
     of an mbarrier of their own CTA, too. `by_lane`: what a lane of a warp releases or acquires counts for the
@@ -41,6 +50,8 @@ class Kernel:
     ignored_waits: frozenset[int] = frozenset()
     discarding: Mapping[int, Use] = field(default_factory=dict)
     early: tuple[Step, ...] = ()
+    matrix_loads: Mapping[int, Traffic] = field(default_factory=dict)
+    program: Program | None = None
     needed: Mapping[int, Bools] = field(default_factory=dict)
     constant: frozenset[int] = frozenset()
     watched: Watched = NOTHING
@@ -73,6 +84,8 @@ class Kernel:
             ignored_waits(program),
             discarding(program),
             early(program),
+            matrix_loads(program),
+            program,
             needed_elements(program),
             constant_loads(program),
             registers_to_watch,

@@ -12,7 +12,8 @@ from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.padding import in_chunks, is_padding
-from weft.emulator.sanitizer.shadow import NEVER, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
+from weft.emulator.sanitizer.shadow import NEVER, NOWHERE, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
+from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
 
@@ -33,11 +34,12 @@ class Races:
         clocks: VectorClocks,
         findings: Findings,
         needed: Mapping[int, Bools],
+        undefined: Undefined,
         *,
         strict: bool = False,
     ) -> None:
         self.wave, self.clocks, self.findings, self._strict = wave, clocks, findings, strict
-        self._needed = needed
+        self._needed, self._undefined = needed, undefined
         self._per_cluster = wave.launch.warps * wave.launch.cluster_size
         memory = wave.memory
         stride, used = memory.shared_stride, memory.shared_size
@@ -79,6 +81,9 @@ class Races:
         """Threads write: the last write and all reads must have happened before. `level` is the scope of the
         access, 0 if it is weak.
         """
+        undefined = self._undefined.stored(access)
+        if undefined is not None:
+            self.shadow.refine(access.width // undefined.shape[1])
         index, rows, count = self._elements(access)
         order = self.wave.memory.order
         if access.kind == "atomic" and order is not None and not order.exchanges:
@@ -100,6 +105,10 @@ class Races:
             shadow.writer[index] = rows
             shadow.written[index] = self.clocks.known[rows, rows]
         shadow.write_line[index] = access.line
+        if undefined is not None:
+            parts = np.repeat(undefined, count // undefined.shape[1], axis=1).reshape(-1)
+            index_of, lines = index[parts != 0], parts[parts != 0]
+            shadow.written[index_of], shadow.write_line[index_of] = NEVER, lines
         if not self.wave.memory.by_unit and len(rows) and rows[0] != rows[-1]:
             mixed = shadow.writer[index] != rows
             several = np.count_nonzero(mixed)
@@ -192,7 +201,11 @@ class Races:
         by_warp = bad & ~never & ~by_unit
         if never.any():
             every = shadow.written[index].reshape(-1, count) == NEVER
-            never &= ~is_padding(self._needed, access, every).reshape(-1)
+            padding = is_padding(self._needed, access, every).reshape(-1)
+            never &= ~padding | (shadow.write_line[index] != NOWHERE)
+            origins = np.where(never, shadow.write_line[index], 0).reshape(-1, count)
+            if access.kind == "load" and never.any() and self._undefined.load(access, origins):
+                never = np.zeros_like(never)
         if never.any():
             self._report("uninitialized-shared", "is read but was never written", access, never, count)
         for rule, mask, who in (

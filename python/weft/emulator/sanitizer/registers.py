@@ -30,11 +30,11 @@ GUARD = "@"
 
 
 @lru_cache(_KEPT)
-def instrumented(program: Program) -> Program:
-    """The program with an announcement before each instruction that touches a watched register; the program
-    itself if none does.
+def instrumented(program: Program, *, following: bool = False) -> Program:
+    """The program with an announcement before each instruction that touches a register that is `watched`; the
+    program itself if none does.
     """
-    what = watched(program)
+    what = watched(program, following=following)
     if not what:
         return program
     checked = copy.copy(program)
@@ -139,9 +139,11 @@ class RegisterState:
     `_has_changed`: the warps that have written any.
     """
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
+    def __init__(
+        self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched, undefined: Undefined
+    ) -> None:
         self.wave, self.clocks, self.findings, self.watched = wave, clocks, findings, what
-        self.undefined = Undefined(wave, findings, what.unwritten, what.undefined)
+        self.undefined = undefined
         self._numbers = numbered(what)
         shape = len(self._numbers), wave.warps
         self._busy: Times = np.zeros(shape, np.int32)
@@ -159,6 +161,11 @@ class RegisterState:
     def arrays(self) -> tuple[Times, Times, Bools, Bools]:
         """`_busy`, `_read`, `_changed` and `_has_changed`."""
         return self._busy, self._read, self._changed, self._has_changed
+
+    def watch(self, what: Watched) -> None:
+        """Watches other registers from now on."""
+        self.watched = what
+        self._uses.clear()
 
     def instruction(self, registers: Traffic, lanes: Threads) -> None:
         """An announced instruction is about to run."""

@@ -14,6 +14,8 @@ from weft.emulator.watch import Chunks
 Index = npt.NDArray[np.intp]
 Times = npt.NDArray[np.int32]
 NEVER = (1 << 31) - 1
+NOWHERE = -1
+"""The line of a write, where there was none."""
 _COARSEST = 16
 _MOST_ENDS = 32
 _MOST_UNITS = 16
@@ -113,7 +115,7 @@ class Shadow(Granules):
         count = self.count
         self.writer: npt.NDArray[np.intp] = np.zeros(count, np.intp)
         self.written: Times = np.full(count, NEVER, np.int32)
-        self.write_line: Times = np.zeros(count, np.int32)
+        self.write_line: Times = np.full(count, NOWHERE, np.int32)
         self.read_line: Times = np.zeros(count, np.int32)
         self.reads: Times = np.zeros((count, readers), np.int32)
         self._unit: npt.NDArray[np.intp] = np.zeros((_MOST_UNITS, count), np.intp)

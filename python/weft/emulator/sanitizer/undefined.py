@@ -2,64 +2,96 @@
 registers. Compilers compute with them, too, and discard the results: in a reduction, lanes without an element
 add those of each other. So only a use is reported that matters to others than registers: an address, a guard,
 a value that is stored.
+
+Products with mma.sync do so with rows of tiles beyond the edges of matrices, which nothing has written. Once
+an ldmatrix has loaded such a row, all of its wave is followed: what is loaded from shared memory that wasn't
+written is undefined, and so are its products, and shared memory that they are stored in.
 """
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Threads
+from weft.emulator.memory.access import Access, Threads
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.dataflow import computes, is_copy, operands, real_reads
+from weft.emulator.sanitizer.dataflow import Watched, computes, is_copy, operands, real_reads
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.watch import Traffic
+from weft.emulator.sanitizer.shadow import NOWHERE
+from weft.emulator.watch import ROWS, Traffic
 
 Origins = npt.NDArray[np.int32]
-_NEVER = -1
-_RULE = "uninitialized-register"
 
 
 class Undefined:
-    """By slot, where each thread's value comes from, `[all warps, 32]`: 0 if it is defined, `_NEVER` if the
-    register was never written, or else the line that first computed with one that wasn't. Slots that are
-    missing are defined in all threads.
+    """By slot, where each thread's value comes from, `[all warps, 32]`: 0 if it is defined, `NOWHERE` if the
+    register was never written, or else the line that first computed with one that wasn't, or loaded it. Slots
+    that are missing are defined in all threads.
+
+    `follow` has more registers announced, and returns them.
     """
 
     def __init__(
-        self, wave: Wave, findings: Findings, unwritten: frozenset[int], slots: frozenset[int]
+        self,
+        wave: Wave,
+        findings: Findings,
+        what: Watched,
+        matrix_loads: Mapping[int, Traffic],
+        follow: Callable[[], frozenset[int]],
     ) -> None:
-        self.wave, self.findings, self._slots = wave, findings, slots
-        never: Origins = np.full((wave.warps, 32), _NEVER, np.int32)
-        self._origins: dict[int, Origins] = dict.fromkeys(unwritten, never)
-        self._prefixes: dict[int, str] = {}
-        """What computes at the lines of `_origins`."""
+        self.wave, self.findings, self._slots = wave, findings, what.undefined
+        self._matrix_loads, self._follow, self._follows = matrix_loads, follow, False
+        never: Origins = np.full((wave.warps, 32), NOWHERE, np.int32)
+        self._origins: dict[int, Origins] = dict.fromkeys(what.unwritten, never)
+        self._sources: dict[int, tuple[str, str, int | None]] = {}
+        """The rule, message and address of the findings for the lines of `_origins`."""
+        self._now: Traffic | None = None
+        """While all is followed: the instruction that runs."""
+        self._stored: Origins | None = None
+        """Where what it stores in shared memory comes from, `[all warps, 32, elements]`."""
 
     def instruction(self, traffic: Traffic, lanes: Threads) -> None:
         """An announced instruction is about to run."""
-        origins = self._origins
+        origins, self._stored = self._origins, None
+        if self._follows:
+            self._now = traffic
         reads = [slot for slot in operands(traffic) if slot in origins]
         if not reads and origins.keys().isdisjoint(traffic.writes):
             return
         threads = lanes.threads()
+        if self._follows and traffic.prefix in ("mma", "stmatrix"):
+            self._spread(traffic, reads, threads)
+            return
+        if self._follows and traffic.space == "shared" and not origins.keys().isdisjoint(traffic.stores):
+            self._stored = np.stack([origins.get(slot, self._none()) for slot in traffic.stores], axis=2)
+            reads = [slot for slot in reads if slot not in traffic.stores]
         found = np.where(threads, self._copied(traffic, reads), 0) if is_copy(traffic) else None
         if found is None:
             found = np.where(threads, self._operands(traffic, reads, lanes), 0)
             if not computes(traffic):
                 self._report(traffic, found)
-                found = np.zeros_like(found)
-            elif (found == _NEVER).any():
-                self._prefixes.setdefault(traffic.line, traffic.prefix)
-                found[found == _NEVER] = traffic.line
+                found = self._none()
+            elif (found == NOWHERE).any():
+                found[found == NOWHERE] = self._source(traffic)
         for at, slot in enumerate(traffic.writes):
             # The second result of shfl doesn't depend on the value.
-            value = np.zeros_like(found) if at and traffic.sources else found
-            self._write(slot, threads, value)
+            self._write(slot, threads, self._none() if at and traffic.sources else found)
+
+    def _none(self) -> Origins:
+        return np.zeros((self.wave.warps, 32), np.int32)
+
+    def _source(self, traffic: Traffic) -> int:
+        """The number of an instruction that reads what was never written."""
+        message = f"{traffic.prefix} reads a register that was never written"
+        self._sources.setdefault(traffic.line, ("uninitialized-register", message, None))
+        return traffic.line
 
     def _copied(self, traffic: Traffic, reads: list[int]) -> Origins:
         """A packed register counts as written if a part of it was."""
         parts = [self._origins[slot] for slot in reads]
         if not parts or len(parts) < len(operands(traffic)):
-            return np.zeros((self.wave.warps, 32), np.int32)
+            return self._none()
         found = parts[0]
         for part in parts[1:]:
             found = np.where(part == 0, part, found)
@@ -67,12 +99,11 @@ class Undefined:
 
     def _operands(self, traffic: Traffic, reads: list[int], lanes: Threads) -> Origins:
         """Where the undefined operands of threads come from."""
-        found: Origins = np.zeros((self.wave.warps, 32), np.int32)
-        real = real_reads(traffic)
+        found, real = self._none(), real_reads(traffic)
         for slot in reads:
             mine = self._read(slot, traffic, lanes)
             if slot not in real:
-                mine = np.where(mine == _NEVER, 0, mine)
+                mine = np.where(mine == NOWHERE, 0, mine)
             found = np.where(found == 0, mine, found)
         return found
 
@@ -101,6 +132,60 @@ class Undefined:
         for line in np.unique(found[found != 0]).tolist():
             threads = found == line
             thread = self.wave.thread(*divmod(int(threads.argmax()), 32))
-            prefix, line = (traffic.prefix, traffic.line) if line == _NEVER else (self._prefixes[line], line)
-            message = f"{prefix} reads a register that was never written"
-            self.findings.add(_RULE, message, line, thread, None, int(np.count_nonzero(threads)))
+            line = self._source(traffic) if line == NOWHERE else line
+            rule, message, address = self._sources[line]
+            self.findings.add(rule, message, line, thread, address, int(np.count_nonzero(threads)))
+
+    # What is followed
+
+    def _spread(self, traffic: Traffic, reads: list[int], threads: Bools) -> None:
+        """mma.sync computes, or stmatrix stores."""
+        assert traffic.spread is not None
+        marks = {slot: threads & (self._origins[slot] != 0) for slot in reads}
+        none = np.zeros_like(threads)
+        found = traffic.spread(lambda slot: marks.get(slot, none))
+        lines = [int(self._origins[slot][mark].max()) for slot, mark in marks.items() if mark.any()]
+        line = max(lines, default=0)
+        line = self._source(traffic) if line == NOWHERE else line
+        if ROWS in found:
+            self._stored = np.where(found[ROWS], np.int32(line), 0)[:, :, None]
+        for slot in traffic.writes:
+            self._write(slot, threads, np.where(found[slot], np.int32(line), 0))
+
+    def load(self, access: Access, origins: Origins) -> bool:
+        """Threads load from shared memory, `[lanes, parts]`, where `stored` has put origins, or nothing was
+        written (`NOWHERE`). False if that isn't followed.
+        """
+        traffic = self._now or self._matrix_loads.get(access.line)
+        if traffic is None or traffic.line != access.line or not traffic.writes:
+            return False
+        if not self._follows:
+            self._slots, self._follows = self._follow(), True
+        origins = np.where(origins == NOWHERE, self._memory(access, origins), origins)
+        count = len(traffic.writes)
+        if traffic.spread is not None or origins.shape[1] % count:
+            count = 1
+        threads = access.lanes.threads()
+        loaded = np.zeros((*threads.shape, count), np.int32)
+        loaded[threads] = origins.reshape(len(origins), count, -1).max(axis=2)
+        spread = traffic.spread(lambda _: loaded[..., 0] != 0) if traffic.spread is not None else {}
+        for at, slot in enumerate(traffic.writes):
+            new = np.where(spread[slot], loaded.max(), 0) if spread else loaded[..., at % count]
+            old = self._origins.get(slot, self._none())
+            self._origins[slot] = np.where(old == 0, new, old)
+        return True
+
+    def _memory(self, access: Access, origins: Origins) -> int:
+        """The number of a load of what was never written."""
+        first = np.flatnonzero(access.lanes.enabled())[int((origins == NOWHERE).any(axis=1).argmax())]
+        address = int(access.address.flat[first])
+        message = f"shared memory at 0x{address:x} is read but was never written"
+        self._sources.setdefault(access.line, ("uninitialized-shared", message, address))
+        return access.line
+
+    def stored(self, access: Access) -> Origins | None:
+        """Where what threads store in shared memory comes from, `[lanes, elements]`; None: all is defined."""
+        if self._stored is None or self._now is None or self._now.line != access.line:
+            return None
+        found: Origins = self._stored[access.lanes.threads()]
+        return found
