@@ -1,5 +1,7 @@
 """Tiled copies between tensors and shared memory, against the PTX ISA's description."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tma_reference as tma
@@ -306,3 +308,34 @@ def test_boxes_in_chunks_are_those_of_single_elements(swizzle, monkeypatch):
     assert [found[0].at(start) is not None for start in starts] == [True, True, False, False]
     monkeypatch.setattr(tensor_map, "inner", lambda map_: None)
     np.testing.assert_array_equal(tma.load(spec, spec.map(memory), starts, Form(3)), quick)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("shifts", [False, True])
+def test_ragged_maps_name_any_rows_of_a_matrix(shifts, compiled):
+    """Triton and quack make one map for all sequences of rows. It has so many rows that a coordinate makes
+    any of them the last, and other dimensions move the address by sums that wrap around at 64 bits. Or the
+    map begins so many rows before the matrix.
+    """
+    many, pitch, rows = 1 << 30, 64, 40
+    matrix = RNG.integers(0, 1 << 16, (rows, pitch // 2), dtype=np.uint16)
+    strides = (pitch, pitch) if shifts else (pitch, (1 << 34) - pitch, pitch)
+    dims = (pitch // 2, many, *[(1 << 31) - 1] * (len(strides) - 1))
+    box = (pitch // 2, 8, *[1] * (len(strides) - 1))
+    made = emulator.TensorMap.tiled(matrix, dtype="UINT16", dims=dims, strides_bytes=strides, box=box)
+    if shifts:
+        made = emulator.TensorMap(replace(made.fields, address=-many * pitch), matrix)
+
+    def start(first, count):
+        return (0, many - count, *[many] * (not shifts), first + count)
+
+    spec, form = Tiled("UINT16", (pitch // 2, 8), (pitch // 2, 8)), Form(len(dims))
+    # Sequences inside and at the end of the matrix, the second shorter than the box.
+    got = tma.load(spec, made, [start(8, 16), start(35, 5)], form, compiled=compiled)
+    got = got[:, : spec.bytes].view(np.uint16).reshape(2, 8, -1)
+    np.testing.assert_array_equal(got[0], matrix[8:16])
+    np.testing.assert_array_equal(got[1], np.pad(matrix[35:], ((0, 3), (0, 0))))
+    tile, want = np.arange(512, dtype=np.uint16), matrix.copy()
+    want[10:13] = tile[: 3 * pitch // 2].reshape(3, -1)
+    tma.store(made, start(10, 3), tile.view(np.uint8), form, spec.bytes, compiled=compiled)
+    np.testing.assert_array_equal(matrix, want)

@@ -35,8 +35,12 @@ def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
 
 
 def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
-    """The buffer with the bytes from `address + first` up to, but not including, `address + last`."""
-    segment = one.wave.memory.device.find(address)
+    """The buffer with the bytes from `address + first` up to, but not including, `address + last`.
+
+    The address may be outside of all buffers: some tensor maps begin before their tensor.
+    """
+    device = one.wave.memory.device
+    segment = device.find(address if device.has(address) else address + first)
     if segment is None or address + first < segment.base or address + last > segment.base + segment.size:
         near = f", in {segment.name} of {segment.size} bytes" if segment is not None else ""
         what = (

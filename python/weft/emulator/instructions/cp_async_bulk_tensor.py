@@ -60,11 +60,6 @@ _KINDS = {
 }
 
 
-@lru_cache(64)
-def _decoded(data: bytes) -> TensorMap:
-    return TensorMap.decode(data)
-
-
 class MapOperand:
     """The operand `[map, {coordinates}]` of a copy in one of these modes."""
 
@@ -112,7 +107,7 @@ class MapOperand:
         address = addresses[at]
         aligned(one, "tensor map at", int(address), 64, self.line)
         try:
-            map_ = _decoded(self._bytes(one, at, address))
+            map_ = tensor_map.decoded(self._bytes(one, at, address))
         except ValueError as error:
             raise fault(one, str(error), self.line, int(address), "descriptor") from None
         if map_.rank != self.rank or map_.is_im2col != self.mode.startswith("im2col"):

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.tensor_map import ATOM_SHIFTS, PATTERN_SHIFT, SWIZZLE_BITS
+from weft.emulator.memory.tensor_map import ATOM_SHIFTS, PATTERN_SHIFT, SWIZZLE_BITS, decoded
 from weft.isa import tensor_map as isa
 
 _SIX = 6
@@ -148,7 +148,7 @@ def _alignment(map_: isa.TensorMap) -> int:
 def box_of(data: bytes, rank: int, mode: str) -> Box | None:
     """The box of a map's 128 bytes in a mode; None if only the interpreter copies it, or refuses to."""
     try:
-        map_ = isa.TensorMap.decode(data)
+        map_ = decoded(data)
     except ValueError:
         return None
     if map_.rank != rank or map_.is_im2col or mode.startswith("im2col") or map_.interleave != "none":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import index
+from operator import index, mul
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ ATOM_SHIFTS = {"16B": 4, "32B": 5, "32B_FLIP_8B": 5, "64B": 6}
 SWIZZLE_BITS = {"32B": 1, "64B": 2, "128B": 3}
 PATTERN_SHIFT = 7
 _TOO_LARGE = 2**64
+_SIGN = 2**63
 
 
 class TensorMap:
@@ -217,7 +218,21 @@ class Inner:
         """
         if not all(0 <= at <= most for at, most in zip(coordinates, self.most, strict=True)):
             return None
-        return self.bytes + sum(at * step for at, step in zip(coordinates, self.steps, strict=True))
+        return self.bytes + _wrapped(sum(map(mul, coordinates, self.steps)))
+
+
+def _wrapped(number: int) -> int:
+    """The low 64 bits, with a sign."""
+    return (number + _SIGN) % (2 * _SIGN) - _SIGN
+
+
+@lru_cache(256)
+def decoded(data: bytes) -> isa.TensorMap:
+    """The map of 128 bytes. Raises ValueError. Addresses of elements wrap around at 64 bits, and some maps
+    begin far below their tensor, so the address has a sign.
+    """
+    map_ = isa.TensorMap.decode(data)
+    return replace(map_, address=_wrapped(map_.address))
 
 
 @lru_cache(64)
