@@ -59,7 +59,7 @@ def launch(
     **options: object,
 ) -> None:
     """Runs a kernel, and records what happens. Raises what the emulator raises."""
-    record = Launched(kernel)
+    record, findings = Launched(kernel), ()
     _launched.append(record)
     try:
         report = module.launch(kernel, grid=grid, block=block, args=args, max_seconds=SECONDS, **options)

@@ -28,6 +28,12 @@ TORCH = (
     *("torch==2.13.0", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec"),
     *("filelock", "packaging", "einops", "expecttest"),
 )
+CUTE = (
+    *(*TORCH, "triton==3.9.0", "apache-tvm-ffi==0.1.15.post2"),
+    *("cuda-bindings", "cuda-core", "cuda-pathfinder"),
+    "nvidia-cutlass-dsl==4.8.1",
+    *(f"nvidia-cutlass-dsl-libs-{part}==4.8.1" for part in ("base", "core", "cu13")),
+)
 PACKAGES = {
     "liger": (*TORCH, "triton==3.9.0", "liger-kernel==0.8.5"),
     "fla": (*TORCH, "triton==3.9.0", "fla-core==0.6.0"),
@@ -58,7 +64,11 @@ PACKAGES = {
         *("tqdm", "z3-solver==4.15.4.0"),
     ),
     "deepgemm": ("sgl-deep-gemm==0.2.5",),  # SGLang's fork: DeepGEMM isn't on PyPI
+    "quack": (*CUTE, "quack-kernels==0.6.5"),
+    "flash_attention_4": (*CUTE, "quack-kernels==0.6.5", "flash-attn-4==4.0.0b36"),
+    "cutedsl": CUTE,
 }
+CHIPS = dict.fromkeys(("quack", "flash_attention_4", "cutedsl"), ("sm_90a", "sm_100a", "sm_120a"))
 # What others need in this version.
 FIXED = ("torch", "triton", "torch-mlir", "llvmlite", "sqlalchemy", "apache-tvm-ffi", "z3-solver")
 
@@ -82,15 +92,35 @@ def environment(producer: str, newest: bool) -> Path:
     return python
 
 
+def cutlass() -> Path:
+    """CUTLASS's sources, from GitHub if WEFT_CUTLASS has none."""
+    folder = Path(os.environ.get("WEFT_CUTLASS", MADE / "cutlass"))
+    if not folder.exists():
+        clone = ["git", "clone", "--quiet", "--depth", "1", "https://github.com/NVIDIA/cutlass", folder]
+        subprocess.run(clone, check=True)
+    return folder
+
+
 def outcomes(producer: str, newest: bool) -> list[dict]:
+    """What came of the producer's cases, on each of its chips."""
+    if producer not in CHIPS:
+        return on_chip(producer, newest, "")
+    each = {chip: on_chip(producer, newest, chip) for chip in CHIPS[producer]}
+    return [o | {"case": f"{chip} {o['case']}"} for chip, made in each.items() for o in made]
+
+
+def on_chip(producer: str, newest: bool, chip: str) -> list[dict]:
     """What came of the producer's cases; also in build/foreign/PRODUCER.jsonl."""
-    python, file = environment(producer, newest), MADE / f"{producer}.jsonl"
+    python, file = environment(producer, newest), MADE / f"{producer}{chip}.jsonl"
     variables = {
+        "FOREIGN_CHIP": chip,
         "PYTHONPATH": str(ROOT / "python"),
         "FOREIGN_CACHE": str(MADE / producer),
         "FLAGGEMS_CACHE_DIR": str(MADE / producer / "gems"),
         "GEMS_VENDOR": "nvidia",
     }
+    if producer == "cutedsl":
+        variables["WEFT_CUTLASS"] = str(cutlass())
     with file.open("w") as out:
         command = [python, "-W", "ignore", HERE / "harness.py", f"{producer}_cases"]
         ran = subprocess.run(command, stdout=out, env=os.environ | variables, cwd=HERE, check=False)
