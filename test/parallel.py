@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
+from weft import system
 from weft.launch import runtime
 
 # The number of a process of tests, in its environment.
@@ -239,6 +240,9 @@ class Processes:
         """Runs tests in a fork until none is left."""
         config = session.config
         os.environ[VARIABLE] = str(number)
+        # There is one process for each core. Emulators that spread CTAs would compute them at the same time,
+        # and some a second time.
+        system.cores = lambda: 1
         atexit._clear()  # what the collecting process does at its end
         if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
             config.pluginmanager.unregister(reporter)
