@@ -95,6 +95,9 @@ def pytest_collection_modifyitems(items):
     if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)  # beside lit, which uses the time
+    if (providers := sys.modules.get("hypothesis.internal.conjecture.providers")) is not None:
+        # Hypothesis would parse all imported modules, for 4 s, to try the numbers and texts in them.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def _covering(cases, limit=None):
@@ -184,7 +187,6 @@ def pytest_collection():
 def pytest_collection_finish():
     """Excludes pytest's collected objects from garbage collections, and makes these rarer."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     # IR is read and written as many objects that live briefly: with the default, 700, collections take 4 % of
     # the time.
