@@ -91,37 +91,32 @@ def test_other_types_and_epilogues_are_right(made: Product) -> None:
         assert complaint(made, case, compiled, "emulator") is None
 
 
+@pytest.mark.usefixtures("fresh_kernels")
 def test_a_turn_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """All begin at once: a stage is taken to be full whose first contents aren't there yet."""
     monkeypatch.setattr(
         turns.Turns, "begin", lambda self, number: [emit.value(0), *self._skip([emit.value(0)] * 2, number)]
     )
     with pytest.raises(Deadlock, match="is never filled"):
-        _tried(SMALL)
+        multiplied(kernel(SMALL), many(SMALL))
 
 
+@pytest.mark.usefixtures("fresh_kernels")
 def test_a_turn_that_is_not_passed_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns.Turns, "_pass_on", lambda self, number: None)
     with pytest.raises(Deadlock, match="is never released"):
-        _tried(SMALL)
+        multiplied(kernel(SMALL), many(SMALL))
 
 
+@pytest.mark.usefixtures("fresh_kernels")
 def test_a_wrong_stage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warpgroups that don't skip the stages of the others."""
     monkeypatch.setattr(turns.Turns, "_skip", lambda self, position, tiles: position)
     try:
-        found, right = _tried(SMALL)
+        found, right = multiplied(kernel(SMALL), many(SMALL))
     except Deadlock:
         return
     assert found or not right
-
-
-def _tried(schedule: WarpgroupSchedule) -> tuple[bool, bool]:
-    product_kernel.compiled.cache_clear()
-    try:
-        return multiplied(kernel(schedule), many(schedule))
-    finally:
-        product_kernel.compiled.cache_clear()
 
 
 @pytest.mark.parametrize(

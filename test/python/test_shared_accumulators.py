@@ -9,7 +9,6 @@ from itertools import cycle
 import pytest
 from test_tcgen05_block_scales import PAIRS, RESULTS, Case, of
 
-from weft.multiply import product_kernel
 from weft.passes.kernels.tensor_epilogue import Epilogue
 
 ALONE, PAIR = of(128, 256), of(256, 256, cta_group=2)
@@ -68,10 +67,7 @@ TWO_TILES = replace(THREE_TILES, shape=(130, 208, 128))
     [(TWO_TILES, None), *(pytest.param(OF_A_PAIR, seed, marks=pytest.mark.slow) for seed in range(3))],
     ids=str,
 )
+@pytest.mark.usefixtures("fresh_kernels")
 def test_an_early_release_is_found(case: Case, seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Epilogue, "_in_order", lambda self, number, slot: number)
-    product_kernel.compiled.cache_clear()
-    try:
-        assert "tmem-race" in (case.complaint(seed=seed, **few(case)) or "")
-    finally:
-        product_kernel.compiled.cache_clear()
+    assert "tmem-race" in (case.complaint(seed=seed, **few(case)) or "")
