@@ -1,10 +1,11 @@
-"""Attributes of every kind are answered in every place that takes text, in a process that does no more."""
+"""Attributes of every kind are answered in every place that takes text, in processes of their own."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_tools
 from attribute_kinds import KINDS, PLACES
 
 PROGRAM = Path(__file__).with_name("attribute_kinds.py")
@@ -12,7 +13,7 @@ PARTS = 36
 
 
 def _said(place: str, every: int, first: int) -> list[str]:
-    command = [sys.executable, str(PROGRAM), place, str(every), str(first)]
+    command = [warm_tools.folder() / "warm-python", PROGRAM, place, str(every), str(first)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert not run.returncode, run.stdout.splitlines()[-1:] + run.stderr.splitlines()[-4:]
     return run.stdout.splitlines()
