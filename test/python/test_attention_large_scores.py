@@ -111,7 +111,7 @@ def test_fp8(keys, options, scale):
     assert np.allclose(lse, 448.0**2 * 8 * 2 * scale + np.log(seen), rtol=1e-6)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 2.0**18}], ids=str)
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("large", [2.0**13, -(2.0**13), 2.0**15, 2.0**17, -(2.0**17), 2.0**100])

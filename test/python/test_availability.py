@@ -64,7 +64,7 @@ def is_known_on_volta(line, chip):
     )
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_each_line_is_on_the_chips_that_the_table_has(chip):
     illegal = refused(LINES, chip)

@@ -271,6 +271,7 @@ KEEP = "mov.u32 %r5, 0; @%p2 mov.u32 %r5, %r6;"
 OWN = ".local .u32 m; st.local.u32 [m], 0;" + BRANCH + "st.{}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("lanes", [0, 1, 2, 31, 32])
 @pytest.mark.parametrize(

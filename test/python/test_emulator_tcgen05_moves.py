@@ -164,6 +164,7 @@ def test_load_and_reduce(shape, op, kind, absolute, nan, num):
     assert (out[num][np.isnan(found)] == 0x7FFFFFFF).all()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("named", [0, 32, 96])
 @pytest.mark.parametrize("shape", PER_COUNT)
 def test_a_warp_takes_its_own_lanes_whatever_the_address_says(shape, named):

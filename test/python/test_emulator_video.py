@@ -54,6 +54,7 @@ def test_lanes_come_from_either_source_and_go_where_the_mask_has_them(lanes, fir
 PARTS = {"b0": 0xFF, "b1": 0xFF00, "b2": 0xFF0000, "b3": 0xFF000000, "h0": 0xFFFF, "h1": 0xFFFF0000}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("saturates", ["", ".sat"])
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def shifted(x: w.In["b m n"], y: w.Out["b m n"], z: w.Out["b m n"], *, by, rows=
         w.store(w.load(x[1, row, row], (64, 64)), z[1, row - by, row - by], rows=rows)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("by, columns", [(3, 100), (16, 128)])
 def test_tiles_of_batches_and_of_any_type(dtype, by, columns):
@@ -151,6 +152,7 @@ def through_a_buffer(x: w.In["m n"], y: w.Out["m n"], *, rows=None):
         w.store(w.load(x[row, 0], (64, 64)), y[row - 2, w.cta(1) - 8], via=buffer, rows=rows)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("columns, rows", [(64, None), (50, None), (64, 10)])
 def test_stores_through_a_buffer_begin_before_the_array(chip, columns, rows):
@@ -267,6 +269,7 @@ def delayed(x: w.In["n"], y: w.Out["n"], z: w.Out["n"], *, by):
         w.store(w.load(x[i], 512), z[i - by])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize("by, count", [(3, 700), (4, 1024), (16, 513), (600, 1000)])
 def test_vectors_of_flat_arrays(dtype, by, count):
@@ -289,6 +292,7 @@ def test_other_tiles_need_no_more_comparisons():
     assert ir.count('"tile.load"') == 1 and ir.count('"tile.store"') == 1
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype, outside", [(np.int32, -1), (np.int32, None), (np.float16, -np.inf)])
 @pytest.mark.parametrize("by", [0, 3])

@@ -84,7 +84,7 @@ def test_rings_and_buffers_copy_them(dtype, chip):
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", NEW, ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(3)
 def test_lanes_load_and_store_them(dtype, chip):
     @w.kernel(arch=chip)
     def kernel(x: w.In["m n", dtype], y: w.Out["8 m n", dtype], v: w.Out["k", dtype], u: w.Out["3 m", dtype]):

@@ -241,6 +241,7 @@ def test_objects_change_as_in_python(change):
     assert np.array_equal(values_of(change), np.arange(32) + added)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "name, code",
     [
