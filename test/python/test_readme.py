@@ -136,7 +136,7 @@ def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
         pytest.importorskip(package)
     program = tmp_path / "examples.py"
     program.write_text("\n".join(blocks(DOCS / f"{name}.md", "python")))
-    run([sys.executable, str(program)], reader)
+    run(["warm-python", str(program)], reader)
 
 
 PROGRAMS = [case for case in cases("mlir") if "\nfunc.func" in f"\n{case.values[0]}"]
