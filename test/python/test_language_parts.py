@@ -29,6 +29,7 @@ def softmax(x: w.In["m n"], y: w.Out["m n"], largest: w.Out["m", w.i32], *, N=10
             largest[row] = at
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "dtype, tolerance",
     [(np.float32, 1e-5), (np.float64, 1e-5), (np.float16, 2e-3), (ml_dtypes.bfloat16, 1e-2)],
@@ -53,6 +54,7 @@ def step(p: w.Out["n", w.f32], g: w.In["n", w.bf16], m: w.Out["n", w.f32], rate:
         w.store(w.load(p[i], 512) - momentum * rate, p[i])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("count, first", [(3000, 0), (2500, 1), (513, 4), (3, 0)])
 def test_flat_arrays_of_any_length_and_alignment(count, first, arch):

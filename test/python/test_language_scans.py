@@ -151,6 +151,7 @@ def test_recurrences_of_tiles_and_vectors(dtype, rows, columns, arch):
     assert np.array_equal(of_columns, repeated(x.max(0), z.max(0)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize("seed", [None, 1])
 def test_largest_numbers_of_threads_and_where_they_are(threads, seed):

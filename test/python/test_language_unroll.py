@@ -20,6 +20,7 @@ def counted(x: w.In["n", w.f32], y: w.Out["n", w.f32], begin: w.i32, end: w.i32,
     y[i] = total + even.to(w.f32)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("numbers", [(0, 10, 1), (0, 0, 1), (3, 20, 4), (5, 2, 1), (0, 2, 1), (-7, 8, 2)])
 @pytest.mark.parametrize("unroll", [2, 3])
 def test_numbers_that_are_left_have_a_loop_of_their_own(numbers, unroll):
