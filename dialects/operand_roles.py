@@ -37,6 +37,17 @@ class Role:
         return (1,) if len(self.sizes) == 1 else (2, 3)
 
 
+TEAM_ROLES = {
+    "gathered": Role(INPUT_TYPES, "MK"),  # the matrices of A of other GPUs
+    "gathered_scales": Role(("f32",), ("K/128", "M")),  # their scales
+    "arrivals": Role(("i32",), ("groups", "chunks")),  # flags of what has come of them
+    "partials": Role(("f32", "f16", "bf16"), ("parts",)),  # sums that other GPUs send
+    "signals": Role(("i32",), ("parts",)),  # flags of those that have come
+    "peers": Role(("i64",), ("team", "parts")),  # the addresses of all GPUs' sums and flags
+    "bands": Role(("i32",), ("team", "parts")),  # counters of the parts that are done in bands of tiles
+    "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
+}
+"""Those of the operands of `tile.team`."""
 ROLES = {
     "c": Role(OUTPUT_TYPES, "MN"),  # scaled by beta and added
     "bias": Role(ADDED_TYPES, "N"),  # added to every row
@@ -49,25 +60,14 @@ ROLES = {
     "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
     "row_factors": Role(("f32",), "M"),  # scale the sums of each row
     "column_factors": Role(("f32",), "N"),  # scale the sums of each column
-    "gathered": Role(INPUT_TYPES, "MK"),  # the matrices of A of other GPUs
-    "gathered_scales": Role(("f32",), ("K/128", "M")),  # their scales
-    "arrivals": Role(("i32",), ("groups", "chunks")),  # flags of what has come of them
-    "partials": Role(("f32", "f16", "bf16"), ("parts",)),  # sums that other GPUs send
-    "signals": Role(("i32",), ("parts",)),  # flags of those that have come
-    "peers": Role(("i64",), ("team", "parts")),  # the addresses of all GPUs' sums and flags
-    "bands": Role(("i32",), ("team", "parts")),  # counters of the parts that are done in bands of tiles
-    "team": Role(("i32",), ("team",)),  # this GPU's rank, the flags' value, and the limit of waits
+    **TEAM_ROLES,
 }
-EPILOGUE = "epilogue"
-"""The role of a `tile.epilogue`, which is no memref."""
+EPILOGUE, TEAM = "epilogue", "team"
+"""The roles of a `tile.epilogue` and a `tile.team`, which are no memrefs."""
+GIVEN = (*(role for role in ROLES if role not in TEAM_ROLES), TEAM, EPILOGUE)
+"""The roles of operands of `tile.matmul`."""
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
-GATHERED = ("gathered", "arrivals", "team")
-"""The roles of a product whose rows of A come from several GPUs."""
-SENDING = ("gathered", "arrivals", "peers", "team")
-"""The roles of a product which also sends its rows to the other GPUs."""
-SCATTERED = ("partials", "signals", "peers", "team")
-"""The roles of a product whose sums are added up over several GPUs."""
 GROUPINGS = ("groups", "row_ends", "k_ends")
 """The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {

@@ -61,6 +61,7 @@ from weft.dialects.tile_rings import (
 )
 from weft.dialects.tile_roles import role
 from weft.dialects.tile_sums import add_products, clear_sums, read_sums, reading
+from weft.dialects.tile_team import TeamOp, team
 from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
 from weft.dialects.tile_types import (
     BufferType,
@@ -102,6 +103,7 @@ __all__ = [
     "RingType",
     "SliceOp",
     "StageOp",
+    "TeamOp",
     "TensorMemoryOp",
     "Tile",
     "acquire",
@@ -155,6 +157,7 @@ __all__ = [
     "stage_bytes",
     "stage_type",
     "store_async",
+    "team",
     "tensor_map",
     "tensor_memory",
     "try_cancel",

@@ -15,6 +15,7 @@ from weft.dialects.operand_roles import (
     GROUPINGS,
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
+    TEAM,
     WORD,
     role_of,
     title,
@@ -27,12 +28,12 @@ from weft.dialects.tile_matmul_checks import (
     batch_complaint,
     dims,
     epilogue_complaint,
-    gathered_complaint,
     is_f64,
     role_complaint,
     role_names,
     schedule_complaint,
     shape_complaint,
+    team_complaint,
     type_complaint,
 )
 from weft.dialects.tile_operands import of_one_type, unwrapped
@@ -88,39 +89,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
       must be 0. If product i has no columns, A @ B is 0.
 
-    Roles of products over the GPUs of a team. "team" (i32) has this GPU's number, the number of the call, and
-    the milliseconds after which a wait for a flag ends the kernel with an error:
+    Role of products over several GPUs:
 
-    - "gathered", "arrivals" and "team" (all-gather): product i of the batch D multiplies the A of GPU i. For
-      this GPU, this is the operand A; otherwise it is matrix i of "gathered", to which GPU i copies its A
-      while the kernel runs. Rows arrive in `chunks` of equal size (the last may be smaller). Chunk j of
-      matrix i has arrived when `arrivals[i, j]` (i32, batch x chunks) is at least the number of the call.
-      "gathered" may have twice as many matrices: calls use its halves alternately. With f32 scales,
-      "gathered_scales" has the scales of "gathered". "team" has 4 elements. This GPU's rows are multiplied
-      first, then those of the next GPUs, and then those from GPU 0 on.
-    - With "peers" in addition, the kernel itself sends A to the other GPUs, as matrix i of their "gathered",
-      where i is this GPU's number, and sets their flags. It sends `chunks` slices of K with equal numbers of
-      K blocks (the last may have fewer). `peers[j, 0]` and `peers[j, 1]` are the addresses of "gathered" and
-      "arrivals" of GPU j. "team" has 4 + `chunks` elements; those after the first three must be 0 before the
-      first call, since the kernel counts the calls there. The number of a call is one more than the count
-      that its kernel finds.
-    - "partials", "signals", "peers" and "team" (reduce-scatter): each GPU has all rows of A (a batch with one
-      matrix for the rows of each GPU), but only a part of K. D has this GPU's rows of the sum of all
-      products. The kernel rounds sums for rows of GPU i to the type of "partials", stores them to memory of
-      GPU i at `peers[i, 0]`, and then sets a flag at `peers[i, 1]` to the number of the call. Both have a
-      slot for each GPU, tile and warpgroup. For its own rows, the kernel waits for the flags in "signals",
-      and adds the sums in "partials" to its own.
-    - With "bands" (GPUs x bands) in addition, copy engines send the sums. The kernel stores sums for other
-      GPUs in this GPU's memory, after "partials". Each half of both memories has a part for each other GPU,
-      in the order of GPUs. The tiles of each GPU are divided into bands of equal size (the last may be
-      smaller). "signals" has flags for each part and band: first the flags of sums that arrive, then the
-      flags of sums that the kernel has stored, which the kernel sets. "bands" counts finished tiles; it is 0
-      before and after a launch. The kernel reads the number of the call from "team", and doesn't count calls.
-    - The same with an A that isn't a batch (all-reduce): D has all rows of the sum of all products. Each GPU
-      sends its rounded sums of every tile to all GPUs, including itself, and then adds the sums in "partials"
-      in the order of GPUs. Slots are in two halves of the memory, which calls use alternately. "team" has a
-      fourth element, 0 before the first call: the kernel counts the calls there, so that a graph of launches
-      can be replayed.
+    - "team": a `tile.team`, which describes what the GPUs exchange.
 
     Arithmetic:
 
@@ -195,11 +166,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
 
     @property
     def roles(self) -> dict[str, Any]:
-        """The memrefs after D by their roles."""
-        return {name: value for name, value in self._by_role.items() if name != EPILOGUE}
+        """The memrefs after D, and those of the team, by their roles."""
+        given = self.given
+        team = given.pop(TEAM, None)
+        given.pop(EPILOGUE, None)
+        return given if team is None else given | team.owner.opview.roles
 
     @property
-    def _by_role(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """What comes after D, by its roles."""
         inputs = list(self.inputs)  # of most products, none
         names = role_names(self.attribute("roles"), len(inputs)) if inputs else ()
@@ -208,7 +182,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     @property
     def epilogue(self) -> EpilogueOp | None:
         """The function of one element, if there is one."""
-        function = self._by_role.get(EPILOGUE)
+        function = self.given.get(EPILOGUE)
         return None if function is None else function.owner.opview
 
     @property
@@ -289,7 +263,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
         if wrong := type_complaint(self):
             return wrong
-        wrong = batch_complaint(self) or gathered_complaint(self) or epilogue_complaint(self)
+        wrong = batch_complaint(self) or team_complaint(self) or epilogue_complaint(self)
         return wrong or shape_complaint(self) or schedule_complaint(self)
 
     @property
@@ -350,21 +324,15 @@ def matmul(
     k_ends: Any | None = None,
     row_factors: Any | None = None,
     column_factors: Any | None = None,
-    gathered: Any | None = None,
-    gathered_scales: Any | None = None,
-    arrivals: Any | None = None,
-    partials: Any | None = None,
-    signals: Any | None = None,
-    peers: Any | None = None,
-    bands: Any | None = None,
     team: Any | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
-    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. `epilogue` is
-    what `epilogue` returns. Raises WeftError for operands that the op doesn't take.
+    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. `epilogue`
+    and `team` are results of the functions of these names. Raises WeftError for operands that the op doesn't
+    take.
     """
     factors, alpha = (alpha, 1.0) if isinstance(alpha, ir.Value) else (None, alpha)
     if beta is None:
@@ -374,9 +342,7 @@ def matmul(
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
     operands |= {"k_ends": k_ends, "alpha": factors}
     operands |= {"row_factors": row_factors, "column_factors": column_factors}
-    operands |= {"gathered": gathered, "gathered_scales": gathered_scales, "arrivals": arrivals}
-    operands |= {"partials": partials, "signals": signals, "peers": peers, "team": team}
-    operands |= {"bands": bands, EPILOGUE: epilogue}
+    operands |= {TEAM: team, EPILOGUE: epilogue}
     extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
     values = of_one_type(values)

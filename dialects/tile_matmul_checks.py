@@ -11,11 +11,10 @@ from weft.dialects.operand_roles import (
     FACTORS,
     GATED_COLUMNS,
     GATES,
-    GATHERED,
+    GIVEN,
     GROUPINGS,
     ROLES,
-    SCATTERED,
-    SENDING,
+    TEAM,
     WORD,
     activation_complaint,
     element_types,
@@ -32,6 +31,7 @@ from weft.dialects.schedule import (
 )
 from weft.dialects.schedule.nearest import refusal
 from weft.dialects.tile_epilogue import EpilogueOp
+from weft.dialects.tile_team import TeamOp
 from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
 from weft.isa.block_scales import WORD_BLOCKS, elements_with
@@ -39,6 +39,9 @@ from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
 from weft.mlir import ir
 from weft.target import Target
+
+_MADE = {EPILOGUE: EpilogueOp, TEAM: TeamOp}
+"""The operations that return operands which are no memrefs, by their roles."""
 
 
 def role_names(attribute: Any, count: int) -> list[str]:
@@ -59,14 +62,14 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
         return f"expects a role for each of {len(values)} operands after D, got {attribute}"
     names = role_names(attribute, len(values))
     for name, value in zip(names, values, strict=True):
-        if name not in (*ROLES, EPILOGUE):
-            return f"roles must be among {', '.join((*ROLES, EPILOGUE))}, got '{name}'"
+        if name not in GIVEN:
+            return f"roles must be among {', '.join(GIVEN)}, got '{name}'"
         if names.count(name) > 1:
             return f"expects one operand with role '{name}', got {names.count(name)}"
-        if name == EPILOGUE:
+        if (made := _MADE.get(name)) is not None:
             owner = value.owner
-            if isinstance(owner, ir.Block) or not isinstance(owner.opview, EpilogueOp):
-                return f"expects the result of a tile.epilogue with role '{name}', got {value.type}"
+            if isinstance(owner, ir.Block) or not isinstance(owner.opview, made):
+                return f"expects the result of a {made.OPERATION_NAME} with role '{name}', got {value.type}"
             continue
         if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
             return wrong
@@ -205,22 +208,14 @@ def batch_complaint(op: Any) -> str | None:
     return None
 
 
-def gathered_complaint(op: Any) -> str | None:
-    """What is wrong with matrices of A of other GPUs."""
-    given = [name for name in (*SCATTERED, *GATHERED[:-1], "bands") if op.role(name) is not None]
-    if not given:
-        return None if op.role("gathered_scales") is None else "expects gathered with gathered_scales"
-    wanted: tuple[str, ...] = GATHERED if op.role("partials") is None else SCATTERED
-    if op.role("bands") is not None:
-        wanted = *SCATTERED, "bands"
-    if op.is_sending and wanted is GATHERED:
-        wanted = SENDING
-    if (op.role("gathered_scales") is not None) != (wanted is GATHERED and op.types.scaled):
-        return "expects gathered_scales if and only if there are gathered and scales of f32"
-    if sorted(given) != sorted(wanted):
-        return f"expects {', '.join(wanted)} together, got only {' and '.join(given)}"
+def team_complaint(op: Any) -> str | None:
+    """What is wrong with what the GPUs of a team exchange."""
+    if op.role(TEAM) is None:
+        return None
     if (gathered := op.role("gathered")) is None:
         return _scattered_complaint(op)
+    if (op.role("gathered_scales") is not None) != op.types.scaled:
+        return "expects gathered_scales if and only if there are scales of f32"
     if (str(gathered.type.element_type), gathered.type.rank) != (str(op.a.type.element_type), 3):
         return f"expects gathered to be a batch of matrices like A, of {op.a.type}, got {gathered.type}"
     if (op.a.type.rank, op.d.type.rank) != (2, 3):
@@ -343,7 +338,7 @@ def schedule_complaint(op: Any) -> str | None:
         return error.diagnostics[0].message
     return (
         refusal(schedule, op.types, op.target)
-        or _team_complaint(op, schedule)
+        or _team_schedule_complaint(op, schedule)
         or _gate_complaint(op, schedule)
     )
 
@@ -366,7 +361,7 @@ def _gate_complaint(op: Any, schedule: AnySchedule) -> str | None:
     )
 
 
-def _team_complaint(op: Any, schedule: AnySchedule) -> str | None:
+def _team_schedule_complaint(op: Any, schedule: AnySchedule) -> str | None:
     """Why kernels of this schedule can't work with those of other GPUs."""
     if op.role("team") is None:
         return None

@@ -15,7 +15,7 @@ from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import extents
 from weft.dialects.schedule import AnySchedule
-from weft.dialects.tile import EpilogueOp, MatmulOp, OperandOp
+from weft.dialects.tile import EpilogueOp, MatmulOp, OperandOp, TeamOp
 from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import arith, func, gpu, ir, operations
 from weft.passes.kernels.matrices import element_bytes
@@ -31,7 +31,7 @@ def run(module: Any) -> None:
             _outline(function, products)
 
 
-_BESIDE = OperandOp, EpilogueOp, arith.ConstantOp  # of the epilogue's, which folding hoists
+_BESIDE = OperandOp, EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
 """What may be beside a product."""
 
 

@@ -217,6 +217,7 @@ code](launch.md) needs the same values.
 _SUBJECTS = {
     "tile_matmul": "whole products in global memory",
     "tile_epilogue": "what products do to their sums",
+    "tile_team": "what the GPUs of a team exchange in a product",
     "tile_copies": "copies between global and shared memory",
     "tile_buffers": "buffers and their parts",
     "tile": "loads and stores of fragments",

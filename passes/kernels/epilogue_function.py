@@ -22,11 +22,11 @@ def canonical(op: MatmulOp) -> MatmulOp:
     """The product that replaces `op`, all of whose operands and attributes for sums of A @ B have become one
     `tile.epilogue`; except for a gate.
     """
-    roles, attributes = op.roles, {name: op.attributes[name] for name in op.attributes}
+    given, attributes = op.given, {name: op.attributes[name] for name in op.attributes}
     moved = {"alpha", "beta", *(() if op.gate else ("activation",))}
-    kept = {role: value for role, value in roles.items() if role not in _MOVED}
-    if kept == roles and moved.isdisjoint(attributes):
+    if moved.isdisjoint(attributes) and given.keys().isdisjoint(_MOVED):
         return op
+    kept = {role: value for role, value in given.items() if role not in (*_MOVED, EPILOGUE)}
     if _changes(op):
         sums = ir.Type.parse(op.types.sums)
         kept[EPILOGUE] = tile.epilogue(sums, lambda *arguments: _element(op, *arguments))
@@ -50,8 +50,8 @@ def erase(op: MatmulOp) -> None:
 def _changes(op: MatmulOp) -> bool:
     """Whether something is done to the sums, other than by a gate."""
     activates = op.attribute("activation") is not None and op.gate is None
-    read = any(op.role(name) is not None for name in _MOVED if name != "c") or op.c is not None
-    return read or activates or op.attribute("alpha") != 1.0 or op.epilogue is not None
+    read = any(name in op.given for name in (*_MOVED, EPILOGUE) if name != "c") or op.c is not None
+    return read or activates or op.attribute("alpha") != 1.0
 
 
 def _element(op: MatmulOp, x: Any, row: Any, column: Any) -> Any:

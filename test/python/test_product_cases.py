@@ -10,7 +10,7 @@ from launches import complaint
 from product_cases import LAID, MMA, TYPES, cases, laid
 from products import Case, Product
 
-from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, GATHERED, ROLES, SCATTERED
+from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, ROLES, TEAM_ROLES
 from weft.passes.kernels import wgmma_kernel
 
 MOST_KERNELS = 160
@@ -38,15 +38,12 @@ def test_everything_is_among_them(every):
     others = {
         "scale_a",
         "scale_b",
-        "gathered_scales",
         "groups",
         "alpha",
         "row_ends",
         "k_ends",
         *FACTORS,
-        *GATHERED,
-        *SCATTERED,
-        "bands",
+        *TEAM_ROLES,
     }
     assert added | others == set(ROLES)
     assert {p.factors for p in products} == {"", "one", "each"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import idle, late_imports
 from weft.compiler import kept_kernels
-from weft.dialects.operand_roles import FACTORS
+from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
 from weft.dialects.product_types import HALF, Types, ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
@@ -266,6 +266,9 @@ def _module(product: tuple[Any, ...]) -> Any:
         with module.func("matmul", matrices) as (a, b, d, *rest):
             roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
             factor = roles.pop("alpha", float.fromhex(alpha))
+            if TEAM in roles:
+                of_team = {role: roles.pop(role) for role in TEAM_ROLES if role in roles}
+                roles[TEAM] = tile.team(of_team.pop(TEAM), **of_team)
             tile.matmul(
                 a,
                 b,

@@ -259,13 +259,12 @@ func.func @await_flag(%flags: memref<?xi32>, %i: i32, %value: i32, %limit: i32) 
 // CHECK-LABEL: func.func @gathered
 func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
                     %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
-  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
-  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
-  %2 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
-  // CHECK: "tile.matmul"
-  // CHECK-SAME: roles = ["gathered", "arrivals", "team"]
-  "tile.matmul"(%a, %b, %d, %0, %1, %2) {roles = ["gathered", "arrivals", "team"], transpose_b = true}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  %t = "tile.team"(%team, %others, %arrivals) {operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 0, 0>}
+    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>) -> !tile.any
+  // CHECK: %[[T:.*]] = "tile.team"(%{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes
+  // CHECK: "tile.matmul"(%{{.*}}, %[[T]]) {roles = ["team"]
+  "tile.matmul"(%a, %b, %d, %t) {roles = ["team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
   return
 }
 
@@ -273,14 +272,12 @@ func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?
 // CHECK-LABEL: func.func @sent
 func.func @sent(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
                 %arrivals: memref<?x?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
-  %0 = "tile.operand"(%others) : (memref<?x?x?xbf16>) -> !tile.any
-  %1 = "tile.operand"(%arrivals) : (memref<?x?xi32>) -> !tile.any
-  %2 = "tile.operand"(%peers) : (memref<?x?xi64>) -> !tile.any
-  %3 = "tile.operand"(%team) : (memref<?xi32>) -> !tile.any
+  %t = "tile.team"(%team, %others, %arrivals, %peers) {operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 1, 0>}
+    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>, memref<?x?xi64>) -> !tile.any
+  // CHECK: "tile.team"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
   // CHECK: "tile.matmul"
-  // CHECK-SAME: roles = ["gathered", "arrivals", "peers", "team"]
-  "tile.matmul"(%a, %b, %d, %0, %1, %2, %3) {roles = ["gathered", "arrivals", "peers", "team"], transpose_b = true}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any, !tile.any, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %t) {roles = ["team"], transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
   return
 }
 
