@@ -279,7 +279,15 @@ def test_arguments_may_say_that_they_are_in_global_memory(space):
 
 def of_buffers(rows: int, count: int) -> str:
     kind = f'!tile.buffer<array<i64: {rows}, 2048>, f16, #tile.layout<"S[({rows},2048):(2048,1)]">, "shared">'
-    return kernel_of("\n".join(f'%{i} = "tile.alloc"() : () -> {kind}' for i in range(count)))
+    lines = []
+    for i in range(count):
+        lines += [
+            f'%{i} = "tile.alloc"() : () -> {kind}',
+            f'%a{i} = "tile.address"(%{i}) : ({kind}) -> !llvm.ptr<3>',
+            f"%i{i} = llvm.ptrtoint %a{i} : !llvm.ptr<3> to i32",
+            f"llvm.store %i{i}, %a{i} : i32, !llvm.ptr<3>",
+        ]
+    return kernel_of("\n".join(lines))
 
 
 @pytest.mark.parametrize(
