@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import extensions, mlir, passes, phase
+from weft import extensions, mlir, mlir_text, passes, phase
 from weft.dialects import context as new_context
 from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
@@ -166,7 +166,7 @@ def _printed(module: Any, options: Namespace, name: str) -> str:
         other.allow_unregistered_dialects = options.allow_unregistered_dialect
         if str(mlir.parse(text, other, name)) != text:
             raise WeftError(f"{name}: the result isn't the same after it was printed and parsed")
-    return str(
+    written = str(
         module.operation.get_asm(
             enable_debug_info=options.mlir_print_debuginfo or options.mlir_pretty_debuginfo,
             pretty_debug_info=options.mlir_pretty_debuginfo,
@@ -179,6 +179,7 @@ def _printed(module: Any, options: Namespace, name: str) -> str:
             assume_verified=options.verify_each and not options.no_verify,
         )
     )
+    return written if options.mlir_print_local_scope else mlir_text.with_aliases(written)
 
 
 def _pipeline(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str | None:

@@ -14,6 +14,7 @@ from weft.dialects.launch_contract import GRID, WRITES
 from weft.errors import WeftError
 from weft.html import Html
 from weft.mlir import func, gpu, ir
+from weft.mlir_text import with_aliases
 
 
 class Module:
@@ -67,7 +68,7 @@ class Module:
             self._failure = kind.__name__
 
     def __str__(self) -> str:
-        return str(self.mlir)
+        return with_aliases(str(self.mlir))
 
     def _repr_html_(self) -> str:
         page = Html("module")

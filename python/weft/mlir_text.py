@@ -1,4 +1,4 @@
-"""Refuses text on which MLIR's parser would end the process."""
+"""MLIR's text: refuses what would end its parser's process, and shortens what MLIR prints."""
 
 import re
 
@@ -92,3 +92,21 @@ def _close(within: list[str], opening: str) -> None:
 def _refusal(message: str, text: str, at: int, name: str) -> WeftError:
     line, start = text.count("\n", 0, at) + 1, text.rfind("\n", 0, at)
     return WeftError(Diagnostic(message, Location(name, line, at - start)))
+
+
+_NESTED = r'<(?:[^<>"]|"[^"]*"|<(?:[^<>"]|"[^"]*"|<[^<>]*>)*>)*>'
+_TYPE = re.compile(rf'"(?:[^"\\]|\\.)*"|!tile\.(?P<kind>\w+){_NESTED}')
+
+
+def with_aliases(text: str) -> str:
+    """The text of a module with short names for types of the `tile` dialect, which are defined before it.
+    MLIR prints aliases only for types of dialects that are written in C++.
+    """
+    names: dict[str, str] = {}
+
+    def name(match: re.Match[str]) -> str:
+        whole = match[0]
+        return whole if match["kind"] is None else names.setdefault(whole, f"!{match['kind']}{len(names)}")
+
+    body = _TYPE.sub(name, text)
+    return "".join(f"{alias} = {whole}\n" for whole, alias in names.items()) + body

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --expand-matmul --canonicalize --cse | FileCheck %s
 
 gpu.module @m {
   // Two stages of each operand; a block is in flight while another is multiplied. Columns of B lie in memory as

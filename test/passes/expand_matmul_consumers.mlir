@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Four warps multiply, and of another warpgroup a thread copies. A stage has 64 rows of A and of B, 16384 bytes, which
 // two maps bring. The kernel says how many CTAs a multiprocessor has at least: without that ptxas ignores setmaxnreg.

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --expand-matmul --canonicalize --cse | FileCheck %s
 
 gpu.module @m {
   // 64 sums of a lane become elements of D in four pieces, each stored before the next is begun. All of C and of

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --expand-matmul --canonicalize --cse | FileCheck %s
 
 gpu.module @m {
   // No tensor maps: each stage has aligned vectors of the tiles' rows, too, with 8 elements more in each row.

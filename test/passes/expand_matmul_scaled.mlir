@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Scales of A come with each stage; those of B are read for 32 K blocks at a time, one by each lane, which gives it to
 // all a block ahead. A lane's sums are of two rows, and 64 columns share a scale of B: there are two factors. A part's

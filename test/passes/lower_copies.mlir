@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-copies | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-copies | FileCheck %s
 
 !Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Short = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,4,4):(4,64,1)]">, "shared">

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-copies --tile-explain-dispatch 2>%t | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-copies --tile-explain-dispatch 2>%t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=WHY --input-file=%t
 
 !Sum = !tile.buffer<array<i64: 128, 96>, f32, #tile.layout<"S[(128,96):(1@TLane,1@TCol)]">, "tmem">

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-gemm-async --tile-explain-dispatch 2>%t | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-gemm-async --tile-explain-dispatch 2>%t | FileCheck %s
 // RUN: FileCheck %s --check-prefix=WHY --input-file=%t
 
 !Stages = !tile.buffer<array<i64: 3, 128, 64>, f16, #tile.layout<"S[(3,128,64):(8192,64,1)] xor 128B">, "shared">

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-rings | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-rings | FileCheck %s
 
 gpu.module @m {
   // Two barriers a stage: those for full first, which one arrival fills, then those for empty, which each consumer

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-rings | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-rings | FileCheck %s
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   // One request of the cluster fills the stages of both CTAs, whose readers all arrive at the CTA of rank 0.

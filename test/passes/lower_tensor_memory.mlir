@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-tensor-memory | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-tensor-memory | FileCheck %s
 
 !Accumulators = !tile.buffer<array<i64: 2, 128, 64>, f32, #tile.layout<"S[(2,128,64):(64@TCol,1@TLane,1@TCol)]">, "tmem">
 !Accumulator = !tile.buffer<array<i64: 128, 64>, f32, #tile.layout<"S[(128,64):(1@TLane,1@TCol)]">, "tmem">

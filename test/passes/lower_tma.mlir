@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-tma | FileCheck %s
+// RUN: weft-opt %s --mlir-print-local-scope --lower-tma | FileCheck %s
 
 !Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>

@@ -1,6 +1,6 @@
 // The products that examples/tcgen05_gemm.py builds: of a pair, of both formats with scales, and of wgmma.
 // RUN: env PYTHONPATH=%examples python -c "from tcgen05_gemm import *; print(*(build(*each) for each in (('f16', 2), ('mxfp8',), ('nvfp4', 2))), build_wgmma(), sep='// -----\n')" > %t.mlir
-// RUN: weft-opt %t.mlir --split-input-file --lower-tma --lower-copies --lower-gemm-async | FileCheck %s
+// RUN: weft-opt %t.mlir --split-input-file --mlir-print-local-scope --lower-tma --lower-copies --lower-gemm-async | FileCheck %s
 
 // The leader's instructions compute 256 rows and columns; all have the accumulator of the pair.
 // CHECK: "tcgen05.shared_memory_descriptor"(%{{.*}}) {leading_byte_offset = 1024 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import disk_cache as cache
-from weft import idle, instrumentation, late_imports
+from weft import idle, instrumentation, late_imports, mlir_text
 from weft.compiler import cache_keys, codegen, ptxas
 from weft.compiler import cubin as elf
 from weft.compiler.launch_record import Launch
@@ -46,7 +46,7 @@ class Compiled:
     @computed
     def source(self) -> str:
         """The text of the module before any pass, which takes ten times as long as bytecode."""
-        return str(self.module())
+        return mlir_text.with_aliases(str(self.module()))
 
     def module(self) -> Any:
         """A copy of the module before any pass, in a context of its own."""
@@ -163,7 +163,7 @@ class Compiled:
             if after in (element, _bare(element)):
                 module = self.module()
                 pipeline.run(module, ",".join(done), self.name)
-                return str(module)
+                return mlir_text.with_aliases(str(module))
         stages = ("source", *self.stages())
         meant = did_you_mean(after, [name for stage in stages for name in (stage, _bare(stage))])
         raise WeftError(f"no stage '{after}': the stages are {', '.join(stages)}{meant}")

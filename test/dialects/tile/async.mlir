@@ -1,4 +1,4 @@
-// RUN: weft-opt %s | weft-opt | FileCheck %s
+// RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
 !Stages = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s | weft-opt | FileCheck %s
+// RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
 // Every pair of elements and scales: nvfp4, mxfp4, mxfp6, mxfp8, and two formats at once.
 

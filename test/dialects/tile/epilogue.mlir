@@ -1,4 +1,4 @@
-// RUN: weft-opt %s | weft-opt | FileCheck %s
+// RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s | weft-opt | FileCheck %s
+// RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
 #a = #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">
 #b = #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s | weft-opt | FileCheck %s
+// RUN: weft-opt %s | weft-opt --mlir-print-local-scope | FileCheck %s
 
 !Accumulators = !tile.buffer<array<i64: 2, 128, 128>, f32, #tile.layout<"S[(2,128,128):(128@TCol,1@TLane,1@TCol)]">, "tmem">
 !Accumulator = !tile.buffer<array<i64: 128, 128>, f32, #tile.layout<"S[(128,128):(1@TLane,1@TCol)]">, "tmem">
