@@ -58,11 +58,6 @@ def compiled(chip: str, header: str, kernel: str) -> emulator.Module:
     return harness.parse(ptx.read_text())
 
 
-def run(module: emulator.Module, arguments: list[object], threads: int, cluster: int = 1, grid=CTAS) -> None:
-    (name,) = module.kernels
-    harness.launch(module, name, grid, threads, arguments, cluster=cluster, shared_bytes=SHARED_BYTES)
-
-
 def mapped(
     x: np.ndarray, box: tuple[int, int], swizzle: str = "128B", **options: object
 ) -> emulator.TensorMap:
@@ -171,72 +166,71 @@ def fp4(groups: int, rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     return nibbles[..., ::2] | nibbles[..., 1::2] << 4, values
 
 
+def factors(p: Product, groups: int, rows: int) -> tuple[np.ndarray, np.ndarray, list, list]:
+    """The values of A and B, their maps, and what the kernel gets of A and B beside them."""
+    (n, k), (bm, bn) = p.sizes, p.block
+    kind = F8 if p.fp8 else BF16
+    a, b = random(rows, k, kind=kind), random(groups, n, k, kind=kind)
+    of_a, of_b = a.astype(np.float64), b.astype(np.float64)
+    if p.major == "MN":
+        return of_a, of_b, [mapped(np.ascontiguousarray(x.T), (64, 64)) for x in (a, b[0])], []
+    options: dict[str, object] = {}
+    if p.fp4:
+        b, of_b = fp4(groups, n, k)
+        options = {"dtype": "16U4_ALIGN16B", "dims": (k, n * groups)}
+    # The CTAs of a pair load halves, those of a cluster the whole.
+    shares = p.cluster if p.blackwell else (1, 1)
+    depth = 128 // a.itemsize
+    maps = [mapped(a, (depth, bm // shares[1])), mapped(b, (depth, bn // shares[0]), **options)]
+    if not p.fp8:
+        return of_a, of_b, maps, []
+    scale_a, scale_b, before, more = scales(p, groups, rows)
+    return of_a * scale_a.reshape(of_a.shape), of_b * scale_b, [*maps, *more], before
+
+
+def scales(p: Product, groups: int, rows: int) -> tuple[np.ndarray, np.ndarray, list, list]:
+    """The scale of each element of A and B, arguments before the sizes, and maps."""
+    (n, k), (bm, bn) = p.sizes, p.block
+    if p.blackwell:
+        words_a, of_a = powers(rows // p.m, p.m, k, 128)
+        words_b, of_b = powers(groups, n, k, 32 if p.fp4 else 128)
+        boxes = ((words_a, bm), (words_b, bn))
+        return of_a, of_b, [], [mapped(words, (-(-size // 128) * 128, 1), "none") for words, size in boxes]
+    by_row = (RNG.random((rows // p.m, k // 128, p.m)) + 0.5).astype(np.float32)
+    of_a, to_a = by_row.swapaxes(1, 2).repeat(128, 2), mapped(by_row, (bm, 1), "none")
+    if "1d2d" in p.header:
+        by_block = (RNG.random((groups, -(-n // 128), k // 128)) + 0.5).astype(np.float32)
+        return of_a, by_block.repeat(128, 1)[:, :n].repeat(128, 2), [by_block], [to_a]
+    by_column = (RNG.random((k // 128, n)) + 0.5).astype(np.float32)
+    return of_a, by_column.T.repeat(128, 1), [0, 0], [to_a, mapped(by_column, (bn, 1), "none")]
+
+
 def product(p: Product) -> Results:
     """D of A times the transpose of B, for each group of rows."""
     groups = p.groups()
-    (n, k), (bm, bn) = p.sizes, p.block
-    batches = groups if p.grouped == "MGroupedMasked" else 1
-    rows = p.m * batches
-    kind = F8 if p.fp8 else BF16
-    a, b = random(rows, k, kind=kind), random(groups, n, k, kind=kind)
+    n, (bm, bn) = p.sizes[0], p.block
+    rows = p.m * (groups if p.grouped == "MGroupedMasked" else 1)
+    a, b, maps, before = factors(p, groups, rows)
     d = random(rows, n, kind=p.out) if p.adds else np.zeros((rows, n), p.out)
-    first = d.astype(np.float64) if p.adds else 0.0
-    depth = 128 // a.itemsize
-    of_a, of_b = a.astype(np.float64), b.astype(np.float64)
-    if p.major == "MN":
-        maps = [mapped(np.ascontiguousarray(a.T), (64, 64)), mapped(np.ascontiguousarray(b[0].T), (64, 64))]
-    else:
-        maps = [mapped(a, (depth, bm // p.cluster[1] if p.blackwell else bm))]
-        box = depth, bn // p.cluster[0] if p.blackwell else bn
-        if p.fp4:
-            b, of_b = fp4(groups, n, k)
-            maps.append(mapped(b, box, dtype="16U4_ALIGN16B", dims=(k, n * groups)))
-        else:
-            maps.append(mapped(b, box))
+    want = d.astype(np.float64)
     if p.blackwell:
         to_d = mapped(d, (128 // d.itemsize, 16 if p.swapped else bm))
     elif p.out is np.float32:
         to_d = mapped(d, (bn, 64 if p.fp8 else bm), "none")
     else:
         to_d = mapped(d, (64, bm))
-    before: list[object] = []
-    if p.fp8 and p.blackwell:
-        (words_a, factors_a), (words_b, factors_b) = (
-            powers(batches, p.m, k, 128),
-            powers(groups, n, k, 32 if p.fp4 else 128),
-        )
-        of_a, of_b = of_a * factors_a.reshape(of_a.shape), of_b * factors_b
-        maps += [
-            mapped(words, (-(-size // 128) * 128, 1), "none")
-            for words, size in ((words_a, bm), (words_b, bn))
-        ]
-    elif p.fp8:
-        by_row = (RNG.random((batches, k // 128, p.m)) + 0.5).astype(np.float32)
-        of_a *= by_row.swapaxes(1, 2).repeat(128, 2).reshape(of_a.shape)
-        if "1d2d" in p.header:
-            by_block = (RNG.random((groups, -(-n // 128), k // 128)) + 0.5).astype(np.float32)
-            of_b = of_b * by_block.repeat(128, 1)[:, :n].repeat(128, 2)
-            before = [by_block]
-            maps += [to_d, mapped(by_row, (bm, 1), "none")]
-        else:
-            by_column = (RNG.random((k // 128, n)) + 0.5).astype(np.float32)
-            of_b = of_b * by_column.T.repeat(128, 1)
-            before = [0, 0]
-            maps += [mapped(by_row, (bm, 1), "none"), mapped(by_column, (bn, 1), "none")]
-    if to_d not in maps:
-        maps.append(to_d)
-    sizes: list[object] = [p.m, n, k]
-    if p.blackwell:
+    maps.insert(2 if "1d2d" in p.header else len(maps), to_d)
+    sizes: list[object] = [p.m, *p.sizes]
+    if p.blackwell:  # and the arguments of an epilogue
         sizes.append(emulator.Struct(48, {12: np.uint32(p.m), 16: np.uint32(n), 20: np.float32(1)}))
-    between = [0] if "1d1d" in p.header and not p.blackwell else []  # memory for maps of groups
-    module = compiled(p.chip, p.header, p.source(groups))
-    threads = 256 if p.blackwell or bm == 64 else 384
-    run(module, [*before, p.layout, *between, *sizes, *maps], threads, p.cluster[0] * p.cluster[1])
-    want = first + np.zeros((rows, n))
-    for part, group in p.parts:
-        want[part] += of_a[part] @ of_b[group].T
+    between = [0] if "sm90_fp8_gemm_1d1d" in p.header else []  # memory for maps of groups
+    arguments = [*before, p.layout, *between, *sizes, *maps]
+    module, threads = compiled(p.chip, p.header, p.source(groups)), 256 if p.blackwell or bm == 64 else 384
+    options = {"cluster": p.cluster[0] * p.cluster[1], "shared_bytes": SHARED_BYTES}
+    harness.launch(module, module.kernels[0], CTAS, threads, arguments, **options)
     tolerance = 1e-2 if p.out is BF16 else 2e-3 if p.fp8 else 1e-5
-    for part, _ in p.parts:
+    for part, group in p.parts:
+        want[part] += a[part] @ b[group].T
         yield d[part].astype(np.float64), want[part], tolerance
 
 

@@ -35,17 +35,20 @@ CASES = {
 def arguments(host: str) -> dict[str, object]:
     """The launch in the text of the host code: arguments, grid, block and shared memory."""
     maps = {}
-    for name, numbers in re.findall(r'call_packed\("__tvm_tensormap_create_tiled", (\w+), (.*)\)', host):
+    made = r'call_packed\("__tvm_tensormap_create_(tiled|im2col)", (\w+), (.*)\)'
+    for mode, name, numbers in re.findall(made, host):
         kind, rank, tensor, *rest = (part.strip() for part in numbers.split(","))
         values, rank = [int(value) for value in rest], int(rank)
-        cut = [values[at * rank : (at + 1) * rank] for at in range(4)]
+        lengths = {"dims": rank, "strides": rank}
+        if mode == "tiled":
+            lengths |= {"box": rank, "steps": rank}
+        else:
+            lengths |= {"steps": rank, "lower_corner": rank - 2, "upper_corner": rank - 2, "column": 2}
+        maps[name] = {"kind": int(kind), "tensor": tensor}
+        for key, length in lengths.items():
+            maps[name][key], values = values[:length], values[length:]
         names = ("interleave", "swizzle", "l2", "fill")
-        maps[name] = {
-            "kind": int(kind),
-            "tensor": tensor,
-            "options": dict(zip(names, values[4 * rank :], strict=True)),
-        }
-        maps[name] |= dict(zip(("dims", "strides", "box", "steps"), cut, strict=True))
+        maps[name]["options"] = dict(zip(names, values, strict=True))
     (launched,) = re.findall(r'call_packed\("main_kernel", (.*)\)', host)
     parts = [part.strip() for part in launched.split(",")]
     numbers = [int(part) for part in parts if part.isdigit()]
