@@ -71,7 +71,7 @@ class InstructionOp(Op):
         if family is not None:
             cls.family = family
             cls.immediates = tuple(immediates or ())
-            cls.optional = dict(immediates or {})
+            cls.optional = {**cls.__dict__.get("optional", {}), **(immediates or {})}
             declared = dict(get_annotations(cls))
             for field in fields(family.form):
                 if field.name in cls.derived:

@@ -6,7 +6,6 @@ from typing import Any
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, build
 from weft.dialects.tile_operands import of_one_type, unwrapped
-from weft.dialects.tile_sums import LAST_SUM
 from weft.dialects.tile_types import (
     Tile,
     is_buffer,
@@ -14,6 +13,7 @@ from weft.dialects.tile_types import (
     is_tensor_buffer,
     tile_complaint,
 )
+from weft.dialects.wgmma import LAST_SUM
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ext, ir
 

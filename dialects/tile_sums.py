@@ -11,12 +11,11 @@ from typing import Any
 from weft.dialects.effects import ALL, ORDERS, reads, writes
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, is_fragment, tile_complaint
+from weft.dialects.wgmma import LAST_SUM
 from weft.isa.chips import THREAD_REGISTERS
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.mlir import ext, ir
 
-LAST_SUM = (1 << 16) - 1
-"""The largest number of a register: more than any kernel needs."""
 _READ = ("f32", "i32", "f16")
 _ROUNDED = ("f16", "bf16")
 

@@ -12,6 +12,8 @@ from weft.isa.family import Verdict
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ext
 
+LAST_SUM = (1 << 16) - 1
+"""The largest number of a named register: more than any kernel needs."""
 _IMMEDIATES = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
 
 
@@ -36,15 +38,24 @@ class MmaAsyncOp(
 
     `inouts` and the result are structs of the accumulators. A is an i64 descriptor or four registers, B an
     i64 descriptor. The result must not be used before a `wgmma.wait_group`.
+
+    With `first_sum`, the accumulators are the named registers of the kernel from that number on, which
+    `tile.clear_sums` and `tile.read_sums` access. `inouts` isn't read, and the result is undefined.
     """
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
+    optional = {"first_sum": -1}  # noqa: RUF012
 
     inouts: ext.Operand[Any]
     a: Sequence[ext.Operand[Any]]
     b: ext.Operand[Any]
     scale_d: ext.Operand[Any]
     d: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not -1 <= (first := self.attribute("first_sum")) <= LAST_SUM:
+            return f"first_sum must be in 0..{LAST_SUM}, or -1 for sums that are values, got {first}"
+        return super().check()
 
 
 class SpMmaAsyncOp(

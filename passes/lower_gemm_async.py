@@ -25,7 +25,7 @@ from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, matrix_descriptors, named_sums
 from weft.passes.builders.fragment_registers import words_of
-from weft.passes.builders.instructions import LETTERS, assembly, join, name_sums
+from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
@@ -190,9 +190,8 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 scale_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
+                first_sum=first + number * registers.count if named else -1,
             )
-            if named:
-                name_sums(struct.owner, first + number * registers.count)
         results += [] if named else _members(struct, registers, op.d.type)
     wgmma.commit_group()
     return op.c if named else tile.from_lane(_lane(results, op.d.type), op.d.type)

@@ -18,7 +18,6 @@ from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
 from weft.passes.registry.pass_ import Pass
 from weft.passes.upstream.correspondence import (
-    OWN,
     Draft,
     Inexpressible,
     Pair,
@@ -76,8 +75,8 @@ def _pair(op: Any) -> Pair:
     pair = _BY_CLASS.get(type(op))
     if pair is None:
         raise Inexpressible(f"nvvm has no operation for {op.form.ptx}")
-    if own := next((name for name in op.operation.attributes if name.startswith(OWN)), None):
-        raise Inexpressible(f"the nvvm operation would ignore {own}")
+    if "first_sum" in op.operation.attributes and op.attribute("first_sum") >= 0:
+        raise Inexpressible("the nvvm operation has no sums in named registers")
     expressed = {axis for rule in pair.rules for axis in rule.axes} | {name for name, _ in pair.slots()}
     defaults = {axis.name: axis.default for axis in fields(op.family.form)}
     for axis, value in vars(op.form).items():

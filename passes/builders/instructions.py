@@ -9,7 +9,7 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
-from weft.dialects.op import kind_of, refuse
+from weft.dialects.op import kind_of
 from weft.isa.family import operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, operations, vector
@@ -22,25 +22,12 @@ _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "
 _PACKED = re.compile(r"vector<2xb?f16>")
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 _WIDE = 16  # members of a struct
-_FIRST_SUM = "weft.first_sum"
-
-
-def name_sums(product: Any, first: int) -> None:
-    """Puts the sums of a `wgmma` product in named registers, from this number on: its operand and its result
-    are undefined values.
-    """
-    product.attributes[_FIRST_SUM] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), first)
 
 
 def _first_sum(product: Any) -> int | None:
     """The number of the first of its named registers, if its sums are in any."""
-    if _FIRST_SUM not in product.attributes:
-        return None
-    number = product.attributes[_FIRST_SUM]
-    if not isinstance(number, ir.IntegerAttr) or number.value < 0:
-        what = f"expects {_FIRST_SUM} to be an integer from 0 on, as lower-gemm-async writes it"
-        raise refuse(product, what)
-    return int(number.value)
+    first = product.attribute("first_sum") if "first_sum" in product.optional else -1
+    return None if first < 0 else int(first)
 
 
 def sum_name(number: int | str = "") -> str:

@@ -374,9 +374,9 @@ gpu.module @registers {
       %more = arith.cmpi slt, %zero, %k : i32
       // CHECK: %[[UNDEFINED:.*]] = llvm.mlir.undef : !llvm.struct<(f32, f32, f32, f32)>
       // CHECK: "wgmma.mma_async"(%[[UNDEFINED]],
-      // CHECK-SAME: weft.first_sum = 0 : i64
+      // CHECK-SAME: first_sum = 0 : i64
       // CHECK: "wgmma.mma_async"
-      // CHECK-SAME: weft.first_sum = 4 : i64
+      // CHECK-SAME: first_sum = 4 : i64
       %next = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = 0, transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
       "tile.wait_gemm"() : () -> ()
       // CHECK: %[[NEXT:.*]] = arith.addi %[[NUMBER]]
@@ -392,7 +392,7 @@ gpu.module @registers {
     %used = "tile.to_lane"(%done) : (!Tall8) -> vector<8xf32>
     // CHECK: scf.for
     // CHECK-NOT: iter_args
-    // CHECK: weft.first_sum = 8 : i64
+    // CHECK: first_sum = 8 : i64
     scf.for %k = %zero to %end step %one : i32 {
       %more = arith.cmpi slt, %zero, %k : i32
       %next = "tile.gemm_async"(%a8, %b, %d, %more) {first_sum = 8, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
@@ -411,7 +411,7 @@ gpu.module @registers {
     // CHECK: llvm.inline_asm has_side_effects "mov.b32 %sums4, 0;\0A\09mov.b32 %sums5, 0;\0A\09mov.b32 %sums6, 0;\0A\09mov.b32 %sums7, 0;", "" : () -> ()
     "tile.clear_sums"() {first_sum = 4, count = 4} : () -> ()
     %no = arith.constant false
-    // CHECK: weft.first_sum = 0 : i64
+    // CHECK: first_sum = 0 : i64
     %d = "tile.gemm_async"(%a, %b, %c, %no) {first_sum = 0, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     "tile.wait_gemm"() : () -> ()
     // CHECK: llvm.inline_asm has_side_effects "fma.rn.f32 %sums4, %sums0, $0, %sums4;\0A\09fma.rn.f32 %sums5, %sums1, $1, %sums5;\0A\09fma.rn.f32 %sums6, %sums2, $0, %sums6;\0A\09fma.rn.f32 %sums7, %sums3, $1, %sums7;", "f,f" %{{.*}}, %{{.*}} : (f32, f32) -> ()

@@ -187,10 +187,10 @@ func.func @named_sums(%a: i64, %b: i64, %more: i1) {
   // CHECK: llvm.inline_asm has_side_effects "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%sums4, %sums5, %sums6, %sums7}, $0, $1, $2, 1, 1, 0, 0;\0A\09wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%sums4, %sums5, %sums6, %sums7}, $3, $4, $5, 1, 1, 0, 0;", "l,l,b,l,l,b,~{memory}" %{{.*}} : (i64, i64, i1, i64, i64, i1) -> ()
   %sums = llvm.mlir.undef : !llvm.struct<(f32, f32, f32, f32)>
   %0 = "wgmma.mma_async"(%sums, %a, %b, %more) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32",
-    weft.first_sum = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} :
+    first_sum = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} :
     (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)> loc("one line")
   %1 = "wgmma.mma_async"(%0, %b, %a, %more) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32",
-    weft.first_sum = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} :
+    first_sum = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} :
     (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)> loc("one line")
   return
 }

@@ -43,8 +43,8 @@ llvm.func @wgmma(%p: !llvm.ptr<3>, %i: i32, %a: i64, %more: i1, %f: !llvm.struct
   // expected-error @below {{'wgmma.sp_mma_async' op can't be converted to nvvm: nvvm has no operation for wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16}}
   %4 = "wgmma.sp_mma_async"(%f, %a, %a, %i, %always) {shape = "m64n8k32", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i32, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   // Its sums are in named registers, not in its operand and result.
-  // expected-error @below {{'wgmma.mma_async' op can't be converted to nvvm: the nvvm operation would ignore weft.first_sum}}
-  %5 = "wgmma.mma_async"(%f, %a, %a, %always) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", weft.first_sum = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
+  // expected-error @below {{'wgmma.mma_async' op can't be converted to nvvm: the nvvm operation has no sums in named registers}}
+  %5 = "wgmma.mma_async"(%f, %a, %a, %always) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", first_sum = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   llvm.return
 }
 

@@ -1,6 +1,7 @@
 """What operations tell MLIR of their effects, and upstream's passes between any two of Weft's."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import passes_between
 import pytest
 from launches import complaint
 from product_cases import MMA, laid
-from products import Case, Product
+from products import CHIP, Case, Product
 
+import weft
 from weft import mlir, passes
 from weft.dialects import DIALECTS, context
 from weft.dialects.effects import Effects, Pure
@@ -130,18 +132,33 @@ def test_new_memory_stays_apart():
     assert cleaned(body).count("tile.alloc") == 2
 
 
-@pytest.mark.parametrize(
-    "product",
-    [
-        Product("bf16", "bf16", "bf16", laid("one warpgroup", "bf16"), activation="gelu"),
-        Product("f8E4M3FN", "f8E4M3FN", "bf16", laid("two warpgroups", "i8"), scaled=True),
-        Product("bf16", "bf16", "f32", MMA[2]),
-    ],
-    ids=str,
-)
+PRODUCTS = [
+    Product("bf16", "bf16", "bf16", laid("one warpgroup", "bf16"), activation="gelu"),
+    Product("f8E4M3FN", "f8E4M3FN", "bf16", laid("two warpgroups", "i8"), scaled=True),
+    Product("bf16", "bf16", "f32", MMA[2]),
+]
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=str)
 def test_passes_between_change_no_product(monkeypatch, product):
     monkeypatch.setattr("weft.compiler.pipeline.elements", passes_between.elements)
     assert complaint(product, Case((70, 35, 150), "normal"), product.compiled(), "emulator") is None
+
+
+def without_discardable_attributes(text):
+    """A module's text without Weft's discardable attributes, except for those of functions."""
+    lines = text.split("\n")
+    return "\n".join(
+        line if "func" in line else re.sub(r", weft\.\w+ = [^,}]+|weft\.\w+ = [^,}]+,? ?", "", line)
+        for line in lines
+    )
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=str)
+def test_no_discardable_attribute_changes_what_an_operation_means(product):
+    instructions = product.compiled().ir("lower-fragments")
+    kernel = weft.compile(without_discardable_attributes(instructions), arch=CHIP)
+    assert complaint(product, Case((70, 35, 150), "normal"), kernel, "emulator") is None
 
 
 KERNELS = """
