@@ -24,6 +24,8 @@ Sources = Callable[[Callable[[int], Array]], Array]
 Marks = dict[int, Bools]
 Spread = Callable[[Callable[[int], Bools]], Marks]
 """The results of a matrix instruction that depend on marked operands, by register: see `Traffic`."""
+SpreadShared = Callable[[Threads, Callable[[int], Bools], Array], Marks]
+"""The same with operands in shared memory, whose bytes `[CTAs, bytes of each]` are marked, for some warps."""
 CHUNK = 16
 ROWS = -1
 
@@ -84,6 +86,7 @@ class Traffic(NamedTuple):
     `space`: that of ld and st. `spread`, of mma, ldmatrix and stmatrix: from which lanes of which registers
     are marked, which lanes of the registers that it writes depend on these; instead of registers, ldmatrix
     reads, and stmatrix writes as number `ROWS`, rows in memory by the lanes that have their addresses.
+    `spread_shared`: the same of wgmma.mma_async.
     """
 
     prefix: str
@@ -97,6 +100,7 @@ class Traffic(NamedTuple):
     constant: bool = False
     space: str = ""
     spread: Spread | None = None
+    spread_shared: SpreadShared | None = None
 
 
 class Watch:

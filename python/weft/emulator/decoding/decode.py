@@ -36,7 +36,7 @@ from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
 from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import Sources, Spread
+from weft.emulator.watch import Sources, Spread, SpreadShared
 from weft.isa.availability import need_of_register
 
 
@@ -79,6 +79,7 @@ class Op:
         self.constant = False
         self.space = ""
         self.spread: Spread | None = None
+        self.spread_shared: SpreadShared | None = None
         """As in `Traffic`."""
         self.operands = instruction.operands
         self.code = code

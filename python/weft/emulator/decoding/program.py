@@ -174,7 +174,8 @@ class Program:
             guard = op.source(instruction.guard, PRED), instruction.negated
         line = instruction.location.line
         registers = tuple(op.reads), tuple(op.writes), guard, op.selects, tuple(op.sources)
-        traffic = Traffic(prefix, line, *registers, op.stores, op.constant, op.space, op.spread)
+        spread = op.spread, op.spread_shared
+        traffic = Traffic(prefix, line, *registers, op.stores, op.constant, op.space, *spread)
         block.traffic.append(traffic)
         if isinstance(decoded, Collective | End):
             block.end = (

@@ -3,6 +3,7 @@ each warp, once the four warps of the warpgroup have arrived; the sanitizer repo
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,11 +19,13 @@ from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
 from weft.emulator.instructions.wgmma_code import InShared, Quick
+from weft.emulator.memory.access import Threads
 from weft.emulator.numerics.products import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import U64, Array
+from weft.emulator.reading.types import U64, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import ProductKind
+from weft.emulator.watch import CHUNK, Marks
 from weft.isa import accumulation, wgmma
 from weft.isa.family import Registers
 from weft.isa.mma import fragments as mma_fragments
@@ -65,6 +68,14 @@ def mma_async(op: Op) -> Collective:
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
     negated = bool(signs[0]), bool(signs[1])
     quick = None if form.sparse else _quick(form, (a, b), (d_in, keeps), rule, negated)
+
+    def spread(threads: Threads, marks: Callable[[int], Bools], octets: Array) -> Marks:
+        assert isinstance(threads, Lanes)
+        kept = threads.read(keeps[0])[:, :1, None] ^ keeps[1]
+        rows, columns = a.marked(threads, marks, octets, own=True), b.marked(threads, marks, octets)
+        return d_out.marks(rows[:, :, None] | columns[:, None, :] | (d_in.marked(marks) & kept))
+
+    op.spread_shared = spread
 
     def run(lanes: Lanes) -> None:
         if quick is not None and quick.run(lanes):
@@ -147,6 +158,13 @@ class _InRegisters:
     def quick(self) -> Fragment:
         return self._fragment
 
+    def marked(
+        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
+    ) -> Bools:
+        """Each warp's rows with an element in marked registers, `[warps, 16]`."""
+        found: Bools = np.logical_or.reduce(self._fragment.marked(marks), axis=2)
+        return found
+
     def rows(self, lanes: Lanes, step: int) -> Array:
         """The 16 rows of each warp, `[warps, 16, k]`."""
         return self._fragment.read(lanes)
@@ -167,6 +185,24 @@ class _InShared:
     def quick(self) -> InShared:
         rows, k, bits, transposed = self._shape
         return InShared(self._slot, rows, k, bits, transposed, self._line)
+
+    def marked(
+        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
+    ) -> Bools:
+        """The rows with a marked element, `[warps, rows]`; `own`: only the 16 of each warp."""
+        rows, k, bits, transposed = self._shape
+        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
+        numbers, found = lanes.row_numbers(), []
+        for cta, word in zip(lanes.wave.cta_of_row[numbers], lanes.read(self._slot)[:, 0], strict=True):
+            offsets = _offsets(int(word), outer, row_bytes, transposed, self._line)
+            data = octets[cta].take(offsets[:, :, None] + np.arange(CHUNK), mode="clip")
+            each = elements(np.ascontiguousarray(data.reshape(outer, -1)[:, :row_bytes]), bits)
+            found.append(np.logical_or.reduce(each.reshape(outer, -1), axis=int(not transposed)) != 0)
+        every: Bools = np.stack(found)
+        if not own:
+            return every
+        warp = lanes.wave.warp_of_row[numbers] % _WARPS
+        return np.take_along_axis(every, warp[:, None] * _ROWS + np.arange(_ROWS), axis=1)
 
     def rows(self, lanes: Lanes, step: int) -> Array:
         """The 16 rows of each warp, `[warps, 16, k]`, with `step` as in `matrices`."""

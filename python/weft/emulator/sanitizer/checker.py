@@ -55,6 +55,7 @@ class Sanitizer(Watch):
         self._kernel = kernel
         self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, self._follow)
         self.races = Races(wave, self.clocks, findings, kernel.needed, self.undefined, strict=kernel.by_lane)
+        self.undefined.never = self.races.never
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel)
         self.orders = Orders(wave, self.clocks, self.races, self.globals)

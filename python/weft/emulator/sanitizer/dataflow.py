@@ -17,6 +17,7 @@ LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
 _FENCE = "tcgen05.fence"
 _QUERY = "clusterlaunchcontrol.query_cancel"
+_MATRIX = ("ldmatrix", "wgmma.mma_async")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 
@@ -55,7 +56,7 @@ NOTHING = Watched(frozenset(), frozenset(), frozenset())
 @lru_cache(_KEPT)
 def watched(program: Program, *, following: bool = False) -> Watched:
     """The registers to watch in the kernel, without the functions that it calls. `following`: also what is
-    loaded from shared memory, and what is computed with it by mma.sync, too.
+    loaded from shared memory, what is computed with it by mma.sync, too, and products of wgmma.
     """
     operands = _operands(program)
     matrix = _with_copies(program, operands)
@@ -79,8 +80,8 @@ def constant_loads(program: Program) -> frozenset[int]:
 
 @lru_cache(_KEPT)
 def matrix_loads(program: Program) -> dict[int, Traffic]:
-    """The lines with one ldmatrix. In programs with functions, none is found."""
-    every = [each for block in program.blocks for each in block.traffic if each.prefix == "ldmatrix"]
+    """The lines with one ldmatrix or wgmma.mma_async. In programs with functions, none is found."""
+    every = [each for block in program.blocks for each in block.traffic if each.prefix in _MATRIX]
     lines = Counter(each.line for each in every)
     return {each.line: each for each in every if lines[each.line] == 1 and len(program.codes) == 1}
 
@@ -195,7 +196,7 @@ def _computed(program: Program, unwritten: set[int], *, following: bool) -> set[
     """Registers that may not have been written, and what is computed with them: see `watched`."""
     every = [traffic for at in _kernel(program) for traffic in program.blocks[at].traffic]
     flows = [each for each in every if computes(each) or (following and each.prefix == "mma")]
-    loads = [each for each in every if following and (each.prefix == "ldmatrix" or each.space == "shared")]
+    loads = [each for each in every if following and (each.prefix in _MATRIX or each.space == "shared")]
     never, found, size = set(unwritten), {slot for each in loads for slot in each.writes}, -1
     while (never or found) and size != len(never) + len(found):
         size = len(never) + len(found)

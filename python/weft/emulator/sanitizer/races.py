@@ -234,6 +234,12 @@ class Races:
             mine = index[(shadow.writer[index] == row) & (shadow.written[index] != NEVER)]
             shadow.written[mine] = now
 
+    def never(self) -> Array:
+        """The bytes of shared memory that nothing has written, `[CTAs, bytes of each]`, as 255."""
+        every = np.where(self.shadow.written == NEVER, np.uint8(255), np.uint8(0))
+        octets = np.repeat(every, self.shadow.granule)
+        return octets.reshape(-1, self.wave.memory.shared_stride)
+
     # Accesses of asynchronous units
 
     def unit(
@@ -265,6 +271,9 @@ class Races:
             if (used := self.wave.memory.used) is not None:
                 own = index % (self.wave.memory.shared_stride // shadow.granule)
                 late &= np.isin(own, used // shadow.granule) | ~never
+        elif late.any() and (never := late & (shadow.written[index] == NEVER)).any():
+            address = int(index[int(never.argmax())]) * shadow.granule % self.wave.memory.shared_stride
+            late &= ~never | (not self._undefined.multiplies(line, address))
         if late.any():
             self._report_unordered_unit(row, index, late, line, "read")
         self._hidden(row, index, late, line, "read")

@@ -179,6 +179,7 @@ class RegisterState:
         if what.loaded:
             self._load(lanes, registers, what.loaded)
         if registers.prefix == _MMA:
+            self.undefined.multiplying(registers, lanes)
             self._multiply(lanes.row_numbers(), uses)
         elif what.matrix:
             self._touch(lanes.row_numbers(), uses)

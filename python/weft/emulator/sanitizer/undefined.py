@@ -3,8 +3,8 @@ registers. Compilers compute with them, too, and discard the results: in a reduc
 add those of each other. So only a use is reported that matters to others than registers: an address, a guard,
 a value that is stored.
 
-Products with mma.sync do so with rows of tiles beyond the edges of matrices, which nothing has written. Once
-an ldmatrix has loaded such a row, all of its wave is followed: what is loaded from shared memory that wasn't
+Products do so with rows of tiles beyond the edges of matrices, which nothing has written. Once an ldmatrix or
+a wgmma has read such a row, all of its wave is followed: what is loaded from shared memory that wasn't
 written is undefined, and so are its products, and shared memory that they are stored in.
 """
 
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory.access import Access, Threads
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.dataflow import Watched, computes, is_copy, operands, real_reads
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.shadow import NOWHERE
-from weft.emulator.watch import ROWS, Traffic
+from weft.emulator.watch import ROWS, Marks, Traffic
 
 Origins = npt.NDArray[np.int32]
 
@@ -29,8 +29,11 @@ class Undefined:
     register was never written, or else the line that first computed with one that wasn't, or loaded it. Slots
     that are missing are defined in all threads.
 
-    `follow` has more registers announced, and returns them.
+    `follow` has more registers announced, and returns them. `never` has the bytes of shared memory that are
+    undefined, `[CTAs, bytes of each]`, as numbers that aren't 0.
     """
+
+    never: Callable[[], Array]
 
     def __init__(
         self,
@@ -50,18 +53,21 @@ class Undefined:
         """While all is followed: the instruction that runs."""
         self._stored: Origins | None = None
         """Where what it stores in shared memory comes from, `[all warps, 32, elements]`."""
+        self._product: tuple[Traffic, Threads] | None = None
 
     def instruction(self, traffic: Traffic, lanes: Threads) -> None:
         """An announced instruction is about to run."""
         origins, self._stored = self._origins, None
         if self._follows:
             self._now = traffic
+            if traffic.spread_shared is not None:
+                return  # `multiplying` is called, too
         reads = [slot for slot in operands(traffic) if slot in origins]
         if not reads and origins.keys().isdisjoint(traffic.writes):
             return
         threads = lanes.threads()
         if self._follows and traffic.prefix in ("mma", "stmatrix"):
-            self._spread(traffic, reads, threads)
+            self._spread(traffic, threads)
             return
         if self._follows and traffic.space == "shared" and not origins.keys().isdisjoint(traffic.stores):
             self._stored = np.stack([origins.get(slot, self._none()) for slot in traffic.stores], axis=2)
@@ -138,19 +144,50 @@ class Undefined:
 
     # What is followed
 
-    def _spread(self, traffic: Traffic, reads: list[int], threads: Bools) -> None:
+    def _marks(self, traffic: Traffic, threads: Bools) -> tuple[Marks, int]:
+        """The undefined operands of a matrix instruction, and where one of them comes from."""
+        origins = {slot: self._origins[slot] for slot in operands(traffic) if slot in self._origins}
+        marks = {slot: threads & (origin != 0) for slot, origin in origins.items()}
+        line = max((int(origins[slot][mark].max()) for slot, mark in marks.items() if mark.any()), default=0)
+        return marks, self._source(traffic) if line == NOWHERE else line
+
+    def _spread(self, traffic: Traffic, threads: Bools) -> None:
         """mma.sync computes, or stmatrix stores."""
         assert traffic.spread is not None
-        marks = {slot: threads & (self._origins[slot] != 0) for slot in reads}
+        marks, line = self._marks(traffic, threads)
         none = np.zeros_like(threads)
         found = traffic.spread(lambda slot: marks.get(slot, none))
-        lines = [int(self._origins[slot][mark].max()) for slot, mark in marks.items() if mark.any()]
-        line = max(lines, default=0)
-        line = self._source(traffic) if line == NOWHERE else line
         if ROWS in found:
             self._stored = np.where(found[ROWS], np.int32(line), 0)[:, :, None]
         for slot in traffic.writes:
             self._write(slot, threads, np.where(found[slot], np.int32(line), 0))
+
+    def multiplying(self, traffic: Traffic, threads: Threads) -> None:
+        """wgmma.mma_async is about to run."""
+        self._product = traffic, threads
+        if self._follows:
+            self._multiply(traffic, threads)
+
+    def _multiply(self, traffic: Traffic, lanes: Threads) -> None:
+        assert traffic.spread_shared is not None
+        rows, threads, none = lanes.row_numbers(), lanes.threads(), self._none()
+        marks, line = self._marks(traffic, threads)
+        found = traffic.spread_shared(lanes, lambda slot: marks.get(slot, none)[rows] != 0, self.never())
+        for slot in traffic.writes:
+            value = self._none()
+            value[rows] = np.where(found[slot], np.int32(line or traffic.line), 0)
+            self._write(slot, threads, value)
+
+    def multiplies(self, line: int, address: int) -> bool:
+        """A wgmma reads shared memory that was never written. False if that isn't followed."""
+        traffic, lanes = self._product or (None, None)
+        if traffic is None or lanes is None or self._matrix_loads.get(line) is not traffic:
+            return False
+        self._sources.setdefault(line, ("uninitialized-shared", _never_written(address), address))
+        if not self._follows:
+            self._slots, self._follows = self._follow(), True
+            self._multiply(traffic, lanes)
+        return True
 
     def load(self, access: Access, origins: Origins) -> bool:
         """Threads load from shared memory, `[lanes, parts]`, where `stored` has put origins, or nothing was
@@ -179,7 +216,7 @@ class Undefined:
         """The number of a load of what was never written."""
         first = np.flatnonzero(access.lanes.enabled())[int((origins == NOWHERE).any(axis=1).argmax())]
         address = int(access.address.flat[first])
-        message = f"shared memory at 0x{address:x} is read but was never written"
+        message = _never_written(address)
         self._sources.setdefault(access.line, ("uninitialized-shared", message, address))
         return access.line
 
@@ -189,3 +226,7 @@ class Undefined:
             return None
         found: Origins = self._stored[access.lanes.threads()]
         return found
+
+
+def _never_written(address: int) -> str:
+    return f"shared memory at 0x{address:x} is read but was never written"
