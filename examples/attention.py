@@ -8,18 +8,16 @@ products, so that the tensor cores work on one's products during the other's exp
 """
 
 import argparse
-import math
 
 import numpy as np
 
 import weft.language as w
-from weft.attend.kernels.exponents import relative
+from weft.attend.kernels.exponents import correction, relative, rescaling, scaling_of
 from weft.attend.tiles import best  # the meta-parameters that were fastest on an H100
 from weft.reference.attention import attention as exact
 
-LOG2E = math.log2(math.e)
 ROWS = 64  # of queries, for each warpgroup
-SLACK = 8.0  # exponents, to base 2
+SLACK = 7.0  # exponents, to base 2
 
 
 def _grid(q, *, groups, causal):
@@ -77,7 +75,7 @@ def attention(
         return first, w.maximum(w.minimum(blocks, w.ceil_div(seen, N)), 1)
 
     with w.role(warpgroups=groups, registers=240 if groups == 2 else 160) as me:
-        c = scale * LOG2E
+        scaling = scaling_of(scale, v.dtype)
 
         def visible(s, row, j):
             column = w.column(s) + j * N
@@ -99,8 +97,8 @@ def attention(
                     s = w.wait(w.gemm(mine, block.k.T))
                 s = visible(s, row, blocks - 1)
                 peak = w.max(s, axis=1)
-                s, base = relative(s, finite(peak), c)
-                e = w.exp2(s * c - base)
+                factor, base = relative(finite(peak), scaling)
+                e = w.exp2(s * factor - base)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, D))
                 spans = [(False, 1, blocks)]
@@ -124,17 +122,17 @@ def attention(
                             s = visible(s, row, blocks - 1 - i)
                         old, peak = peak, w.maximum(peak, w.max(s, axis=1))
                         if lazy:
-                            peak = w.where((peak - old) * c > SLACK, peak, old)
-                        top = finite(peak) if masks else peak
-                        alpha = w.exp2((old - top) * c)
-                        s, base = relative(s, top, c)
-                        e = w.exp2(s * c - base, polynomial_every=0 if masks else polynomial_every)
-                        total = total * alpha + w.sum(e, axis=1, within="lane")
+                            peak = w.where((peak - old) * scaling[0] > SLACK, peak, old)
+                        factor, base = relative(finite(peak) if masks else peak, scaling)
+                        e = w.exp2(s * factor - base, polynomial_every=0 if masks else polynomial_every)
+                        added = w.sum(e, axis=1, within="lane")
                         if i + 1 < blocks:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
                         if not lazy or w.warp_any(old != peak):
-                            out = out * alpha
+                            alpha = rescaling(old, peak, scaling)
+                            total, out = total * alpha, out * alpha
+                        total = total + added
                         before.release()
                         p = e.to(v.dtype)
                 if ahead:
@@ -147,6 +145,7 @@ def attention(
                 w.store((out * share).to(o.dtype), o[head, row], via=staging)
                 if not ahead:
                     query.release()
+                total = total * correction(peak, scaling)
                 w.store_column(peak * scale + w.log(total), lse[head, row])
 
     with w.role(registers=24), w.one_thread():

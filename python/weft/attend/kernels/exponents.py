@@ -1,8 +1,13 @@
 """The exponents of shares, which are relative to the largest scores, and what sinks add to these.
 
 A score has the exponent `score * c - base` to base 2, in one instruction, where `base` is the product of the
-largest score and `c`. That is rounded: the exponent of the largest score itself is not 0, but up to 2^-24 of
-its magnitude. So large scores are subtracted from before they are multiplied.
+peak, the largest score, and `c`. The base is rounded: the largest exponent isn't 0, but up to 2^-24 of the
+base. This error is common to all scores of a row, and cancels: shares are right as long as their type has
+numbers that large, and sums with different bases are rescaled by the difference of these.
+
+For larger products, the factor is a power of two of at most `c`, which makes the base exact. Other scores
+differ from the peak by one ulp at least, which is an exponent of -8 or less: their shares are those of scores
+that are moved by less than their distance from the peak. Sums of e4m3 have 13 bits, with larger ulps.
 """
 
 import math
@@ -10,21 +15,47 @@ import math
 import weft.language as w
 
 LOG2E, LN2 = math.log2(math.e), math.log(2)
-LARGE = 2.0**10
-"""A magnitude of products above which scores are subtracted first. Up to it, exponents are 2^-15 off."""
+LARGE = {w.f16: 27, w.bf16: 27, w.e4m3: 16}
+"""By the type of shares, the logarithm to base 2 of products above which the factor is a power of two."""
+_EXPONENT = 0x7F800000  # the bits of an f32's exponent
 MOST = 2.0**16
 """The largest magnitude of an lse from which shares are computed: their errors are about 2^-22 of it."""
-LEAST = -1e38  # of sinks in exponents: infinities would be subtracted from each other
+LEAST = -3.4028234e38  # of sinks and peaks: infinities would be subtracted from each other
 
 
-@w.inline
-def relative(s, peak, c):
-    """Scores and a base, of which `s * c - base` are the exponents relative to a peak of each row."""
-    base = peak * c
-    if w.warp_any(w.abs(base) > LARGE):
-        s = s - peak
-        base = w.zeros(base.shape, like=base)
-    return s, base
+def scaling_of(unit, dtype):
+    """What the exponents of scores with the factor `unit` need, for shares of a type."""
+    return unit * LOG2E, (LARGE[dtype] - 1) << 23
+
+
+def relative(peak, scaling):
+    """The factor and the base of each row: `score * factor - base` are its exponents."""
+    c, large = scaling
+    power = ((peak.bitcast(w.u32) & _EXPONENT) ^ _EXPONENT) + large
+    factor = w.minimum(power, c.bitcast(w.u32)).bitcast(w.f32)
+    return factor, peak * factor
+
+
+def rescaling(old, peak, scaling):
+    """What sums relative to the base of a peak are multiplied with, for that of a larger one."""
+    before, low = relative(old, scaling)
+    _, factor, base = _again(peak, scaling)
+    return w.exp2(w.where(before == factor, low, -w.inf) - base)
+
+
+def correction(peak, scaling):
+    """What sums relative to the base of a peak are multiplied with, so that they are relative to the peak."""
+    peak, factor, base = _again(peak, scaling)
+    return w.exp2(base - peak * factor)
+
+
+def _again(peak, scaling):
+    """A peak that isn't infinite, and the factor and the base, which LLVM neither keeps in registers from a
+    call of `relative` before nor fuses with a difference, where a product isn't rounded.
+    """
+    peak = w.maximum(peak, LEAST)
+    factor, base = relative(peak, scaling)
+    return peak, factor, w.maximum(base, LEAST)
 
 
 def with_sink(total, peak, unit, sink):

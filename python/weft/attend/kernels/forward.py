@@ -7,13 +7,13 @@ block first. The products of one block overlap with the exponentials of the one 
 
 import weft.language as w
 from weft.attend.kernels import order
-from weft.attend.kernels.exponents import LN2, LOG2E, relative, with_sink
+from weft.attend.kernels.exponents import LN2, correction, relative, rescaling, scaling_of, with_sink
 from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
 from weft.attend.kernels.sequences import clear_values, slots
 
 ROWS = 64  # of queries, for each warpgroup
-SLACK = 8.0  # exponents, to base 2
+SLACK = 7.0  # exponents, to base 2
 
 
 def grid(q, starts_q, *, groups, packed, paired, splits):
@@ -94,7 +94,8 @@ def forward(
 
     with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
         unit = softcap if capped else scale
-        c = unit * LOG2E
+        scaling = scaling_of(unit, v.dtype)
+        c = scaling[0]
 
         def scores(s):
             return w.tanh(s * (scale / softcap)) if capped else s
@@ -131,8 +132,8 @@ def forward(
                     s = w.wait(w.gemm(mine, block.k.T))
                 s = seen(scores(s), position, last, rows.keys)
                 peak = w.max(s, axis=1)
-                s, base = relative(s, finite(peak), c)
-                e = w.exp2(s * c - base)
+                factor, base = relative(finite(peak), scaling)
+                e = w.exp2(s * factor - base)
                 total = w.sum(e, axis=1, within="lane")
                 p, out = e.to(v.dtype), w.zeros((ROWS, value_width))
                 if packed or limited:
@@ -157,25 +158,27 @@ def forward(
                         if lazy:
                             peak = w.where((peak - old) * c > SLACK, peak, old)
                         top = peak if masks is never else finite(peak)
-                        alpha = w.exp2((old - top) * c)
-                        s, base = relative(s, top, c)
-                        e = w.exp2(s * c - base)
-                        total = total * alpha + w.sum(e, axis=1, within="lane")
+                        factor, base = relative(top, scaling)
+                        e = w.exp2(s * factor - base)
+                        added = w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
                         if not lazy or w.warp_any(old != peak):
-                            out = out * alpha
+                            alpha = rescaling(old, peak, scaling)
+                            total, out = total * alpha, out * alpha
+                        total = total + added
                         before.release()
                         p = e.to(v.dtype)
                 if staging is not mine:
                     query.release()
                 with values.take() as block:
                     out = w.wait(w.gemm(p, block.v, out))
-                total, top, shrink = w.sum(total, axis=1), peak * unit, None
+                own = correction(peak, scaling)
+                total, top, shrink = w.sum(total, axis=1) * own, peak * unit, None
                 if sinking:
                     total, shrink, top = with_sink(total, peak, unit, sinks_of(head, peak))
-                share = w.where(total == 0.0, 0.0, w.rcp(total))
+                share = w.where(total == 0.0, 0.0, w.rcp(total)) * own
                 share = share * shrink if sinking else share
                 mine_of = ROWS * me + first
                 left_over = rows.queries - mine_of

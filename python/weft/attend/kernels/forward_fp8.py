@@ -9,7 +9,7 @@ range of e4m3.
 import math
 
 import weft.language as w
-from weft.attend.kernels.exponents import LN2, LOG2E, relative, with_sink
+from weft.attend.kernels.exponents import LN2, relative, scaling_of, with_sink
 from weft.attend.kernels.forward import ROWS, grid
 from weft.attend.kernels.masks import Window, always, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
@@ -119,18 +119,19 @@ def forward_fp8(
                     s = w.gemm(mine, block.k.T)
                     of_q, of_k = of_scores() if ahead else (of_q, of_k)  # which come meanwhile
                     s = w.wait(s)
-                factor = scale * of_q * of_k
-                unit = softcap if capped else factor
-                c = unit * LOG2E
-                inner = factor / softcap if capped else 1.0
+                of_product = scale * of_q * of_k
+                unit = softcap if capped else of_product
+                scaling = scaling_of(unit, v.dtype)
+                c = scaling[0]
+                inner = of_product / softcap if capped else 1.0
 
                 def scores(s, inner=inner):
                     return w.tanh(s * inner) if capped else s
 
                 s = seen(scores(s), position, last, rows.keys)
                 peak = w.max(s, axis=1)
-                s, base = relative(s, finite(peak), c)
-                e = w.exp2(s * c - (base - offset))
+                factor, base = relative(finite(peak), scaling)
+                e = w.exp2(s * factor - (base - offset))
                 total = w.sum(e, axis=1, within="lane")
                 p, out = w.interleaved(e).to(v.dtype), w.zeros((ROWS, value_width))
                 count = blocks.end - blocks.begin
@@ -156,8 +157,8 @@ def forward_fp8(
                                 peak = w.maximum(peak, w.max(s, axis=1))
                                 top = finite(peak)
                         if hopeful:
-                            s, base = relative(s, top, c)
-                            e = w.exp2(s * c - (base - offset))
+                            factor, base = relative(top, scaling)
+                            e = w.exp2(s * factor - (base - offset))
                             added = w.sum(e, axis=1, within="lane")
                             # With the widest heads, ptxas would otherwise wait before the exponentials.
                             large = w.warp_any(added > MOST) if width > 192 else None
@@ -166,10 +167,9 @@ def forward_fp8(
                             if slack:
                                 peak = w.where((peak - old) * c > slack, peak, old)
                             top = peak if masks is never else finite(peak)
-                            alpha = w.exp2((old - top) * c)
-                            s, base = relative(s, top, c)
-                            e = w.exp2(s * c - (base - offset))
-                            total = total * alpha + w.sum(e, axis=1, within="lane")
+                            factor, base = relative(top, scaling)
+                            e = w.exp2(s * factor - (base - offset))
+                            added = w.sum(e, axis=1, within="lane")
                         if i + 1 < count:
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
@@ -178,7 +178,8 @@ def forward_fp8(
                                 alpha = w.exp2((old - top) * c)
                                 total, out = total * alpha, out * alpha
                         elif not slack or w.warp_any(old != peak):
-                            out = out * alpha
+                            alpha = w.exp2((old - top) * c)
+                            total, out = total * alpha, out * alpha
                         before.release()
                         if hopeful:
                             if w.warpgroup_any(added > MOST if large is None else large):
@@ -187,11 +188,11 @@ def forward_fp8(
                                 top = finite(peak)
                                 alpha = w.exp2((old - top) * c)
                                 total, out = total * alpha, out * alpha
-                                s, base = relative(s, top, c)
-                                e = w.exp2(s * c - (base - offset))
+                                factor, base = relative(top, scaling)
+                                e = w.exp2(s * factor - (base - offset))
                                 added = w.sum(e, axis=1, within="lane")
                             block.release()
-                            total = total + added
+                        total = total + added
                         p = w.interleaved(e).to(v.dtype)
                 query.release()
                 of_v = of_head("v", v_scale, rows, shared)
