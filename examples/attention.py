@@ -130,7 +130,7 @@ def attention(
                             keys.ready()  # or ptxas would wait for the product above before the exponentials
                         out = w.wait(out)
                         if not lazy or w.warp_any(old != peak):
-                            alpha = rescaling(old, peak, scaling)
+                            alpha = rescaling(old, factor, base, scaling)
                             total, out = total * alpha, out * alpha
                         total = total + added
                         before.release()

@@ -36,26 +36,22 @@ def relative(peak, scaling):
     return factor, peak * factor
 
 
-def rescaling(old, peak, scaling):
-    """What sums relative to the base of a peak are multiplied with, for that of a larger one."""
+def rescaling(old, factor, base, scaling):
+    """What sums with the peak `old` are multiplied with, for the factor and the base of a larger one."""
     before, low = relative(old, scaling)
-    _, factor, base = _again(peak, scaling)
-    return w.exp2(w.where(before == factor, low, -w.inf) - base)
+    return w.exp2(w.where(before == factor, low, -w.inf) - _rounded(base))
 
 
 def correction(peak, scaling):
     """What sums relative to the base of a peak are multiplied with, so that they are relative to the peak."""
-    peak, factor, base = _again(peak, scaling)
-    return w.exp2(base - peak * factor)
-
-
-def _again(peak, scaling):
-    """A peak that isn't infinite, and the factor and the base, which LLVM neither keeps in registers from a
-    call of `relative` before nor fuses with a difference, where a product isn't rounded.
-    """
     peak = w.maximum(peak, LEAST)
     factor, base = relative(peak, scaling)
-    return peak, factor, w.maximum(base, LEAST)
+    return w.exp2(_rounded(base) - peak * factor)
+
+
+def _rounded(base):
+    """The same base, which LLVM doesn't fuse with a difference: a product isn't rounded there."""
+    return w.maximum(base, LEAST)
 
 
 def with_sink(total, peak, unit, sink):
