@@ -24,7 +24,7 @@ SMALL = "--mnkl 256,192,128,1"
 ARGUMENTS = {
     "sm_90a": (
         ("ampere", "elementwise/elementwise_add", "--M 100 --N 96"),
-        ("ampere", "elementwise/elementwise_apply", "--M 100 --N 96", "--M 128 --N 128 --op mul"),
+        ("ampere", "elementwise/elementwise_apply", "--M 100 --N 96", "--M 128 --N 256 --op mul"),
         ("ampere", "dense_gemm/sgemm", "--mnk 200,136,40", "--mnk 128,128,64 --a_major k --b_major k"),
         (
             "ampere",
@@ -55,14 +55,13 @@ ARGUMENTS = {
         (
             "blackwell",
             "dense_gemm/dense_gemm",
-            SMALL,
+            f"{SMALL} --use_tma_store",
             f"{SMALL} --use_2cta_instrs --cluster_shape_mn 2,1 --mma_tiler_mn 256,64",
         ),
         ("blackwell", "dense_gemm/dense_gemm_persistent", f"{SMALL} --use_tma_store"),
-        ("blackwell", "dense_gemm/dense_gemm_persistent_prefetch", SMALL),
-        ("blackwell", "dense_gemm/dense_gemm_persistent_dynamic", SMALL),
-        ("blackwell", "dense_gemm/dense_gemm_software_pipeline", SMALL),
-        ("blackwell", "dense_gemm/dense_gemm_alpha_beta_persistent", f"{SMALL} --alpha 2 --beta 0.5"),
+        ("blackwell", "dense_gemm/dense_gemm_persistent_prefetch", f"{SMALL} --use_tma_store"),
+        ("blackwell", "dense_gemm/dense_gemm_persistent_dynamic", f"{SMALL} --use_tma_store"),
+        ("blackwell", "dense_gemm/dense_gemm_software_pipeline", f"{SMALL} --use_tma_store"),
         (
             "blackwell",
             "blockscaled_gemm/dense_blockscaled_gemm_persistent",
@@ -79,7 +78,6 @@ ARGUMENTS = {
             "attention/fmha/fmha_bwd",
             "--b 1 --s_q 128 --s_k 128 --h_q 1 --h_k 1 --d 64",
         ),
-        *(("tutorial", f"tutorial_gemm/fp16_gemm_{n}", "--mnk 256,256,128") for n in range(4)),
     ),
     "sm_120a": (
         ("blackwell_geforce", "dense_gemm/dense_gemm", SMALL),
@@ -113,6 +111,6 @@ def example(path: Path, arguments: str) -> Callable[[], Results]:
 def cases() -> Iterator[Case]:
     of_cutlass.benchmark = testing.benchmark = lambda *args, **options: 1.0
     for folder, name, *each in ARGUMENTS[CHIP]:
-        kernels = "blackwell/tutorial" if folder == "tutorial" else f"{folder}/kernel"
+        path = EXAMPLES / folder / "kernel" / f"{name}.py"
         for arguments in each:
-            yield f"{name.split('/')[-1]} {arguments}", example(EXAMPLES / kernels / f"{name}.py", arguments)
+            yield f"{path.stem} {arguments}".strip(), example(path, arguments)
