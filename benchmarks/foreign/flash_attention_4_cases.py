@@ -75,10 +75,11 @@ def cases() -> Iterator[Case]:
     )
     yield case("window", *heads(256, 256, count=1, shared=1), window_size=(64, 16))
     yield case("softcap", *heads(72, 136, count=1, shared=1), softcap=15.0)
-    yield case("sinks", *square, learnable_sink=half(2), backward=False)
     if CHIP == "sm_100a":
         yield case("splits", *heads(8, 512), backward=False, own={"num_splits": 3})
-    yield case("deterministic", *heads(136, 136), causal=True, own={"deterministic": True})
+    if CHIP != "sm_120a":
+        yield case("sinks", *square, learnable_sink=half(2), backward=False)
+        yield case("deterministic", *square, causal=True, own={"deterministic": True})
     q, k, v = (x[0] for x in heads(200, 200))
     for causal in (False, True):
         starts = [0, 40, 40, 200] if causal else [0, 130, 200]
@@ -99,6 +100,8 @@ def cases() -> Iterator[Case]:
                 tolerance=2e-2,
             ),
         )
+    if CHIP == "sm_120a":  # which has no pages
+        return
     q, k, v = heads(8, 256, batch=2)
     used = torch.tensor([200, 77], dtype=torch.int32)
     pages = torch.tensor([[1, 0], [3, 2]], dtype=torch.int32)

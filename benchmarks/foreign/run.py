@@ -111,7 +111,7 @@ def outcomes(producer: str, newest: bool) -> list[dict]:
 
 def on_chip(producer: str, newest: bool, chip: str) -> list[dict]:
     """What came of the producer's cases; also in build/foreign/PRODUCER.jsonl."""
-    python, file = environment(producer, newest), MADE / f"{producer}{chip}.jsonl"
+    python, file = environment(producer, newest), MADE / f"{producer}{chip and f'-{chip}'}.jsonl"
     variables = {
         "FOREIGN_CHIP": chip,
         "PYTHONPATH": str(ROOT / "python"),
