@@ -70,9 +70,10 @@ def atomic(returns, operation, kind):
     bits = BITS.get(kind) or int(re.sub(r"\D", "", kind))
     register = ".reg .pred" if bits == 1 else f".reg .b{max(bits, 16)}"
     value = "%v" if operation != "cas" else "%v, %v"
-    instruction = f"atom.global.{operation}.{kind} %v, [%p], {value};"
+    noftz = ".noftz" * (kind in LEGAL[operation] and kind in HALVES)
+    instruction = f"atom.global.{operation}{noftz}.{kind} %v, [%p], {value};"
     if not returns:
-        instruction = f"red.global.{operation}.{kind} [%p], {value};"
+        instruction = f"red.global.{operation}{noftz}.{kind} [%p], {value};"
     body = f".reg .u64 %p; {register} %v; ld.param.u64 %p, [p]; {instruction} ret;"
     return module(f".visible .entry k(.param .u64 p) {{ {body} }}", "sm_100a")
 

@@ -289,7 +289,9 @@ def test_threads_with_different_operands(product_calls, monkeypatch):
 
     def differing(self, *args):
         changed, count = re.subn(
-            r"setp.eq.u32 %p7, 1, 1;", "setp.ne.u32 %p7, %ctaid.x, 0;", plain(self, *args)
+            r"setp.eq.u32 %p7, 1, 1;",
+            "{ .reg .b32 %cta; mov.u32 %cta, %ctaid.x; setp.ne.u32 %p7, %cta, 0; }",
+            plain(self, *args),
         )
         assert count == 1
         return changed

@@ -294,8 +294,8 @@ def test_the_rules_of_faults():
 def test_rows_beyond_the_tensor_need_not_be_written(row, written, found):
     """A box of 32 rows is stored, of which the tensor ends after 40 rows."""
     text = f"""{tma.head(1024)}
-      mov.u32 %r10, 0; mov.u32 %r11, {row}; mov.u32 %r12, tile; mad.lo.u32 %r12, %tid.x, 32, %r12;
-      mov.u32 %r13, %tid.x; setp.lt.u32 %p1, %r13, {written};
+      mov.u32 %r10, 0; mov.u32 %r11, {row}; mov.u32 %r12, tile;
+      mov.u32 %r13, %tid.x; mad.lo.u32 %r12, %r13, 32, %r12; setp.lt.u32 %p1, %r13, {written};
       @%p1 st.shared.v4.u32 [%r12], {{%r10, %r10, %r10, %r10}};
       @%p1 st.shared.v4.u32 [%r12+16], {{%r10, %r10, %r10, %r10}};
       fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 %p1, %r13, 0; @%p1 ret;

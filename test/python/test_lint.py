@@ -158,7 +158,7 @@ def test_what_ptxas_takes_beyond_the_tables_is_told():
     assert "(ptxas assembles it: " in verdict.reason
 
 
-def test_other_instructions_are_listed_only_where_the_chip_or_the_version_lacks_them():
+def test_other_instructions_are_listed_only_where_they_are_illegal():
     body = "redux.sync.max.f32 %f1, %f1, -1; redux.sync.max.s32 %r1, %r1, -1; mov.u32 %r1, %clusterid.x;"
     head = ".version 8.6\n.target sm_120a\n"
     (finding,) = findings.lint_ptx(head + body)
@@ -170,6 +170,8 @@ def test_other_instructions_are_listed_only_where_the_chip_or_the_version_lacks_
     assert (finding.instruction, finding.verdict.reason) == ("mov.u32", "needs sm_90 or later, got sm_80")
     (finding,) = findings.lint_ptx(".version 8.5\n.target sm_100a\nadd.f32x2 %d0, %d0, %d0;")
     assert finding.verdict.reason == "needs PTX 8.6: the text's version is 8.5"
+    (finding,) = findings.lint_ptx("cvt.rn.f32.f16 %f0, %h0;", "sm_80")
+    assert finding.verdict.reason == "doesn't round: the result is exact"
 
 
 F64_LOAD = "wmma.load.a.sync.aligned.row.m8n8k4.f64 {%q0}, [%d1];"

@@ -196,7 +196,8 @@ def need(opcode: str, operands: int) -> Need:
 
 def rows(opcode: str, operands: int) -> list[Row]:
     """The rows for an instruction."""
-    return [row for row in _rows_of(opcode.partition(".")[0]) if _has(opcode, operands, row)]
+    near = _rows_of(opcode.partition(".")[0])
+    return [row for row in near if matches(opcode, operands, row.heads, row.modifiers)]
 
 
 @lru_cache
@@ -205,10 +206,11 @@ def _rows_of(first: str) -> tuple[Row, ...]:
     return tuple(row for row, words in zip(ROWS, heads, strict=True) if words & {first, ""})
 
 
-def _has(opcode: str, operands: int, row: Row) -> bool:
-    if not any(f"{opcode}.".startswith(f"{head}." if head else "") for head in row.heads.split("|")):
+def matches(opcode: str, operands: int, heads: str, modifiers: str) -> bool:
+    """Whether an instruction has one of `heads` and all of `modifiers` of a row."""
+    if not any(f"{opcode}.".startswith(f"{head}." if head else "") for head in heads.split("|")):
         return False
-    for wanted in row.modifiers.split():
+    for wanted in modifiers.split():
         if wanted[0] == "#":
             if operands != int(wanted[1:]):
                 return False

@@ -37,6 +37,7 @@ from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Sources, Spread, SpreadShared
+from weft.isa import illegal
 from weft.isa.availability import need_of_register
 
 
@@ -89,6 +90,10 @@ class Op:
         self.next = -1
         """The block after this instruction, if it ends a block; `block` is its own block."""
         self.block = -1
+
+    @property
+    def _head(self) -> str:
+        return self.opcode.partition(".")[0]
 
     def fail(self, message: str, location: SourceLocation | None = None) -> NoReturn:
         raise PtxError(f"{self.opcode}: {message}", *(location or self.instruction.location))
@@ -153,6 +158,8 @@ class Op:
     def source(self, operand: int | Operand, kind: Type, any_width: bool = False) -> int:
         """The slot of an operand that is read as `kind`; its width must be `kind`'s unless `any_width`."""
         operand = self.operand(operand) if isinstance(operand, int) else operand
+        if kind.is_float and (isinstance(operand, Integer) or getattr(operand, "text", "") == "WARP_SZ"):
+            self.fail(f"can't use an integer constant as .{kind}", operand.location)
         if isinstance(operand, Integer):
             return self._integer(operand.value, kind)
         if isinstance(operand, Float):
@@ -179,6 +186,8 @@ class Op:
             self._check_width(entity, kind, any_width, name.location)
             self.reads.append(self.code.base + entity.index)
             return self.code.base + entity.index
+        if isinstance(entity, Variable) and self._head not in illegal.READ_SYMBOLS:
+            self.fail(f"move the address of '{name.text}' to a register first", name.location)
         if isinstance(entity, Variable) and not self.in_frame(entity):
             return self.symbol(entity, 0, kind)
         if isinstance(entity, Function) and kind.bits == 64:
@@ -190,6 +199,8 @@ class Op:
             self.fail(
                 f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.location
             )
+        if self._head not in illegal.READ_SPECIAL_REGISTERS or kind.is_float:
+            self.fail(f"move '{name.text}' to a register of integers first", name.location)
         need = need_of_register(name.text)
         if need and (verdict := need.complaint(self.target, self.version)):
             self.fail(f"'{name.text}' {verdict}", name.location)
@@ -210,7 +221,7 @@ class Op:
         return self.code.function.is_entry and variable in self.code.function.params
 
     def _float_bits(self, value: Float, kind: Type) -> int:
-        if kind.bits not in (32, 64):
+        if kind.name not in ("f32", "f64", "b32" if value.single else "b64"):
             self.fail(f"can't use a floating-point constant as .{kind}", value.location)
         if kind.bits == 64 and value.single:
             (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
@@ -225,6 +236,8 @@ class Op:
         """The slot of an operand that is written as `kind`; for `_` a slot that nothing reads."""
         operand = self.operand(operand) if isinstance(operand, int) else operand
         if isinstance(operand, Sink):
+            if operand is self.operands[0] and self._head not in illegal.DISCARD:
+                self.fail("can't discard its result", operand.location)
             return self.slots.scrap(kind)
         entity = self.entity(operand) if isinstance(operand, Name) else None
         if not isinstance(entity, Register):

@@ -27,7 +27,7 @@ from weft.emulator.reading.types import PRED
 from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
 from weft.emulator.running.slots import Slots
 from weft.emulator.watch import Traffic
-from weft.isa import availability, tables
+from weft.isa import availability, illegal, tables
 
 _FRAME_ALIGN = 16
 _CTA_GROUP = "cta_group::"
@@ -168,6 +168,7 @@ class Program:
         op.next, op.block = after, at
         decoded = decoder(op)
         op.done()
+        _check_legal(op)
         block.opcodes.append(prefix)
         guard = None
         if instruction.guard is not None:
@@ -211,6 +212,13 @@ def _check_available(op: Op) -> None:
         need = availability.need(op.opcode, len(op.operands))
         if verdict := need.complaint(op.target, op.version):
             op.fail(str(verdict))
+
+
+def _check_legal(op: Op) -> None:
+    """Raises PtxError for modifiers that no chip has, where the decoder hasn't."""
+    outside = op.opcode.partition(".")[0] not in tables.HEADS
+    if outside and (wrong := illegal.complaint(op.opcode, len(op.operands))):
+        op.fail(wrong)
 
 
 def _check_cta_group(functions: list[Function]) -> None:

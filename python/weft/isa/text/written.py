@@ -7,7 +7,7 @@ from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import Any
 
-from weft.isa import availability, tables
+from weft.isa import availability, illegal, tables
 from weft.isa.availability import needs_version
 from weft.isa.family import Family, Verdict
 from weft.isa.suggest import did_you_mean
@@ -151,10 +151,14 @@ class Judge:
 def _of_other(
     opcode: str, operands: tuple[str, ...], chip: str | None, version: tuple[int, int] | None
 ) -> Verdict | None:
-    """Why the chip or the version lacks an instruction outside of the tables, or one of its registers."""
+    """Why an instruction outside of the tables is illegal, or the chip or the version lacks it or one of its
+    registers.
+    """
     needs = [availability.need(opcode, len(operands))]
     needs += filter(None, map(availability.need_of_register, operands))
-    return next(filter(None, (need.complaint(chip, version) for need in needs)), None)
+    lacking = next(filter(None, (need.complaint(chip, version) for need in needs)), None)
+    wrong = None if lacking else illegal.complaint(opcode, len(operands))
+    return lacking if wrong is None else Verdict("modifiers", wrong)
 
 
 @lru_cache(maxsize=1 << 10)
