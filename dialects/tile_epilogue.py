@@ -7,6 +7,7 @@ from weft.dialects.effects import Pure, reads
 from weft.dialects.op import Op, build, check_in_a_module
 from weft.dialects.operand_roles import ADDED_TYPES, OUTPUT_TYPES
 from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
+from weft.errors import WeftError, shown
 from weft.isa.family import choice
 from weft.mlir import ext, ir
 
@@ -167,6 +168,8 @@ def epilogue(kind: Any, element: Callable[[Any, Any, Any], Any]) -> Any:
     `element` takes the sum, the row and the column of an element of D, and returns the element.
     """
     check_in_a_module(EpilogueOp)
+    if not isinstance(kind, ir.Type):
+        raise WeftError(f"kind must be an MLIR type, got {shown(kind)}")
     op = ir.Operation.create(EPILOGUE, results=[AnyType.get()], regions=1)
     index = ir.IndexType.get()
     block = op.regions[0].blocks.append(kind, index, index)
@@ -178,5 +181,8 @@ def epilogue(kind: Any, element: Callable[[Any, Any, Any], Any]) -> Any:
 def load_element(source: Any, *indices: Any) -> Any:
     """Builds `tile.load_element` in a region of `epilogue`, and returns the element."""
     check_in_a_module(LoadElementOp)
-    kind = ir.InsertionPoint.current.block.arguments[0].type
+    arguments = ir.InsertionPoint.current.block.arguments
+    if not len(arguments):
+        raise WeftError("'tile.load_element' op must be built in the region of a tile.epilogue")
+    kind = arguments[0].type
     return build(LoadElementOp, operands=[source, *indices], results=[kind]).element

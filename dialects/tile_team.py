@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.dialects.effects import Pure
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, build, check_in_a_module
 from weft.dialects.operand_roles import TEAM_ROLES, element_types
 from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
 from weft.mlir import ext
@@ -99,6 +99,7 @@ def team(
     bands: Any | None = None,
 ) -> Any:
     """Builds `tile.team` and returns its result, an operand of `matmul`."""
+    check_in_a_module(TeamOp)
     optional = gathered, gathered_scales, arrivals, partials, signals, peers, bands
     groups = [[state], *([] if each is None else [each] for each in optional)]
     return build(TeamOp, operands=groups, results=[AnyType.get()]).team

@@ -292,6 +292,10 @@ def test_explore_takes_arrays_that_nothing_may_write():
 
 
 def test_rules_are_ignored_by_their_old_names_too():
-    text = module(".visible .entry k() { .reg .b32 %r; add.u32 %r, %r, 1; ret; }")
-    assert [finding.rule for finding in text.launch("k").findings] == ["uninitialized-register"]
-    assert not text.launch("k", ignore=["uninitialised-register"]).findings
+    text = module(
+        ".visible .entry k(.param .u64 x) { .reg .b32 %r; .reg .b64 %a;"
+        " ld.param.u64 %a, [x]; st.global.u32 [%a], %r; ret; }"
+    )
+    x = np.zeros(1, np.uint32)
+    assert [finding.rule for finding in text.launch("k", args=[x]).findings] == ["uninitialized-register"]
+    assert not text.launch("k", args=[x], ignore=["uninitialised-register"]).findings

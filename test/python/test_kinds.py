@@ -116,10 +116,15 @@ def scaled(name: str, byte: str) -> str:
     return SCALED.replace("%NAME_byte", byte).replace("NAME", name)
 
 
+def lowered(text, flag):
+    module = mlir.parse(text, context())
+    passes.manager(flag, module.context).run(module.operation)
+
+
 def test_constants_are_looked_at_in_every_instruction():
-    mlir.parse(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%good")), context())
+    lowered(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%good")), "lower-mma")
     with pytest.raises(WeftError, match=r"byte_id_a must be in 0\.\.3, got 7"):
-        mlir.parse(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%bad")), context())
+        lowered(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%bad")), "lower-mma")
 
 
 def test_what_is_known_ends_with_its_context():
@@ -175,16 +180,19 @@ def test_constant_coordinates_are_looked_at_in_every_tile_operation(monkeypatch)
     mlir.parse(STAGES.replace("BODY", good * 20), context())
     assert len(checked) == 1
     with pytest.raises(WeftError, match=r"index must be in 0\.\.3, got 4"):
-        mlir.parse(STAGES.replace("BODY", good + bad), context())
+        lowered(STAGES.replace("BODY", good + bad), "lower-buffers")
 
 
-@pytest.mark.parametrize("name", ["load", "store", "slice", "copy_async"])
-def test_each_part_of_a_check_that_depends_on_operands_is_rechecked(name):
+@pytest.mark.parametrize(
+    "name, flag",
+    [("load", "lower-copies"), ("store", "lower-copies"), ("slice", "lower-buffers"), ("copy_async", "cse")],
+)
+def test_operands_of_a_kind_that_was_verified_are_looked_at(name, flag):
     """A second operation with bad operands is refused, though one of its kind with good ones was verified."""
     good, bad, complaint = REFUSED[name]
     mlir.parse(BUFFERS.replace("BODY", good * 2), context())
     with pytest.raises(WeftError, match=complaint):
-        mlir.parse(BUFFERS.replace("BODY", good + bad), context())
+        lowered(BUFFERS.replace("BODY", good + bad), flag)
 
 
 PART = '!tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(64,1)]">, "shared">'

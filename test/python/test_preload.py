@@ -37,7 +37,8 @@ def preloads(kernel: weft.Kernel) -> bool:
 def test_what_is_added_comes_by_tma(schedule, added, beta, shape):
     product = Product(d="bf16", added=added, beta=beta, activation="relu" if len(added) == 3 else None)
     kernel = product.compiled(schedule)
-    assert preloads(kernel) and product.ratio(kernel, shape) <= 1.0
+    # D that is also C has one map for both.
+    assert (preloads(kernel) or not added) and product.ratio(kernel, shape) <= 1.0
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_what_no_mma_fits_is_refused_at_the_line_that_built_it(m, n, k, said):
     with weft.Module() as module, module.kernel("k", [], block=(32, 1, 1)) as _:
         kinds = [fragment(*shape) for shape in ((m, k, "f16"), (k, n, "f16"), (m, n, "f32"))]
         a, b = (made(kind) for kind in kinds[:2])
-        tile.gemm(a, b, None, kinds[2])
+        tile.pin(tile.gemm(a, b, None, kinds[2]))  # or nothing would need it
     with pytest.raises(weft.WeftError) as caught:
         weft.compile(module, arch="sm_80")
     place = caught.value.diagnostics[0].location

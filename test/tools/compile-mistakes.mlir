@@ -35,8 +35,8 @@
 // CHECK-NEXT: func.func @second
 // CHECK-NEXT: ^
 // CHECK-NEXT: weft: error: {{.*}}compile-mistakes.mlir has no kernel 'third': it has first, second
-// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 15]]:8: error: 'arith.constant' op must not be in a function with a tile.matmul
-// CHECK-NEXT:   %0 = arith.constant
+// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 15]]:8: error: 'memref.alloc' op must not be in a function with a tile.matmul
+// CHECK-NEXT:   %0 = memref.alloc
 // CHECK-NEXT: {{^}}       ^
 // CHECK-NEXT: <stdin>:2:10: error: use of value '%a' expects different type
 // CHECK-NEXT:   return %a : i64
@@ -50,7 +50,7 @@ func.func @first(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
 }
 
 func.func @second(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  %0 = arith.constant 1 : i32
+  %0 = memref.alloc() : memref<4xf32>
   "tile.matmul"(%A, %A, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -177,7 +177,7 @@ func.func @selector_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, 
 // -----
 
 func.func @selector_of_dense(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has no attribute 'selector': it has shape, a_type, b_type, d_type, scale_a, scale_b, trans_a, trans_b, bit_op, satfinite}}
+  // expected-error @below {{'wgmma.mma_async' op has no attribute 'selector': it has shape, a_type, b_type, d_type, first_sum, scale_a, scale_b, trans_a, trans_b, bit_op, satfinite}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", selector = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

@@ -1,7 +1,8 @@
 """The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+from weakref import WeakKeyDictionary, WeakMethod
 
 import numpy as np
 
@@ -36,6 +37,21 @@ _RELEASES = {"acq_rel", "sc", "release"}
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
 
 
+_Result = TypeVar("_Result")
+
+
+def _weakly(method: Callable[[], _Result]) -> Callable[[], _Result]:
+    """A method as a function that doesn't keep its object: in a cycle, a wave's memory would outlive it."""
+    held = WeakMethod(method)
+
+    def call() -> _Result:
+        method = held()
+        assert method is not None
+        return method()
+
+    return call
+
+
 class Sanitizer(Watch):
     """Keeps vector clocks for the warps of a wave and a shadow of its memory.
 
@@ -53,9 +69,9 @@ class Sanitizer(Watch):
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
         self._kernel = kernel
-        self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, self._follow)
+        self.undefined = Undefined(wave, findings, kernel.watched, kernel.matrix_loads, _weakly(self._follow))
         self.races = Races(wave, self.clocks, findings, kernel.needed, self.undefined, strict=kernel.by_lane)
-        self.undefined.never = self.races.never
+        self.undefined.never = _weakly(self.races.never)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory(), kernel)
         self.orders = Orders(wave, self.clocks, self.races, self.globals)
