@@ -4,6 +4,8 @@ import math
 
 import pytest
 from gpu_marks import SM_90A, with_marks
+from test_attention_large_gradients import MIXED, apart, check, near
+from test_attention_large_gradients import exact as gradients_of
 
 import weft
 from weft.attend import plans
@@ -299,3 +301,18 @@ def test_equal_scores_of_any_size_have_equal_shares(d, m, value, splits):
     assert (out.double() - v.double().mean(2, keepdim=True)).abs().max() < 2e-3
     wanted = q[..., :1, :1].double().square() * d / math.sqrt(d) + math.log(500)
     assert (lse.double() / wanted[..., 0] - 1).abs().max() < 1e-6
+
+
+@with_marks(SM_90A)
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("options", [{}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("d", [64, 128, 256])
+def test_gradients_of_large_scores(d, options, deterministic):
+    """Products of queries and keys have the same bits with either of them first."""
+    torch = pytest.importorskip("torch")
+    for made in (near(330, 300, MIXED, d=d, heads=(4, 2)), apart(330, 300, d=d, heads=(4, 2))):
+        q, k, v, g = (torch.tensor(each.astype("float32"), device="cuda").bfloat16() for each in made)
+        inputs = [each.requires_grad_() for each in (q, k, v)]
+        out = weft.attention(*inputs, scale=1.0, deterministic=deterministic, **options)
+        got = [each.float().cpu().numpy() for each in torch.autograd.grad(out, inputs, g)]
+        check(got, gradients_of(*made, **options), made[0].dtype.type)

@@ -3,11 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from test_attention_gradients import found
 
 import weft
 from weft.reference.attention import attention as expected
-from weft.reference.attention import gradients
 
 BF16, F16, E4M3 = ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn
 OPTIONS = {
@@ -191,20 +189,3 @@ def test_fp8_of_all_sizes(d, sign, options):
     error = np.abs(out.astype(float) - wanted.out).max((0, 2, 3)) / np.abs(v.astype(float)).max()
     assert error.max() < 2e-2 and error[sizes > 1].max() < 5e-3
     assert np.allclose(lse, wanted.lse, rtol=2**-22, atol=1e-2)
-
-
-@pytest.mark.each_value(1)
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"softcap": 2.0**18}], ids=str)
-@pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("large", [2.0**13, -(2.0**13), 2.0**15, 2.0**17, -(2.0**17), 2.0**100])
-def test_gradients_are_nan_where_f32_does_not_have_them(large, deterministic, options):
-    dtype = F16 if abs(large) < 2.0**20 else BF16
-    q, k, v = near(70, dtype, large, keys=100)
-    d_out = np.random.default_rng(3).standard_normal(q.shape).astype(dtype)
-    given = {"q": q, "k": k, "v": v}
-    *got, _ = found(given, d_out, scale=1.0, deterministic=deterministic, **options)
-    for one, wanted in zip(got, gradients(d_out, q, k, v, scale=1.0, **options), strict=True):
-        if abs(large) > 2.0**16:
-            assert np.isnan(one).all()
-        else:
-            assert np.abs(one.astype(float) - wanted).max() < 2e-2 * np.abs(wanted).max()

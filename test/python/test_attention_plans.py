@@ -378,10 +378,11 @@ def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic, 
         assert [name for name, *_ in gpu.slow] == (kernels if call == 0 else [])
         assert [name for name, *_ in gpu.fast] == ([] if call == 0 else kernels)
     first, *others = (given for _, _, given in gpu.fast)
-    o, do, lse, d_lse, starts, _, base, delta, sums, done = first
-    assert (o, do) == addresses((out, d_out)) and len({d_lse, starts, base, delta, sums}) == 5
+    q, k, o, do, lse, d_lse, starts, *_, base, delta, peaks, _, sums, done = first
+    assert (q, k, o, do) == addresses((*inputs[:2], out, d_out))
+    assert len({d_lse, starts, base, delta, peaks, sums}) == 6
     assert {stream for _, stream, _ in gpu.fast} == {STREAM}
-    assert others[0][:9] == (*addresses((*inputs, d_out)), base, delta, o, lse, d_lse)
+    assert others[0][:9] == (*addresses((*inputs, d_out)), base, delta, peaks, o, d_lse)
     assert [each.shape for each in found] == [each.shape for each in inputs]
     dq, dk, dv = addresses(found)
     if deterministic:
@@ -391,9 +392,9 @@ def test_later_gradients_launch_with_addresses_of_their_own(gpu, deterministic, 
         assert others[0][12:16] == (dq, dk, dv, sums)
         assert others[1][:2] == (sums, starts) and others[1][3:] == (dq,)
         rows = 64 * heads
-        assert (delta, sums) == (base + 4 * rows, base + 2 * 4 * rows)
+        assert (delta, peaks, sums) == tuple(base + 4 * rows * number for number in (1, 2, 4))
         if heads > 4:  # which are so many that delta of later ones is computed beside products
-            assert others[0][16:] == (base, delta, done) and done == sums + 4 * rows * d
+            assert others[0][16:] == (delta, done) and done == sums + 4 * rows * d
     assert lse not in (0, base, delta)
 
 

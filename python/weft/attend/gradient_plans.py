@@ -18,7 +18,6 @@ ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seql
 _NAMES = {
     "starts_q": "cu_seqlens_q",
     "starts_k": "cu_seqlens_k",
-    "later_base": "base",
     "later_delta": "delta",
 }
 """The arrays that the kernels have other names for."""
@@ -70,6 +69,7 @@ class Plan:
         names = (
             "base",
             "delta",
+            "peaks",
             *["sums_q"] * first.options["adding"],
             *["done"] * (second["beside"] or second["clears"]),
         )

@@ -14,15 +14,18 @@ _LOG2E = math.log2(math.e)
 _ROUNDS = 1.5, 1.2
 """How many CTAs for each multiprocessor lie between those that compute something and those that need it."""
 
+_SMALL_CAP = 1000
+"""A cap of scores up to which an lse beyond 1024 can only be that of a sink: shares are almost 0 then."""
+
 _MOST_ROWS = 1 << 23
 """Rows of q for each head of keys, up to which the kernel's numbers of pieces times tiles fit in 32 bits."""
 
 
 def backward(
     call: Call, out: Any, lse: Any, d_out: Any, d_lse: Any = None, stream: Any = None
-) -> tuple[Any, Any, Any, Any]:
-    """The gradients of q, k and v, from the results of a call and their gradients; and the sums delta, of
-    which `of_sinks` makes the gradient of sinks: None where no query sees a key.
+) -> tuple[Any, ...]:
+    """The gradients of q, k and v, from the results of a call and their gradients; and what `of_sinks` makes
+    the gradient of sinks of: None where no query sees a key.
     """
     sizes, flags = call.sizes, call.flags
     if sizes.page:
@@ -32,7 +35,7 @@ def backward(
         for each in (dq, dk, dv):  # of which not all rows may belong to a sequence
             each[...] = 0
     if call.is_empty:
-        return dq, dk, dv, None
+        return dq, dk, dv, None, None
     how = None if call.options.deterministic else _adding(call)
     o, do = (batched(each, call.options.layout, sizes.packed) for each in (out, d_out))
     sums, of_sums = (each[None] if each is not None and sizes.packed else each for each in (lse, d_lse))
@@ -48,24 +51,43 @@ def backward(
         done = call.empty((2 * heads // sizes.group,), "i32")
     beside = lags is not None and _beside(call, how)
     cleared = heads if lags is None else lags[0] * sizes.group
-    first = call.empty((cleared if beside else heads,), "i32")
-    outputs = o, sums, call.added("", "f32", 3) if of_sums is None else of_sums
-    unit = _LOG2E if flags["capped"] or (how or {}).get("late") else 1 / call.scale
-    starts = call.added("cu_seqlens_q", "i32")
+    of_lse = call.added("", "f32", 3) if of_sums is None else of_sums
+    begins = not (flags["capped"] or (how or {}).get("late"))
+    unit = 1 / call.scale if begins else _LOG2E
+    of_rows = {"begins": begins, "any_size": not 0 < call.options.softcap <= _SMALL_CAP}
+    sinking = "sinks" in call.given
+    peaks = call.empty((2 * padded[0], *padded[1:]), "f32")
+    shares = call.empty(padded, "f32") if sinking else call.added("", "f32", 3)
+    starts = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     call.launch(
         products_of_outputs,
-        *(o, do, *outputs[1:], starts, first, base, delta, sums_q, done, unit, cleared),
-        width=tiles.width(sizes.e),
+        *(call.matrices("q"), call.matrices("k"), o, do, sums, of_lse, *starts, call.added("sinks", "f32")),
+        *(
+            base,
+            delta,
+            peaks,
+            shares,
+            sums_q,
+            done,
+            *call.numbers,
+            unit,
+            cleared if beside else heads,
+            cleared,
+        ),
+        width=tiles.width(sizes.d),
+        value_width=tiles.width(sizes.e),
         of_lse=of_sums is not None,
-        packed=sizes.packed,
+        sinking=sinking,
         adding=how is not None,
+        **of_rows,
+        **flags,
         stream=stream,
     )
-    options = {"beside": beside, "clears": lags is not None}
+    options = of_rows | {"beside": beside, "clears": lags is not None}
     options |= {"of_lse": of_sums is not None, "stream": stream}
-    added = (unit, *(lags or (0, 0))), options
-    _launch(call, (do, base, delta, *outputs), (sums_q, done), (dq, dk, dv), how, added)
-    return dq, dk, dv, delta
+    computed = do, base, delta, peaks, o, of_lse
+    _launch(call, computed, (sums_q, done), (dq, dk, dv), how, (lags or (0, 0), options))
+    return dq, dk, dv, delta, shares if sinking else None
 
 
 def _adding(call: Call) -> dict[str, Any] | None:
@@ -118,16 +140,16 @@ def _launch(
     sums: tuple[Any, Any],
     results: tuple[Any, Any, Any],
     how: dict[str, Any] | None,
-    extra: tuple[tuple[float, int, int], dict[str, Any]],
+    extra: tuple[tuple[int, int], dict[str, Any]],
 ) -> None:
     """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
     options: dict[str, Any] = {**call.flags, "group": call.sizes.group, **extra[1]}
-    (sums_q, done), (_, base, delta, *_), stream = sums, computed, options["stream"]
-    later = (base, delta) if options["beside"] else [call.added("", "f32", 3)] * 2
-    rest = (sums_q, *later, done, *call.numbers, *extra[0])
+    (sums_q, done), stream = sums, options["stream"]
+    later = computed[2] if options["beside"] else call.added("", "f32", 3)
+    rest = (sums_q, later, done, *call.numbers, *extra[0])
     if how is None:
         of_keys, of_queries = tiles.backward(call.sizes.d, call.sizes.e)
         none = call.added("", call.views["q"].dtype, 4)
@@ -140,31 +162,14 @@ def _launch(
     options["turns"] = tiles.in_turns(call.sizes.keys, how, window=_window(call))
     call.launch(gradients, *inputs, dq, dk, dv, *rest, **how, **options)
     shape = {"N": how["N"], "width": how["width"], "packed": call.sizes.packed}
-    count = extra[0][2] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])
+    count = extra[0][1] * call.sizes.group if options["beside"] else math.prod(sums_q.shape[:2])
     last = call.empty((count,), "i32")
     call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
 
 
-def of_sinks(
-    sinks: Any, lse: Any, delta: Any, d_lse: Any, library: Any, starts: Any = None, places: Any = None
-) -> Any:
-    """The gradient of the sinks, in f32, from what `backward` returns: their shares take from those of all
-    values, and delta has a negative sign. `d_lse` is the gradient of lse, or None. `library` is PyTorch or
-    jax.numpy, for example. Packed sequences have `starts`, and `places`, the numbers of all tokens.
+def of_sinks(delta: Any, shares: Any, d_lse: Any) -> Any:
+    """The gradient of the sinks, from what `backward` returns: their shares take from those of all values,
+    and delta has a negative sign. `d_lse` is the gradient of lse, or None.
     """
-    if delta is None:
-        delta = library.zeros_like(lse) if d_lse is None else d_lse
-    else:
-        delta = delta[..., : lse.shape[-1]] if starts is None else _unpadded(delta, starts, places)
-    products = library.exp(sinks[:, None] - lse) * delta
-    if starts is not None:  # tokens that no sequence has have no results
-        inside = (places >= starts[0]) & (places < starts[-1])
-        products = library.where(inside, products, library.zeros_like(products))
-    return products.sum(tuple(number for number in range(lse.ndim) if number != lse.ndim - 2))
-
-
-def _unpadded(delta: Any, starts: Any, places: Any) -> Any:
-    """The sums of packed sequences without the gaps between these; undefined for tokens of no sequence."""
-    number = (places[:, None] >= starts[None, 1:]).sum(1).clip(max=len(starts) - 2)
-    first = starts[number]
-    return delta[0][:, (first // SUMS_STEP + number) * SUMS_STEP + (places - first).clip(min=0)]
+    products = d_lse if delta is None else shares * delta
+    return products.sum(tuple(number for number in range(products.ndim) if number != products.ndim - 2))

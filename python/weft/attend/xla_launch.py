@@ -26,7 +26,7 @@ KERNELS: Mapping[str, KernelFunction] = {
 }
 BEGINNING = '{"launch":'
 """Of the texts."""
-_VERSION = 8
+_VERSION = 9
 
 Described = tuple[tuple[int, ...], tuple[int, ...], str]
 """The shape and the strides of an array, and MLIR's name of its elements."""

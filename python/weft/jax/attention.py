@@ -156,14 +156,13 @@ def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: A
     fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
     found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
-    delta, (d_out, d_lse) = None, cotangents
+    of_rows, (d_out, d_lse) = [None, None], cotangents
     if not call.is_empty:
         operands = equally_varying([*values, out, lse, d_out.astype(out.dtype), d_lse])
-        *results, delta = attention_p.bind(*operands, names=(*names, *_GIVEN_BACK), options=options)
-        found = _only_sequences(call, given, dict(zip("qkv", results, strict=True)))
+        dq, dk, dv, *of_rows = attention_p.bind(*operands, names=(*names, *_GIVEN_BACK), options=options)
+        found = _only_sequences(call, given, {"q": dq, "k": dk, "v": dv})
     if "sinks" in given:
-        packed = (given["cu_seqlens_q"], jnp.arange(call.sizes.queries)) if call.sizes.packed else ()
-        found["sinks"] = gradients.of_sinks(given["sinks"], lse, delta, d_lse, jnp, *packed)
+        found["sinks"] = gradients.of_sinks(of_rows[0], of_rows[1], d_lse)
     return tuple(found.get(name) for name in names)
 
 
@@ -192,7 +191,7 @@ _attention.defvjp(_forward, _backward)
 
 attention_p: Any = Primitive("weft_attention")
 """The kernels of the output and lse. With the operands `_GIVEN_BACK`, those of the gradients of q, k and
-v, and `delta`.
+v, `delta`, and with sinks their shares.
 """
 attention_p.multiple_results = True
 _GIVEN_BACK = ("out", "lse", "d_out", "d_lse")
@@ -207,7 +206,8 @@ def _run(names: tuple[str, ...], options: Options, values: Any, launch: Any = No
     program, call = _call(inputs, options, values, launch)
     if inputs == names:
         return program, launches.run(call)
-    return program, gradients.backward(call, *map(program.array, values[len(inputs) :]))
+    *results, shares = gradients.backward(call, *map(program.array, values[len(inputs) :]))
+    return program, results if shares is None else [*results, shares]
 
 
 def _abstract(*avals: Any, names: tuple[str, ...], options: Options) -> list[Any]:
@@ -250,7 +250,9 @@ def _dimensions(names: tuple[str, ...], options: Options, avals: Sequence[Any]) 
     known |= {"page_table": "bn", "q_scale": "b" + h, "k_scale": "b" + g, "v_scale": "b" + g}
     known |= {"out": out, "lse": sums, "d_out": out, "d_lse": sums}
     operands = tuple(known[name][-aval.ndim :] for name, aval in zip(names, avals, strict=True))
-    return [operands, (q, k, v, delta) if "d_out" in names else (out, sums)]
+    if "d_out" not in names:
+        return [operands, (out, sums)]
+    return [operands, (q, k, v, delta, *[delta] * ("sinks" in names))]
 
 
 def _heads(names: tuple[str, ...], options: Options, avals: Sequence[Any]) -> tuple[int, int]:

@@ -98,22 +98,15 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
         copied = zip((*arrays, *map(_readable, inputs[:3])), (*operands[-4:], *inputs[:3]), strict=True)
         if any(one is not other for one, other in copied):
             known = None  # a copy is made in each call
-        *of_inputs, delta = gradient_plans.run(known, call, arrays)
-        if "sinks" in call.given:
-            of_inputs.append(_of_sinks(call, lse, delta, d_lse))
+        *of_inputs, delta, shares = gradient_plans.run(known, call, arrays)
+        if (sinks := call.given.get("sinks")) is not None:
+            of_sinks = gradients.of_sinks(delta, shares, torch.zeros_like(lse) if d_lse is None else d_lse)
+            of_inputs.append(of_sinks.to(sinks.dtype))
         return of_inputs
 
 
 def _is_deterministic(options: dict[str, Any]) -> bool:
     return bool(options.get("deterministic")) or torch.are_deterministic_algorithms_enabled()
-
-
-def _of_sinks(call: Any, lse: Any, delta: Any, d_lse: Any) -> Any:
-    sinks = call.given["sinks"]
-    packed: tuple[Any, ...] = ()
-    if call.sizes.packed:
-        packed = call.given["cu_seqlens_q"], torch.arange(lse.shape[-1], device=lse.device)
-    return gradients.of_sinks(sinks.float(), lse, delta, d_lse, torch, *packed).to(sinks.dtype)
 
 
 def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:

@@ -6,15 +6,13 @@ at once, where those of q are added up in global memory, in any order. Beside it
 delta for later heads, and converts the sums of earlier ones.
 """
 
-import math
-
 import weft.language as w
 from weft.attend.kernels import order
+from weft.attend.kernels.exponents import LOG2E, is_large
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
-from weft.attend.kernels.sequences import sequence_at, sequence_of, slots
+from weft.attend.kernels.sequences import SUMS_STEP, sequence_at, sequence_of, slots
 from weft.attend.kernels.sums import LANES, ROWS, add_stages, clear, fill, memory_beside, prepare_and_convert
 
-LOG2E = math.log2(math.e)
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
 
 
@@ -32,8 +30,8 @@ def gradients(
     do: w.In["batches heads m E"],
     base: w.In["batches heads padded", w.f32],
     delta: w.In["batches heads padded", w.f32],
+    peaks: w.In["planes heads padded", w.f32],
     o: w.In["out_batches out_heads out_m out_E"],
-    lse: w.In["sums_batches sums_heads sums_m", w.f32],
     d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
     starts_q: w.In["sequences", w.i32],
     starts_k: w.In["key_sequences", w.i32],
@@ -42,14 +40,12 @@ def gradients(
     dk: w.Out["dk_batches dk_heads dk_n dk_D"],
     dv: w.Out["dv_batches dv_heads dv_n dv_E"],
     sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
-    later_base: w.Out["later_batches later_heads later_padded", w.f32],
     later_delta: w.Out["later_batches later_heads later_padded", w.f32],
     done: w.Out["counters", w.i32],
     scale: w.f32,
     softcap: w.f32,
     left: w.i32,
     right: w.i32,
-    unit: w.f32,
     before: w.i32,
     after: w.i32,
     *,
@@ -63,6 +59,8 @@ def gradients(
     group,
     N=64,
     value_stages=2,
+    begins=False,
+    any_size=True,
     late=False,
     at_once=False,
     turns=False,
@@ -78,9 +76,10 @@ def gradients(
     ds.T @ q of 64 keys by one warpgroup, and dv = p.T @ do by another one; or of "qkv": dk and dv of 64 keys
     by each warpgroup, which add ds @ k of all 128 keys to `sums_q`, `at_once` or a block later, to wait less.
 
-    Products begin with `base` and `delta`; with `late`, these are added to them, and ds are stored before
-    other products start, which needs fewer registers. In `turns`, a warpgroup computes shares while the other
-    one multiplies. `group` heads of q share keys. `ragged` keys may end inside of a tile.
+    Products begin with `delta`, and if it `begins` them, with `base`; with `late`, these are added to them,
+    and ds are stored before other products start, which needs fewer registers. Scores of `any_size` have
+    `peaks`, as `products_of_outputs` stores them. In `turns`, a warpgroup computes shares while the other one
+    multiplies. `group` heads of q share keys. `ragged` keys may end inside of a tile.
     With a `section`, tiles are in the order `longest_first`. The other options are those of `forward`.
 
     With `clears`, a thread clears sums of the head of keys `before` heads later; with `beside`, a warpgroup
@@ -89,6 +88,7 @@ def gradients(
     """
     M = TILE[of]
     part = N * width // (2 * LANES)  # rows of what a warpgroup adds to sums_q
+    c = (softcap if capped else scale) * LOG2E
     windowed, deferred = lefts or rights, late or lefts or rights
     window = Window(left if lefts else None, right if rights else None)
     # Without masks, queries after the last one are zeros, and so are their gradients.
@@ -119,16 +119,35 @@ def gradients(
         """Sums that begin with an element for each query."""
         return w.full((ROWS, N), w.load_row(vector, like=w.zeros((ROWS, N))))
 
-    def unmasked(s, low):
-        """The shares of scores before masks, and the slopes of capped ones. `low` is added to exponents."""
-        s = w.tanh(s * (scale / softcap)) if capped else s
-        logs = s * ((softcap if capped else scale) * LOG2E)
-        return w.exp2(logs if low is None else logs + low), 1.0 - s * s if capped else None
+    def any_large(block):
+        """Whether a block of queries has slots of rows with large scores; True to do without a branch."""
+        if capped or not any_size:
+            return any_size
+        found = is_large(block.peak[0, 0])
+        return found if N == SUMS_STEP else found | is_large(block.peak[0, SUMS_STEP])
+
+    def capped_scores(s):
+        return w.tanh(s * (scale / softcap)) if capped else s
+
+    def slopes_of(s):
+        """Those of capped scores."""
+        return 1.0 - s * s if capped else None
 
     @w.inline
-    def shares_of(s, low, i, own, rows, seen):
-        """The shares of block i of queries, and the slopes of capped scores."""
-        p, slopes = unmasked(s, low)
+    def shares_of(s, large, block, rest, i, own, rows, seen):
+        """The shares of block i of queries, and the slopes of capped scores. `large` scores are relative to
+        the largest one before they are multiplied, and to `rest`, if products begin with base.
+        """
+        s = capped_scores(s)
+        near = s
+        if large:
+            near = s - w.load_row(block.peak, like=s)
+            if begins:
+                near = near - w.load_row(rest, like=s)
+        low = None if begins else w.load_row(block.base, like=s)
+        if of == "kv":
+            block.release()
+        p = w.exp2(near * c if begins else near * c + low)
         if masks:
             whole = w.minimum(w.maximum(seen.whole, seen.begin), seen.end)
             if i < whole or i >= w.maximum(w.minimum(seen.ragged, seen.end), whole):
@@ -137,7 +156,7 @@ def gradients(
                 if packed:  # after the last query come those of the next sequence
                     in_window = in_window & (at < rows.queries)
                 p = w.where(in_window, p, 0.0)
-        return p, slopes
+        return p, slopes_of(s)
 
     def store(total, to, left, via):
         """Stores a warpgroup's gradients: those of the first `left` rows."""
@@ -154,7 +173,12 @@ def gradients(
             own, mine = first + ROWS * me, kept.take()
             queries, of_out = mine.q.rows(ROWS * me, ROWS), mine.do.rows(ROWS * me, ROWS)
             sums = rows.batch, head, rows.first_sum + own
-            low = w.load_column(base[sums], like=w.zeros(ROWS)) * (1.0 if capped else scale * LOG2E)
+            low, peak = (w.load_column(each[sums], like=w.zeros(ROWS)) for each in (base, peaks))
+            large = any_size and (capped or w.warp_any(is_large(peak)))
+            if begins:
+                if large:
+                    low = -w.load_column(peaks[rows.batch + base.size("batches"), *sums[1:]], like=low)
+                low = low * c
             mean = w.load_column(delta[sums], like=low)
             total = w.zeros((ROWS, width))
             count = seen.end - seen.begin
@@ -165,13 +189,17 @@ def gradients(
                 s = w.gemm(queries, block.k.T)
                 value = values.take()
                 of_p = w.gemm(of_out, value.v.T)
-                p, slopes = unmasked(w.wait(s, pending=1), low)
+                s = capped_scores(w.wait(s, pending=1))
+                near = s
+                if large:
+                    near = s - peak
+                p = w.exp2(near * c + low)
                 if i < after or i >= whole:
                     column = w.column(p) + (seen.end - 1 - i) * N
                     p = w.where(visible(window, column, w.row(p) + (own + rows.shift), rows.keys), p, 0.0)
                 ds = p * (w.wait(of_p) + mean)
                 value.release()
-                ds = (ds * slopes if capped else ds).to(k.dtype)
+                ds = (ds * slopes_of(s) if capped else ds).to(k.dtype)
                 total = w.wait(w.gemm(ds, block.k, total))
                 block.release()
             to = dq[rows.batch, head, rows.first_query + own]
@@ -179,19 +207,22 @@ def gradients(
             mine.release()
     else:
         kept = w.ring(1, k=(M, width, k.dtype), v=(M, value_width, v.dtype), takers=2)
-        blocks = w.ring(2, q=(N, width, q.dtype), base=(1, N, w.f32), takers=2)
+        names = ("base", *["peak"] * any_size, *["rest"] * (begins and of == "qkv"))
+        of_rows = dict.fromkeys(names, (1, N, w.f32))
+        blocks = w.ring(2, q=(N, width, q.dtype), **of_rows, takers=2)
         outputs = w.ring(2, do=(N, value_width, do.dtype), delta=(1, N, w.f32), takers=2)
     if of == "kv":
         handed = w.ring(2, p=(ROWS * N // LANES, LANES, w.f32))
         with w.role(registers=240):
             rows, head, first, seen = tile_of()
             mine, total = kept.take(), w.zeros((ROWS, value_width))
-            for _ in w.range(group):
+            for g in w.range(group):
                 for i in w.range(seen.begin, seen.end):
-                    with blocks.take() as block:
-                        s = w.wait(w.gemm(mine.k, block.q.T, None if capped else beginning(block.base)))
-                        low = w.load_row(block.base, like=s) if capped else None
-                    p, slopes = shares_of(s, low, i, first, rows, seen)
+                    block, at = blocks.take(), (head * group + g, rows.first_sum + i * N)
+                    large = any_large(block)
+                    s = w.wait(w.gemm(mine.k, block.q.T, beginning(block.base) if begins else None))
+                    rest = peaks[(rows.batch + base.size("batches"), *at)]
+                    p, slopes = shares_of(s, large, block, rest, i, first, rows, seen)
                     with handed.write() as to:
                         w.store(w.by_lanes(p * slopes if capped else p), to.p)
                     with outputs.take() as of_out:
@@ -256,15 +287,16 @@ def gradients(
                         mean = beginning(of_out.delta)
                     if turns:
                         turn.wait(me)
-                    s = w.gemm(keys, block.q.T, None if late else beginning(block.base))
+                    s = w.gemm(keys, block.q.T, beginning(block.base) if begins else None)
+                    large = any_large(block)
                     if late:
                         of_out = outputs.take()
                     of_p = w.gemm(values, of_out.do.T, None if late else mean)
                     s = w.wait(s, pending=1)
                     if turns:
                         turn.give(me)
-                    low = w.load_row(block.base, like=s) if late else None
-                    p, slopes = shares_of(s, low, i, own, rows, seen)
+                    rest = block.rest if begins else None
+                    p, slopes = shares_of(s, large, block, rest, i, own, rows, seen)
                     p = w.pin(p)  # with the next stage awaited, or the shares would come after of_p
                     with exchange.write() as to:
                         of_p = w.wait(of_p)
@@ -324,7 +356,9 @@ def gradients(
                     for i in w.range(seen.begin, seen.end):
                         of_head, b = (rows.batch, head * group + g), i * N
                         at, sums = (*of_head, rows.first_query + b), (*of_head, rows.first_sum + b)
-                        blocks.fill(q=q[at], base=base[sums])
+                        rest = peaks[rows.batch + base.size("batches"), *sums[1:]]
+                        of_rows = {"base": base[sums], "peak": peaks[sums], "rest": rest}
+                        blocks.fill(q=q[at], **{name: of_rows[name] for name in names})
                         outputs.fill(do=do[at], delta=delta[sums])
             if beside:
                 with w.one_thread(warp=3):
@@ -344,5 +378,5 @@ def gradients(
         with w.role(registers=24):
             rows, head, first, _ = tile_of()
             work = rows.batch * w.ctas(1) + head, before, after, (*sharing, first // M), done
-            given = lse, d_lse if of_lse else None, unit, later_base, later_delta
+            given = d_lse if of_lse else None, later_delta
             prepare_and_convert(memory, given, dq, scale, *work, width, value_width)

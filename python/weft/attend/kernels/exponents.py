@@ -18,8 +18,10 @@ LOG2E, LN2 = math.log2(math.e), math.log(2)
 LARGE = {w.f16: 27, w.bf16: 27, w.e4m3: 16}
 """By the type of shares, the logarithm to base 2 of products above which the factor is a power of two."""
 _EXPONENT = 0x7F800000  # the bits of an f32's exponent
-MOST = 2.0**16
-"""The largest magnitude of an lse from which shares are computed: their errors are about 2^-22 of it."""
+LARGE_LSE = 2.0**10
+"""The magnitude of an lse above which gradients subtract the largest score before they multiply."""
+NOT_LARGE = -0.0
+"""The largest score for gradients of rows without an lse beyond `LARGE_LSE`: it may be subtracted."""
 LEAST = -3.4028234e38  # of sinks and peaks: infinities would be subtracted from each other
 
 
@@ -54,6 +56,11 @@ def _rounded(base):
     return w.maximum(base, LEAST)
 
 
+def is_large(peak):
+    """Whether a largest score isn't `NOT_LARGE`, which differs from 0 in its sign."""
+    return peak.bitcast(w.i32) != -(2**31)
+
+
 def with_sink(total, peak, unit, sink):
     """The sums of shares and of that of a sink, what the former are multiplied with, and the score that the
     sums are relative to. `unit` is the factor of scores, sinks have none.
@@ -62,8 +69,3 @@ def with_sink(total, peak, unit, sink):
     shrink = w.exp2(w.minimum(-more, 0.0))
     top = w.where(more > 0.0, sink, peak * unit)
     return total * shrink + w.exp2(w.minimum(more, 0.0)), shrink, top
-
-
-def base_of(lse, unit):
-    """-lse in other units, from which gradients compute shares. NaN where these would be wrong."""
-    return w.where((w.abs(lse) <= MOST) | (lse == -w.inf), lse * -unit, math.nan)

@@ -4,12 +4,14 @@
 """
 
 import weft.language as w
-from weft.attend.kernels.exponents import base_of
-from weft.attend.kernels.sequences import SUMS_STEP, rows_at
+from weft.attend.kernels.exponents import LARGE_LSE, LEAST, LOG2E, NOT_LARGE, with_sink
+from weft.attend.kernels.masks import Window, blocks_of_keys, finite, masked
+from weft.attend.kernels.sequences import SUMS_STEP, rows_at, sequence_at, sequence_of
 
 ROWS = 64  # of queries or keys, for each warpgroup
 LANES = 32  # elements of a row of `sums_q`
 PANEL = 64  # columns whose 16-bit elements are one row of 128 bytes
+KEYS = 32  # of which scores are computed again at once: kernels for memory need little shared memory
 NARROW = 16  # columns of what is prepared or converted at once beside products, with few registers
 
 
@@ -101,8 +103,8 @@ def fill(memory, o, do, number, before, after, sharing, done, width, value_width
 
 
 @w.inline
-def prepare(ring, lse, d_lse, unit, base, delta, rows, *, value_width):
-    """Stores base and delta of 64 rows. A ring has columns of o and do."""
+def prepare(ring, d_lse, delta, rows, *, value_width):
+    """Stores delta of 64 rows. A ring has columns of o and do."""
     total = w.zeros((ROWS, NARROW))
     for _ in w.range(value_width // NARROW):
         with ring.take() as slot:
@@ -112,7 +114,6 @@ def prepare(ring, lse, d_lse, unit, base, delta, rows, *, value_width):
     if d_lse is not None:
         total = total + w.load_column(d_lse[rows], like=total)
     w.store_column(total, delta[rows])
-    w.store_column(base_of(w.load_column(lse[rows], like=total), unit), base[rows])
 
 
 def convert(source, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
@@ -146,67 +147,149 @@ def prepare_and_convert(memory, given, dq, scale, number, before, after, sharing
                 convert(slot.sum, dq, at, here, scale, via, width=width, columns=NARROW)
 
 
-@w.kernel(grid=lambda delta, first: delta.size(2) // SUMS_STEP * first.size(0), dependent=True)
+@w.inline
+def store_delta(o, do, d_lse, delta, at, to, end, width):
+    """Stores delta of 64 rows, zeros after the `end` of the last one's sequence."""
+    like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
+
+    def products(column):
+        """Those of two panels, or of the only one."""
+        panels = range(0, min(width, 2 * PANEL), PANEL)
+        both = [[w.load(x[(*at, column + i)], like=like) for x in (o, do)] for i in panels]
+        parts = [one.to(w.f32) * other.to(w.f32) for one, other in both]  # when all loads are started
+        return sum(parts[1:], parts[0])
+
+    if width <= 2 * PANEL:
+        total = products(0)
+    else:  # in a loop, since the code of loads takes long to compile
+        total = w.zeros(like.shape, like=like)
+        for column in w.range(0, width, 2 * PANEL):
+            total = total + products(column)
+    total = -w.sum(total, axis=1)
+    if d_lse is not None:
+        total = total + w.load_column(d_lse[at], like=total)
+    w.store_column(w.where(w.row(total) + at[-1] < end, total, 0.0), delta[to])
+
+
+@w.inline
+def peaks_of(matrices, q, k, rows, head, first, window, scores, c):
+    """The largest scores of 64 rows from `first` on, and the sums of exponentials relative to them."""
+    query, blocks = matrices
+    query.fill(q=q[rows.batch, head, rows.first_query + first])
+    shared = head // (q.size("heads") // k.size("key_heads"))
+    seen = blocks_of_keys(window, first, SUMS_STEP, rows.shift, rows.keys, KEYS)
+    peak, total = w.full(SUMS_STEP, -w.inf), w.zeros(SUMS_STEP)
+    with query.take() as mine:
+        for i in w.range(seen.begin, seen.end):
+            blocks.fill(k=k[rows.batch, shared, rows.first_key + i * KEYS])
+            with blocks.take() as block:
+                s = scores(w.wait(w.gemm(mine.q, block.k.T)))
+            s = masked(s, window, w.row(s) + (first + rows.shift), i, KEYS, rows.keys)
+            old, peak = peak, w.maximum(peak, w.max(s, axis=1))
+            s = w.exp2((s - finite(peak)) * c)
+            total = total * w.exp2((old - finite(peak)) * c) + w.sum(s, axis=1)
+    return finite(peak), total
+
+
+@w.kernel(grid=lambda base: base.size(2) // SUMS_STEP * base.size(1) * base.size(0), dependent=True)
 def products_of_outputs(
+    q: w.In["batches heads m D"],
+    k: w.In["key_batches key_heads n D"],
     o: w.In["batches heads m E"],
     do: w.In["batches heads m E"],
     lse: w.In["batches heads m", w.f32],
     d_lse: w.In["lse_batches lse_heads lse_m", w.f32],
     starts_q: w.In["sequences", w.i32],
-    first: w.In["first_heads", w.i32],
+    starts_k: w.In["key_sequences", w.i32],
+    lengths: w.In["limits", w.i32],
+    sinks: w.In["sink_heads"],
     base: w.Out["batches heads padded", w.f32],
     delta: w.Out["batches heads padded", w.f32],
+    peaks: w.Out["planes heads padded", w.f32],
+    shares: w.Out["share_batches share_heads share_padded", w.f32],
     sums_q: w.Out["sum_batches sum_heads sum_rows columns", w.f32],
     done: w.Out["counters", w.i32],
+    scale: w.f32,
+    softcap: w.f32,
+    left: w.i32,
+    right: w.i32,
     unit: w.f32,
+    first: w.i32,
     cleared: w.i32,
     *,
+    D,
     E,
     columns=LANES,
     width,
+    value_width,
     of_lse=False,
     packed=False,
+    limited=False,
+    capped=False,
+    lefts=False,
+    rights=False,
+    sinking=False,
     adding=False,
+    begins=False,
+    any_size=True,
 ):
-    """delta = -sum(do * o) of each row, plus the gradient of lse with `of_lse`; base = -lse, in units of the
-    products of queries and keys. After the rows of a sequence come zeros. All that for as many heads as
-    `first` has elements. Also, done = 0, and with `adding`, sums_q = 0 of the first `cleared` heads.
+    """base = -lse of each row, multiplied by `unit`, and `peaks` are `NOT_LARGE`. But slots of rows of which
+    one has a large lse have their largest scores there, and base = -log2 of the sums of exponentials relative
+    to these. With `begins`, products begin with base, which is then 0, and a second plane of `peaks` has the
+    logarithms, in units of scores. Without `any_size`, no score is large. With `sinking`, `shares` are those
+    of sinks.
+
+    delta = -sum(do * o), plus the gradient of lse with `of_lse`, for the `first` heads. After the rows of a
+    sequence come zeros. Also, done = 0, and with `adding`, sums_q = 0 of the first `cleared` heads.
     """
-    slots, heads = delta.size("padded") // SUMS_STEP, delta.size("heads")
+    slots, heads, batches = base.size("padded") // SUMS_STEP, base.size("heads"), base.size("batches")
     slot, number = w.cta() % slots, w.cta() // slots
-    at = number // heads, number % heads
+    at, to = (number // heads, number % heads), slot * SUMS_STEP
+    if any_size:
+        matrices = w.ring(1, q=(SUMS_STEP, width, q.dtype)), w.ring(1, k=(KEYS, width, k.dtype))
+    window = Window(left if lefts else None, right if rights else None)
+    factor = softcap if capped else scale
+
+    def scores(s):
+        return w.tanh(s * (scale / softcap)) if capped else s
+
     with w.role():
         row, end = rows_at(slot, starts_q, SUMS_STEP, o.rows, packed=packed)
+        of_row = w.load_column(lse[(*at, row)], like=w.zeros(SUMS_STEP))
         if adding:
             zeros = w.by_lanes(w.zeros((SUMS_STEP, width)))
             end_of_zeros = w.where(number < cleared, sums_q.rows, 0)
             for each in w.range(slot * zeros.rows, end_of_zeros, slots * zeros.rows):
                 w.store(zeros, sums_q[(*at, each, 0)])
-        like = w.by_lanes(w.zeros((SUMS_STEP, PANEL), o.dtype))  # whose loads are of 16 bytes
-
-        def products(column):
-            """Those of two panels, or of the only one."""
-            panels = range(0, min(width, 2 * PANEL), PANEL)
-            both = [[w.load(x[(*at, row, column + i)], like=like) for x in (o, do)] for i in panels]
-            parts = [one.to(w.f32) * other.to(w.f32) for one, other in both]  # when all loads are started
-            return sum(parts[1:], parts[0])
-
-        if width <= 2 * PANEL:
-            total = products(0)
-        else:  # in a loop, since the code of loads takes long to compile
-            total = w.zeros(like.shape, like=like)
-            for column in w.range(0, width, 2 * PANEL):
-                total = total + products(column)
-        total = -w.sum(total, axis=1)
-        if of_lse:
-            total = total + w.load_column(d_lse[(*at, row)], like=total)
-        low = base_of(w.load_column(lse[(*at, row)], like=total), unit)
-        inside, to = w.row(total) + row < end, slot * SUMS_STEP
-        w.store_column(w.where(inside, low, 0.0), base[(*at, to)])
-        w.store_column(w.where(inside, total, 0.0), delta[(*at, to)])
+        if number < first:
+            store_delta(o, do, d_lse if of_lse else None, delta, (*at, row), (*at, to), end, value_width)
         for each in w.range(w.cta(), done.size(0), w.ctas()):
             with w.one_thread():
                 done[each] = 0
+        inside, finite_lse = w.row(of_row) + row < end, of_row > -w.inf
+        low, peak = w.where(inside, of_row * -unit, 0.0), w.full(SUMS_STEP, NOT_LARGE)
+        sink = sinks[at[1]].to(w.f32) if sinking else None
+        share = w.exp2((sink - of_row) * LOG2E) if sinking else None
+        if any_size and w.warpgroup_any(inside & finite_lse & (w.abs(of_row) > LARGE_LSE)):
+            sequence, x = sequence_at(slot, starts_q, SUMS_STEP) if packed else (at[0], slot)
+            rows = sequence_of(sequence, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
+            c = factor * LOG2E
+            peak, total = peaks_of(matrices, q, k, rows, at[1], x * SUMS_STEP, window, scores, c)
+            rest = w.log2(total)
+            if sinking:
+                more = (w.maximum(sink, LEAST) - peak * factor) * LOG2E
+                total, _, _ = with_sink(total, peak, factor, sink)
+                rest = w.log2(total) + w.maximum(more, 0.0)
+                share = w.exp2(w.minimum(more, 0.0)) * w.rcp(total)
+            peak = w.where(peak == 0.0, 0.0, peak)  # not -0.0
+            low = -rest
+            if begins:
+                low = w.zeros(SUMS_STEP)
+                w.store_column(rest / c, peaks[at[0] + batches, at[1], to])
+        w.store_column(low, base[(*at, to)])
+        w.store_column(peak, peaks[(*at, to)])
+        if sinking:
+            w.store_column(w.where(inside & finite_lse, share, 0.0), shares[(*at, to)])
 
 
 @w.kernel(
