@@ -151,3 +151,10 @@ def test_an_example_has_each_row():
     counts = {line.split()[0].rstrip(";"): line.count(",") + 1 for line in lines_of(REFUSED)}
     reasons = {illegal.complaint(opcode, counts.get(opcode, 2)) for opcode in opcodes}
     assert {row.reason for row in illegal.ROWS} <= reasons
+
+
+@pytest.mark.parametrize("opcode", ["fma.rz.bf16", "fma.rm.bf16x2"])
+def test_directed_rounding_of_bf16_is_legal_in_fma(opcode):
+    operands = "%h0, %h1, %h2, %h3" if opcode.endswith("bf16") else "%r0, %r1, %r2, %r3"
+    assert refused([f"{opcode} {operands};"]) == [False]
+    assert illegal.complaint(opcode, 4) is None

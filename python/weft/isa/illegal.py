@@ -68,7 +68,8 @@ ROWS = tuple(Row(*row) for row in (
     ("cvt", r"ftz|sat tf32\.f32", "takes neither .ftz nor .sat to tf32"),
     ("cvt", rf"sat bf16\.{_FLOAT}|bf16\.{_INTEGER}|(?:{_FLOAT}|{_INTEGER})\.bf16", "saturates no bf16"),
     # Arithmetic
-    ("add|sub|mul|fma", "rz|rm|rp f16|bf16|f16x2|bf16x2 !f32", "rounds these types only by .rn"),
+    ("add|sub|mul", "rz|rm|rp f16|bf16|f16x2|bf16x2 !f32", "rounds these types only by .rn"),
+    ("fma", "rz|rm|rp f16|f16x2 !f32", "rounds these types only by .rn"),
     ("add|sub|mul|fma", "ftz|sat bf16|bf16x2|f64 !f32", "takes neither .ftz nor .sat with this type"),
     ("add|sub|mul", "relu|NaN|abs|xorsign f16|bf16|f16x2|bf16x2|f32|f64", "has no such modifier"),
     ("fma", f"!{_MODES}", "needs .rn, .rz, .rm or .rp"),
