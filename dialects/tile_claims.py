@@ -30,11 +30,8 @@ class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
     claimed: ext.Result[Any]
 
     def check(self) -> str | None:
-        if wrong := _counters_complaint(self.counters):
-            return wrong
-        return index_complaint([self.index, self.party, self.parties, self.claimed]) or _shares_complaint(
-            self, MOST_PARTIES
-        )
+        wrong = _counters_complaint(self.counters) or _shares_complaint(self, MOST_PARTIES)
+        return wrong or index_complaint([self.index, self.party, self.parties, self.claimed])
 
     def check_constants(self) -> str | None:
         parties = constant(self.parties)
@@ -76,11 +73,9 @@ def _counters_complaint(counters: Any) -> str | None:
 
 def _parties_complaint(count: int | None) -> str | None:
     """Why so many parties can't meet. None is an unknown number."""
-    return (
-        None
-        if count is None or 2 <= count <= MOST_PARTIES
-        else f"parties must be in 2..{MOST_PARTIES}, got {count}"
-    )
+    if count is None or 2 <= count <= MOST_PARTIES:
+        return None
+    return f"parties must be in 2..{MOST_PARTIES}, got {count}"
 
 
 def _shares_complaint(op: ClaimOp, most: int) -> str | None:

@@ -23,7 +23,7 @@ from weft.dialects.operand_roles import (
 from weft.dialects.product_types import HALF, Types
 from weft.dialects.schedule import AnySchedule, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.tile_epilogue import EpilogueOp
+from weft.dialects.tile_epilogue import EpilogueOp, LoadElementOp
 from weft.dialects.tile_matmul_checks import (
     batch_complaint,
     dims,
@@ -186,11 +186,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return None if function is None else function.owner.opview
 
     @property
+    def loads(self) -> list[LoadElementOp]:
+        """What the epilogue loads."""
+        return [] if self.epilogue is None else self.epilogue.loads
+
+    @property
     def read(self) -> list[tuple[str, Any, Sequence[str]]]:
         """The memrefs after D and those that the epilogue loads from, except for those that have one element
         for all: each with its name in messages, and the names of its last sizes in `extents`.
         """
-        types, loads = self.types, [] if self.epilogue is None else self.epilogue.loads
+        types = self.types
         named = [(role, v) for role, v in self.roles.items() if not self.is_single(role)]
         return [
             *(
@@ -201,7 +206,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
                 )
                 for role, v in named
             ),
-            *(("the source of tile.load_element", load.source, load.sizes) for load in loads),
+            *(("the source of tile.load_element", load.source, load.sizes) for load in self.loads),
         ]
 
     def role(self, name: str) -> Any | None:

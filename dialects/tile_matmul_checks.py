@@ -107,7 +107,7 @@ def conversion_complaint(op: Any, target: Target | None) -> str | None:
     """Why the target can't convert elements of C, or of what the epilogue loads, to the type of the sums."""
     c = op.role("c") if op.attribute("beta") != 0.0 else None
     read = [("C", c)] if c is not None else []
-    read += [("tile.load_element", load.source) for load in (op.epilogue.loads if op.epilogue else [])]
+    read += [("tile.load_element", load.source) for load in op.loads]
     for name, value in read:
         element = str(value.type.element_type)
         if element in FP8_TYPES and target is not None and target.chip.name not in FP8_ROUNDING:
@@ -125,7 +125,7 @@ def epilogue_complaint(op: Any) -> str | None:
     others += ["activation"] if op.attribute("activation") is not None else []
     if others:
         return f"expects no {others[0]} with an epilogue: compute it there"
-    for load in op.epilogue.loads:
+    for load in op.loads:
         if load.source == op.d and (load.axes != "MN" or load.is_of_each != (op.d.type.rank == 3)):
             return "expects an epilogue that loads from D the element which it computes"
     return None

@@ -16,6 +16,7 @@ from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
+from weft.passes.builders.instructions import first_sum
 from weft.passes.registry.pass_ import Pass
 from weft.passes.upstream.correspondence import (
     Draft,
@@ -75,7 +76,7 @@ def _pair(op: Any) -> Pair:
     pair = _BY_CLASS.get(type(op))
     if pair is None:
         raise Inexpressible(f"nvvm has no operation for {op.form.ptx}")
-    if "first_sum" in op.operation.attributes and op.attribute("first_sum") >= 0:
+    if first_sum(op) is not None:
         raise Inexpressible("the nvvm operation has no sums in named registers")
     expressed = {axis for rule in pair.rules for axis in rule.axes} | {name for name, _ in pair.slots()}
     defaults = {axis.name: axis.default for axis in fields(op.family.form)}

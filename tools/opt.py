@@ -14,13 +14,13 @@ from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
 from weft.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
-from weft.opt_flags import NAMES
+from weft.opt_flags import NAMES, VALUED_SWITCHES
 from weft.passes.registry.pipeline import Element
 from weft.passes.registry.reproduction import reproduced
 from weft.tools import cli, verify_diagnostics
 from weft.tools.pass_printing import printing
 
-_MARKER = "// -----"
+_MARKER = VALUED_SWITCHES["--split-input-file"][1]
 
 
 def listing() -> str:

@@ -75,10 +75,9 @@ class Product:
             raise refuse(op, f"must not be a batch {_UNLESS_GIVEN}")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
-        loads = [] if op.epilogue is None else op.epilogue.loads
-        if each := next((load for load in loads if load.is_of_each), None):
+        if each := next((load for load in op.loads if load.is_of_each), None):
             raise refuse(each, f"must not load from a batch {_UNLESS_GIVEN}")
-        operands |= {_loaded(load): load.source for load in loads}
+        operands |= {_loaded(load): load.source for load in op.loads}
         argument_numbers = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
@@ -127,13 +126,8 @@ class Product:
             "A": "km" if attributes["transpose_a"] else "mk",
             "B": "nk" if attributes["transpose_b"] else "kn",
         }
-        loaded = {_loaded(load): load.axes.lower() for load in self._loads}
+        loaded = {_loaded(load): load.axes.lower() for load in self.op.loads}
         return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"} | loaded
-
-    @property
-    def _loads(self) -> list[LoadElementOp]:
-        """What the epilogue loads."""
-        return [] if self.op.epilogue is None else self.op.epilogue.loads
 
     @property
     def _scale_sizes(self) -> dict[str, tuple[int, ...]]:
@@ -163,7 +157,7 @@ class Product:
         """
         sizes = {role: tuple(getattr(self, x) for x in axes) or (1,) for role, axes in self._extents.items()}
         sizes |= self._scale_sizes
-        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *map(_loaded, self._loads)}
+        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *map(_loaded, self.op.loads)}
         read |= {self._added} if self._attributes["beta"] else set()
         generator = np.random.default_rng(seed)
         wanted = []
@@ -190,7 +184,7 @@ class Product:
         added = by_role[self._added] if self._attributes["beta"] else None
         if self.op.types.words:
             by_role |= {role: self._tiled(by_role[role]) for role in BLOCK_SCALES}
-        loaded = {load.source: by_role[_loaded(load)] for load in self._loads}
+        loaded = {load.source: by_role[_loaded(load)] for load in self.op.loads}
         alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))
         return reference.product(
             by_role["A"],

@@ -24,7 +24,7 @@ _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 _WIDE = 16  # members of a struct
 
 
-def _first_sum(product: Any) -> int | None:
+def first_sum(product: Any) -> int | None:
     """The number of the first of its named registers, if its sums are in any."""
     first = product.attribute("first_sum") if "first_sum" in product.optional else -1
     return None if first < 0 else int(first)
@@ -150,7 +150,7 @@ def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
         chains.leave(unused, code if chains.adjoins(op) else _Assembly(code.built()))
         return [unused]
     left = iter(code.built())
-    if _first_sum(op) is not None:
+    if first_sum(op) is not None:
         return [llvm.mlir_undef(op.operation.result.type)]
     return [join(each.type, left) for each in op.operation.results]
 
@@ -173,7 +173,7 @@ class _Assembly:
         """Adds an instruction. If it isn't the first, it updates all registers of those before."""
         names: dict[str, list[str]] = {}
         first, words = not self._lines, list[str]()
-        named = _first_sum(op)
+        named = first_sum(op)
         for operand in form.operands:
             if named is not None and operand.role == "inout":
                 names[operand.name] = [sum_name(named + number) for number in range(operand.count)]

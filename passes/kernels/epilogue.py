@@ -176,8 +176,7 @@ class _Epilogue:
     def of(self, piece: Piece, lane: Any) -> Any:
         """A lane's elements of D from its sums, not yet rounded."""
         function = self.op.epilogue
-        loads = [] if function is None else function.loads
-        values = {x.element: self._matrix(x, piece, lane.type) for x in loads if x.axes == "MN"}
+        values = {x.element: self._matrix(x, piece, lane.type) for x in self.op.loads if x.axes == "MN"}
         if self.op.grouping == "row_ends":
             lane = between_groups.marked(self.op, lane, piece.kind, self._at(0, piece), self.number)
         if function is None:

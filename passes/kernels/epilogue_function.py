@@ -104,8 +104,7 @@ def _inlined(function: EpilogueOp, *arguments: Any) -> Any:
 
 def matrices(op: MatmulOp) -> list[Any]:
     """What is loaded for each element of D."""
-    loads = [] if op.epilogue is None else op.epilogue.loads
-    return list(dict.fromkeys(load.source for load in loads if load.axes == "MN"))
+    return list(dict.fromkeys(load.source for load in op.loads if load.axes == "MN"))
 
 
 def only_scales(op: MatmulOp) -> bool:

@@ -191,22 +191,25 @@ def located(name: str | None = None) -> Iterator[None]:
 
 def parse(text: str, context: Any, name: str = "-") -> Any:
     """Parses a module. Raises WeftError with the source location of each mistake, in the file `name`."""
+    with _parsing(text, name):
+        return ir.Module.parse(text, context)
+
+
+@contextmanager
+def _parsing(text: str, name: str) -> Iterator[None]:
+    """In the block, MLIR parses text that its parser survives; converts an MLIRError to a WeftError."""
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
     try:
-        return ir.Module.parse(text, context)
+        yield
     except MLIRError as failure:
         raise _parse_error(failure, text, name) from None
 
 
 def parse_operation(text: str, context: Any, name: str = "-") -> Any:
     """Parses a single operation, as `parse` does with a module."""
-    mlir_text.check(text, name)
-    phase.enter(f"parsing {name}")
-    try:
+    with _parsing(text, name):
         return ir.Operation.parse(text, source_name=name, context=context)
-    except MLIRError as failure:
-        raise _parse_error(failure, text, name) from None
 
 
 def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
@@ -243,12 +246,8 @@ def parse_file(path: str | Path, context: Any) -> Any:
     except UnicodeDecodeError as failure:
         line = failure.object.count(b"\n", 0, failure.start) + 1
         raise WeftError(f"cannot read {path}: line {line} isn't UTF-8 text") from None
-    mlir_text.check(text, str(path))
-    phase.enter(f"parsing {path}")
-    try:
+    with _parsing(text, str(path)):
         return ir.Module.parseFile(str(path), context)
-    except MLIRError as failure:
-        raise _parse_error(failure, text, str(path)) from None
 
 
 def _parse_error(failure: Any, text: str, name: str) -> WeftError:

@@ -59,21 +59,11 @@ def backward(
     peaks = call.empty((2 * padded[0], *padded[1:]), "f32")
     shares = call.empty(padded, "f32") if sinking else call.added("", "f32", 3)
     starts = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
+    first = cleared if beside else heads
     call.launch(
         products_of_outputs,
         *(call.matrices("q"), call.matrices("k"), o, do, sums, of_lse, *starts, call.added("sinks", "f32")),
-        *(
-            base,
-            delta,
-            peaks,
-            shares,
-            sums_q,
-            done,
-            *call.numbers,
-            unit,
-            cleared if beside else heads,
-            cleared,
-        ),
+        *(base, delta, peaks, shares, sums_q, done, *call.numbers, unit, first, cleared),
         width=tiles.width(sizes.d),
         value_width=tiles.width(sizes.e),
         of_lse=of_sums is not None,

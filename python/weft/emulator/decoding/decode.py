@@ -92,7 +92,8 @@ class Op:
         self.block = -1
 
     @property
-    def _head(self) -> str:
+    def head(self) -> str:
+        """The opcode up to its first dot."""
         return self.opcode.partition(".")[0]
 
     def fail(self, message: str, location: SourceLocation | None = None) -> NoReturn:
@@ -186,7 +187,7 @@ class Op:
             self._check_width(entity, kind, any_width, name.location)
             self.reads.append(self.code.base + entity.index)
             return self.code.base + entity.index
-        if isinstance(entity, Variable) and self._head not in illegal.READ_SYMBOLS:
+        if isinstance(entity, Variable) and self.head not in illegal.READ_SYMBOLS:
             self.fail(f"move the address of '{name.text}' to a register first", name.location)
         if isinstance(entity, Variable) and not self.in_frame(entity):
             return self.symbol(entity, 0, kind)
@@ -199,7 +200,7 @@ class Op:
             self.fail(
                 f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.location
             )
-        if self._head not in illegal.READ_SPECIAL_REGISTERS or kind.is_float:
+        if self.head not in illegal.READ_SPECIAL_REGISTERS or kind.is_float:
             self.fail(f"move '{name.text}' to a register of integers first", name.location)
         need = need_of_register(name.text)
         if need and (verdict := need.complaint(self.target, self.version)):
@@ -236,7 +237,7 @@ class Op:
         """The slot of an operand that is written as `kind`; for `_` a slot that nothing reads."""
         operand = self.operand(operand) if isinstance(operand, int) else operand
         if isinstance(operand, Sink):
-            if operand is self.operands[0] and self._head not in illegal.DISCARD:
+            if operand is self.operands[0] and self.head not in illegal.DISCARD:
                 self.fail("can't discard its result", operand.location)
             return self.slots.scrap(kind)
         entity = self.entity(operand) if isinstance(operand, Name) else None

@@ -208,7 +208,7 @@ class Program:
 
 def _check_available(op: Op) -> None:
     """Raises PtxError for an instruction outside of the tables that the target or the PTX version lacks."""
-    if op.opcode.partition(".")[0] not in tables.HEADS:
+    if op.head not in tables.HEADS:
         need = availability.need(op.opcode, len(op.operands))
         if verdict := need.complaint(op.target, op.version):
             op.fail(str(verdict))
@@ -216,8 +216,7 @@ def _check_available(op: Op) -> None:
 
 def _check_legal(op: Op) -> None:
     """Raises PtxError for modifiers that no chip has, where the decoder hasn't."""
-    outside = op.opcode.partition(".")[0] not in tables.HEADS
-    if outside and (wrong := illegal.complaint(op.opcode, len(op.operands))):
+    if op.head not in tables.HEADS and (wrong := illegal.complaint(op.opcode, len(op.operands))):
         op.fail(wrong)
 
 

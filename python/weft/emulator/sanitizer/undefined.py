@@ -184,9 +184,15 @@ class Undefined:
         if traffic is None or lanes is None or self._matrix_loads.get(line) is not traffic:
             return False
         self._sources.setdefault(line, ("uninitialized-shared", _never_written(address), address))
-        if not self._follows:
-            self._slots, self._follows = self._follow(), True
+        if self._begin():
             self._multiply(traffic, lanes)
+        return True
+
+    def _begin(self) -> bool:
+        """Follows all from now on. False if it did so before."""
+        if self._follows:
+            return False
+        self._slots, self._follows = self._follow(), True
         return True
 
     def load(self, access: Access, origins: Origins) -> bool:
@@ -196,8 +202,7 @@ class Undefined:
         traffic = self._now or self._matrix_loads.get(access.line)
         if traffic is None or traffic.line != access.line or not traffic.writes:
             return False
-        if not self._follows:
-            self._slots, self._follows = self._follow(), True
+        self._begin()
         origins = np.where(origins == NOWHERE, self._memory(access, origins), origins)
         count = len(traffic.writes)
         if traffic.spread is not None or origins.shape[1] % count:
