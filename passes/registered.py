@@ -62,13 +62,10 @@ from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
 
-PASSES = {
-    p.flag: p
+_OF_MODULES = (RAISE_LINALG, OUTLINE_LINALG, SELECT_SCHEDULE, OUTLINE_MATMUL)
+PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {
+    p.flag: replace(p, of_kernels=True)
     for p in (
-        RAISE_LINALG,
-        OUTLINE_LINALG,
-        SELECT_SCHEDULE,
-        OUTLINE_MATMUL,
         EXPAND_MATMUL,
         ROUND_TF32,
         LOWER_TMA,

@@ -4,15 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from weft import mlir
-from weft.compiler.kernel_functions import kernels
+from weft.compiler import kernel_choice
 from weft.dialects import context
-from weft.dialects.tile import MatmulOp
-from weft.errors import Diagnostic, WeftError
-from weft.isa.suggest import did_you_mean
-from weft.mlir import func, gpu, operations
+from weft.errors import WeftError
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
-from weft.passes.plain.functions import is_plain
 from weft.tools import cli
 
 
@@ -28,38 +24,6 @@ def load(path: str, kernel: str | None = None, text: str | None = None) -> Any:
     module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
     with cli.speaking_of(name):
         raise_linalg.raise_or_refuse(module, kernel)
-        _pick(module, kernel, name)
+        kernel_choice.pick(module, kernel, name, "--kernel")
         unlowered.check(module)
     return module
-
-
-def _pick(module: Any, kernel: str | None, name: str) -> None:
-    """Erases what doesn't belong to the kernel that the user named."""
-    holders = [op for op in module.body.operations if _kernels(op)]
-    names = [k for op in holders for k in _kernels(op)]
-    if kernel is None and len(holders) > 1:
-        second = mlir.location(holders[1].operation.location)
-        raise WeftError(
-            Diagnostic(f"the file has several kernels: select one with --kernel: {', '.join(names)}", second)
-        )
-    if kernel is None:
-        return
-    if kernel not in names:
-        meant = did_you_mean(kernel, names)
-        raise WeftError(f"{name} has no kernel '{kernel}': it has {', '.join(names) or 'none'}{meant}")
-    for op in holders:
-        if kernel not in _kernels(op):
-            op.operation.erase()
-            continue
-        for inner in kernels(op):
-            if mlir.symbol(inner) != kernel:
-                inner.operation.erase()
-
-
-def _kernels(op: Any) -> list[str]:
-    """The kernels that a top-level operation holds or becomes."""
-    if isinstance(op, func.FuncOp):
-        return [mlir.symbol(op)] if is_plain(op) or operations(op, MatmulOp) else []
-    if isinstance(op, gpu.GPUModuleOp):
-        return [mlir.symbol(k) for k in kernels(op)]
-    return []

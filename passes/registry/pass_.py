@@ -20,7 +20,8 @@ class Pass:
 
     `options` maps each option's name to its default. `run` raises WeftError for what it can't lower. `lowers`
     holds the dialects and op classes of which nothing may be left afterwards. `after` is the pass that a
-    registered one follows in Weft's pipelines.
+    registered one follows in Weft's pipelines. In a module with host code, a pass that is `of_kernels` runs
+    on each `gpu.module` alone; None: where one of Weft's pipelines runs it.
     """
 
     flag: str
@@ -29,6 +30,7 @@ class Pass:
     options: Mapping[str, str] = field(default_factory=dict)
     lowers: Sequence[Any] = ()
     after: str | None = None
+    of_kernels: bool | None = None
 
     def complaint(self) -> str | None:
         """Why this can't be registered."""

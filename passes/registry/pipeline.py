@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from weft import instrumentation, phase
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, located
+from weft.passes.registry import kernel_parts
 from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.reproduction import reproduction
 
@@ -25,11 +28,14 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Element:
-    """One element of a textual pipeline: `name{options}` or `anchor(elements)`."""
+    """One element of a textual pipeline: `name{options}` or `anchor(elements)`. `named`: it comes from a
+    named pipeline.
+    """
 
     name: str
     options: str = ""
     inner: tuple["Element", ...] | None = None
+    named: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         if self.inner is not None:
@@ -131,7 +137,8 @@ def flatten(
             flat.append(Element(element.name, inner=flatten(element.inner, pipelines, followers)))
         elif element.name in pipelines:
             text = _filled_in(pipelines[element.name], element)
-            flat += flatten(parse(text), pipelines, followers, named=True)
+            passes = flatten(parse(text), pipelines, followers, named=True)
+            flat += [replace(each, named=True) for each in passes]
         else:
             flat.append(element)
             if named:
@@ -170,23 +177,26 @@ class Manager:
     ):
         """Raises WeftError for an unknown pass, with those of the `known` names that may be meant."""
         self._elements = [str(element) for element in elements]
-        wanted = instrumentation.current()
-        groups = [[element] for element in elements] if wanted.selects else [list(elements)]
-        self._managers = [_manager(group, context, passes, known, anchor) for group in groups]
-        self._groups, self._is_prepared = groups, False
+        self._make = partial(_manager, context=context, passes=passes, known=known, anchor=anchor)
+        by_itself = instrumentation.current().selects
+        groups = [[element] for element in elements] if by_itself else [list(elements)]
+        self._managers = [(self._make(group), group) for group in groups]
+        # Whether a pass is for kernels alone matters only in modules with host code.
+        self._runs = [
+            (of_kernels, list(run))
+            for of_kernels, run in groupby(elements, lambda each: _of_kernels(each, passes))
+        ]
+        self._prepared: set[int] = set()
         self._verifies = True
 
     def enable_verifier(self, enable: bool) -> None:
         """Whether the module is verified after each pass."""
         self._verifies = enable
-        for manager in self._managers:
-            manager.enable_verifier(enable)
 
     def run(self, module: Any) -> None:
         """Runs the pipeline on an operation."""
         reproducer = instrumentation.current().reproducer
         instrumentation.dump(self._elements)
-        self._prepare()
         if reproducer is None:
             self._run(module)
             return
@@ -203,16 +213,26 @@ class Manager:
             raise
         reproducer.end(succeeded)
 
-    def _prepare(self) -> None:
-        """Has the passes instrumented. A manager that runs nothing would print times, too."""
-        if not self._is_prepared:
-            self._is_prepared = True
-            for manager, group in zip(self._managers, self._groups, strict=True):
-                instrumentation.prepare(manager, frozenset().union(*map(_names, group)))
-
     def _run(self, module: Any) -> None:
-        for manager in self._managers:
-            manager.run(module)
+        if not any(of_kernels for of_kernels, _ in self._runs) or not kernel_parts.has_host_code(module):
+            for manager, group in self._managers:
+                self._run_one(manager, group, module)
+            return
+        for of_kernels, group in self._runs:
+            manager = self._make(group)
+            if not of_kernels:
+                self._run_one(manager, group, module)
+                continue
+            for part in kernel_parts.apart(module):
+                self._run_one(manager, group, part)
+
+    def _run_one(self, manager: Any, group: Sequence[Element], module: Any) -> None:
+        """Runs passes, instrumented: a manager that is instrumented and runs nothing would print times."""
+        if id(manager) not in self._prepared:
+            self._prepared.add(id(manager))
+            instrumentation.prepare(manager, frozenset().union(*map(_names, group)))
+        manager.enable_verifier(self._verifies)
+        manager.run(module)
 
 
 def _written(reproducer: instrumentation.Reproducer) -> Sequence[Diagnostic]:
@@ -301,6 +321,12 @@ def _add(
         unknown = _UNKNOWN.search(reason)
         meant = did_you_mean(unknown[1], known) if unknown else ""
         raise WeftError(f"pass pipeline: {reason}{meant}") from None
+
+
+def _of_kernels(element: Element, passes: Mapping[str, Pass]) -> bool:
+    """Whether an element runs on each `gpu.module` alone in a module with host code."""
+    decided = passes[element.name].of_kernels if element.name in passes else None
+    return element.named if decided is None else decided
 
 
 def _has_ours(element: Element, passes: Mapping[str, Pass]) -> bool:

@@ -9,9 +9,9 @@ import pytest
 import weft
 from weft.compiler.launch_record import MemrefArgument, ScalarArgument
 from weft.compiler.stages import compile_module
-from weft.dialects import tile
+from weft.dialects import context, tile
 from weft.isa import mma
-from weft.mlir import ir
+from weft.mlir import ir, parse
 
 TEXT = """func.func @product(%a: memref<?x?x{ab}>, %b: memref<?x?x{ab}>, %d: memref<?x?x{d}>) {{
   "tile.matmul"(%a, %b, %d) {{transpose_b = {transpose}{schedule}}}
@@ -197,6 +197,23 @@ def test_one_of_several_kernels_is_picked_by_name():
     assert "kernel must name one of the module's: one, two" in str(refused(source))
     assert weft.compile(source, arch="sm_80", kernel="two").name == "two"
     assert "kernel must be one of one, two, got 'three'" in str(refused(source, kernel="three"))
+
+
+def test_a_kernel_is_compiled_without_the_host_code_and_the_modules_beside_it():
+    one = "gpu.module @a { gpu.func @one(%x: f32) kernel { gpu.return } }"
+    other = "module { gpu.module @b { gpu.func @two() kernel { gpu.return } } }"
+    host = "func.func private @host(memref<*xf32>)"
+    assert weft.compile(one + host, arch="sm_80").name == "one"
+    assert weft.compile(other, arch="sm_80").name == "two"
+    module = parse(one + other + host, context())
+    before = str(module)
+    assert weft.compile(module, arch="sm_80", kernel="two").ptx.count(".entry") == 1
+    assert str(module) == before
+    assert "-:1:72: error: the file has several kernels" in str(refused(one + other))
+    assert "select one with kernel: one, two" in str(refused(one + other))
+    assert "has no kernel 'three': it has one, two" in str(refused(one + other, kernel="three"))
+    twice = refused(one + one.replace("@a", "@c"), kernel="one")
+    assert "two kernels 'one': give them different names" in str(twice)
 
 
 def kernel_of(body: str = "", arguments: str = "", target: str = "", kernel: str = "kernel") -> str:

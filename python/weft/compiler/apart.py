@@ -31,6 +31,7 @@ def compile_input(
     default: str | None,
     rows: str = "aligned",
     own: bool = False,
+    kernel: str | None = None,
 ) -> Compiled:
     """Compiles a module, a text or a Path as `stages.compile_module` does. Raises WeftError as that does, and
     WeftInternalError for a crash of MLIR or an unexpected exception.
@@ -38,9 +39,12 @@ def compile_input(
     name = str(module) if isinstance(module, Path) else name
     if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported(present=False):
         with contextlib.suppress(_ChangedError):
-            return _compiled_apart(module, arch, name, default, rows)
+            options = {"arch": arch, "name": name, "default": default, "rows": rows, "kernel": kernel}
+            return _compiled_apart(module, options)
     try:
-        return stages.compile_module(module, arch, name=name, default=default, rows=rows, own=own)
+        return stages.compile_module(
+            module, arch, name=name, default=default, rows=rows, own=own, kernel=kernel
+        )
     except WeftError:
         raise
     except Exception as error:
@@ -80,11 +84,8 @@ def _content(module: str | Path) -> str | bytes:
         return f"cannot be read: {failure.strerror}"  # an error, which is never kept
 
 
-def _compiled_apart(
-    module: str | Path, arch: str | None, name: str, default: str | None, rows: str
-) -> Compiled:
+def _compiled_apart(module: str | Path, options: dict[str, Any]) -> Compiled:
     """The result of the separate process, or of an earlier one from the cache."""
-    options = {"arch": arch, "name": name, "default": default, "rows": rows}
 
     def make() -> bytes:
         if not cache_keys.as_imported():

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import disk_cache as cache
 from weft import garbage, instrumentation, mlir, passes, phase
-from weft.compiler import checks, codegen, pipeline, translation
+from weft.compiler import checks, codegen, kernel_choice, pipeline, translation
 from weft.compiler.compiled import Compiled, key_of, of_entry, to_entry
 from weft.compiler.kernel_functions import is_lowered, kernels
 from weft.compiler.read_launch import read_launch
@@ -32,13 +32,15 @@ def compile_module(
     default: str | None = None,
     rows: str = "aligned",
     own: bool = False,
+    kernel: str | None = None,
 ) -> Compiled:
     """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
 
     The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
-    `rows` of matrices may be "aligned" for the fastest kernel, or "any". A module that is the caller's `own`,
-    whose context no other thread uses, is changed; others are copied. Raises WeftError with the source
-    location of each mistake.
+    `rows` of matrices may be "aligned" for the fastest kernel, or "any". Of several `gpu.module`s, the one
+    with `kernel` is compiled; host code is left out. A module that is the caller's `own`, whose context no
+    other thread uses, is changed; others are copied. Raises WeftError with the source location of each
+    mistake.
     """
     ours = own or isinstance(module, Path | str)
     if isinstance(module, Path):
@@ -48,6 +50,9 @@ def compile_module(
     elif not _is_module(module):
         wanted = "a weft.Module, an MLIR module, .mlir text or a Path"
         raise WeftError(f"module must be {wanted}, got {shown(module)}")
+    if kernel_choice.is_mixed(module):
+        module, ours = module if ours else _apart(module), True
+        kernel_choice.pick(module, kernel, name, "kernel")
     if raise_linalg.wanted(module):
         module, ours = module if ours else _apart(module), True
         raise_linalg.raise_or_refuse(module)

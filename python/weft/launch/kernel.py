@@ -60,7 +60,7 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
 
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module
-    return _selected(compile_input(source, arch, default=default), kernel)
+    return _selected(compile_input(source, arch, default=default, kernel=kernel), kernel)
 
 
 def compile_shared(module: "Module", arch: str) -> "Kernel":
