@@ -155,18 +155,19 @@ def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
         print("\n".join(_lines(diagnostic, tool)), file=sys.stderr)
 
 
-def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
+def _lines(diagnostic: Diagnostic, tool: str = "", shown: Location | None = None) -> list[str]:
+    """What is printed of a message; its source line, unless that is at the location which was `shown`."""
     location = diagnostic.location
     prefix = f"{location}: " if location else f"{tool}: " if tool else ""
     printed = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
-    if location is not None:
+    if location is not None and location != shown:
         text = _text_of(location.file).split("\n")
         if 1 <= location.line <= len(text) and text[location.line - 1].strip():
             line = text[location.line - 1].rstrip("\r")
             before = line[: max(location.column - 1, 0)]
             printed += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
     for note in diagnostic.notes:
-        printed += _lines(note)
+        printed += _lines(note, shown=location)
     return printed
 
 

@@ -89,12 +89,15 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
             cli.report(diagnostics, "weft-opt")
             ok = ok and not any(d.severity == "error" for d in diagnostics)
             results.append(result)
-    written = [r for r in results if r is not None]
-    if ok or (written and options.output == "-"):
-        texts = [r for r in written if isinstance(r, str)]
+    if ok or (options.output == "-" and (options.split_input_file or results != [None])):
         between = _MARKER if options.output_split_marker is None else options.output_split_marker
         # Bytecode is one module's; --split-input-file is refused with it.
-        cli.write(options.output, f"{between}\n".join(texts) if texts or not written else written[0])
+        whole = (
+            f"{between}\n".join(str(each or "") for each in results)
+            if options.split_input_file
+            else results[0]
+        )
+        cli.write(options.output, whole or "")
     return 0 if ok else 1
 
 

@@ -44,25 +44,25 @@ def operation(message: str) -> str | None:
 
 
 def explained(diagnostic: Diagnostic, text: str, known: Known) -> Diagnostic:
-    """A parser's diagnostic about `text`, in words of its own if it is about a name of a Python-defined
-    dialect, or of no dialect: MLIR names neither the operation nor the type.
+    """A parser's diagnostic about `text`, with more words if it is about a name of a Python-defined dialect,
+    or of no dialect: MLIR names neither the operation nor the type.
     """
-    where, message = diagnostic.location, diagnostic.message
+    where, message = diagnostic.location, diagnostic.message.rstrip()
     lines = text.splitlines()
     if where is None or not 0 < where.line <= len(lines):
         return diagnostic
     before, rest = lines[where.line - 1][: where.column - 1], lines[where.line - 1][where.column - 1 :]
     if (custom := _CUSTOM_OF_UNKNOWN_DIALECT.match(message)) is not None:
-        # MLIR's note is a list of all dialects.
-        return replace(diagnostic, message=_no_operation(custom[1], known), notes=())
+        return replace(diagnostic, message=f"{message}{known.like(custom[1])}")
     if (unknown := _OF_UNKNOWN_DIALECT.match(message)) is not None:
         if unknown["dialect"]:
             meant = did_you_mean(unknown["dialect"], known.dialects)
-            return replace(diagnostic, message=f"no dialect is called '{unknown['dialect']}'{meant}")
+            return replace(diagnostic, message=f"{message}{meant}")
         if (quoted := _QUOTED.search(before)) is None:
             return diagnostic
         at = replace(where, column=quoted.start() + 1)
-        return replace(diagnostic, message=_no_operation(quoted[1], known), location=at)
+        said = f"{message}: no dialect has an operation '{quoted[1]}'{known.like(quoted[1])}"
+        return replace(diagnostic, message=said, location=at)
     if (other := _NOT_OF_DIALECT.match(message)) is None:
         return diagnostic
     dialect, name = _PREFIX.search(before), _NAME.match(rest)
@@ -71,8 +71,4 @@ def explained(diagnostic: Diagnostic, text: str, known: Known) -> Diagnostic:
     names = (known.types if other[1] == "type" else known.attributes).get(dialect[1], ())
     has = f"its {other[1]}s are {', '.join(sorted(names))}" if names else f"it has no {other[1]}s"
     said = f"dialect '{dialect[1]}' has no {other[1]} '{name[0]}': {has}{did_you_mean(name[0], names)}"
-    return replace(diagnostic, message=said)
-
-
-def _no_operation(name: str, known: Known) -> str:
-    return f"no dialect has an operation '{name}'{known.like(name)}"
+    return replace(diagnostic, message=f"{message}: {said}")

@@ -12,11 +12,15 @@
 // The note that shows the operation needs no announcement.
 // CHECK:      func.func @good
 // CHECK:      // -----
+// CHECK-NEXT: // -----
 // CHECK-NEXT: module
 // CHECK:      func.func @also_good
 // MARKER:     // next
-// FAILS:      opt-forms.mlir:[[# @LINE + 10]]:3: error: 'func.return' op has 0 operands
-// FAILS-NOT:  error:
+// FAILS:      opt-forms.mlir:[[# @LINE + 13]]:3: error: 'func.return' op has 0 operands
+// FAILS-NEXT: return
+// FAILS-NEXT: ^
+// FAILS-NEXT: opt-forms.mlir:[[# @LINE + 10]]:3: note: see current operation
+// FAILS-NOT:  {{^  return}}
 // OTHER:      error: 'func.return' op has 0 operands
 // SOME:       weft-opt: error: --verify-diagnostics must be all or only-expected; got 'some'
 func.func @good() { return }
