@@ -48,7 +48,8 @@ assert (x == np.arange(64).reshape(8, 8).T).all()
 ```
 
 - [The tables](isa/index.md) list the forms, and the chips that have them.
-- Operations are written in MLIR's generic form, with their names in quotes.
+- Operations are written in MLIR's generic form, with their names in quotes. They have no custom assembly,
+  because MLIR's Python bindings offer none for dialects that are defined in Python.
 - The module around an operation sets the chip: `gpu.module @m [#nvvm.target<chip = "sm_90a">]`. Without a
   chip, a form must be legal on some chip.
 - If an operation has several operands of variable length, `operandSegmentSizes` is the number of registers of
@@ -86,10 +87,11 @@ assert not report.findings
 assert np.allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), atol=1e-3)
 ```
 
-In MLIR, operations are written in the generic form, with their names in quotes. In Python, each operation is
-a function of the same name in `weft.dialects.tile`; `await_` and `slice_` have an underscore, because Python
-uses these names. Each pass lowers one kind of these operations (`weft-opt --list-passes`); `weft compile FILE
---arch sm_90a` runs all passes.
+In MLIR, operations are written in the generic form, with their names in quotes. They have no custom assembly,
+because MLIR's Python bindings offer none for dialects that are defined in Python; printed modules give long
+types short names. In Python, each operation is a function of the same name in `weft.dialects.tile`; `await_`
+and `slice_` have an underscore, because Python uses these names. Each pass lowers one kind of operations
+(`weft-opt --list-passes`); `weft compile FILE --arch sm_90a` runs all passes.
 
 {subjects}
 

@@ -52,7 +52,8 @@ def explaining(options: Namespace, name: str | None) -> Callable[[Diagnostic], N
     """
 
     def explain(remark: Diagnostic) -> None:
-        placed = replace(remark, location=None) if name is None else cli.renamed(remark, "-", name)
+        bare = replace(remark, location=None, notes=tuple(replace(n, location=None) for n in remark.notes))
+        placed = bare if name is None else cli.renamed(remark, "-", name)
         cli.report([placed], "weft")
 
     return explain if options.tile_explain_dispatch else None

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft import extensions, instrumentation, mlir
+from weft import extensions, instrumentation
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, shown
 from weft.mlir import ir
+from weft.passes.registry import remarks
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:+ -]*", re.ASCII)
 
@@ -130,9 +131,8 @@ def _explanation(op: Any, taken: Candidate, ordered: Sequence[Candidate]) -> Dia
             continue
         refusal = candidate.refusal(op)
         reason = "would lower it too, with a lower priority" if refusal is None else f"refuses it: {refusal}"
-        notes.append(Diagnostic(f"{_named(candidate)} {reason}", severity="note"))
-    message = f"'{op.operation.name}' op is lowered by {_named(taken)}"
-    return Diagnostic(message, mlir.location(op.location), "remark", tuple(notes))
+        notes.append(f"{_named(candidate)} {reason}")
+    return remarks.remark(op, f"is lowered by {_named(taken)}", notes)
 
 
 def _named(candidate: Candidate) -> str:

@@ -13,10 +13,16 @@ Path = tuple[str, Sequence[str]]
 def explain(op: Any, path: Callable[[], Path]) -> None:
     """Reports how `op` is lowered if remarks are enabled; `path` is called only then."""
 
-    def remark() -> Diagnostic:
+    def said() -> Diagnostic:
         taken, others = path()
-        notes = tuple(Diagnostic(other, severity="note") for other in others)
-        message = f"'{op.operation.name}' op is lowered to {taken}"
-        return Diagnostic(message, mlir.location(op.location), "remark", notes)
+        return remark(op, f"is lowered to {taken}", others)
 
-    instrumentation.explain(remark)
+    instrumentation.explain(said)
+
+
+def remark(op: Any, message: str, notes: Sequence[str]) -> Diagnostic:
+    """A remark about an operation, with these notes and MLIR's own one, which shows the operation."""
+    at = mlir.location(op.location)
+    notes = [*notes, f"see current operation: {op.operation.get_asm(skip_regions=True)}"]
+    said = (Diagnostic(each, at, "note") for each in notes)
+    return Diagnostic(f"'{op.operation.name}' op {message}", at, "remark", tuple(said))

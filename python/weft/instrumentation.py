@@ -1,10 +1,11 @@
 """What is shown of passes while they run: the IR, the pipeline, a reproducer, the chosen candidates."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from weft.errors import Diagnostic
@@ -44,6 +45,7 @@ class Instrumentation:
     reproducer: Reproducer | None = None
     explain: Callable[[Diagnostic], None] | None = None
     remark: Callable[[Diagnostic], None] | None = None
+    explained: set[tuple[object, ...]] = field(default_factory=set, compare=False)
 
     @property
     def prints(self) -> bool:
@@ -62,6 +64,7 @@ class Instrumentation:
         return self != replace(_NONE, module_scope=self.module_scope, debug_info=self.debug_info)
 
 
+_VALUE = re.compile(r"%[\w#:]+")
 _NONE = Instrumentation()
 _current: ContextVar[Instrumentation] = ContextVar("instrumentation", default=_NONE)
 
@@ -82,9 +85,17 @@ def current() -> Instrumentation:
 
 
 def explain(remark: Callable[[], Diagnostic]) -> None:
-    """Hands a remark over where somebody wants it; it is made only then."""
-    if (wanted := _current.get().explain) is not None:
-        wanted(remark())
+    """Hands a remark over where somebody wants it; it is made only then. Of remarks that differ in the names
+    of values alone, only the first one is handed over.
+    """
+    wanted = _current.get()
+    if wanted.explain is None:
+        return
+    said = remark()
+    key = said.location, said.message, *(_VALUE.sub("%", note.message) for note in said.notes)
+    if key not in wanted.explained:
+        wanted.explained.add(key)
+        wanted.explain(said)
 
 
 def remark(said: Diagnostic) -> None:
