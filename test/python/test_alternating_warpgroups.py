@@ -52,6 +52,7 @@ def multiplied(given: weft.Kernel, shape: tuple[int, int, int], types: Types = N
     return bool(report.findings), bool((d == right).all())
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("schedule", [SMALL, CLUSTER, THREE, PARTS, WIDE], ids=str)
 def test_tiles_are_right(schedule: WarpgroupSchedule) -> None:
     made = kernel(schedule)
@@ -61,6 +62,7 @@ def test_tiles_are_right(schedule: WarpgroupSchedule) -> None:
         assert multiplied(made, shape) == (False, True)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("transposed", [(False, True), (True, True), (True, False)])
 def test_every_layout_is_right(transposed: tuple[bool, bool]) -> None:
     types = replace(NT, transposed=transposed)
@@ -82,7 +84,7 @@ MORE = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("made", MORE, ids=str)
 def test_other_types_and_epilogues_are_right(made: Product) -> None:
     compiled = weft.compile(made.module(), "sm_90a")

@@ -166,6 +166,7 @@ def test_rows_after_the_last_sequence_are_zeros(ends, options):
     assert np.isfinite(found[:last]).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "page, packed", [(64, False), pytest.param(16, False, marks=pytest.mark.slow), (32, True)]
 )
@@ -255,6 +256,7 @@ def test_spills_outside_of_loops_only(d):
     assert kernel.resources.spill_stores <= 64
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     "d, flags, loops",
     [

@@ -42,6 +42,7 @@ def decoded(batch, heads, keys, sizes, options, dtype=F16, lengths=None, page=0)
         check((out[number], lse[number]), q[number], *of_keys, capped="softcap" in options, **options)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     "heads, sizes, options",
     [
@@ -59,11 +60,13 @@ def test_one_query(heads, sizes, options):
     decoded(2, heads, 300, sizes, options)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("window", [(0, 0), (127, 0), (128, None), (200, 3)])
 def test_windows(window):
     decoded(1, (2, 1), 300, (64, 64), {"window": window, "splits": 2 if window[0] == 200 else 1}, BF16)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("splits", [1, 5])
 def test_lengths(splits):
     decoded(4, (3, 1), 300, (64, 64), {"splits": splits, "sinks": True}, lengths=[300, 0, 1, 129])
@@ -111,6 +114,7 @@ def test_tiles_fit_into_shared_memory():
                 assert chosen["pieces"] == n // math.gcd(n, 48)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("limited", [False, True])
 def test_the_first_blocks_are_prefetched_before_the_wait(limited):
     """Unless the array of lengths, which an earlier launch may write, shows which these are."""

@@ -100,7 +100,7 @@ def test_peaks_that_grow_rescale_the_sums(d, factor):
     check(out, lse, *scaled(given))
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
 def test_blocks_with_masks_in_one_loop_or_apart(monkeypatch, apart, packed):

@@ -467,6 +467,7 @@ def test_what_another_thread_adds_to_a_module_meanwhile_does_not_matter():
         assert identity._found_in("weft.isa", "weft.isa", own, own)[0] == []
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("module", ["lower_gemm", "lower_gemm_async"])
 def test_candidates_that_change_before_all_passes_are_imported_arent_weft_s(module):
     code = f"from weft import extensions\nfrom weft.passes import {module}\n{module}.CANDIDATES = ()\n"

@@ -339,6 +339,7 @@ def repeated(calls, monkeypatch, size=2):
     return report, all((got == want).all() for got, want in found)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("size", [2, 3])
 def test_captured_calls_can_be_replayed(monkeypatch, size):

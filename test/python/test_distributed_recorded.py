@@ -34,6 +34,7 @@ def run(world):
     assert not rules(report), report.findings
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("way", ["copies", "product", pytest.param("kernel", marks=pytest.mark.slow)])
 def test_rows_of_all_ranks_are_multiplied_in_every_call(monkeypatch, way):
     """The first call, the second and the third, which uses the memory of the first."""

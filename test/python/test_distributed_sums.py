@@ -53,6 +53,7 @@ def finished(sums, epilogue):
     return np.maximum(sums + epilogue.bias, 0) + epilogue.residual
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", ["scattered_sums", "all_reduced_sums"])
 def test_sums_of_one_rank(name):
     report, right = globals()[name](1)
@@ -285,6 +286,7 @@ def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.usefixtures("fresh_kernels")
 @pytest.mark.parametrize(
     ("owner", "name", "wrong"),

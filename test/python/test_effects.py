@@ -139,6 +139,7 @@ PRODUCTS = [
 ]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)
 def test_passes_between_change_no_product(monkeypatch, product):
     monkeypatch.setattr("weft.compiler.pipeline.elements", passes_between.elements)
@@ -154,6 +155,7 @@ def without_discardable_attributes(text):
     )
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)
 def test_no_discardable_attribute_changes_what_an_operation_means(product):
     instructions = product.compiled().ir("lower-fragments")

@@ -102,6 +102,7 @@ def copied(name, times):
     return case
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("name", "ctas"), [pytest.param("bf16", 3, marks=pytest.mark.slow), ("a pair", 4), ("nvfp4", 2)]
 )

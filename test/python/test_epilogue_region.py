@@ -61,6 +61,7 @@ def run(text: str, chip: str, *more: str) -> int:
     return tool.main(["run", "k.mlir", "--on", "emulator", "--arch", chip, *more])
 
 
+@pytest.mark.each_value(2)
 @every_family
 def test_weft_run_checks_an_epilogue_in_text(schedule, chip, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
@@ -117,6 +118,7 @@ def causal(x: Any, row: Any, column: Any) -> Any:
     return arith.select(below, x, arith.constant(x.type, -1.0))
 
 
+@pytest.mark.each_value(3)
 @every_family
 def test_rows_and_columns_are_numbers(schedule, chip):
     kernel = weft.compile(product(causal, (), schedule=schedule), chip)
@@ -145,6 +147,7 @@ def test_vectors_and_single_elements_are_loaded(schedule, chip):
     np.testing.assert_array_equal(d, want.astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_each_product_of_a_batch_has_a_vector_and_a_number(chip):
     def function(x: Any, row: Any, column: Any, bias: Any, factors: Any) -> Any:
@@ -160,6 +163,7 @@ def test_each_product_of_a_batch_has_a_vector_and_a_number(chip):
         kernel.emulate(a, b, d, bias, factors[:2])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", ["i8", "f64"])
 def test_sums_of_integers_and_doubles(kind, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)

@@ -101,6 +101,7 @@ def test_llvm_runs_few_passes_on_kernels_of_wgmma(asked, chip, schedule, passes)
     assert [how["passes"] for how in asked] == [passes]
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     ("queries", "d", "passes"),
     [(128, 256, [codegen.FEW]), (128, 128, [codegen.SOME]), (1, 256, [codegen.SOME, codegen.ALL])],

@@ -240,6 +240,7 @@ def test_ends_that_make_no_sense_end_the_kernel_all_the_same():
     assert (d[256:] == doubles(a[256:]) @ doubles(b[2]).T).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "case",
     [

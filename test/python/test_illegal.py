@@ -35,7 +35,7 @@ def refused(lines, chip=CHIP, version=VERSION):
     return [complaint is not None for complaint in complaints]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("to", SCALARS)
 def test_conversions_are_those_of_ptxas(to):
     named = {line: opcode for opcode, line in conversions() if re.search(rf"\.{to}\.\w+$", opcode)}

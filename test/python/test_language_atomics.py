@@ -104,7 +104,7 @@ def extremes(x: w.In["m n"], high: w.Out["n"], low: w.Out["n"], one: w.Out["two"
                 w.atomic_min(one[1], buffer[1] + t.dtype(0))
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32])
 @pytest.mark.parametrize("offset, arch", [(-3, "sm_75"), (0, "sm_80"), (3, "sm_90a")])
 def test_extremes_of_numbers_of_any_sign(dtype, offset, arch):

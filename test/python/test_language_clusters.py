@@ -39,6 +39,7 @@ def test_tiles_that_ctas_copy_for_each_other(arch, cluster, shape):
     assert shared_copies.compile(arch=arch, cluster=cluster).ptx.count(".multicast::cluster") == shared
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_120a"])
 def test_cluster_barriers_release_nothing(arch):
     """Otherwise, each has a fence for the whole GPU."""
@@ -132,6 +133,7 @@ def test_clusters_divide_the_grid_of_a_persistent_kernel():
         persistent_copies.compile(cluster=(1, 2))
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype", [w.f16, w.f32, w.i8])
 def test_tiles_of_peers_are_loaded_and_stored(dtype):
     """ldmatrix and stmatrix, which move tiles of 16 bits, reach the CTA's own shared memory only."""

@@ -40,6 +40,7 @@ def test_columns_are_reduced(m, n, columns):
         assert np.allclose(y.reshape(t.shape), t, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype, numpy", [(w.f64, np.float64), (w.i64, np.int64), (w.f16, np.float16)])
 def test_values_of_other_widths_are_reduced(dtype, numpy):
     @w.kernel()
@@ -55,6 +56,7 @@ def test_values_of_other_widths_are_reduced(dtype, numpy):
     assert np.array_equal(rows, x.sum(1)) and np.array_equal(columns, x.max(0))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns, registers", [(256, None), (224, 184)])
 def test_values_of_all_warps_neednt_fit_in_registers_at_once(columns, registers):
     @w.kernel(arch="sm_90a")

@@ -46,7 +46,7 @@ def test_fragments_in_other_layouts(dtype, m, n, arch):
     assert np.array_equal(y, x + x + expected)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [w.i8, w.f16, w.f32, w.f64])
 def test_transposed_fragments_are_converted_to_sums(dtype):
     @w.kernel()
@@ -96,6 +96,7 @@ def test_mistakes(body, message):
     assert caught.value.diagnostics[0].location.file == __file__
 
 
+@pytest.mark.each_value(4)
 @pytest.mark.parametrize(
     ("size", "dtype", "arch"),
     [

@@ -44,6 +44,7 @@ def expected(x, by, other):
 KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 
 
+@pytest.mark.each_value(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_test_of_the_divisor_selects_the_quotient(kind):
     x, by = numbers(kind)

@@ -59,7 +59,7 @@ def shifted(x: w.In["b m n"], y: w.Out["b m n"], z: w.Out["b m n"], *, by, rows=
         w.store(w.load(x[1, row, row], (64, 64)), z[1, row - by, row - by], rows=rows)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("by, columns", [(3, 100), (16, 128)])
 def test_tiles_of_batches_and_of_any_type(dtype, by, columns):
@@ -152,7 +152,7 @@ def through_a_buffer(x: w.In["m n"], y: w.Out["m n"], *, rows=None):
         w.store(w.load(x[row, 0], (64, 64)), y[row - 2, w.cta(1) - 8], via=buffer, rows=rows)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("columns, rows", [(64, None), (50, None), (64, 10)])
 def test_stores_through_a_buffer_begin_before_the_array(chip, columns, rows):
@@ -172,6 +172,7 @@ def of_known_columns(x: w.In["m N"], y: w.Out["m N"], *, N, rows=None):
         w.store(w.load(x[0, 0], (64, 64)), y[0, 0], via=buffer, rows=rows)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     "columns, rows, by_lanes", [(64, None, 0), (56, None, 0), (60, None, 2), (64, 10, 2)]
 )
@@ -239,6 +240,7 @@ def of_other_matrices(
         ring.fill(t=x[i - 1, j + 1, zero - 1])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_tiles_of_matrices_that_a_batch_lacks_are_outside(chip):
     x = np.random.default_rng(0).standard_normal((2, 3, 60, 8)).astype(np.float32)
@@ -269,7 +271,7 @@ def delayed(x: w.In["n"], y: w.Out["n"], z: w.Out["n"], *, by):
         w.store(w.load(x[i], 512), z[i - by])
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.float8_e4m3fn])
 @pytest.mark.parametrize("by, count", [(3, 700), (4, 1024), (16, 513), (600, 1000)])
 def test_vectors_of_flat_arrays(dtype, by, count):

@@ -18,7 +18,7 @@ def numbers(*shape, dtype=w.f32):
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(5)
 def test_elements_are_where_tiles_have_them(dtype, arch):
     """Also in swizzled buffers, in their parts and in transposed ones."""
     width = max(64, 256 // dtype.bytes)  # two panels

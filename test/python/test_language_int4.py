@@ -167,6 +167,7 @@ def test_a_dependent_kernel_waits_before_its_first_role():
     assert kernel.ptx.index("mbarrier.init") < waits < first_copy
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dependent", [True, "early"])
 @pytest.mark.parametrize("has_role", [False, True])
 def test_the_next_launch_begins_after_the_wait_or_before_it(dependent, has_role):

@@ -53,6 +53,7 @@ def test_checksums_are_those_of_zlib():
     assert sums.tolist() == [zlib.crc32(row.tobytes()) for row in rows]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_tiles_of_pixels_are_averaged_without_overflow(dtype):
     """(a + b + 1) / 2 of bytes, as encoders of video have it."""

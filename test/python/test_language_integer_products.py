@@ -18,12 +18,13 @@ def matrix(dtype, *shape):
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("of_b", BYTES, ids=str)
 @pytest.mark.parametrize("of_a", BYTES, ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(3)
 def test_buffers_are_multiplied(of_a, of_b, chip):
     a, b = matrix(of_a, 64, 128), matrix(of_b, 32, 128)
     assert np.array_equal(product(emulate, a, b, of_a, of_b, chip), exact(a, b))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("of_a, of_b", [(w.u8, w.u8), (w.u8, w.i8)], ids=str)
 def test_a_fragment_is_multiplied_by_wgmma(of_a, of_b):
     @w.kernel(arch="sm_90a")

@@ -14,14 +14,14 @@ UNSIGNED = [each for each in TYPES if each.is_unsigned]
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(5)
 def test_operators_are_those_of_numpy(dtype, chip):
     assert not differing_numbers(emulate, dtype, chip)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("old", TYPES, ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(4)
 def test_integers_become_those_of_other_types_and_floats(old, chip):
     floats = {w.f64: np.float64, w.f32: np.float32, w.f16: np.float16, w.bf16: ml_dtypes.bfloat16}
 

@@ -59,6 +59,7 @@ def multiplied_later(x: w.In["m k", w.f16], y: w.Out["m k", w.f32], z: w.Out["m 
         ring.fill(x=x[0, 0])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("idle", ["always", "in a branch"])
 def test_all_warps_see_a_stage_before_it_is_filled_again(idle):
     x, y = np.ones((64, 64), np.float16), np.zeros((64, 64), np.float32)
@@ -140,6 +141,7 @@ def doubled(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
                 w.store(w.load(stage.y), y[row, 0])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_stages_of_a_ring_over_another_one_are_changed_in_place(arch):
     x = np.random.default_rng(0).standard_normal((300, 32)).astype(np.float32)

@@ -245,6 +245,7 @@ def copied(a: w.In["m k", w.f16], d: w.Out["m k", w.f16], *, by_threads=False):
                 ring.fill(a=a[0, 0])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch, by", [("sm_90a", "TMA"), ("sm_80", "cp.async")])
 def test_rows_that_rings_cant_copy_need_a_wider_array_or_threads(arch, by):
     whole, d = np.arange(64 * 72).reshape(64, 72).astype(np.float16), np.zeros((64, 67), np.float16)

@@ -86,11 +86,13 @@ def emulated(arch):
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", CHIPS)
 def test_one_thread_changes_elements_once(arch):
     check_once(emulated(arch), fills=False)
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_one_thread_that_also_copies_changes_elements_once(arch):
     check_once(emulated(arch), fills=True)
@@ -119,6 +121,7 @@ def decided(x: w.In["m n", w.f16], y: w.Out["m n", w.f16], c: w.Out["n6", w.i32]
         c[4], c[5] = n * 100 + m, times
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_results_of_changes_decide_what_a_thread_copies(arch):
     x = np.random.default_rng(0).standard_normal((64 * 4, 32)).astype(np.float16)

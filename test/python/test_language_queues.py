@@ -8,7 +8,7 @@ import weft
 import weft.language as w
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(320, 64), (64, 32), (130, 96)])
 @pytest.mark.parametrize("one_thread, arch", [(False, "sm_90a"), (True, "sm_90a"), (True, "sm_80")])
 def test_each_tile_is_taken_once(shape, one_thread, arch):

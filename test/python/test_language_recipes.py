@@ -63,6 +63,7 @@ def test_a_layer_drops_what_the_mask_of_its_seed_drops(arch, stages):
     assert np.allclose(y.astype(float), gelu * mask / 0.75, rtol=2**-7, atol=1e-3)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
 def test_routers_choose_the_largest_of_the_best_groups(arch):
     x = np.random.default_rng(0).integers(-99, 99, (70, 256)).astype(np.float32)  # with equal ones
@@ -72,6 +73,7 @@ def test_routers_choose_the_largest_of_the_best_groups(arch):
     assert np.array_equal(values, np.take_along_axis(x, indices, axis=1))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a", "sm_80"])
 def test_convolutions_are_padded_with_zeros(arch):
     rng = np.random.default_rng(0)
@@ -84,7 +86,7 @@ def test_convolutions_are_padded_with_zeros(arch):
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
 @pytest.mark.parametrize("image", ["two classes", "white", "one pixel"])
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 def test_images_are_separated_by_otsus_threshold(image, arch):
     rng = np.random.default_rng(0)
     made = {

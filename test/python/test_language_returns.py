@@ -199,6 +199,7 @@ def leaving(
             ring.fill(x=x[row, j])
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_ctas_return_before_roles(chip):
     x = np.random.default_rng(0).standard_normal((130, 104)).astype(np.float16)

@@ -14,6 +14,7 @@ def numbers(*shape):
     return _RNG.integers(-1, 2, shape).astype(np.float32)
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "arch"),
     [
@@ -109,6 +110,7 @@ def repeated(a, b, axis=0):
     return np.moveaxis(np.array(h), 0, axis)
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "arch"),
     [

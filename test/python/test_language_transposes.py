@@ -24,7 +24,7 @@ def transposed(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interle
         w.store(w.load(stage.y), y[0, 0])
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("m, n", [(128, 64), (32, 64), (192, 64)])
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_bytes_are_transposed(m, n, interleaved):
@@ -55,7 +55,7 @@ def transposed_in_place(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, n, i
                 w.store(w.load(stage.y), y[0, number * 128])
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("n", [128, 256])
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_bytes_are_transposed_in_place(n, interleaved):
@@ -217,7 +217,7 @@ def stored(x: w.In["m n"], y: w.Out["n m"], *, via=False):
         w.store(w.load(buffer.rows(64 * me, 64)), y[64 * me, 0])
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, E4M3])
 def test_fragments_are_stored_transposed(dtype, arch):

@@ -51,6 +51,7 @@ def extremes(
         vector[1] = w.argmin(v, axis=0)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     "dtype, arch",
     [

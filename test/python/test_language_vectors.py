@@ -12,6 +12,7 @@ def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", ["f32", "e4m3"])
 def test_vectors_go_through_buffers_to_another_role(dtype):
     kind = getattr(w, dtype)

@@ -135,6 +135,7 @@ _CONVERSION = """func.func @f(%x: tensor<?x{0}>) -> tensor<?xbf16> {{
 }}"""
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_conversions_to_bf16_round_once(chip: str) -> None:
     cases = (

@@ -30,7 +30,7 @@ def preloads(kernel: weft.Kernel) -> bool:
     return kernel.compiled.ptx.count(".param .align 64 .b8") > 3
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("shape", [(200, 144, 136), (129, 264, 72), (8, 8, 8)], ids=str)
 @pytest.mark.parametrize("added, beta", [(RESIDUAL, 0.0), (C, 0.5), (BOTH, 0.5), ((), 1.0)], ids=str)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -53,6 +53,7 @@ def test_several_tiles_of_a_cta(schedule):
     assert product.ratio(kernel, (420, 504, 64)) <= 1.0
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("d, residual", [("bf16", "f16"), ("f32", "f32"), ("bf16", "f32")])
 def test_other_types_are_loaded_by_threads(d, residual):
     product = Product(d=d, added=(("residual", residual),))
@@ -98,7 +99,7 @@ def test_threads_that_store_d_have_read_the_memory():
     assert reference.product(a, b, transpose_b=True, residual=residual, dtype=BF16).compare(out).ratio <= 1.0
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_threads_copy_what_tma_does_not(schedule):
     """Rows begin at any element, and no tile's size divides the matrix. A part of a tile follows another."""

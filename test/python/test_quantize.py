@@ -78,7 +78,7 @@ def check(x, **options):
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("scales", SCALES)
 def test_results_equal_numpys(scales):
     check(numbers((129, 257)), scales=scales)

@@ -254,7 +254,7 @@ def test_other_functions_arent_raised() -> None:
         assert _activation(body, "i32") == "relu"
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_functions_compute_what_is_written(name: str) -> None:

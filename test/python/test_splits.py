@@ -133,7 +133,7 @@ def test_ctas_add_up_sums_in_few_rounds(schedule, dealt):
     assert schedule.dealt == dealt
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("schedule", GLOBAL, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_parts_that_are_added_up_in_global_memory(schedule, outputs):

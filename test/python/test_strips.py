@@ -17,7 +17,7 @@ STRIPS = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("schedule", "slots", "parts"), STRIPS, ids=str)
 def test_strips_wait_for_slots_that_tma_has_read(schedule, slots, parts):
     staging = schedule.staging(BF16)

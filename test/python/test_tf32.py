@@ -29,7 +29,7 @@ def operands(m, n, k, seed=0):
     return a, b, nearest(a[rows, rows % k])[:, None] * nearest(b[rows % k])
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(70, 40, 68), (3, 130, 45), (130, 96, 64)], ids=str)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False)], ids=str)
 @pytest.mark.parametrize("chip", CHIPS)
@@ -40,6 +40,7 @@ def test_matmul(chip, transposed, shape):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("chip", CHIPS)
 def test_special_numbers(chip):
     """NaN, infinities, what rounds to infinity, and subnormals. tf32 lacks the low bits, which are all of the
@@ -68,6 +69,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.each_value(4)
 @pytest.mark.parametrize("kind", SCHEDULES)
 def test_schedules(kind):
     chip, schedule = SCHEDULES[kind]
@@ -77,6 +79,7 @@ def test_schedules(kind):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
 def test_batches_and_groups(chip):
     made = [operands(128, 32, 64, seed) for seed in range(2)]

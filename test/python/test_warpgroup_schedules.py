@@ -115,7 +115,7 @@ PARTS = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("schedule", "parts"), PARTS, ids=str)
 def test_a_tile_of_d_is_staged_in_as_few_parts_as_leave_room_for_the_stages(schedule, parts):
     assert schedule.staging_parts(BF16) == parts and schedule.complaint(BF16, SM_90A) is None
@@ -185,7 +185,7 @@ def test_either_operand_may_be_mn_major(schedule, transposed):
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     ("schedule", "stored"),
     [

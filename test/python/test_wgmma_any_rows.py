@@ -63,7 +63,7 @@ MORE = (
 SIZES = ((131, 67, 72), (66, 129, 64), (5, 1, 8))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("made", [*PLAIN, *MORE], ids=str)
 def test_rows_begin_anywhere(made: Product) -> None:
     product = AnyRows.of(made)
@@ -97,6 +97,7 @@ def test_tma_stores_aligned_rows_only() -> None:
     assert counts[1] == counts[0] - 2  # one for each warpgroup
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns", [45, 24])
 def test_rows_of_d_are_stored_from_each_distance_to_an_aligned_vector(columns: int) -> None:
     kernel = weft.compile(PLAIN[2].module(), "sm_90a")
