@@ -59,10 +59,11 @@ from weft.passes.registry.pipeline import (
 )
 from weft.passes.round_tf32 import ROUND_TF32
 from weft.passes.select_schedule import SELECT_SCHEDULE
+from weft.passes.weft_to_binary import WEFT_TO_BINARY
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
 
-_OF_MODULES = (RAISE_LINALG, OUTLINE_LINALG, SELECT_SCHEDULE, OUTLINE_MATMUL)
+_OF_MODULES = (RAISE_LINALG, OUTLINE_LINALG, SELECT_SCHEDULE, OUTLINE_MATMUL, WEFT_TO_BINARY)
 PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {
     p.flag: replace(p, of_kernels=True)
     for p in (

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from weft import extensions, mlir, mlir_text, passes, phase
+from weft.compiler import stages
 from weft.dialects import context as new_context
 from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
 from weft.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
 from weft.opt_flags import NAMES, VALUED_SWITCHES
+from weft.passes import weft_to_binary
 from weft.passes.registry.pipeline import Element
 from weft.passes.registry.reproduction import reproduced
 from weft.tools import cli, verify_diagnostics
@@ -62,6 +64,7 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     """Processes the input by chunks and writes their results, to a file only if all went well. Returns the
     exit status.
     """
+    weft_to_binary.compiled_by(stages.lower_in_place)
     text, name = cli.read(options.input), cli.name_of(options.input)
     if options.run_reproducer:
         text = _reproduced(options, text, name)

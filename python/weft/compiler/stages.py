@@ -57,14 +57,25 @@ def compile_module(
         module, ours = module if ours else _apart(module), True
         raise_linalg.raise_or_refuse(module)
     with mlir.only_reachable_blocks(module):
-        checks.names(module)
-        unlowered.check(module)
-        checks.sizes(module)
+        _check(module)
         target, assumed = _target(module, arch, default)
         try:
             return _compile(module, target, name, rows, ours=ours)
         except WeftError as error:
             raise (with_default_note(error, target) if assumed else error) from None
+
+
+def lower_in_place(module: Any, arch: str) -> Compiled:
+    """Lowers a module of one `gpu.module` to LLVM's dialect in place, and returns what it is compiled to."""
+    _check(module)
+    return _lowered(module, Target.of(arch), "-", "aligned")
+
+
+def _check(module: Any) -> None:
+    """Raises WeftError for what the passes would only find later, or not at all."""
+    checks.names(module)
+    unlowered.check(module)
+    checks.sizes(module)
 
 
 def _is_module(value: Any) -> bool:
