@@ -182,6 +182,18 @@ def test_shifts_clamp_their_amount(kind):
         check(got, lambda x, n: x << n if n < width else 0, a, amounts)
 
 
+@pytest.mark.parametrize(("kind", "amount", "by"), [
+    ("u16", -2147483647, 1), ("s16", 65538, 2), ("b16", -7, 16), ("u32", 4294967297, 1), ("u32", 65537, 32),
+    ("u64", 4294967299, 3),
+])  # fmt: skip
+def test_shifts_by_constants_read_few_bits_of_them(kind, amount, by):
+    """As an H200 does. ptxas 12.9 to 13.5 keeps 16 bits of the amounts of shifts of 16 bits, otherwise 32."""
+    width = int(kind[1:])
+    a, _ = pairs(width)
+    got = run(f"shr.{kind} %d0, %a0, {amount};", a, out=a.dtype)
+    check(got, lambda x: value(x, kind if kind[0] == "s" else f"u{width}") >> by, a)
+
+
 @pytest.mark.parametrize("mode", ["wrap", "clamp"])
 def test_funnel_shift(mode):
     a, b = pairs(32)

@@ -90,6 +90,9 @@ REFUSED = """
     add.s32 %r1, %tid.x, 1;
     st.global.b32 [%d1], %tid.x;
     mov.f32 %r1, %laneid;
+    cvt.rn.f32.u32 %r1, %tid.x;
+    cvt.tf32.relu.f32 %r1, %r2;
+    shf.l.wrap.b32 %r1, %r2, %r3, 0f3F800000;
     add.u64 %d1, %d2, symbol;
     add.s32 %r1, %r2, 1.0;
     add.f32 %r1, %r2, 1;
@@ -105,6 +108,13 @@ TAKEN = """
     cvta.shared.u64 %d1, symbol;
     mov.b32 %r1, 0f3F800000;
     mov.b64 %d1, 1.0;
+    cvt.rz.tf32.relu.f32 %r1, %r2;
+    cvt.u8.sat.u32 %r1, %r2;
+    shf.r.clamp.b32 %r1, 0f3F800000, %r2, 3;
+    prmt.b32 %r1, %r2, %r3, 0f00003210;
+    lop3.b32 %r1, %r2, %r3, 0f3F800000, 150;
+    fns.b32 %r1, 0f3F800000, 0f00000000, 0f00000001;
+    shfl.sync.idx.b32 %r1, 0f3F800000, 0f00000001, 0f0000001F, -1;
     add.f32 %r1, %r2, 1.0;
     atom.add.u32 _, [%d2], 1;
     setp.lt.s32 _|%p1, %r1, WARP_SZ;

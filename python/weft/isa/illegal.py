@@ -2,6 +2,7 @@
 modifiers that don't go together, or without one that they need.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,8 +17,6 @@ class Row(NamedTuple):
     reason: str
 
 
-READ_SPECIAL_REGISTERS = ("mov", "cvt")
-"""The instructions that read them; others read registers to which they are moved."""
 READ_SYMBOLS = ("mov", "cvta", "mapa", "getctarank", "call")
 """The instructions that take the name of a variable."""
 DISCARD = ("atom", "lop3", "match", "mbarrier", "setp")
@@ -25,6 +24,7 @@ DISCARD = ("atom", "lop3", "match", "mbarrier", "setp")
 
 _INTEGER, _FLOAT = r"[us]\d+", "(?:f16|bf16|f32|f64|tf32)"
 _OTHER_TYPES = r"tf32|[us]8x4|[usf]16x2|bf16x2|f32x2|[es]\w+x[24]|ue8m0x2"
+_TYPE = rf"{_INTEGER}|{_FLOAT}|b\d+|{_OTHER_TYPES}"
 _MODES, _WHOLE = "rn|rz|rm|rp", "rni|rzi|rmi|rpi"
 _EVERY = f"{_MODES}|rna|{_WHOLE}"
 _HELD = r"u8\.u8|s8\.s8|u16\.u(?:8|16)|s16\.(?:[su]8|s16)|u32\.u(?:8|16|32)|s32\.(?:[su](?:8|16)|s32)|" \
@@ -110,8 +110,16 @@ ROWS = tuple(Row(*row) for row in (
 # fmt: on
 
 
+def reads_special_registers(opcode: str) -> bool:
+    """Whether special registers may be sources of an instruction; others need them moved to registers."""
+    head, *modifiers = opcode.split(".")
+    return head in ("mov", "cvt") and not any(re.fullmatch(_FLOAT, each) for each in modifiers)
+
+
 @lru_cache(maxsize=1 << 12)
 def complaint(opcode: str, operands: int) -> str | None:
     """What is wrong with an instruction's modifiers; None if no row names them."""
+    if opcode.startswith("cvt."):  # whose modifiers may stand between its types
+        opcode = ".".join(sorted(opcode.split("."), key=lambda part: re.fullmatch(_TYPE, part) is not None))
     found = (row.reason for row in ROWS if matches(opcode, operands, row.heads, row.modifiers))
     return next(found, None)

@@ -200,7 +200,7 @@ class Op:
             self.fail(
                 f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.location
             )
-        if self.head not in illegal.READ_SPECIAL_REGISTERS or kind.is_float:
+        if not illegal.reads_special_registers(self.opcode):
             self.fail(f"move '{name.text}' to a register of integers first", name.location)
         need = need_of_register(name.text)
         if need and (verdict := need.complaint(self.target, self.version)):

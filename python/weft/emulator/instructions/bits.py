@@ -10,7 +10,7 @@ from weft.emulator.decoding.steps import compute, compute_many
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.numerics.floats import each_exactly
 from weft.emulator.reading.syntax import Integer
-from weft.emulator.reading.types import PRED, U32, Array, Type
+from weft.emulator.reading.types import B32, PRED, U32, Array, Type
 
 table = Table()
 _BITS = "b16 b32 b64"
@@ -40,10 +40,17 @@ def logical_not(op: Op) -> Step:
 
 @table.step("shl", "shr")
 def shift(op: Op) -> Step:
-    """Shifts by the width or more shift everything out, as NumPy's do."""
+    """Shifts by the width or more shift everything out, as NumPy's do. Of a constant amount, ptxas reads as
+    many bits as the value has, up to 32.
+    """
     kind = op.type(_BITS + " u16 u32 u64 s16 s32 s64")
     op.count(3)
-    return compute(op.destination(0, kind), shifter(kind, op.prefix), op.source(1, kind), op.source(2, U32))
+    amount = op.operand(2)
+    if isinstance(amount, Integer) and kind.bits == 16:
+        amount = Integer(amount.value & 0xFFFF, amount.location)
+    return compute(
+        op.destination(0, kind), shifter(kind, op.prefix), op.source(1, kind), op.source(amount, U32)
+    )
 
 
 def shifter(kind: Type, direction: str) -> Callable[[Array, Array], Array]:
@@ -69,7 +76,8 @@ def funnel(op: Op) -> Step:
             return (both >> n.astype(np.uint64)).astype(np.uint32)
         return (both << n.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
+    sources = op.source(1, B32), op.source(2, B32), op.source(3, U32)
+    return compute(op.destination(0, U32), function, *sources)
 
 
 @table.step("bfe")
@@ -215,7 +223,7 @@ def nth_set(op: Op) -> Step:
     def function(mask: Array, base: Array, offset: Array) -> Array:
         return each_exactly(one, mask, base, offset.view(np.int32)).astype(np.uint32)
 
-    return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
+    return compute(op.destination(0, U32), function, *[op.source(i, B32) for i in (1, 2, 3)])
 
 
 @table.step("bmsk")
@@ -270,7 +278,7 @@ def lop3(op: Op) -> Step:
         return out
 
     known = _KNOWN_LOP3.get(truth, function)
-    sources = [op.source(i, U32) for i in (1, 2, 3)]
+    sources = [op.source(i, B32) for i in (1, 2, 3)]
     first, second = op.pair(0)
     if not combine:
         return compute(op.destination(first, U32), known, *sources)
@@ -319,7 +327,7 @@ def permute(op: Op) -> Step:
             value = value | np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * at)
         return value
 
-    sources = [op.source(i, U32) for i in (1, 2, 3)]
+    sources = [op.source(i, B32) for i in (1, 2, 3)]
     control = op.operand(3)
     fixed = _fixed_permute(op, control) if not mode else None
     return compute(op.destination(0, U32), fixed or function, *sources)

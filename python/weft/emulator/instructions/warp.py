@@ -10,7 +10,7 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Exchange, Step, Table
 from weft.emulator.numerics.floats import canonical
 from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import PRED, U32, Array, Bools
+from weft.emulator.reading.types import B32, PRED, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Watch
 
@@ -36,7 +36,7 @@ def shfl(op: Op) -> Collective:
     op.count(5)
     first, second = op.pair(0)
     result, valid = op.destination(first, U32), _optional(op, second)
-    value, by, control = (op.source(i, U32) for i in (1, 2, 3))
+    value, by, control = (op.source(i, B32) for i in (1, 2, 3))
     members, line = op.source(4, U32), op.line
 
     def sources(read: Callable[[int], Array]) -> tuple[Array, Bools]:

@@ -76,4 +76,4 @@ TYPES = {
     )
 }
 
-U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]
+B32, U32, U64, PRED = (TYPES[name] for name in ("b32", "u32", "u64", "pred"))
