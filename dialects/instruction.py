@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Related, build
 from weft.errors import WeftError
 from weft.isa.family import Family, Registers, choice, number_choice
 from weft.mlir import ext, ir
@@ -191,7 +191,7 @@ class InstructionOp(Op):
             return ""
         return f": {choice(str(each) or 'none' for each in values)}"
 
-    def check_constants(self) -> str | None:
+    def check_constants(self) -> str | Related | None:
         kind: Any = type(self)
         if not _limits_operands(kind):
             return None

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from typing import Any
@@ -61,9 +62,9 @@ class Op(ext.Operation):
         """
         return None
 
-    def check_constants(self) -> str | None:
-        """What is wrong with the operands that are constants. This is checked by builders, by passes that
-        lower the op, and by `weft lint`, but not by the verifier.
+    def check_constants(self) -> "str | Related | None":
+        """What is wrong with the operands that are constants, or are computed by another operation. This is
+        checked by builders, by passes that lower the op, and by `weft lint`, but not by the verifier.
         """
         return None
 
@@ -445,6 +446,20 @@ def _here() -> Location | None:
         probe.erase()
 
 
-def refuse(op: Any, message: str) -> WeftError:
+@dataclass(frozen=True)
+class Related:
+    """A complaint about an operation that doesn't fit to another one, and a note about that one."""
+
+    message: str
+    other: Any
+    note: str
+
+
+def refuse(op: Any, wrong: str | Related) -> WeftError:
     """A pass's error about `op`, with its source location and name."""
-    return WeftError(Diagnostic(f"'{op.operation.name}' op {message}", mlir.location(op.location)))
+    notes: tuple[Diagnostic, ...] = ()
+    if isinstance(wrong, Related):
+        notes = (Diagnostic(wrong.note, mlir.location(wrong.other.location), "note"),)
+        wrong = wrong.message
+    message = f"'{op.operation.name}' op {wrong}"
+    return WeftError(Diagnostic(message, mlir.location(op.location), notes=notes))

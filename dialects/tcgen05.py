@@ -12,6 +12,7 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure, reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
+from weft.dialects.op import Related
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma_rows as mma_isa
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
@@ -177,8 +178,33 @@ _MMA_AXES = {
 }
 
 
+class ProductOp(InstructionOp):
+    """A `tcgen05.mma`, whose `idesc` must be the descriptor of such a product."""
+
+    def check_constants(self) -> str | Related | None:
+        return super().check_constants() or self._other_product()
+
+    def _other_product(self) -> Related | None:
+        """A complaint about an `idesc` that is computed, as one sees, for another product."""
+        owner = self.idesc.owner
+        described = None if isinstance(owner, ir.Block) else owner.opview
+        if not isinstance(described, DescriptorOp):
+            return None
+        form, name = self.form, described.OPERATION_NAME
+        for axis in ("kind", "cta_group", "sparse"):
+            wanted, got = getattr(form, axis), described.attribute(axis)
+            if wanted != got:
+                message = f"expects idesc of {axis} {_spelled(wanted)}, got {_spelled(got)}"
+                return Related(message, described, f"'{name}' op has {axis} {_spelled(got)}")
+        return None
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower()
+
+
 class MmaOp(
-    InstructionOp,
+    ProductOp,
     dialect=Tcgen05,
     name="mma",
     family=mma_isa.MMA,
@@ -204,7 +230,7 @@ class MmaOp(
 
 
 class SpMmaOp(
-    InstructionOp,
+    ProductOp,
     dialect=Tcgen05,
     name="sp_mma",
     family=mma_isa.MMA_SP,
@@ -228,7 +254,7 @@ class SpMmaOp(
 
 
 class MmaBlockScaleOp(
-    InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE, traits=[ORDERS]
+    ProductOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE, traits=[ORDERS]
 ):
     """`tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, scales in tensor memory."""
 
@@ -245,7 +271,7 @@ class MmaBlockScaleOp(
 
 
 class SpMmaBlockScaleOp(
-    InstructionOp,
+    ProductOp,
     dialect=Tcgen05,
     name="sp_mma_block_scale",
     family=mma_isa.MMA_SP_BLOCK_SCALE,
@@ -271,7 +297,7 @@ class SpMmaBlockScaleOp(
 _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
 
 
-class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS, traits=[ORDERS]):
+class MmaWsOp(ProductOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS, traits=[ORDERS]):
     """`tcgen05.mma.ws`: keeps B, the weights, in one of four collector buffers."""
 
     derived = _WS_AXES
@@ -284,7 +310,7 @@ class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_
     zero_column_mask: Sequence[ext.Operand[Any]]
 
 
-class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP, traits=[ORDERS]):
+class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP, traits=[ORDERS]):
     """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements, which metadata in tensor
     memory selects.
     """

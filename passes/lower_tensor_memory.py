@@ -38,7 +38,7 @@ def run(module: Any) -> None:
         if loop := repetition.around(op):  # a CTA can't allocate after it has given up its permit
             raise refuse(op, f"expects to be reached once, outside of loops, got it inside {loop}")
         _check_pairs(op)
-        cta_groups.require(_kernel(op).opview, op.attribute("cta_group"), op.OPERATION_NAME)
+        cta_groups.require(_kernel(op).opview, op)
         with ir.InsertionPoint(op), op.location:
             _lower(op)
         op.operation.erase()

@@ -1,8 +1,8 @@
 """`--nvvm-to-weft`: raises upstream's `nvvm` operations for tensor cores to ours, and verifies them.
 
-An operation that the tables refuse is an error at its source location. Three kinds of operations stay:
-`nvvm.tcgen05.mma_smem_desc`, which is arithmetic on run-time values; operations that PTX has but Weft's
-dialects lack (`wmma` of f64); and operations with an attribute that no rule reads.
+An operation that the tables refuse, or with an attribute that no rule reads, is an error at its source
+location. Two kinds of operations stay: `nvvm.tcgen05.mma_smem_desc`, which is arithmetic on run-time values,
+and operations that PTX has but Weft's dialects lack (`wmma` of f64).
 """
 
 from collections.abc import Iterator
@@ -22,33 +22,28 @@ _BY_NAME = {pair.theirs.OPERATION_NAME: pair for pair in PAIRS}
 
 @dataclass(frozen=True)
 class Outcome:
-    """The operations that were not raised: `left`, legal ones that only PTX has, with a remark; `unknown`,
-    those with an attribute that no rule reads, with a complaint; `refused`, the tables' complaints about
-    others.
+    """The operations that were not raised: `left`, legal ones that only PTX has, with a remark; `refused`,
+    complaints about others.
     """
 
     left: list[tuple[Any, str]]
-    unknown: list[tuple[Any, str]]
     refused: list[Diagnostic]
 
 
 def run(module: Any) -> None:
-    """Converts every operation that has a counterpart. Raises WeftError with all complaints of the tables."""
+    """Converts every operation that has a counterpart. Raises WeftError with all complaints."""
     if refused := raise_operations(module).refused:
         raise WeftError(*refused)
 
 
 def raise_operations(module: Any) -> Outcome:
     """Converts every operation that has a counterpart. Returns those that were not converted."""
-    outcome = Outcome([], [], [])
+    outcome = Outcome([], [])
     for op in operations(module, *(pair.theirs for pair in PAIRS)):
         pair = _BY_NAME[op.operation.name]
-        if names := unread(op.operation, pair):
-            outcome.unknown.append(
-                (op.operation, f"has attributes that Weft's operation lacks: {', '.join(names)}")
-            )
-            continue
         try:
+            if wrong := unread(op.operation, pair):
+                raise refuse(op, wrong)
             with ir.InsertionPoint(op), op.location:
                 if remark := _replace(op.operation, pair):
                     outcome.left.append((op.operation, remark))

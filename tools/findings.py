@@ -21,7 +21,7 @@ _MOST_SHOWN = 40
 
 class Finding(NamedTuple):
     """One instruction of a file: where it is, how it is spelled, and what is wrong with it, if anything; or
-    what there is to say of a legal one, or of one that couldn't be judged.
+    what there is to say of a legal one.
     """
 
     line: int
@@ -30,7 +30,6 @@ class Finding(NamedTuple):
     verdict: Verdict | None
     subject: str
     remark: str = ""
-    judged: bool = True
 
     def is_stray(self) -> bool:
         """Whether this is a statement that isn't PTX's at all."""
@@ -39,12 +38,15 @@ class Finding(NamedTuple):
     def json(self) -> str:
         """The finding as one line of JSON."""
         verdict = self.verdict
-        remark = {"remark": self.remark} if self.remark else {}
+        remark: dict[str, Any] = {"remark": self.remark} if self.remark else {}
+        if verdict and verdict.related:
+            line, _, note = verdict.related
+            remark["note"] = {"line": line, "text": note}
         return json.dumps(
             {
                 "line": self.line,
                 "instruction": self.instruction,
-                "legal": verdict is None if self.judged else None,
+                "legal": verdict is None,
                 "rule": verdict.rule if verdict else None,
                 "reason": verdict.reason if verdict else None,
                 "nearest": list(verdict.nearest) if verdict else [],
@@ -56,7 +58,9 @@ class Finding(NamedTuple):
     def text(self, name: str) -> str:
         """The complaint, or the remark, as a line of text, about the file `name`."""
         kind, said = ("error", self.verdict) if self.verdict else ("remark", self.remark)
-        return f"{name}:{self.line}:{self.column}: {kind}: {self.subject} {said}"
+        related = self.verdict.related if self.verdict else None
+        note = "\n{}:{}:{}: note: {}".format(name, *related) if related else ""
+        return f"{name}:{self.line}:{self.column}: {kind}: {self.subject} {said}{note}"
 
 
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
@@ -106,14 +110,15 @@ def lint_module(module: Any, name: str, chip: str | None = None) -> list[tuple[F
     """
     from weft.dialects.op import judged_on, unchecked
     from weft.passes import nvvm_to_weft
+    from weft.passes.analysis import cta_groups
 
     with unchecked(), cli.speaking_of(name), module.operation.location, judged_on(chip):
         outcome = nvvm_to_weft.raise_operations(module.operation)
     unraised = [_unraised(diagnostic, name) for diagnostic in outcome.refused]
     unraised += [_left(op, name, why) for op, why in outcome.left]
-    unraised += [_left(op, name, f"isn't judged: it {why}", judged=False) for op, why in outcome.unknown]
     with judged_on(chip):
-        verdicts = [(judge_operation(op, name), op) for op in _operations(module)]
+        mixed = {op.operation: wrong for op, wrong in cta_groups.mixed(module)}
+        verdicts = [(judge_operation(op, name, mixed.get(op.operation)), op) for op in _operations(module)]
     found = [*((finding, None) for finding in unraised), *verdicts]
     return sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
 
@@ -122,16 +127,21 @@ def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
     """What no operation of ours can say, such as one of upstream's whose immediate isn't constant."""
     location = diagnostic.location or Location(name, 0, 0)
     subject, _, reason = diagnostic.message.partition(" op ")
-    verdict = Verdict("operands", reason)
+    verdict = Verdict("operands", reason, related=_related(*diagnostic.notes) if diagnostic.notes else None)
     return Finding(location.line, location.column, subject.strip("'"), verdict, f"{subject} op")
 
 
-def _left(op: Any, name: str, remark: str, judged: bool = True) -> Finding:
+def _related(note: Diagnostic) -> tuple[int, int, str]:
+    line, column = (note.location.line, note.location.column) if note.location else (0, 0)
+    return line, column, note.message
+
+
+def _left(op: Any, name: str, remark: str) -> Finding:
     """What stays as upstream has it."""
     from weft import mlir
 
     location = mlir.location(op.location, name) or Location(name, 0, 0)
-    return Finding(location.line, location.column, str(op.name), None, f"'{op.name}' op", remark, judged)
+    return Finding(location.line, location.column, str(op.name), None, f"'{op.name}' op", remark)
 
 
 def _operations(module: Any) -> list[Any]:
@@ -151,8 +161,8 @@ def _operations(module: Any) -> list[Any]:
     return [op.opview for op in operations]
 
 
-def judge_operation(op: Any, name: str) -> Finding:
-    """Judges one operation of Weft's on the target around it."""
+def judge_operation(op: Any, name: str, unlike: Any = None) -> Finding:
+    """Judges one operation of Weft's on the target around it. `unlike` is how it doesn't fit to another."""
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
@@ -168,11 +178,20 @@ def judge_operation(op: Any, name: str) -> Finding:
                 verdict = family.judge(form, target.chip.name if target else None)
             elif isinstance(op, DescriptorOp):
                 verdict = op.complaint()
-            if verdict is None and (message := op.check() or op.check_constants()):
-                verdict = Verdict(rule, message)
+            if verdict is None and (wrong := op.check() or op.check_constants() or unlike):
+                verdict = _verdict(rule, op, wrong)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)
     return Finding(location.line, location.column, instruction, verdict, subject)
+
+
+def _verdict(rule: str, op: Any, wrong: Any) -> Verdict:
+    from weft.dialects.op import Related, refuse
+
+    if not isinstance(wrong, Related):
+        return Verdict(rule, wrong)
+    (diagnostic,) = refuse(op, wrong).diagnostics
+    return Verdict(rule, wrong.message, related=_related(*diagnostic.notes))
 
 
 def chip_of(text: str, name: str) -> str | None:

@@ -1,12 +1,13 @@
-"""Whether all `tcgen05` operations of a kernel have one `cta_group`, as ptxas requires."""
+"""Whether all `tcgen05` operations of a function have one `cta_group`, as ptxas requires."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.op import refuse
+from weft.dialects.op import Related, refuse
 from weft.dialects.tcgen05 import Tcgen05
 from weft.dialects.tile_rings import MMA, MakeRingOp
-from weft.mlir import gpu, operations
+from weft.mlir import func, gpu, llvm, operations
 
 _GROUPED = tuple(
     each
@@ -16,21 +17,29 @@ _GROUPED = tuple(
 )
 
 
-def require(kernel: Any, cta_group: int, first: str) -> None:
-    """Raises WeftError for an operation with another `cta_group` than that of the kernel's operation `first`:
-    ptxas refuses both in a kernel.
-    """
-    for op in operations(kernel, MakeRingOp, *_GROUPED):
-        is_ring = isinstance(op, MakeRingOp)
-        if is_ring and MMA not in (op.filler, op.emptier):
-            continue
-        got = op.attribute("cta_group")
-        if got != cta_group:
-            raise refuse(op, f"cta_group must be {cta_group}, as that of the kernel's '{first}', got {got}")
+def require(kernel: Any, first: Any) -> None:
+    """Raises WeftError for an operation with another `cta_group` than the kernel's operation `first`."""
+    rings = [op for op in operations(kernel, MakeRingOp) if MMA in (op.filler, op.emptier)]
+    for op, wrong in _others(first, (*rings, *operations(kernel, *_GROUPED))):
+        raise refuse(op, wrong)
 
 
 def require_one(module: Any) -> None:
-    """Raises WeftError for a `tcgen05` operation with another `cta_group` than the first of its kernel."""
-    for kernel in operations(module, gpu.GPUFuncOp):
-        if found := operations(kernel, *_GROUPED):
-            require(kernel, found[0].attribute("cta_group"), found[0].OPERATION_NAME)
+    """Raises WeftError for a `tcgen05` operation with another `cta_group` than the first of its function."""
+    for op, wrong in mixed(module):
+        raise refuse(op, wrong)
+
+
+def mixed(module: Any) -> Iterator[tuple[Any, Related]]:
+    """The operations with another `cta_group` than the first of their function, with complaints."""
+    for function in operations(module, gpu.GPUFuncOp, llvm.LLVMFuncOp, func.FuncOp):
+        if found := operations(function, *_GROUPED):
+            yield from _others(found[0], found)
+
+
+def _others(first: Any, ops: Iterable[Any]) -> Iterator[tuple[Any, Related]]:
+    group, name = first.attribute("cta_group"), first.OPERATION_NAME
+    for op in ops:
+        if (got := op.attribute("cta_group")) != group:
+            message = f"cta_group must be {group}, as that of the function's '{name}', got {got}"
+            yield op, Related(message, first, f"'{name}' op has cta_group {group}")

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from weft import mlir
 from weft.isa.computed import computed
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, llvm, nvvm
 
 
@@ -47,7 +48,8 @@ class Pair:
     `operands` lists ours in upstream's order, with `*` for any number of registers, `?` for one or none, and
     `:i32` for a constant of that type that is an attribute of ours (`?:i64` if it is optional). `vectors` are
     the operands and results that are vectors upstream, even of a single register. `broken` returns why
-    upstream translates a form of ours to wrong LLVM IR, or None.
+    upstream translates a form of ours to wrong LLVM IR, or None. `later` maps attributes of later releases of
+    upstream's to what they mean.
     """
 
     ours: Any
@@ -56,6 +58,7 @@ class Pair:
     rules: tuple[Rule, ...] = ()
     vectors: tuple[str, ...] = ()
     broken: Callable[[Any], str | None] = lambda form: None
+    later: Mapping[str, str] = field(default_factory=dict)
 
     def slots(self) -> list[tuple[str, str]]:
         """Name and kind (`*`, `?`, `:i32`, `?:i64` or nothing) of each operand."""
@@ -387,10 +390,19 @@ OWN = "weft."
 _LISTS = {"operandSegmentSizes", "resultSegmentSizes"}
 
 
-def unread(op: Any, pair: Pair) -> list[str]:
-    """The attributes of upstream's operation that no rule reads, such as those of a later release."""
-    read = {name for rule in pair.rules for name in rule.attributes}
-    return [name for name in op.attributes if "." not in name and name not in _LISTS | read]
+def unread(op: Any, pair: Pair) -> str | None:
+    """A complaint about an attribute of upstream's operation that no rule reads, such as one of a later
+    release.
+    """
+    read = dict.fromkeys(name for rule in pair.rules for name in rule.attributes)
+    for name in op.attributes:
+        if "." in name or name in _LISTS or name in read:
+            continue
+        if name in pair.later:
+            return f"has attribute '{name}', which means {pair.later[name]}"
+        legal = ", ".join(read) or "none"
+        return f"has no attribute '{name}': it has {legal}{did_you_mean(name, read)}"
+    return None
 
 
 def constant(value: Any) -> int | None:

@@ -130,6 +130,10 @@ _WGMMA = (
 _GROUPS = {"cta_1": 1, "cta_2": 2}
 _GROUP = (Token("cta_group", "group", "CTAGroupKind", _GROUPS, 1),)
 _WAITS = {"load": "ld", "store": "st"}
+_COMMIT_LATER = {
+    "smem_a_read": "to signal once A was read from shared memory: leave it out, or write 'tcgen05.commit' "
+    'with sync_restrict "shared::read::mma::a", on sm_107'
+}
 _FENCES = {"before": "before_thread_sync", "after": "after_thread_sync"}
 _CP_SHAPES = {str(t): str(t).removeprefix("shape_") for t in nvvm.Tcgen05CpShape}
 _LD_ST_SHAPES = {str(t): str(t).removeprefix("shape_") for t in nvvm.Tcgen05LdStShape}
@@ -167,7 +171,7 @@ _TCGEN05 = (
     Pair(tcgen05.AllocOp, nvvm.Tcgen05AllocOp, "address columns", _GROUP),
     Pair(tcgen05.DeallocOp, nvvm.Tcgen05DeallocOp, "address columns", _GROUP),
     Pair(tcgen05.RelinquishAllocPermitOp, nvvm.Tcgen05RelinquishAllocPermitOp, "", _GROUP),
-    Pair(tcgen05.CommitOp, nvvm.Tcgen05CommitOp, "mbarrier mask?", _GROUP),
+    Pair(tcgen05.CommitOp, nvvm.Tcgen05CommitOp, "mbarrier mask?", _GROUP, later=_COMMIT_LATER),
     Pair(tcgen05.WaitOp, nvvm.Tcgen05WaitOp, "", (Token("kind", "kind", "Tcgen05WaitKind", _WAITS),)),
     Pair(tcgen05.FenceOp, nvvm.Tcgen05FenceOp, "", (Token("kind", "kind", "Tcgen05FenceKind", _FENCES),)),
     Pair(tcgen05.CpOp, nvvm.Tcgen05CpOp, "address descriptor", _CP),

@@ -155,8 +155,9 @@ gpu.module @m {
 !Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
 gpu.module @m {
   gpu.func @ring_of_a_pair() kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
-    // expected-error @below {{'tile.make_ring' op cta_group must be 1, as that of the kernel's 'tile.tensor_memory', got 2}}
+    // expected-error @below {{'tile.make_ring' op cta_group must be 1, as that of the function's 'tile.tensor_memory', got 2}}
     %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1 : i64, cta_group = 2 : i64} : () -> !tile.ring<2>
+    // expected-note @below {{'tile.tensor_memory' op has cta_group 1}}
     "tile.tensor_memory"() ({
       %0 = "tile.alloc"() : () -> !Buffer
     }) : () -> ()
@@ -169,9 +170,10 @@ gpu.module @m {
 !Buffer = !tile.buffer<array<i64: 128, 4>, f32, #tile.layout<"S[(128,4):(1@TLane,1@TCol)]">, "tmem">
 gpu.module @m {
   gpu.func @commit_of_one_cta(%b: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_cluster_size = array<i32: 2, 1, 1>} {
+    // expected-note @below {{'tile.tensor_memory' op has cta_group 2}}
     "tile.tensor_memory"() ({
       %0 = "tile.alloc"() : () -> !Buffer
-      // expected-error @below {{'tcgen05.commit' op cta_group must be 2, as that of the kernel's 'tile.tensor_memory', got 1}}
+      // expected-error @below {{'tcgen05.commit' op cta_group must be 2, as that of the function's 'tile.tensor_memory', got 1}}
       "tcgen05.commit"(%b) {cta_group = 1 : i64} : (!llvm.ptr<3>) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return

@@ -87,3 +87,29 @@ llvm.func @selector_of_no_lane(%i: i32, %f: f32) {
   %0 = nvvm.mma.sp.sync A[%i, %i, %i, %i] B[%i, %i, %i, %i] C[%f, %f, %f, %f] sparseMetadata[%i] selector[%selector] {multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, orderedMetadata, shape = #nvvm.shape<m = 16, n = 8, k = 32>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   llvm.return
 }
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  llvm.func @attribute_of_a_later_release(%b: !llvm.ptr<3>) {
+    // expected-error @below {{'nvvm.tcgen05.commit' op has attribute 'smem_a_read', which means to signal once A was read from shared memory: leave it out, or write 'tcgen05.commit' with sync_restrict "shared::read::mma::a", on sm_107}}
+    nvvm.tcgen05.commit %b {smem_a_read = true} : !llvm.ptr<3>
+    llvm.return
+  }
+}
+
+// -----
+
+llvm.func @misspelled_attribute(%b: !llvm.ptr<3>) {
+  // expected-error @below {{'nvvm.tcgen05.commit' op has no attribute 'groups': it has group; did you mean 'group'?}}
+  nvvm.tcgen05.commit %b {groups = 2} : !llvm.ptr<3>
+  llvm.return
+}
+
+// -----
+
+llvm.func @attribute_of_nothing() {
+  // expected-error @below {{'nvvm.wgmma.fence.aligned' op has no attribute 'fast': it has none}}
+  nvvm.wgmma.fence.aligned {fast}
+  llvm.return
+}

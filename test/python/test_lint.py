@@ -205,7 +205,7 @@ def test_wmma_of_doubles_has_its_version_and_operands():
     assert verdicts(F64_WMMA[3].replace("m8n8k4", "m16n16k16"), "sm_80")[0].rule == "f64"
 
 
-def test_an_operation_of_another_release_is_not_judged(tmp_path, capsys):
+def test_an_attribute_of_another_release_is_illegal(tmp_path, capsys):
     text = """
         llvm.func @commit(%b: !llvm.ptr<3>) {
           nvvm.tcgen05.commit %b {smem_a_read} : !llvm.ptr<3>
@@ -213,5 +213,85 @@ def test_an_operation_of_another_release_is_not_judged(tmp_path, capsys):
         }"""
     status, said = lint(tmp_path, capsys, text, "--json", name="a.mlir")
     (finding,) = map(json.loads, said.out.splitlines())
-    assert status == 0 and finding["legal"] is None
-    assert finding["remark"] == "isn't judged: it has attributes that Weft's operation lacks: smem_a_read"
+    assert status == 1 and finding["legal"] is False
+    assert finding["reason"].startswith("has attribute 'smem_a_read', which means to signal once A was read")
+
+
+GROUPS = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry {name}() {{
+  .reg .b64 %d<2>;
+  .reg .b32 %r<2>;
+  mov.u64 %d1, 0;
+  mov.u32 %r1, 0;
+  {first}
+  {second}
+  ret;
+}}
+"""
+COMMIT = "tcgen05.commit.cta_group::{}.mbarrier::arrive::one.b64 [%d1];"
+SHIFT = "tcgen05.shift.cta_group::{}.down [%r1];"
+COPY = (
+    "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.cta_group::2"
+    " [%r1], [%d1, {%r1}], [%r1];"
+)
+
+
+@pytest.mark.parametrize(
+    ("second", "legal"), [(SHIFT.format(1), True), (SHIFT.format(2), False), (COPY, True)]
+)
+def test_a_function_has_one_cta_group(tmp_path, capsys, second, legal):
+    text = GROUPS.format(name="k", first=COMMIT.format(1), second=second)
+    assert assembles(text, "sm_100a") == legal
+    status, said = lint(tmp_path, capsys, text)
+    assert status == (0 if legal else 1)
+    path = tmp_path / "a.ptx"
+    if not legal:
+        error, note, _ = said.out.splitlines()
+        assert error == (
+            f"{path}:10:3: error: 'tcgen05.shift.cta_group::2.down' cta_group must be 1, as that of the "
+            "function's 'tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64', got 2"
+        )
+        assert note == (
+            f"{path}:9:3: note: 'tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64' has cta_group 1"
+        )
+        _, said = lint(tmp_path, capsys, text, "--json")
+        assert json.loads(said.out.splitlines()[1])["note"]["line"] == 9
+
+
+def test_each_function_has_its_own_cta_group(tmp_path, capsys):
+    first, second = (
+        GROUPS.format(name=f"k{group}", first=COMMIT.format(group), second=SHIFT.format(group))
+        for group in (1, 2)
+    )
+    text = first + second[second.index(".visible") :]
+    assert assembles(text, "sm_100a")
+    assert lint(tmp_path, capsys, text)[0] == 0
+
+
+def test_operations_that_do_not_fit_to_another_name_its_line(tmp_path, capsys):
+    text = """
+        gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+          llvm.func @k(%b: !llvm.ptr<3>, %d: !llvm.ptr<6>, %a: i64, %more: i1) attributes {nvvm.kernel} {
+            nvvm.tcgen05.commit %b : !llvm.ptr<3>
+            nvvm.tcgen05.commit %b {group = #nvvm.cta_group<cta_2>} : !llvm.ptr<3>
+            %i = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 64 : i64,
+              a_type = "bf16", b_type = "bf16", d_type = "f32"} : () -> i32
+            nvvm.tcgen05.mma %d, %a, %a, %i, %more {ctaGroup = #nvvm.cta_group<cta_1>,
+              kind = #nvvm.tcgen05_mma_kind<i8>} : (!llvm.ptr<6>, i64, i64, i32, i1)
+            llvm.return
+          }
+        }"""
+    status, said = lint(tmp_path, capsys, text, name="a.mlir")
+    path = tmp_path / "a.mlir"
+    assert (status, said.out.splitlines()[:4]) == (
+        1,
+        [
+            f"{path}:5:13: error: 'tcgen05.commit' op cta_group must be 1, as that of the function's "
+            "'tcgen05.commit', got 2",
+            f"{path}:4:13: note: 'tcgen05.commit' op has cta_group 1",
+            f"{path}:8:13: error: 'tcgen05.mma' op expects idesc of kind i8, got f16",
+            f"{path}:6:18: note: 'tcgen05.instruction_descriptor' op has kind f16",
+        ],
+    )

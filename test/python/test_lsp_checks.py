@@ -290,6 +290,27 @@ def test_locations_in_the_text_do_not_move_problems():
     assert len(mlir_tokens.without_locations(text)) == len(text)
 
 
+OPERATIONS = """llvm.func @k(%b: !llvm.ptr<3>) {
+  "tcgen05.commit"(%b) {cta_group = 1} : (!llvm.ptr<3>) -> ()
+  "tcgen05.commit"(%b) {cta_group = 2} : (!llvm.ptr<3>) -> ()
+  llvm.return
+}"""
+INSTRUCTIONS = """.version 8.8
+.target sm_100a
+.entry k() { .reg .b64 %d<2>;
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%d1];
+  tcgen05.commit.cta_group::2.mbarrier::arrive::one.b64 [%d1];
+}"""
+
+
+@pytest.mark.parametrize(("checks", "text"), [(mlir_checks, OPERATIONS), (ptx_checks, INSTRUCTIONS)])
+def test_a_problem_with_another_instruction_has_a_note_there(checks, text):
+    (found,) = [each for each in checks.problems(text) if "function's" in each["message"]]
+    (note,) = found["notes"]
+    assert text[: note["start"]].count("\n") == text[: found["start"]].count("\n") - 1
+    assert note["message"].endswith("has cta_group 1")
+
+
 def test_a_name_without_quotes_gets_them():
     text = "func.func @f() {\n  wgmma.fence() : () -> ()\n  return\n}\n"
     (found,) = mlir_checks.problems(text)

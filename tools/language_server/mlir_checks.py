@@ -127,7 +127,11 @@ class _Chunk:
                 fixes += [{**fix, "preferred": fix["preferred"] and rule != "chip"} for fix in found]
         if rule == "chip" and self._chip is None and op is not None:
             fixes += self._other_chip(op, offset)
-        return problem(self._narrowed(offset, message, rule), message, rule=rule, fixes=preferring_one(fixes))
+        notes = []
+        if related := finding.verdict.related:
+            notes = [problem(self._word(self._offset(*related[:2])), related[2], severity="remark")]
+        span = self._narrowed(offset, message, rule)
+        return problem(span, message, rule=rule, fixes=preferring_one(fixes), notes=notes)
 
     def _narrowed(self, offset: int, message: str, rule: str = "") -> tuple[int, int]:
         """The attribute that a message is about, where the operation at an offset has it; otherwise the word

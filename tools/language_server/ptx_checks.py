@@ -105,7 +105,11 @@ class _Document:
         opcode, whole = self._spans(statement)
         fixes = preferring_one(self._fixes(statement, verdict, opcode, whole))
         message = f"'{statement.opcode}' {verdict}"
-        return problem(opcode, message, rule=verdict.rule, fixes=fixes)
+        notes = []
+        if related := verdict.related:
+            start = self._text.of_columns(*related[:2])
+            notes = [problem((start, start + len("tcgen05")), related[2], severity="remark")]
+        return problem(opcode, message, rule=verdict.rule, fixes=fixes, notes=notes)
 
     def _fixes(self, statement: Statement, verdict: Verdict, opcode: Span, whole: Span) -> Iterator[Fix]:
         if missing := _MISSING.search(verdict.reason):

@@ -48,11 +48,15 @@ class Support:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a form is illegal: the rule that it breaks, what must hold, and the nearest legal forms."""
+    """Why a form is illegal: the rule that it breaks, what must hold, and the nearest legal forms.
+
+    `related` is a note about another instruction that it doesn't fit to: line, column and text.
+    """
 
     rule: str
     reason: str
     nearest: tuple[str, ...] = ()
+    related: tuple[int, int, str] | None = None
 
     def __str__(self) -> str:
         if not self.nearest:

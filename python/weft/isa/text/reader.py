@@ -60,7 +60,9 @@ class Instruction(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """An instruction whose operands aren't split yet: `rest` is the text after the opcode."""
+    """An instruction whose operands aren't split yet: `rest` is the text after the opcode. `function` is the
+    number of its function in the text, 0 outside of any.
+    """
 
     line: int
     column: int
@@ -68,6 +70,7 @@ class Statement(NamedTuple):
     rest: str
     ended: bool
     scope: Scope
+    function: int = 0
 
     def instruction(self) -> Instruction:
         """The instruction with its operands split."""
@@ -97,22 +100,24 @@ def statements(text: str, *, others: bool = False) -> Iterator[Statement]:
     shown = _UNENDED.sub(_blank, code(text))
     scope, outer = Scope.of(shown), list[Scope]()
     lines, opcodes = _Lines(shown), dict[tuple[str, str], str]()
+    functions = 0
     for match in _STATEMENT.finditer(shown):
         head, modifiers, rest, end = match.groups("")
         if "." in rest and any(mark in rest for mark in _MARKS) and (inside := [*_inside(shown, match)]):
             for at, opcode, operands, ended in inside:
-                yield Statement(*lines.at(at), opcode, operands, ended, scope)
+                yield Statement(*lines.at(at), opcode, operands, ended, scope, functions)
         elif head in HEADS or (others and head in OTHER):
             line, column = lines.at(match.start(1))
             if (spelled := opcodes.get((head, modifiers))) is None:
                 spelled = opcodes[head, modifiers] = head + "".join(modifiers.split())
-            yield Statement(line, column, spelled, rest, end == ";", scope)
+            yield Statement(line, column, spelled, rest, end == ";", scope, functions)
         elif head not in OTHER and (head or (not modifiers and _NO_STATEMENT.match(rest))):
             at = match.start("head") if head else match.start("rest")
             word = shown[at : match.end()].split(maxsplit=1)[0].rstrip(";")[:_MOST_SHOWN]
             yield Statement(*lines.at(at), word, "", True, scope)
         is_block = end == "{" and "=" not in rest  # not the values of a variable
         if is_block:
+            functions += not outer
             outer.append(scope)
         if modifiers and not head and end != "}":
             scope = scope.declaring(f"{modifiers} {rest}".strip(), len(outer), opens=is_block)

@@ -106,10 +106,26 @@ class Judge:
         self._legal = _legal_on(chip, version)
         self._refused: dict[tuple[str, tuple[str, ...], Scope | None], Verdict] = {}
         self._alike: dict[tuple[str, Scope], Alike] = {}
+        self._grouped: dict[int, tuple[str, Statement]] = {}
 
     def __call__(self, statement: Statement) -> Verdict | None:
-        """The verdict on one instruction."""
-        _, _, opcode, rest, ended, scope = statement
+        """The verdict on one instruction, after those before it in its function."""
+        return self._alone(statement) or self._other_group(statement)
+
+    def _other_group(self, statement: Statement) -> Verdict | None:
+        """A complaint about another `.cta_group` than that of the function's first `tcgen05` instruction."""
+        head, _, group = statement.opcode.partition(".cta_group::")
+        if not (statement.function and group and head.startswith("tcgen05.")):
+            return None
+        wanted, first = self._grouped.setdefault(statement.function, (group[0], statement))
+        if group[0] == wanted:
+            return None
+        reason = f"cta_group must be {wanted}, as that of the function's '{first.opcode}', got {group[0]}"
+        related = first.line, first.column, f"'{first.opcode}' has cta_group {wanted}"
+        return Verdict("cta-group", reason, related=related)
+
+    def _alone(self, statement: Statement) -> Verdict | None:
+        _, _, opcode, rest, ended, scope, _ = statement
         if opcode.partition(".")[0] in OTHER:
             return _of_other(opcode, split_operands(rest), self._chip, self._version)
         if (alike := self._alike.get((opcode, scope))) is None:
