@@ -12,15 +12,15 @@
 
 gpu.module @m [#nvvm.target<chip = "sm_80">] {
   gpu.func @copies(%m: memref<?x?xf16>, %h: !Halves, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-remark @+2 {{'tile.copy_async' op is lowered to cp.async.cg of 16 bytes}}
-    // expected-note @unknown {{cp.async.bulk.tensor (TMA) needs a tile.map, got memref<?x?xf16>}}
+    // expected-remark @below {{'tile.copy_async' op is lowered to cp.async.cg of 16 bytes}}
+    // expected-note @below {{cp.async.bulk.tensor (TMA) needs a tile.map, got memref<?x?xf16>}}
     "tile.copy_async"(%m, %i, %i, %h) {vector_bytes = 16 : i64} : (memref<?x?xf16>, i32, i32, !Halves) -> ()
-    // expected-remark @+3 {{'tile.copy_async' op is lowered to cp.async.ca of 4 bytes}}
-    // expected-note @unknown {{cp.async of 16 bytes needs vector_bytes = 16, got 4}}
-    // expected-note @unknown {{cp.async.bulk.tensor (TMA) needs a tile.map}}
+    // expected-remark @below {{'tile.copy_async' op is lowered to cp.async.ca of 4 bytes}}
+    // expected-note @below {{cp.async of 16 bytes needs vector_bytes = 16, got 4}}
+    // expected-note @below {{cp.async.bulk.tensor (TMA) needs a tile.map}}
     "tile.copy_async"(%m, %i, %i, %h) {vector_bytes = 4 : i64} : (memref<?x?xf16>, i32, i32, !Halves) -> ()
-    // expected-remark @+2 {{'tile.copy' op is lowered to loads and stores of single elements}}
-    // expected-note @unknown {{cp.async needs a tile.copy_async, whose rows are aligned to at least 4 bytes}}
+    // expected-remark @below {{'tile.copy' op is lowered to loads and stores of single elements}}
+    // expected-note @below {{cp.async needs a tile.copy_async, whose rows are aligned to at least 4 bytes}}
     "tile.copy"(%m, %i, %i, %h) : (memref<?x?xf16>, i32, i32, !Halves) -> ()
     gpu.return
   }
@@ -31,20 +31,20 @@ gpu.module @m [#nvvm.target<chip = "sm_80">] {
     %0 = "tile.load"(%h, %i, %i) : (!Halves, i32, i32) -> !Half
     // expected-remark @below {{'tile.load' op is lowered to ldmatrix}}
     %1 = "tile.load"(%f, %i, %i) : (!Floats, i32, i32) -> !Rows
-    // expected-remark @+2 {{'tile.load' op is lowered to plain loads}}
-    // expected-note @unknown {{ldmatrix needs registers that hold rows of 8x8 matrices, got S[(2,8,4,2):(2,4@laneid,1@laneid,1)]}}
+    // expected-remark @below {{'tile.load' op is lowered to plain loads}}
+    // expected-note @below {{ldmatrix needs registers that hold rows of 8x8 matrices, got S[(2,8,4,2):(2,4@laneid,1@laneid,1)]}}
     %2 = "tile.load"(%f, %i, %i) : (!Floats, i32, i32) -> !Pairs
-    // expected-remark @+2 {{'tile.load' op is lowered to plain loads}}
-    // expected-note @unknown {{ldmatrix needs runs of 4 elements in a row of the buffer to be contiguous and aligned}}
+    // expected-remark @below {{'tile.load' op is lowered to plain loads}}
+    // expected-note @below {{ldmatrix needs runs of 4 elements in a row of the buffer to be contiguous and aligned}}
     %3 = "tile.load"(%o, %i, %i) : (!Padded, i32, i32) -> !Rows
-    // expected-remark @+2 {{'tile.load' op is lowered to plain loads}}
-    // expected-note @unknown {{ldmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
+    // expected-remark @below {{'tile.load' op is lowered to plain loads}}
+    // expected-note @below {{ldmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
     %4 = "tile.load"(%p, %i, %i) : (!Peer, i32, i32) -> !Rows
-    // expected-remark @+2 {{'tile.store' op is lowered to plain stores}}
-    // expected-note @unknown {{stmatrix needs elements of 16 bits, got 32}}
+    // expected-remark @below {{'tile.store' op is lowered to plain stores}}
+    // expected-note @below {{stmatrix needs elements of 16 bits, got 32}}
     "tile.store"(%1, %f, %i, %i) : (!Rows, !Floats, i32, i32) -> ()
-    // expected-remark @+2 {{'tile.store' op is lowered to plain stores}}
-    // expected-note @unknown {{stmatrix needs sm_90 or later, got sm_80}}
+    // expected-remark @below {{'tile.store' op is lowered to plain stores}}
+    // expected-note @below {{stmatrix needs sm_90 or later, got sm_80}}
     "tile.store"(%0, %h, %i, %i) : (!Half, !Halves, i32, i32) -> ()
     gpu.return
   }
@@ -58,11 +58,11 @@ gpu.module @n [#nvvm.target<chip = "sm_90">] {
   }
 
   gpu.func @halves_of_a_peer(%h: !PeerHalves, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-remark @+2 {{'tile.load' op is lowered to plain loads}}
-    // expected-note @unknown {{ldmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
+    // expected-remark @below {{'tile.load' op is lowered to plain loads}}
+    // expected-note @below {{ldmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
     %0 = "tile.load"(%h, %i, %i) : (!PeerHalves, i32, i32) -> !Half
-    // expected-remark @+2 {{'tile.store' op is lowered to plain stores}}
-    // expected-note @unknown {{stmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
+    // expected-remark @below {{'tile.store' op is lowered to plain stores}}
+    // expected-note @below {{stmatrix needs a buffer in the CTA's own shared memory, got cluster memory}}
     "tile.store"(%0, %h, %i, %i) : (!Half, !PeerHalves, i32, i32) -> ()
     gpu.return
   }

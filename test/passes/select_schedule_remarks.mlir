@@ -16,11 +16,12 @@ func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
 // ANY: note: a schedule of tcgen05 needs rows of matrices at multiples of 16 bytes
 // ANY-NEXT: note: a schedule of wgmma needs sm_90a, got sm_100a
 // ANY-NEXT: note: a schedule of mma.sync with TMA needs sm_90a, sm_120f, sm_120a, sm_121f, sm_121a, got sm_100a
-// ANY-NOT: remark
+// ANY-NOT: remark:
 
 // SM90A: remark: 'tile.matmul' op is lowered to wgmma, block
 // SM90A: note: a schedule of tcgen05 needs sm_100f, {{.*}}, got sm_90a
-// SM90A-NOT: {{note|remark}}
+// SM90A-NEXT: note: see current operation: "tile.matmul"
+// SM90A-NOT: {{(note|remark): }}
 
 // SM80: remark: 'tile.matmul' op is lowered to mma.sync, block
 // SM80: note: a schedule of tcgen05 needs
