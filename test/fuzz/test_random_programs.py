@@ -53,6 +53,7 @@ def test_inputs_are_for_all_chips():
     assert {random_ptx.make(n).split()[1].strip(",") for n in range(60)} == {*everywhere.CHIPS}
 
 
+@pytest.mark.slow
 def test_a_fault_of_compiled_code_is_found_and_minimized(monkeypatch):
     """The attempts are in forks of this process, and have its fault."""
     random_ptx.begin()

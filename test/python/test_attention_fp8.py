@@ -87,7 +87,8 @@ def test_output_and_lse(name):
     check(out, lse, *scaled(given), **options)
 
 
-@pytest.mark.parametrize("d, factor", [(64, 1), (128, 8), pytest.param(128, 1, marks=pytest.mark.slow)])
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("d, factor", [(128, 8), (128, 1), (64, 1)])
 def test_peaks_that_grow_rescale_the_sums(d, factor):
     """Scores grow from the last key to the first, which comes last. At d 128, no maximum is computed in most
     blocks, and shares overflow with the larger factor.
@@ -234,6 +235,7 @@ def test_products_are_not_serialized(d, queries, causal):
     assert waits <= 7 < products
 
 
+@pytest.mark.slow
 def test_products_of_256_columns_are_halved():
     """ptxas takes three times as long for an instruction of 256 columns as for one of 128. As in bf16, LLVM
     runs few passes.
@@ -247,6 +249,7 @@ def test_products_of_256_columns_are_halved():
     check(*weft.attention(**given, return_lse=True), *scaled(given))
 
 
+@pytest.mark.slow
 def test_exponentials_come_before_the_wait_for_the_sums():
     """What needs them is a vote, which ptxas doesn't move. It moved them when only their sum came before."""
     meta = tiles.forward_fp8(256, 256, 1024, causal=False, window=False)

@@ -237,6 +237,7 @@ TYPES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d, e, rights, most",
     [
@@ -268,6 +269,7 @@ def test_masks_compare_only_what_may_be_hidden():
     assert counts[0] < counts[1] < counts[2]
 
 
+@pytest.mark.slow
 def test_wide_heads_share_code_that_loads_outputs():
     """A loop loads two panels of columns: the code for rows that aren't aligned takes long to compile."""
     types = ("bf16",) * 4 + ("f32",) * 2 + ("i32",) * 3 + ("f32",) * 6 + ("i32", "f32", "f32") + ("i32",) * 2

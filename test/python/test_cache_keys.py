@@ -360,6 +360,7 @@ changed.write_text(changed.read_text() + {more!r})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
 def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_key(when, copied, tmp_path):
     package, run = copied

@@ -33,6 +33,7 @@ def test_a_cta_that_ends_before_its_peers_have_released_its_stages_is_caught(mon
         product.wrong(product.compiled(SCHEDULES[0]), SIZES)
 
 
+@pytest.mark.slow
 def test_a_copy_to_a_peer_without_a_ring_is_caught(monkeypatch):
     """Planted: no CTA waits for its peers at the beginning."""
     monkeypatch.setattr(wgmma_kernel, "begin_cluster", gpu.barrier)

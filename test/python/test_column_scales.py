@@ -119,6 +119,7 @@ def test_the_reference_has_scales_of_columns():
     assert (found.values == scaled(a, of_a) @ scaled(b, of_b).T).all()
 
 
+@pytest.mark.slow
 def test_scales_of_another_tile_are_caught(monkeypatch):
     """Planted: the scales of the first tile for all."""
     copy = row_scales._Staged.copy

@@ -251,6 +251,7 @@ def test_elements_are_in_shared_memory_as_the_layout_specifies(layout, fill):
         assert not misplaced(layout, fill)
 
 
+@pytest.mark.slow
 def test_a_swizzle_left_out_is_caught(monkeypatch):
     monkeypatch.setattr(shared_tiles.SharedTile, "_swizzled", lambda self, offset: offset)
     assert misplaced(LAYOUTS[0], 16)

@@ -289,6 +289,7 @@ def test_shapes_select_what_sends_rows(ranks, m, n, k, way):
     assert gather._way(product, team).__name__ == way
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("old", "new", "found"),
@@ -306,6 +307,7 @@ def test_slices_that_are_sent_without_an_order_are_found(monkeypatch, old, new, 
     assert found in rules(report)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_tiles_that_wait_for_the_first_slice_only_are_found(monkeypatch):
     in_slices(monkeypatch, 128, 2)

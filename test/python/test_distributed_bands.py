@@ -31,6 +31,7 @@ def test_every_rank_gets_its_rows_of_the_sums(partials):
     assert right and not report.findings
 
 
+@pytest.mark.slow
 def test_bands_have_whole_clusters():
     shared = WarpgroupSchedule((64, 32, 64), 1, 2, cluster=(2, 1))
     report, right = scattered_sums(2, rows=136, partials=None, schedule=lambda: shared)
@@ -94,6 +95,7 @@ def test_captured_calls_can_be_replayed(monkeypatch):
     assert right and not report.findings
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("fault", ["barrier", "fill"])
 def test_replays_without_a_barrier_or_new_flags_are_found(monkeypatch, fault):
@@ -160,6 +162,7 @@ def test_flags_before_copies_to_memory_have_ended_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_flags_of_bands_that_are_not_done_are_found(monkeypatch):
     monkeypatch.setattr(scatter, "_TILES_OF_BAND", 4)  # one band
@@ -176,6 +179,7 @@ def test_copies_that_do_not_wait_for_their_band_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 def test_sums_that_overwrite_those_of_the_last_call_are_found(monkeypatch):
     half = teams.Exchange._half
     monkeypatch.setattr(teams.Exchange, "_half", lambda self, number: half(self, 0))
@@ -183,6 +187,7 @@ def test_sums_that_overwrite_those_of_the_last_call_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_own_rows_first_are_a_deadlock(monkeypatch):
     monkeypatch.setattr(team.Team, "first", lambda self, op: self.rank)

@@ -79,6 +79,7 @@ def test_threads_with_few_sums_send_shorter_vectors(columns):
         assert right and not report.findings
 
 
+@pytest.mark.slow
 def test_threads_send_sums_of_tiles_that_are_staged_in_parts():
     parts = WarpgroupSchedule((128, 256, 64), 2, 4)
     report, right = scattered_sums(2, partials=None, schedule=lambda: parts)
@@ -161,6 +162,7 @@ def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatc
     assert {"shared-race", "missing-proxy-fence"} & set(rules(report))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
     monkeypatch.setattr(scattered, "await_empty", lambda warpgroup: None)
@@ -169,6 +171,7 @@ def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
     assert "async-source-overwritten" in rules(report)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_calls_that_are_counted_before_all_warps_have_read_them_are_found(monkeypatch):
     meet = sent_sums.meet_consumers
@@ -184,6 +187,7 @@ def test_sums_without_a_fence_before_they_are_sent_are_found(monkeypatch):
     assert "missing-proxy-fence" in rules(report)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_signals_before_all_threads_have_stored_are_found(monkeypatch):
     monkeypatch.setattr(scattered, "meet_warpgroup", lambda warpgroup: None)
@@ -205,6 +209,7 @@ def one_half(self, call, source, part):
     return emit.add(emit.mul(source, self.parts), part)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monkeypatch):
     monkeypatch.setattr(sent_sums.TeamReduction, "slot", one_half)
@@ -261,6 +266,7 @@ def test_every_rank_gets_all_sums(partials):
     assert right and not report.findings
 
 
+@pytest.mark.slow
 def test_four_ranks_get_all_sums():
     report, right = all_reduced_sums(4, rows=8, dtype=np.float16)
     assert right and not report.findings
@@ -286,6 +292,7 @@ def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.usefixtures("fresh_kernels")
 @pytest.mark.parametrize(
@@ -307,6 +314,7 @@ def two_shots(monkeypatch):
     monkeypatch.setattr(reduce, "_MOST_SENT", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_shots")
 def test_rows_of_sums_are_copied_from_all_ranks():
     report, right = all_reduced_sums(2, calls=3)

@@ -189,6 +189,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_of_the_compiler_are_found(name, monkeypatch):

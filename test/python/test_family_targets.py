@@ -91,6 +91,7 @@ TILES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)
@@ -128,6 +129,7 @@ def test_kernels_without_tensor_memory_multiply(made: object, chip: str) -> None
     assert made.wrong(kernel, (72, 80, 160)) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("chip", WITHOUT)

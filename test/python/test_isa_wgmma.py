@@ -27,8 +27,8 @@ SPARSE = wgmma.MmaAsyncSparse("m64n64k32", "bf16", "bf16", "f32")
 @pytest.mark.sampled(2)
 @PRODUCTS
 def test_ptxas_agrees(family):
-    points = certify.sample(family, wgmma.NEAR[family.name], 200, ("sm_90a",))
-    points += certify.sample(family, wgmma.NEAR[family.name], 150, tuple(CHIPS), seed=1)
+    points = certify.sample(family, wgmma.NEAR[family.name], 60, ("sm_90a",))
+    points += certify.sample(family, wgmma.NEAR[family.name], 60, tuple(CHIPS), seed=1)
     assert certify.disagreements(wgmma, family, points) == []
 
 
@@ -114,6 +114,7 @@ def inline(form):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @PRODUCTS
 def test_inline_ptx_passes_llvm_and_ptxas_and_is_read_back(family):

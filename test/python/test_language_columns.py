@@ -56,6 +56,7 @@ def test_values_of_other_widths_are_reduced(dtype, numpy):
     assert np.array_equal(rows, x.sum(1)) and np.array_equal(columns, x.max(0))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns, registers", [(256, None), (224, 184)])
 def test_values_of_all_warps_neednt_fit_in_registers_at_once(columns, registers):

@@ -59,6 +59,7 @@ def multiplied_later(x: w.In["m k", w.f16], y: w.Out["m k", w.f32], z: w.Out["m 
         ring.fill(x=x[0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("idle", ["always", "in a branch"])
 def test_all_warps_see_a_stage_before_it_is_filled_again(idle):

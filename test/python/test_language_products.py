@@ -45,7 +45,7 @@ def test_softmax_of_rows(shape):
     assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("tokens", "depth", "values", "arch"),
     [

@@ -85,6 +85,7 @@ def test_each_warpgroup_of_a_role_adds_up_its_own_tile():
     assert z.tolist() == list(range(1, 129))
 
 
+@pytest.mark.slow
 def test_one_exchange_is_enough_for_all_columns():
     @w.kernel(arch="sm_90a")
     def kernel(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
@@ -110,7 +111,7 @@ def repeated(a, b, axis=0):
     return np.moveaxis(np.array(h), 0, axis)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "arch"),
     [

@@ -158,6 +158,7 @@ def released_later(a: w.In["m k", w.f16], d: w.Out["m n", w.f32]):
             ring.fill(a=a[0, 64 * k])
 
 
+@pytest.mark.slow
 def test_no_warp_is_late_for_a_stage_that_one_thread_releases():
     """Each warp waits for a stage and for a product by itself. With the barrier left out of `w.wait`, some of
     these seeds let one warp be two stages behind.

@@ -51,7 +51,7 @@ def extremes(
         vector[1] = w.argmin(v, axis=0)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "dtype, arch",
     [

@@ -43,6 +43,7 @@ def _products(program: Any) -> list[int]:
     return [i for i, step in enumerate(program.steps) if step.kernel.name not in plain]
 
 
+@pytest.mark.slow
 def test_attention_of_two_heads_with_a_mask() -> None:
     program = weft.from_linalg(EXPORTED / "attention.mlir", CHIP)
     qkv, bias, out, last, x = (

@@ -329,6 +329,7 @@ def test_both_routes_call_the_same_intrinsics_for_every_form(tmp_path):
     assert [wrong for _, *rest in found.values() for wrong in disagreements(*rest)] == []
 
 
+@pytest.mark.slow
 def test_both_routes_write_the_same_wgmma(both_routes):
     _, forms, ours, theirs = both_routes(wgmma.MMA_ASYNC)["wgmma.mma_async-sm_90a"]
     few = list(calls(theirs))[:24]

@@ -224,6 +224,7 @@ def installed(wheel, into, *options):
     return python
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
     """What Weft needs is there already: the new environment finds it in the environment of the tests."""
     python = installed(wheel, tmp_path / "venv", "--no-deps")

@@ -99,6 +99,7 @@ def test_the_run_stops_at_the_first_failure_if_asked(tmp_path):
     assert int(re.search(r"1 failed, (\d+) passed", said)[1]) < 90, said
 
 
+@pytest.mark.slow
 def test_a_test_can_end_the_run(tmp_path):
     cases = "import pytest\ndef test_that_ends_it():\n    pytest.exit('why it ends', 9)\n"
     (tmp_path / "test_cases.py").write_text(cases)
@@ -136,6 +137,7 @@ def test_a_test_that_hangs_is_named_and_ended(tmp_path):
     assert not tool.exists() or "\nState:\tZ" in (tool / "status").read_text()
 
 
+@pytest.mark.slow
 def test_setups_are_timed_if_asked(tmp_path):
     cases = "import pytest\n@pytest.fixture\ndef slow():\n    import time\n    time.sleep(0.02)\n"
     (tmp_path / "test_cases.py").write_text(cases + "def test_one(slow):\n    pass\n")
@@ -144,6 +146,7 @@ def test_setups_are_timed_if_asked(tmp_path):
     assert "1 passed in" in said, said
 
 
+@pytest.mark.slow
 def test_processes_of_xdist_are_used_if_asked(tmp_path):
     (tmp_path / "test_cases.py").write_text("def test_that_passes():\n    pass\n")
     said, status = run(tmp_path, "-n", "1")

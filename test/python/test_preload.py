@@ -89,6 +89,7 @@ def test_rows_lie_anywhere(residual, d):
         assert expected.compare(out).ratio <= 1.0
 
 
+@pytest.mark.slow
 def test_threads_that_store_d_have_read_the_memory():
     """Rows of D are unaligned, those of the residual aren't; each CTA has several tiles."""
     rng = np.random.default_rng(2)

@@ -87,6 +87,7 @@ LOAD_WITHOUT_WAIT = """
 """
 
 
+@pytest.mark.slow
 def test_a_release_that_does_not_wait_for_the_loads_is_caught():
     assert PRODUCT.count(LOAD) == 1
     rules = {finding.rule for finding in multiply(PRODUCT.replace(LOAD, LOAD_WITHOUT_WAIT))[-1]}

@@ -174,6 +174,7 @@ def test_alpha_is_read_after_the_launch_before(chip: str) -> None:
     assert "ld.global" not in weft.compile(Product(*F16, schedule).module(), chip).ptx
 
 
+@pytest.mark.slow
 def test_large_tiles_spill_nothing() -> None:
     schedule = TensorMemorySchedule((256, 256, 64), 2, 5, cta_group=2)
     resources = weft.compile(Product(*BF16, schedule, factors="one").module(), "sm_100a").resources

@@ -129,6 +129,7 @@ def test_each_value_without_parameters_is_refused_by_name(conftest):
         conftest._left_out(function, [])
 
 
+@pytest.mark.slow
 def test_ctrl_c_arrives_in_tests_that_a_script_runs_in_the_background(tmp_path):
     """A shell starts these with the signal ignored."""
     check = (

@@ -102,6 +102,7 @@ def test_a_product_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
     assert product.wrong(product.compiled(SCHEDULES[0]), (16, 16, 40), 0)
 
 
+@pytest.mark.slow
 def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
     """Planted: rows are taken as aligned whatever they are, then also as whole; the last pair leaves the
     array.

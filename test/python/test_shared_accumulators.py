@@ -62,6 +62,7 @@ def test_products(case: Case, seed: int | None) -> None:
 TWO_TILES = replace(THREE_TILES, shape=(130, 208, 128))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "seed"),
     [(TWO_TILES, None), *(pytest.param(OF_A_PAIR, seed, marks=pytest.mark.slow) for seed in range(3))],

@@ -203,6 +203,7 @@ def test_weft_matmul_multiplies_every_kind(kind):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 def test_bias_and_activation_follow_block_scales():
     chance = np.random.default_rng(4)
     a, b = (reference.quantize(chance.standard_normal((rows, 128)), "mxfp8") for rows in (32, 64))
@@ -219,6 +220,7 @@ def test_bias_and_activation_follow_block_scales():
     assert np.abs(found.astype(np.float64) - wanted).max() < 0.01 * wanted.max()
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("case", "chip"),
@@ -316,6 +318,7 @@ def test_tiles_of_any_multiple_of_32_columns_are_chosen(chip, element, scale, n)
     assert isinstance(schedule, TensorMemorySchedule) and schedule.block[1] == n
 
 
+@pytest.mark.slow
 def test_weft_matmul_needs_no_schedule():
     chance = np.random.default_rng(5)
     a, b = (reference.quantize(chance.standard_normal((rows, 320)), "nvfp4") for rows in (24, 72))
@@ -396,6 +399,7 @@ def test_a_long_k_is_used_where_a_chip_and_the_scales_allow_it(n, depths, format
     assert described.k_96 == 96 * depths.count(96) / sum(depths)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("elements", [("e2m1", "e4m3"), ("e3m2", "e2m3")])
 def test_narrow_elements_need_no_scales(elements):

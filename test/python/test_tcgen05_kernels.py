@@ -333,6 +333,7 @@ LARGE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(36)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110a"])

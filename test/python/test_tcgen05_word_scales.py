@@ -224,6 +224,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("case", [replace(PAIR, schedule=of(128, 64)), PAIR], ids=["alone", "pair"])

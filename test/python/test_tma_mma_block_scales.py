@@ -195,6 +195,7 @@ def test_large_tiles_do_not_spill(pair, block, stages, chip):
     assert not local_memory(kernel) and kernel.resources.registers == 168
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 def test_scales_of_exchanged_lanes_are_caught(monkeypatch):
     """Planted: each product has the scales of the other 16 rows of A."""

@@ -176,6 +176,7 @@ def test_only_some_chips_transpose_bytes_without_more_registers() -> None:
     assert schedule.complaint(_MN_MAJOR, Target.of("sm_100a")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("chip", "where", "name", "fault", "made"),

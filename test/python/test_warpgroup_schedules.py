@@ -115,6 +115,7 @@ PARTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(("schedule", "parts"), PARTS, ids=str)
 def test_a_tile_of_d_is_staged_in_as_few_parts_as_leave_room_for_the_stages(schedule, parts):
@@ -185,7 +186,7 @@ def test_either_operand_may_be_mn_major(schedule, transposed):
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     ("schedule", "stored"),
     [
@@ -409,6 +410,7 @@ def test_a_stage_released_before_its_product_is_done_is_caught(monkeypatch):
         Product().wrong(Product().compiled(of(128, 64, 64, 2, 2)), (128, 64, 640))
 
 
+@pytest.mark.slow
 def test_sums_read_before_their_wait_are_caught(monkeypatch):
     monkeypatch.setattr(lower_gemm_async.wgmma, "wait_group", lambda group: None)
     with pytest.raises(AssertionError, match="wgmma-in-flight"):

@@ -66,14 +66,14 @@ def test_groups(chip: str, made: Product, many: str, rows: str) -> None:
 
 
 EPILOGUES = {
-    "scaled and added": {"alpha": 0.5, "beta": 2.0, "added": (("c", "f16"),)},
-    "bias and activation": {"added": (("bias", "f16"),), "activation": "gelu"},
     "all": {
         "alpha": 2.0,
         "added": (("c", "f16"), ("bias", "f16"), ("residual", "f16")),
         "beta": 1.0,
         "activation": "relu",
     },
+    "scaled and added": {"alpha": 0.5, "beta": 2.0, "added": (("c", "f16"),)},
+    "bias and activation": {"added": (("bias", "f16"),), "activation": "gelu"},
 }
 
 
