@@ -63,7 +63,7 @@ def exact(q, k, v, d_out, d_lse=0.0, *, scale=1.0, sinks=None, **options):
     def turned(x, other):
         return of_keys(x.swapaxes(-1, -2) @ other)
 
-    rest = 1 - made.shares.sum(-1, keepdims=True)
+    rest = np.zeros((1, 1, 1)) if sinks is None else np.exp(sinks[:, None, None] - made.lse[..., None])
     every = tuple(each for each in range(rest.ndim) if each != rest.ndim - 3)
     return (
         (ds @ k, sizes @ np.abs(k)),
