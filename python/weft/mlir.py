@@ -1,6 +1,6 @@
 """The only module that imports MLIR's bindings. It works around their defects.
 
-It uses `mlir-python-bindings` if that is installed, otherwise the upstream bindings in torch-mlir.
+It uses those in the folder `WEFT_MLIR`, a package `mlir` if one is installed, or those in torch-mlir.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from typing import Any
 from weft import bindings, late_imports, mlir_text, phase, quick_builders, sound_types, unknown_names
 from weft.errors import Diagnostic, Location, WeftError
 
-_CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir==20261001")
+_CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
 LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
@@ -121,7 +121,7 @@ def find_dialect(name: str, module: str) -> None:
 def version() -> str:
     """The PyPI project and version of the bindings."""
     with late_imports.whole():
-        return bindings.distribution(DISTRIBUTION, bindings.PROJECTS[DISTRIBUTION])
+        return bindings.distribution(DISTRIBUTION)
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:
