@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-mma | FileCheck %s
+// RUN: weft-opt %s --lower-mma --split-input-file | FileCheck %s
 
 // CHECK-LABEL: @sync(
 // CHECK-SAME: %[[A0:[a-z0-9]+]]: vector<2xf16>, %[[A1:[a-z0-9]+]]: vector<2xf16>, %[[B:[a-z0-9]+]]: vector<2xf16>, %[[C0:[a-z0-9]+]]: f32, %[[C1:[a-z0-9]+]]: f32, %[[C2:[a-z0-9]+]]: f32, %[[C3:[a-z0-9]+]]: f32
@@ -30,6 +30,8 @@ func.func @sync_kind(%a0: i32, %a1: i32, %a2: i32, %a3: i32, %b0: i32, %b1: i32,
   return
 }
 
+// -----
+
 // LLVM 22.1 selects this intrinsic from sm_80 on.
 // CHECK-LABEL: @bits_on_turing(
 // CHECK-SAME: %[[A:[a-z0-9]+]]: i32, %[[B:[a-z0-9]+]]: i32, %[[C0:[a-z0-9]+]]: i32, %[[C1:[a-z0-9]+]]: i32
@@ -43,6 +45,8 @@ gpu.module @bits_on_turing [#nvvm.target<chip = "sm_75">] {
   }
 }
 
+// -----
+
 // CHECK-LABEL: @bits_on_ampere(
 // CHECK-SAME: %[[A:[a-z0-9]+]]: i32, %[[B:[a-z0-9]+]]: i32, %[[C0:[a-z0-9]+]]: i32, %[[C1:[a-z0-9]+]]: i32
 gpu.module @bits_on_ampere [#nvvm.target<chip = "sm_80">] {
@@ -54,6 +58,8 @@ gpu.module @bits_on_ampere [#nvvm.target<chip = "sm_80">] {
     gpu.return
   }
 }
+
+// -----
 
 // CHECK-LABEL: @sp_sync(
 // CHECK-SAME: %[[A0:[a-z0-9]+]]: vector<2xf16>, %[[A1:[a-z0-9]+]]: vector<2xf16>, %[[B0:[a-z0-9]+]]: vector<2xf16>, %[[B1:[a-z0-9]+]]: vector<2xf16>, %[[C0:[a-z0-9]+]]: f32, %[[C1:[a-z0-9]+]]: f32, %[[C2:[a-z0-9]+]]: f32, %[[C3:[a-z0-9]+]]: f32, %[[METADATA:[a-z0-9]+]]: i32
@@ -168,6 +174,8 @@ func.func @uses(%h: vector<2xf16>, %f: f32) -> f32 {
   // CHECK: return %[[E]]
   return %1 : f32
 }
+
+// -----
 
 // LLVM 22.1 knows no sm_107: it generates code for sm_103a, which has the form.
 gpu.module @sm_107 [#nvvm.target<chip = "sm_107a">] {

@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --lower-tcgen05 | FileCheck %s
+// RUN: weft-opt %s --lower-tcgen05 --split-input-file | FileCheck %s
 
 // CHECK-LABEL: @alloc(
 // CHECK-SAME: %[[ADDRESS:[a-z0-9]+]]: !llvm.ptr<3>, %[[COLUMNS:[a-z0-9]+]]: i32
@@ -254,6 +254,8 @@ func.func @shared_memory_descriptor(%s: !llvm.ptr<3>) {
     i64
   return
 }
+
+// -----
 
 // LLVM 22.1 knows no sm_107: it generates code for sm_103a, and what that lacks is inline PTX.
 gpu.module @sm_107 [#nvvm.target<chip = "sm_107a">] {
