@@ -13,7 +13,8 @@ class OperandOp(Op, dialect=Tile, name="operand", traits=[Pure]):
     """Wraps one of the operands after D of a `tile.matmul`, a matrix or vector in global memory, or one of
     those after `accumulate` of a `tile.gemm_async`, a buffer in tensor memory or an i32.
 
-    Such operands must all have one type. Operands made by this op may come from values of different types.
+    MLIR's IRDL, which defines these operations, requires one type of all operands whose number varies.
+    Operands made by this op may come from values of different types; the verifiers check the types of these.
     """
 
     source: ext.Operand[Any]
