@@ -1,15 +1,13 @@
 """`--lower-subgroups`: lowers what upstream's pass makes something else of: shuffles among fewer than 32
-lanes, and differences and negations by `gpu.subgroup_mma_elementwise`; and `gpu.subgroup_reduce`, for which
-it has no pass in pipelines of text.
+lanes, and differences and negations by `gpu.subgroup_mma_elementwise`.
 """
 
-from functools import partial
 from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, nvvm, operations, vector
+from weft.mlir import arith, gpu, ir, llvm, nvvm, operations
 from weft.passes.analysis.upstream_operations import element_of_matrix
 from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
@@ -21,9 +19,6 @@ def run(module: Any) -> None:
         if mlir.constant(op.width) != LANES:
             with ir.InsertionPoint(op), op.location:
                 _replace(op, *_shuffled(op))
-    for op in operations(module, gpu.SubgroupReduceOp):
-        with ir.InsertionPoint(op), op.location:
-            _replace(op, _reduced(op))
     for op in operations(module, gpu.SubgroupMmaElementwiseOp):
         name, matrices = op.operation.attributes["opType"], list(op.args)
         with ir.InsertionPoint(op), op.location:
@@ -37,42 +32,6 @@ def _replace(op: Any, *results: Any) -> None:
     for old, new in zip(op.operation.results, results, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()
-
-
-def _reduced(op: Any) -> Any:
-    """A value of all lanes of a subgroup, or of each cluster of them, combined: pairs of lanes exchange what
-    they have. All lanes must take part.
-    """
-    size, stride = (default if each is None else each.value for each, default in _cluster(op))
-    if size * stride > LANES:
-        raise refuse(op, f"must have a cluster within {LANES} lanes, got {size} lanes {stride} apart")
-    name = str(op.operation.attributes["op"]).split()[-1].rstrip(">")
-
-    def combined(value: Any) -> Any:
-        spelled = name + "f" * isinstance(value.type, ir.FloatType) if name in ("add", "mul") else name
-        combine = getattr(arith, _INTEGER.get(spelled, spelled))
-        for step in range(size.bit_length() - 1):
-            value = combine(value, emit.by_words(value, partial(_of_partner, stride << step)))
-        return value
-
-    kind = op.value.type
-    if not isinstance(kind, ir.VectorType):
-        return combined(op.value)
-    return vector.from_elements(kind, [combined(each) for each in emit.elements(op.value)])
-
-
-_INTEGER = {name: f"{name}i" for name in ("add", "mul", "and", "or", "xor")}
-
-
-def _cluster(op: Any) -> tuple[tuple[Any, int], ...]:
-    return (op.cluster_size, LANES), (op.cluster_stride, 1)
-
-
-def _of_partner(distance: int, word: Any) -> Any:
-    """The word of the lane whose number differs in one bit."""
-    all_lanes, end = emit.value(-1), emit.value(LANES - 1)
-    moved = nvvm.ShflOp(all_lanes, word, emit.value(distance), end, nvvm.ShflKind.bfly, results=[word.type])
-    return moved.res
 
 
 def _negative(matrix: Any) -> Any:
@@ -105,18 +64,26 @@ def _shuffled(op: Any) -> tuple[Any, Any]:
     on its own: all of its lanes must take part, those of others needn't.
     """
     width, number = op.width, mlir.constant(op.width)
-    if number is not None and (not 0 < number < LANES or number & (number - 1)):
-        raise refuse(op, f"must have a width of 1, 2, 4, 8, 16 or {LANES}, got {number}")
+    if number is not None and not 0 < number < LANES:
+        raise refuse(op, f"must have a width of 1 to {LANES}, got {number}")
+    is_power = number is not None and not number & (number - 1)
     lane = nvvm.read_ptx_sreg_laneid(results=[emit.i32()])
     others = arith.subi(emit.value(LANES), width)
-    first = arith.andi(lane, arith.subi(emit.value(0), width))
+    segment, apart = width, others
+    if not is_power:
+        segment = _power_of_two(width)
+        apart = arith.subi(emit.value(LANES), segment)
+    first = arith.andi(lane, arith.subi(emit.value(0), segment))
     members = arith.shli(arith.shrui(emit.value(-1), others), first)
     kind = _KINDS[str(op.operation.attributes["mode"])]
-    end = arith.shli(others, emit.value(8))  # the bits of a lane's number that stay
+    end = arith.shli(apart, emit.value(8))  # the bits of a lane's number that stay
     end = end if kind == nvvm.ShflKind.up else arith.ori(end, emit.value(LANES - 1))
     offset, near = op.offset, None
-    if kind == nvvm.ShflKind.bfly:  # which would read lanes before the segment
+    if kind == nvvm.ShflKind.bfly and is_power:  # which would read lanes before the segment
         near = arith.cmpi(arith.CmpIPredicate.ult, offset, width)
+    elif kind != nvvm.ShflKind.up and not is_power:  # which would read lanes behind the width
+        near = arith.cmpi(arith.CmpIPredicate.ult, _source(kind, lane, first, segment, offset), width)
+    if near is not None:
         offset = arith.select(near, offset, emit.value(0))
     flags: list[Any] = []
 
@@ -128,6 +95,20 @@ def _shuffled(op: Any) -> tuple[Any, Any]:
 
     found = emit.by_words(op.value, moved)
     return found, flags[0] if near is None else near
+
+
+def _power_of_two(width: Any) -> Any:
+    """The least power of two that isn't below a width."""
+    zeros = llvm.intr_ctlz(arith.subi(width, emit.value(1)), False)
+    return arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
+
+
+def _source(kind: Any, lane: Any, first: Any, segment: Any, offset: Any) -> Any:
+    """The lane that a lane reads, counted from the segment's first."""
+    if kind == nvvm.ShflKind.idx:
+        return arith.andi(offset, arith.subi(segment, emit.value(1)))
+    own = arith.subi(lane, first)
+    return arith.xori(own, offset) if kind == nvvm.ShflKind.bfly else arith.addi(own, offset)
 
 
 def _member(kind: Any, pair: Any, number: int) -> Any:

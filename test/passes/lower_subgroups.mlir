@@ -49,8 +49,8 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @width(%x: i32, %d: memref<i32>) kernel {
-    %width = arith.constant 12 : i32
-    // expected-error @below {{'gpu.shuffle' op must have a width of 1, 2, 4, 8, 16 or 32, got 12}}
+    %width = arith.constant 33 : i32
+    // expected-error @below {{'gpu.shuffle' op must have a width of 1 to 32, got 33}}
     %0, %1 = gpu.shuffle xor %x, %x, %width : i32
     memref.store %0, %d[] : memref<i32>
     gpu.return
