@@ -33,6 +33,7 @@ from weft.passes.lower_tensor_memory import LOWER_TENSOR_MEMORY
 from weft.passes.lower_tma import LOWER_TMA
 from weft.passes.lower_wgmma import LOWER_WGMMA
 from weft.passes.lower_wmma import LOWER_WMMA
+from weft.passes.mark_dynamic_memory import MARK_DYNAMIC_MEMORY
 from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_linalg import OUTLINE_LINALG
@@ -92,6 +93,7 @@ PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {
         LOWER_TCGEN05,
         RECORD_ARGUMENTS,
         MARK_TENSOR_MAPS,
+        MARK_DYNAMIC_MEMORY,
     )
 }
 
