@@ -1,4 +1,6 @@
-"""`weft run`: compiles a kernel, launches it on random or given arrays, compares a product with float64."""
+"""`weft run`: compiles a kernel, launches it on random or given arrays, compares a product with float64. With
+`--entry`, it runs a host function.
+"""
 
 import math
 import time
@@ -25,6 +27,11 @@ def _arguments(parser: ArgumentParser) -> None:
         "file",
         metavar="FILE.mlir",
         help="a file with a function of one tile.matmul, or with any kernel; - is stdin",
+    )
+    add(
+        "--entry",
+        metavar="NAME",
+        help="run this host function of the file, which launches the file's kernels, instead of one kernel",
     )
     add("--on", choices=("gpu", "emulator"), help="where to run (default: the GPU, if there is one)")
     add(
@@ -53,6 +60,10 @@ def _run(options: Namespace) -> int:
 
     if options.on == "gpu" and (reason := runtime.available()) is not None:
         raise _no_gpu(reason)  # before a chip is taken that isn't there
+    if options.entry is not None:
+        from weft.tools import run_entry
+
+        return run_entry.run(options)
     asked = values.grid_and_block(options)
     name = cli.name_of(options.file)
     with instrumented(Instrumentation(explain=pass_printing.explaining(options, name))):
@@ -296,5 +307,8 @@ def _print(report: dict[str, Any]) -> None:
 
 
 RUN = Command(
-    "run", "run a kernel on random arrays or your own; compare a product with float64", _arguments, _run
+    "run",
+    "run a kernel on random arrays or your own, or a host function; compare a product with float64",
+    _arguments,
+    _run,
 )

@@ -102,6 +102,10 @@ class Module:
         """The names of the kernels."""
         return tuple(f.name for f in self._tree.functions.values() if f.is_entry and f.body is not None)
 
+    def parameter_bytes(self, kernel: str) -> list[int]:
+        """The sizes of a kernel's parameters."""
+        return [each.size for each in self._program(kernel, self.target).params]
+
     @property
     def text(self) -> str:
         """The PTX."""

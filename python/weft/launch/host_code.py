@@ -87,16 +87,38 @@ def _image(text: str) -> Image | None:
     return Image.read(entry) if entry else None
 
 
-def _parsed(text: str, code_model: str = "jitdefault") -> tuple[Any, Any]:
-    """A module for this host, and what compiles it."""
+def called(text: str, callable_of: Callable[[str, str], Any]) -> Any:
+    """LLVM IR in memory, whose functions `get_function_address` finds while the result lives. `callable_of`
+    returns what implements a function that the IR declares, by its name and type: a function of ctypes.
+    """
+    module, machine = _parsed(text, own_cpu=True)
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.callables = []  # which live as long as the code
+    for each in module.functions:
+        if each.is_declaration and not each.name.startswith("llvm."):
+            found = callable_of(each.name, str(each.global_value_type))
+            engine.callables.append(found)
+            engine.add_global_mapping(each, ctypes.cast(found, ctypes.c_void_p).value)
+    engine.finalize_object()
+    engine.run_static_constructors()
+    return engine
+
+
+def _parsed(text: str, code_model: str = "jitdefault", *, own_cpu: bool = False) -> tuple[Any, Any]:
+    """A module for this host, and what compiles it, for all its instructions if `own_cpu`."""
     with late_imports.whole():
-        import llvmlite.binding as llvm  # type: ignore[import-untyped]
+        import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(text)
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(opt=2, codemodel=code_model)
+    cpu = {}
+    if own_cpu:
+        cpu = {"cpu": llvm.get_host_cpu_name(), "features": llvm.get_host_cpu_features().flatten()}
+    machine = target.create_target_machine(opt=2, codemodel=code_model, **cpu)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     return module, machine
 

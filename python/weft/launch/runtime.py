@@ -196,7 +196,7 @@ class Loaded:
         if self._closed:
             raise WeftError(f"{action}: its module is closed")
         with entered(self.context):
-            kernel = self._kernel(kernel_name)
+            kernel = self.kernel(kernel_name)
             kernel.check(packed)
             kernel.allow(shared_bytes, math.prod(cluster), action)
         config = launch_config(grid, block, shared_bytes, cluster, dependent)
@@ -207,13 +207,14 @@ class Loaded:
         ctas = math.prod(cluster)
         action = f"counting the clusters of {kernel_name} that fit the GPU"
         with entered(self.context):
-            kernel = self._kernel(kernel_name)
+            kernel = self.kernel(kernel_name)
             kernel.allow(shared_bytes, ctas, action)
             config = launch_config((ctas, 1, 1), block, shared_bytes, cluster, False)
             clusters = call(action, api().cuOccupancyMaxActiveClusters, kernel.handle, config)
         return int(clusters) * ctas
 
-    def _kernel(self, name: str) -> KernelHandle:
+    def kernel(self, name: str) -> KernelHandle:
+        """The handle of a kernel."""
         if name not in self._kernels:
             handle = call(
                 f"looking for kernel {name}", api().cuModuleGetFunction, self._module, name.encode()

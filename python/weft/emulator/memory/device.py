@@ -1,6 +1,6 @@
 """What all CTAs of a launch share: the buffers in global memory, constants and the kernel's parameters."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 import numpy as np
 import numpy.typing as npt
@@ -48,16 +48,30 @@ class Device:
     ) -> int:
         """Gives `data` an address, aligned to 256 bytes, and returns it."""
         base = self._next
-        self.segments.append(Segment(name, base, data, writable, of_others))
-        self.bases.append(base)
+        self._insert(Segment(name, base, data, writable, of_others))
         self._next = (base + len(data) + GAP + _ALIGN - 1) // _ALIGN * _ALIGN
         return base
+
+    def place(self, name: str, address: int, data: npt.NDArray[np.uint8]) -> None:
+        """Gives `data` an address, which is that of other memory of the process, beyond those that `map`
+        gives out.
+        """
+        self._insert(Segment(name, address, data))
+
+    def _insert(self, segment: Segment) -> None:
+        at = bisect_left(self.bases, segment.base)
+        self.segments.insert(at, segment)
+        self.bases.insert(at, segment.base)
+
+    def remove(self, address: int) -> None:
+        """Takes the buffer at an address away."""
+        at = self.bases.index(address)
+        del self.bases[at], self.segments[at]
 
     def map_multicast(self, name: str, members: tuple[int, ...], size: int) -> int:
         """Gives a multicast object of the buffers at `members` an address, and returns it."""
         base = self._next
-        self.segments.append(Multicast(name, base, members, size))
-        self.bases.append(base)
+        self._insert(Multicast(name, base, members, size))
         self._next = (base + size + GAP + _ALIGN - 1) // _ALIGN * _ALIGN
         return base
 
@@ -67,7 +81,7 @@ class Device:
             return 0
         self._heap += size
         base = self.map("a block of malloc", np.zeros(size, np.uint8), of_others=False)
-        self.segments[-1].filled = np.zeros(size, np.bool_)
+        self.segments[self.bases.index(base)].filled = np.zeros(size, np.bool_)
         return base
 
     def release(self, address: int) -> bool:

@@ -1,0 +1,251 @@
+"""What host code calls: memory, streams, launches and tensor maps, under the names of upstream's runtime."""
+
+import ctypes
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import Diagnostic, Location, WeftError
+from weft.host import printing
+from weft.host.lowered import ASSERT
+from weft.host.printing import Memref
+from weft.isa import tensor_map
+from weft.isa.suggest import did_you_mean
+
+Bytes = npt.NDArray[np.uint8]
+Dim = tuple[int, int, int]
+PAGE = 4096
+# By the driver's numbers, which aren't those of PTX.
+_TENSOR_TYPES = (
+    *("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16"),
+    *("FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ"),
+)
+_UNSET = 0xFF  # NaN, or -1: what a program reads before it writes
+C_TYPES: dict[str, Any] = {
+    "void": None,
+    "ptr": ctypes.c_void_p,
+    "i1": ctypes.c_bool,
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+"""The types of LLVM IR that functions take and return."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch: the kernel, its dimensions, and the emulator's report if that ran it."""
+
+    kernel: str
+    grid: Dim
+    block: Dim
+    report: Any = None
+
+
+class Device(Protocol):
+    """A GPU, or what emulates it. Handles and addresses are numbers."""
+
+    launches: list[Launched]
+
+    def alloc(self, size: int, shared: bool, /) -> int: ...
+    def free(self, address: int, /) -> None: ...
+    def register(self, address: int, size: int, /) -> None: ...
+    def unregister(self, address: int, /) -> None: ...
+    def copy(self, to: int, source: int, size: int, stream: int, /) -> None: ...
+    def fill(self, address: int, pattern: bytes, count: int, stream: int, /) -> None: ...
+    def load(self, code: bytes, /) -> int: ...
+    def kernel(self, module: int, name: str, /) -> int: ...
+    def launch(
+        self,
+        kernel: int,
+        grid: Dim,
+        block: Dim,
+        cluster: Dim,
+        shared_bytes: int,
+        stream: int,
+        parameters: int,
+    ) -> None: ...
+    def stream(self) -> int: ...
+    def wait(self, stream: int, /) -> None: ...
+    def destroy(self, stream: int, /) -> None: ...
+    def event(self) -> int: ...
+    def wait_for_event(self, event: int, /) -> None: ...
+    def record(self, event: int, stream: int, /) -> None: ...
+    def wait_for(self, stream: int, event: int, /) -> None: ...
+    def close(self) -> None: ...
+
+
+def new_bytes(size: int) -> Bytes:
+    """Memory that begins at a page, and isn't set."""
+    room = np.full(size + PAGE, _UNSET, np.uint8)
+    begin = -room.ctypes.data % PAGE
+    return room[begin : begin + size]
+
+
+class Runtime:
+    """The functions that host code calls. The first error ends what they do; `check` raises it."""
+
+    def __init__(
+        self, device: Device, say: Callable[[str], None], assertions: Sequence[tuple[str, Location | None]]
+    ) -> None:
+        self._device, self._assertions = device, assertions
+        self._memory: dict[int, Bytes] = {}
+        self._failure: BaseException | None = None
+        self._functions = self._own() | printing.functions(say)
+
+    def check(self) -> None:
+        """Raises what has gone wrong in a function, which compiled code couldn't raise."""
+        if self._failure is not None:
+            raise self._failure
+
+    def callable_of(self, name: str, kind: str) -> Any:
+        """The function of a name, with the type that LLVM IR declares. Raises WeftError for an unknown
+        one.
+        """
+        returned, _, rest = kind.partition("(")
+        types: list[Any] = [
+            C_TYPES.get(each.split()[0]) for each in rest.rstrip(") ").split(",") if each.strip()
+        ]
+        prototype = ctypes.CFUNCTYPE(C_TYPES.get(returned.strip()), *types)
+        if (function := self._functions.get(name)) is not None:
+            return prototype(self._guarded(function))
+        try:
+            return getattr(ctypes.CDLL(None), name)  # of the C library, which has exp and memcpy
+        except AttributeError:
+            names = [each for each in self._functions if each.startswith("print")]
+            what = f"function '{name}' has no body, and weft run has none: it has {', '.join(names)}"
+            raise WeftError(f"{what}{did_you_mean(name, names)}") from None
+
+    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        keeps_on = function in (self._host_alloc, self._host_aligned_alloc, self._host_free)
+
+        def call(*arguments: Any) -> Any:
+            if self._failure is not None and not keeps_on:
+                return 0
+            try:
+                return function(*[0 if each is None else each for each in arguments])
+            except BaseException as error:
+                self._failure = self._failure or error
+                return 0
+
+        return call
+
+    def _own(self) -> dict[str, Callable[..., Any]]:
+        device = self._device
+        return {
+            "_mlir_memref_to_llvm_alloc": self._host_alloc,
+            "_mlir_memref_to_llvm_aligned_alloc": self._host_aligned_alloc,
+            "_mlir_memref_to_llvm_free": self._host_free,
+            "memrefCopy": _copy_memref,
+            "rtclock": time.perf_counter,
+            ASSERT: self._assert,
+            "mgpuMemAlloc": lambda size, stream, shared: device.alloc(size, bool(shared)),
+            "mgpuMemFree": lambda address, stream: device.free(address),
+            "mgpuMemcpy": device.copy,
+            "mgpuMemset32": lambda to, value, count, stream: device.fill(to, _le(value, 4), count, stream),
+            "mgpuMemset16": lambda to, value, count, stream: device.fill(to, _le(value, 2), count, stream),
+            "mgpuMemHostRegisterMemRef": lambda *memref: device.register(*_extent(*memref)),
+            "mgpuMemHostUnregisterMemRef": lambda *memref: device.unregister(_extent(*memref)[0]),
+            "mgpuModuleLoad": lambda code, size: device.load(ctypes.string_at(code, size)),
+            "mgpuModuleLoadJIT": lambda code, level, size: device.load(ctypes.string_at(code)),
+            "mgpuModuleUnload": lambda module: None,
+            "mgpuModuleGetFunction": lambda module, name: device.kernel(
+                module, ctypes.string_at(name).decode()
+            ),
+            "mgpuLaunchKernel": self._launch,
+            "mgpuLaunchClusterKernel": self._launch_cluster,
+            "mgpuStreamCreate": device.stream,
+            "mgpuStreamSynchronize": device.wait,
+            "mgpuStreamDestroy": device.destroy,
+            "mgpuStreamWaitEvent": device.wait_for,
+            "mgpuEventCreate": device.event,
+            "mgpuEventRecord": device.record,
+            "mgpuEventSynchronize": device.wait_for_event,
+            "mgpuEventDestroy": lambda event: None,
+            "mgpuSetDefaultDevice": lambda ordinal: None,
+            "mgpuTensorMapEncodeTiledMemref": self._tensor_map,
+        }
+
+    def _host_alloc(self, size: int) -> int:
+        data = new_bytes(max(size, 1))
+        address = int(data.ctypes.data)
+        self._memory[address] = data
+        return address
+
+    def _host_aligned_alloc(self, alignment: int, size: int) -> int:
+        if alignment > PAGE:
+            raise WeftError(f"memref.alloc: alignment must be at most {PAGE}; got {alignment}")
+        return self._host_alloc(size)
+
+    def _host_free(self, address: int) -> None:
+        self._memory.pop(address, None)
+
+    def _assert(self, holds: bool, number: int) -> None:
+        if not holds:
+            message, location = self._assertions[number]
+            raise WeftError(Diagnostic(f"assertion failed: {message}", location))
+
+    def _launch(self, kernel: int, *rest: int) -> None:
+        grid, block, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9]
+        self._device.launch(kernel, grid, block, (1, 1, 1), shared, stream, parameters)  # type: ignore[arg-type]
+
+    def _launch_cluster(self, kernel: int, *rest: int) -> None:
+        cluster, grid, block, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9], rest[9:12]
+        self._device.launch(kernel, grid, block, cluster, shared, stream, parameters)  # type: ignore[arg-type]
+
+    def _tensor_map(
+        self,
+        rank: int,
+        descriptor: int,
+        dtype: int,
+        interleave: int,
+        swizzle: int,
+        promotion: int,
+        fill: int,
+        box: int,
+    ) -> int:
+        """The address, on the GPU, of the tensor map of a memref; the numbers are the driver's."""
+        memref = Memref(rank, descriptor)
+        name = _TENSOR_TYPES[dtype]
+        sizes = (ctypes.c_int64 * rank).from_address(box)
+        width = tensor_map.ELEMENT_TYPES[name].bits // 8
+        fields = tensor_map.TensorMap(
+            memref.aligned + memref.offset * width,
+            name,
+            memref.sizes[::-1],
+            tuple(stride * width for stride in memref.strides[-2::-1]),
+            (1,) * rank,
+            tuple(sizes)[::-1],
+            interleave=tensor_map.INTERLEAVES[interleave],
+            swizzle=tensor_map.SWIZZLES[swizzle],
+            l2_promotion=tensor_map.L2_PROMOTIONS[promotion],
+            oob_fill=tensor_map.OOB_FILLS[fill],
+        )
+        if complaint := fields.complaint():
+            raise WeftError(f"nvgpu.tma.create.descriptor: {complaint}")
+        encoded = np.frombuffer(fields.encode(), np.uint8)
+        address = self._device.alloc(len(encoded), False)
+        self._device.copy(address, int(encoded.ctypes.data), len(encoded), 0)
+        return address
+
+
+def _le(value: int, size: int) -> bytes:
+    return (value % (1 << 8 * size)).to_bytes(size, "little")
+
+
+def _extent(rank: int, descriptor: int, element: int) -> tuple[int, int]:
+    return Memref(rank, descriptor).bytes(element)
+
+
+def _copy_memref(element: int, source: int, to: int) -> None:
+    """Copies a memref to another of the same sizes, of which one may not be contiguous."""
+    (rank, source), (_, to) = ((ctypes.c_int64 * 2).from_address(each) for each in (source, to))
+    dtype = np.dtype(f"V{element}")
+    Memref(rank, to).array(dtype)[...] = Memref(rank, source).array(dtype)

@@ -1,0 +1,81 @@
+// Each mistake in a host function, or in what it launches, is one message at its line.
+
+// RUN: not weft run %s --entry unregistered --on emulator 2>&1 | FileCheck %s --check-prefix=UNREGISTERED
+// RUN: not weft run %s --entry frees --on emulator 2>&1 | FileCheck %s --check-prefix=FREED
+// RUN: not weft run %s --entry asserts --on emulator 2>&1 | FileCheck %s --check-prefix=ASSERTS
+// RUN: not weft run %s --entry takes --on emulator 2>&1 | FileCheck %s --check-prefix=TAKES
+// RUN: not weft run %s --entry unknown --on emulator 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not weft run %s --entry tensors --on emulator 2>&1 | FileCheck %s --check-prefix=TENSORS
+// RUN: not weft run %s --entry big --on emulator 2>&1 | FileCheck %s --check-prefix=BIG
+// RUN: not weft run %s --entry mains --on emulator 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not weft run %s --entry takes --kernel main 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: weft run %s --entry returns --on emulator --json | FileCheck %s --check-prefix=JSON
+// UNREGISTERED: mistakes.mlir:[[# @LINE + 20]]:5: error: out-of-bounds global access of 4 bytes
+// UNREGISTERED: note: kernels access memory of gpu.alloc, and what gpu.host_register has registered
+// FREED: error: out-of-bounds global access of 4 bytes
+// ASSERTS: error: assertion failed: that can't be
+// TAKES: error: function 'takes' must take no arguments, and return nothing or one number to be run, got (i32) -> ()
+// UNKNOWN: error: function 'elsewhere' has no body, and weft run has none: it has printI64,
+// TENSORS: error: 'tensor.empty' op can't run in a host function: bufferize it with upstream's passes (weft-opt --one-shot-bufferize)
+// BIG: error: 'gpu.func' op has a block that no launch can have: block must be in 1..1024 on x, got 9999
+// NAME: error: {{.*}}mistakes.mlir has no function 'mains': it has unregistered, asserts, takes, unknown, tensors, returns, frees, big
+// OPTION: error: --kernel is for one kernel, and --entry runs a host function: leave one out
+// JSON: "entry": "returns",
+// JSON: "result": 2.5,
+// JSON: "passed": true,
+// JSON: "printed": ""
+func.func @unregistered() {
+  %c1 = arith.constant 1 : index
+  %m = memref.alloc() : memref<4xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    %f = arith.constant 1.0 : f32
+    memref.store %f, %m[%tx] : memref<4xf32>
+    gpu.terminator
+  }
+  return
+}
+func.func @asserts() -> i32 {
+  %no = arith.constant false
+  cf.assert %no, "that can't be"
+  %x = arith.constant 3 : i32
+  return %x : i32
+}
+func.func @takes(%x: i32) { return }
+func.func @unknown() { 
+  call @elsewhere() : () -> ()
+  return }
+func.func private @elsewhere()
+func.func private @printMemrefF32(memref<*xf32>)
+func.func @tensors() {
+  %0 = tensor.empty() : tensor<4xf32>
+  %1 = bufferization.to_buffer %0 : tensor<4xf32> to memref<4xf32>
+  %u = memref.cast %1 : memref<4xf32> to memref<*xf32>
+  call @printMemrefF32(%u) : (memref<*xf32>) -> ()
+  return
+}
+func.func @returns() -> f32 {
+  %x = arith.constant 2.5 : f32
+  return %x : f32
+}
+func.func @frees() {
+  %c1 = arith.constant 1 : index
+  %m = gpu.alloc () : memref<4xf32>
+  gpu.dealloc %m : memref<4xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    %f = arith.constant 1.0 : f32
+    memref.store %f, %m[%tx] : memref<4xf32>
+    gpu.terminator
+  }
+  return
+}
+func.func @big() {
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9999 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c9, %sy = %c1, %sz = %c1) {
+    gpu.terminator
+  }
+  return
+}
