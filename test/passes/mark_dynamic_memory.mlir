@@ -1,8 +1,9 @@
-// An array of shared memory without elements is dynamic shared memory, whose size a launch gives.
+// An array of shared memory without elements is dynamic shared memory, whose size a launch gives. All of them begin
+// at the same address, so they have the same alignment.
 
 // RUN: weft-opt %s --mark-dynamic-memory | FileCheck %s
 // RUN: weft compile %s | FileCheck %s --check-prefix=PTX
-// PTX-DAG: .extern .shared .align 16 .b8 empty[];
+// PTX-DAG: .extern .shared .align 1024 .b8 empty[];
 // PTX-DAG: .extern .shared .align 1024 .b8 tiles[];
 // PTX:     .entry k(
 // PTX:     .shared .align {{[0-9]+}} .b8 fixed[16];

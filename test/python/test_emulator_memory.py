@@ -169,6 +169,19 @@ def test_dynamic_shared_memory_follows_the_static():
         launch(body, out, before=before, shared_bytes=32)
 
 
+def test_dynamic_arrays_are_aligned_each_by_itself():
+    """As on an H200."""
+    before = ".extern .shared .align 16 .b8 one[]; .extern .shared .align 128 .b8 other[];"
+    body = """
+      .shared .align 4 .b8 fixed[20];
+      mov.u32 %r1, one; mov.u32 %r2, other; mov.u32 %r3, fixed;
+      st.global.v4.u32 [%rd20], {%r1, %r2, %r3, %r3};
+    """
+    out = np.zeros(4, np.uint32)
+    launch(body, out, before=before, shared_bytes=64)
+    assert out.tolist() == [32, 128, 0, 0]
+
+
 def test_parameters_of_every_kind():
     params = (
         ".param .u8 a, .param .s16 b, .param .f32 c, "

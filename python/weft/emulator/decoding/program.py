@@ -112,8 +112,8 @@ class Program:
         self.has_dynamic_shared = bool(dynamic)
         align = max([v.align for v in dynamic], default=1)
         self.shared_dynamic = -(-self.shared_static // align) * align
-        for variable in dynamic:
-            variable.offset = self.shared_dynamic
+        for variable in dynamic:  # which an H200 aligns each by itself
+            variable.offset = -(-self.shared_static // variable.align) * variable.align
 
     # Blocks
 
