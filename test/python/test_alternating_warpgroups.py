@@ -84,7 +84,7 @@ MORE = (
 )
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("made", MORE, ids=str)
 def test_other_types_and_epilogues_are_right(made: Product) -> None:
     compiled = weft.compile(made.module(), "sm_90a")

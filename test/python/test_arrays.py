@@ -61,6 +61,7 @@ def test_shapes_of_any_kind_are_viewed(shape):
     assert view(array).shape == view(array).numpy().shape == shape
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "kept", [lambda array: view(array).numpy(), lambda array: np.from_dlpack(Exported(view(array)))]
 )

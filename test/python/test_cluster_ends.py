@@ -16,7 +16,7 @@ SCHEDULES = (
 SIZES = (300, 264, 328)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_cluster_barriers_release_nothing(schedule):
     kernel = Product().compiled(schedule)

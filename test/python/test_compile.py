@@ -91,6 +91,7 @@ def test_stages_show_the_ir_after_each_pass():
         kernel.ir("lower-nothing")
 
 
+@pytest.mark.slow
 def test_a_stage_is_named_without_the_operation_that_its_pass_is_nested_in():
     kernel = weft.compile(text(), arch="sm_80")
     nested = "gpu.module(convert-gpu-to-nvvm)"

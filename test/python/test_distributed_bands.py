@@ -115,6 +115,7 @@ def test_two_teams_of_the_same_gpus_share_no_memory():
     assert all((got == want).all() for got, want in found)
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_sums_that_kernels_send(monkeypatch):
     generator, found = np.random.default_rng(5), []
     a, b = (

@@ -55,6 +55,7 @@ def test_a_gate_needs_wgmma(chip):
         all_gather_matmul(a, b, team=team, transpose_b=True, epilogue=GATE)
 
 
+@pytest.mark.slow
 def test_scales_of_a_gate_are_those_of_all_columns_of_b():
     world, (rows, columns, k) = World(2), (8, 160, 256)
     made, generator = [], np.random.default_rng(4)

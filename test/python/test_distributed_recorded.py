@@ -79,6 +79,7 @@ def test_sums_over_all_ranks_are_added_in_every_call(monkeypatch, name):
             assert (each == exact).all()
 
 
+@pytest.mark.slow
 def test_an_epilogue_is_that_of_the_result(monkeypatch):
     monkeypatch.setattr(reduce, "_MOST_SENT", 0)  # in two steps, whose residual is that of the own rows
     world = emulator.World(RANKS)

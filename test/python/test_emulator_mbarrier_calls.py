@@ -218,7 +218,7 @@ def same(ptx, arguments, monkeypatch, **options):
 @pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}], ids=str)
 def test_random_operations(options, monkeypatch):
     names = set()
-    for seed in range(20):
+    for seed in range(10):
         ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
     assert names == {"init", "look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
@@ -228,7 +228,7 @@ def test_random_operations(options, monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"strict": True}, {"sanitize": False}, {"seed": 1}], ids=str)
 def test_random_commits(options, monkeypatch):
     names = set()
-    for seed in range(8 if "seed" in options else 24):
+    for seed in range(8 if "seed" in options else 12):
         ptx, out = module(commits(seed), "sm_100a"), np.zeros(2 * COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=2 * GRID, block=BLOCK, cluster=2, **options)
     assert ("commit" in names) == ("seed" not in options)

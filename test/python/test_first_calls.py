@@ -30,6 +30,7 @@ SPLIT = {"arch": "sm_90a", "splits": 2, "sinking": False, "grouped": False}
 """Arguments and options of attention's `combine`."""
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 def test_sums_are_rounded_in_pairs(element):
     """Otherwise, a pair takes three instructions of PTX, and its SASS has a PRMT that changes nothing."""
@@ -83,6 +84,7 @@ def asked(monkeypatch):
     return calls
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     ("chip", "schedule", "passes"),
     [
@@ -99,7 +101,7 @@ def test_llvm_runs_few_passes_on_kernels_of_wgmma(asked, chip, schedule, passes)
     assert [how["passes"] for how in asked] == [passes]
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("queries", "d", "passes"),
     [(128, 256, [codegen.FEW]), (128, 128, [codegen.SOME]), (1, 256, [codegen.SOME, codegen.ALL])],
@@ -117,6 +119,7 @@ def test_llvm_runs_few_passes_on_attention(asked, queries, d, passes):
     assert [how["passes"] for how in asked] == passes
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("role", ["residual", "c"])
 def test_fragments_of_a_residual_come_from_shared_memory(role):
     """Otherwise, each has code for rows of the matrix that aren't aligned."""
@@ -127,6 +130,7 @@ def test_fragments_of_a_residual_come_from_shared_memory(role):
     assert ptx.count("ld.global.b16") == 2 * 224 // 2 // 2 // 8 and "ld.global.b32" not in ptx
 
 
+@pytest.mark.slow
 def test_a_lane_loads_few_elements_of_a_bias():
     """Otherwise, it loads all of its columns, with other code where they aren't aligned."""
     ptx = with_epilogue(WIDE, "bias").ptx
@@ -136,6 +140,7 @@ def test_a_lane_loads_few_elements_of_a_bias():
     assert exchanged == 224 // 8
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_promoted_sums_have_names(scaled):
     """Otherwise, LLVM's IR carries them through the loop, and adds them in each copy of a block."""

@@ -21,6 +21,7 @@ class Twice(Case):
         super().multiply(*buffers)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("scaled", [False, True])
 def test_equal_products_are_all_added(scaled):
@@ -160,6 +161,7 @@ def test_block_scales_multiply(case):
     check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "case",
@@ -183,6 +185,7 @@ def test_packed_rows_of_96_multiply_on_sm_103a(scale, size):
     check(Case(**FP4, n=64, m=256, group=2, scale_type=scale, scale_size=size, arch="sm_103a"))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(

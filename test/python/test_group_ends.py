@@ -169,6 +169,7 @@ def test_parts_of_k_in_every_kernel(schedule, counts, beta):
     check_k(Case(schedule, beta=beta), counts)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("fields", [{"cta_group": 2}, {"cluster": (1, 2)}, {"cluster": (2, 1)}], ids=str)

@@ -142,6 +142,7 @@ def test_kernels_spill_nothing():
         assert made.resources.spill_stores == made.resources.spill_loads == 0
 
 
+@pytest.mark.slow
 def test_clusters_begin_without_a_fence_for_the_gpu():
     meta = {"splits": 2, "stages": 6, "BM": 8, "group": 128, "asymmetric": True}
     made = few_rows.compile("bf16", "i32", *["bf16"] * 4, **meta)
@@ -253,6 +254,7 @@ def test_outputs_dont_overlap_what_is_read(rows):
             weft.matmul_int4(x, weights, bias=bias, out=memory if name == "bias" else memory[:-1])
 
 
+@pytest.mark.slow
 def test_a_strided_bias():
     q, scales, zeros, _ = weights_of(5, 64)
     for n, bias in ((5, np.arange(10, dtype=BF16)[::2]), (1, np.arange(2, dtype=BF16)[1::2])):

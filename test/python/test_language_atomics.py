@@ -34,6 +34,7 @@ def split_k(
             ring.fill(a=a[row, k], b=b[column, k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "m, n, k, splits, arch",
     [

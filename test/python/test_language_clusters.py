@@ -116,6 +116,7 @@ def persistent_copies(x: w.In["m n", w.bf16], y: w.Out["m n", w.bf16], *, cluste
             ring.fill(x=x[64 * row, 64 * column])
 
 
+@pytest.mark.slow
 def test_clusters_divide_the_grid_of_a_persistent_kernel():
     x = np.arange(256 * 128).reshape(256, 128).astype(BF16)
     y = np.zeros_like(x)
@@ -133,7 +134,7 @@ def test_clusters_divide_the_grid_of_a_persistent_kernel():
         persistent_copies.compile(cluster=(1, 2))
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [w.f16, w.f32, w.i8])
 def test_tiles_of_peers_are_loaded_and_stored(dtype):
     """ldmatrix and stmatrix, which move tiles of 16 bits, reach the CTA's own shared memory only."""

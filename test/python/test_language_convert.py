@@ -96,7 +96,7 @@ def test_mistakes(body, message):
     assert caught.value.diagnostics[0].location.file == __file__
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     ("size", "dtype", "arch"),
     [

@@ -59,7 +59,7 @@ def shifted(x: w.In["b m n"], y: w.Out["b m n"], z: w.Out["b m n"], *, by, rows=
         w.store(w.load(x[1, row, row], (64, 64)), z[1, row - by, row - by], rows=rows)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("by, columns", [(3, 100), (16, 128)])
 def test_tiles_of_batches_and_of_any_type(dtype, by, columns):
@@ -77,6 +77,7 @@ def test_tiles_of_batches_and_of_any_type(dtype, by, columns):
     assert not y[0].any() and not z[0].any()
 
 
+@pytest.mark.slow
 def test_rows_of_a_tile_that_begins_before_the_array():
     x = np.arange(1, 2 * 64 * 64 + 1).reshape(2, 64, 64).astype(np.float32)
     y, z = np.zeros_like(x), np.zeros_like(x)
@@ -152,7 +153,7 @@ def through_a_buffer(x: w.In["m n"], y: w.Out["m n"], *, rows=None):
         w.store(w.load(x[row, 0], (64, 64)), y[row - 2, w.cta(1) - 8], via=buffer, rows=rows)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("columns, rows", [(64, None), (50, None), (64, 10)])
 def test_stores_through_a_buffer_begin_before_the_array(chip, columns, rows):

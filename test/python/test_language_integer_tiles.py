@@ -159,6 +159,7 @@ def test_choices_of_elements_and_numbers_of_python():
     assert np.array_equal(z, np.where(x > 3, 255, 0))
 
 
+@pytest.mark.slow
 def test_elements_of_a_tile_are_printed():
     @w.kernel(arch="sm_90a")
     def kernel(x: w.In["m n", w.u8]):

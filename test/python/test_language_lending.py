@@ -31,6 +31,7 @@ def test_a_stage_is_lent_for_a_store(arch):
     assert np.array_equal(y[:64], -x[:64]) and not y[64:].any()
 
 
+@pytest.mark.slow
 def test_a_store_need_not_wait_for_tma_if_nothing_fills_its_stage_again():
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
     for times, waits, wanted in ((1, False, set()), (2, False, {"async-source-overwritten"})):

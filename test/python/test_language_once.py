@@ -86,7 +86,7 @@ def emulated(arch):
     return run
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("arch", CHIPS)
 def test_one_thread_changes_elements_once(arch):
     check_once(emulated(arch), fills=False)

@@ -30,7 +30,7 @@ def tiles(seed: w.i64, bits: w.Out["m n", w.i32], floats: w.Out["m n", w.f32], n
         w.store(w.randn(seed, offsets), normal[0, 0])
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_90a", "sm_100a"])
 def test_tiles_of_random_numbers(arch):
     seed, bits = 0x123456789ABCDEF, np.zeros((64, 64), np.int32)

@@ -30,7 +30,7 @@ def one_after_another(
         w.signal(done[0])
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     "arch, waits",
     [

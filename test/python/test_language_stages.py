@@ -64,7 +64,7 @@ def arrays(m=512):
     return rng.standard_normal((2, m, 64), np.float32).astype(ml_dtypes.bfloat16)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a", "sm_120a"])
 def test_loads_of_a_stage_are_fenced_before_its_release(chip):
     x, noise, out = arrays(), np.ones((2, 128, 32), np.float32), np.zeros((2, 512), np.float32)
@@ -99,7 +99,7 @@ def changed(kernel, x, **meta):
     return out
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("how", ["element", "tile", "vector", "after a load and a fence", "ready"])
 def test_stores_to_a_stage_are_fenced_before_its_release(how):
     """Otherwise TMA could fill the stage before what was stored to it arrives."""

@@ -71,6 +71,7 @@ def test_instructions_have_as_many_rows_as_a_warpgroup_multiplies():
     assert not any(each.resources.spill_stores for each in (small, large))
 
 
+@pytest.mark.slow
 def test_operands_may_be_transposed_or_in_registers():
     a, b = random(2, 64, 64, dtype=F16)
     d, e = np.zeros((2, 64, 64), np.float32)

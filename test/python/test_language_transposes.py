@@ -96,6 +96,7 @@ def twice(
             w.transpose(stage.c, to.c, interleaved=True)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("n", [64, 96])
 def test_sums_of_8_bits_are_the_left_operand_of_a_product(n):
     rng = np.random.default_rng(0)
@@ -217,7 +218,7 @@ def stored(x: w.In["m n"], y: w.Out["n m"], *, via=False):
         w.store(w.load(buffer.rows(64 * me, 64)), y[64 * me, 0])
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, E4M3])
 def test_fragments_are_stored_transposed(dtype, arch):

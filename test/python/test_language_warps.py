@@ -57,6 +57,7 @@ def test_products_of_64_and_of_128_rows(arch, rows, shape, dtype):
     assert ("cp.async.mbarrier.arrive.noinc" in kernel.ptx) == (arch not in TMA_CHIPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_120a", pytest.param("sm_80", marks=slow)])
 def test_operands_may_be_transposed_or_in_registers(arch):
     a, b = random(2, 64, 64, dtype=F16)

@@ -52,6 +52,7 @@ def test_vectors_are_rows_of_a_and_columns_of_b(of_a, of_b, dtype):
     compare(small(*of_a, dtype=dtype), small(*of_b, dtype=dtype))
 
 
+@pytest.mark.slow
 def test_elements_of_vectors_may_lie_apart():
     compare(small(64)[::2], small(32, 3)[:, 1])
 
@@ -105,6 +106,7 @@ def test_leading_dimensions_become_rows_or_one_batch_where_memory_allows_it(of_a
     assert found.views[0].address == found.whole[0].address
 
 
+@pytest.mark.slow
 def test_what_does_not_lie_like_rows_is_a_batch():
     repeated, b = np.broadcast_to(small(1, 16), (4, 1, 16)), small(16, 24)
     assert (operands(repeated, b).sizes.m, operands(repeated, b).sizes.members) == (1, 4)
@@ -155,6 +157,7 @@ def test_scales_of_several_dimensions():
     assert (found == (doubles(a) @ doubles(b).swapaxes(-1, -2)) * of_a * of_b).all()
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(("of_a", "of_b"), [((2, 2), (2, 2)), ((2, 2), ())])
 def test_block_scales_of_a_batch_of_several_dimensions(of_a, of_b):
@@ -168,6 +171,7 @@ def test_block_scales_of_a_batch_of_several_dimensions(of_a, of_b):
     assert (found == doubles(a) @ doubles(b).swapaxes(-1, -2) * of_each).all()
 
 
+@pytest.mark.slow
 def test_scales_of_an_empty_k():
     f8 = ml_dtypes.float8_e4m3fn
     a, b = small(32, 0, dtype=f8), small(24, 0, dtype=f8)
@@ -186,6 +190,7 @@ def test_groups_of_an_empty_k_and_of_no_product():
     assert weft.matmul(small(8, 16), small(16, 24), k_ends=np.zeros(0, np.int32)).shape == (0, 8, 24)
 
 
+@pytest.mark.slow
 def test_more_dimensions_than_numpy_broadcasts():
     assert weft.matmul(small(*[1] * 60, 4, 8), small(8, 4)).shape == (1,) * 60 + (4, 4)
 

@@ -103,6 +103,7 @@ func.func @f(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %x: memref<16x16xf32>
 }}"""
 
 
+@pytest.mark.slow
 def test_two_matrices_are_c_and_residual_unless_an_activation_follows() -> None:
     kernel = weft.compile(MATRICES.format(""), CHIP)
     a, b = (_random(16, 16, dtype=np.float16) for _ in range(2))
@@ -156,6 +157,7 @@ func.func @chain(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %h: memref<16x16x
 }"""
 
 
+@pytest.mark.slow
 def test_what_a_product_leaves_in_an_argument_is_what_the_next_one_reads() -> None:
     program = weft.from_linalg(CHAIN, CHIP)
     a, b, h, d = (_random(16, 16, dtype=np.float16) for _ in range(4))

@@ -98,6 +98,7 @@ def test_b_alone_is_loaded(shape, transposed, schedule):
         assert (found == left @ right).all()
 
 
+@pytest.mark.slow
 def test_a_batch_has_an_epilogue():
     a = np.stack([matrix(5, 67, np.float16) for _ in range(2)])
     b = np.stack([matrix(41, 67, np.float16) for _ in range(2)])

@@ -177,7 +177,7 @@ def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("stated", EVERY[::149], ids=str)
 def test_some_products_are_right(stated: Stated) -> None:
-    assert stated.wrong("emulator", stated.chips[:: max(1, len(stated.chips) - 1)]) is None
+    assert stated.wrong("emulator", stated.chips[-1:]) is None
 
 
 @pytest.mark.slow

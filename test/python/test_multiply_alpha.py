@@ -27,6 +27,7 @@ def test_one_alpha_of_any_shape(shape: tuple[int, ...]) -> None:
     assert (d == np.maximum(-0.5 * exact(a, b) + 2.0 * c + 1, 0)).all()
 
 
+@pytest.mark.slow
 def test_an_alpha_for_each_product_of_a_batch() -> None:
     a, b = small(3, 24, 32), small(40, 32)
     alpha = np.array([0.5, -2.0, 4.0], np.float32)
@@ -36,6 +37,7 @@ def test_an_alpha_for_each_product_of_a_batch() -> None:
     assert (d == 0.5 * exact(a, b)).all()
 
 
+@pytest.mark.slow
 def test_an_alpha_for_each_b_that_groups_select() -> None:
     a, b = small(256, 32), small(3, 40, 32)
     groups, alpha = np.repeat(np.array([2, 0], np.int32), 128), np.array([0.5, -2.0, 4.0], np.float32)

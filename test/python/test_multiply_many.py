@@ -41,6 +41,7 @@ def test_batches_and_what_they_share(shapes):
     assert found.shape == (3, 16, 24) and (found == doubles(a) @ doubles(b)).all()
 
 
+@pytest.mark.slow
 def test_a_batch_of_copies_is_one_matrix():
     a, b = np.broadcast_to(small(16, 32), (3, 16, 32)), small(3, 32, 24)
     c = np.broadcast_to(small(16, 24), (3, 16, 24))
@@ -65,6 +66,7 @@ def test_the_shape_of_a_batch_of_one_is_that_of_numpy(shapes):
         assert found.shape == want.shape and (found == want).all()
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(2)
 @pytest.mark.parametrize("of_b", [(32, 24), (1, 32, 24), (3, 32, 24)])
 def test_where_a_and_b_are_both_repeated_there_are_as_many_products(of_b):
@@ -74,6 +76,7 @@ def test_where_a_and_b_are_both_repeated_there_are_as_many_products(of_b):
     assert found.shape == (3, 16, 24) and (found == doubles(a) @ doubles(b)).all()
 
 
+@pytest.mark.slow
 def test_what_is_added_may_be_a_batch_of_one():
     a, b, c, residual = small(3, 16, 32), small(32, 24), small(1, 16, 24), small(16, 24)[None]
     found = weft.matmul(a, b, c=c, beta=2.0, epilogue=weft.Epilogue(residual=residual))
@@ -101,6 +104,7 @@ def test_a_result_whose_batch_lies_between_its_rows_is_written():
     assert (out.transpose(1, 0, 2) == doubles(a) @ doubles(b)).all()
 
 
+@pytest.mark.slow
 def test_a_batch_with_strides_and_an_epilogue():
     a, b = small(16, 2, 32).transpose(1, 0, 2), small(2, 24, 32).transpose(0, 2, 1)
     out = np.full((2, 16, 32), np.nan, np.float32)[:, :, :24]
@@ -162,6 +166,7 @@ def test_products_of_different_sizes():
         assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [97, 2**31 - 1])
 @pytest.mark.parametrize("schedule", [None, WarpgroupSchedule((64, 64, 64), 1, 3, swap=True)])
@@ -197,6 +202,7 @@ def test_groups_of_a_repeated_matrix(count):
     assert found.shape == (128, 32) and (found == doubles(a) @ doubles(w)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("one_b", [True, False])

@@ -82,6 +82,7 @@ def test_a_single_block_of_k_may_have_either_scales() -> None:
         assert np.array_equal(d, _expected(scales[0], scales[1].reshape(1, -1), 128))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("scale_a", [ROWS, ONE], ids=["rows", "tensor"])
 def test_products_of_a_batch_share_scales(scale_a: Any) -> None:

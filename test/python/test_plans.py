@@ -142,6 +142,7 @@ def test_a_result_over_an_operand_is_refused_each_time(driver):
             weft.matmul(a, b, out=part(64, 0))
 
 
+@pytest.mark.slow
 def test_the_result_may_be_what_is_added_at_the_same_address_alone(driver):
     a, b, c = (new(driver, 64, 64) for _ in range(3))
     for _ in range(2):
@@ -175,6 +176,7 @@ def test_what_looks_like_an_epilogue_or_scales_is_refused_with_a_plan_too(driver
             weft.matmul(a, b, scales=scales)
 
 
+@pytest.mark.slow
 def test_zeros_of_either_sign_have_kernels_of_their_own(driver):
     a, b = new(driver, 64, 64), new(driver, 64, 64)
     for alpha in (0.0, -0.0):

@@ -30,7 +30,7 @@ def preloads(kernel: weft.Kernel) -> bool:
     return kernel.compiled.ptx.count(".param .align 64 .b8") > 3
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(200, 144, 136), (129, 264, 72), (8, 8, 8)], ids=str)
 @pytest.mark.parametrize("added, beta", [(RESIDUAL, 0.0), (C, 0.5), (BOTH, 0.5), ((), 1.0)], ids=str)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -41,6 +41,7 @@ def test_what_is_added_comes_by_tma(schedule, added, beta, shape):
     assert (preloads(kernel) or not added) and product.ratio(kernel, shape) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule",
     [of(64, 48, 64, swap=True), pytest.param(of(64, 256, 64, 1, 5), marks=pytest.mark.slow)],

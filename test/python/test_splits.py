@@ -208,6 +208,7 @@ def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch
         product.wrong(kernel, (64, 64, 1024))
 
 
+@pytest.mark.slow
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     """Planted: the last to come doesn't turn the counter, so that the second launch counts on."""
     product = Product("bf16", "f32")
@@ -298,6 +299,7 @@ def test_three_warpgroups_meet_before_they_add_up(fields):
     assert not product.wrong(product.compiled(of(192, 64, 128, 3, 2, **fields)), (200, 72, 1040))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("k", "consecutive"), [(1024, False), (1032, True)])
 def test_slices_take_turns_unless_rows_begin_inside_lines(k, consecutive):
     """The first two K blocks cancel out in one slice of two, or in the sum of both, where others are lost."""

@@ -120,6 +120,7 @@ def beside(first: int, strides: tuple[int, int, int]) -> tuple[np.ndarray, np.nd
 ALIGNED = (48, (8192, 96, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("first", "strides", "by_tma"),

@@ -339,6 +339,7 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_120a"])
 @pytest.mark.parametrize(("kind", "k"), [("nvfp4", 34), ("mxfp4", 66), ("nvfp4", 2)])
@@ -357,6 +358,7 @@ def test_groups_have_scales_of_their_own():
         close(found[row : row + 128], a.values[row : row + 128] @ b.values[group].T)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("transposed", [(False, False), (True, True), (True, False)])
 def test_mxfp8_may_be_contiguous_along_m_or_n(transposed):

@@ -269,6 +269,7 @@ def test_integers_get_one_where_the_chip_multiplies_them() -> None:
     assert "sm_103a" not in TensorMemorySchedule.chips(Product("i8", "ui8", "i32").types)
 
 
+@pytest.mark.slow
 def test_rows_that_lie_anywhere_are_multiplied_by_mma_sync() -> None:
     made = Product("bf16", "bf16", "bf16", rows="shifted")
     kernel = weft.compile(made.module(), CHIP)

@@ -158,6 +158,7 @@ def test_large_tiles_neither_spill_nor_lose_their_registers(schedule, chip):
     assert ".minnctapersm 1" in kernel.ptx
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", BIG[::2], ids=str)
 def test_large_tiles_are_right(schedule):

@@ -222,7 +222,7 @@ def test_broken_streams_are_told_or_left(shell: str, complaint: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["compile", "--help"], ["compile", str(EXAMPLE), "--emit", "cubin"]]
+    "words", [["--help"], ["compile", "--help"], ["compile", str(EXAMPLE), "--emit", "ptx"]]
 )
 def test_a_closed_stdout_is_told(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

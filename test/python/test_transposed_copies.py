@@ -134,6 +134,7 @@ def test_products_with_mn_major_operands(copies, dtype, layout):
     assert sizes == [np.dtype(dtype).itemsize * mn for mn in (layout[0], not layout[1])]
 
 
+@pytest.mark.slow
 def test_strides_may_transpose_as_well_as_flags(copies):
     a, b, out = small(32, 48, dtype=np.int8), small(16, 48, dtype=np.int8).T, np.zeros((32, 16), np.int32)
     weft.matmul(a, b, out=out, arch="sm_90a")
@@ -194,6 +195,7 @@ def test_groups(copies, dtype):
     assert len(copies) == 4 and all("wgmma" in kernel.ptx and any(sizes) for kernel, sizes in copies)
 
 
+@pytest.mark.slow
 def test_a_named_schedule_has_no_copies(copies):
     a, b = small(32, 64, dtype=np.int8), small(64, 48, dtype=np.int8)
     weft.matmul(a, b, schedule=Schedule((64, 64, 64), (2, 2), 2), arch="sm_90a")

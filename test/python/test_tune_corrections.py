@@ -193,6 +193,7 @@ def test_every_correction_of_a_chip_is_a_term() -> None:
     assert list(H200.corrections) == NAMES
 
 
+@pytest.mark.slow
 def test_the_tool_corrects_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
     file.write_text(times.written([measured(16)]))

@@ -35,7 +35,7 @@ def _judged(group: str, kind: str) -> tuple[list[Case], list[tuple[Case, WeftErr
     return lowered, refused
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_70", "sm_90a"])
 @pytest.mark.parametrize(("group", "kind"), KINDS)
 def test_what_is_lowered_computes_what_numpy_does(group: str, kind: str, chip: str) -> None:

@@ -209,6 +209,7 @@ def test_mn_major_columns_are_stored_in_whole_panels(schedule, stored):
     assert not product.wrong(product.compiled(schedule), (72, 136, 136))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value
 @pytest.mark.parametrize(
     ("schedule", "layout", "boxes"),
@@ -307,6 +308,7 @@ def test_rows_that_tma_cannot_copy_are_multiplied_by_mma_sync():
         assert not product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize("outputs", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize(
