@@ -103,6 +103,7 @@ def test_a_turn_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         multiplied(kernel(SMALL), many(SMALL))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_turn_that_is_not_passed_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns.Turns, "_pass_on", lambda self, number: None)
@@ -110,6 +111,7 @@ def test_a_turn_that_is_not_passed_on_is_found(monkeypatch: pytest.MonkeyPatch) 
         multiplied(kernel(SMALL), many(SMALL))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_wrong_stage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warpgroups that don't skip the stages of the others."""

@@ -256,7 +256,7 @@ def test_spills_outside_of_loops_only(d):
     assert kernel.resources.spill_stores <= 64
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "d, flags, loops",
     [
@@ -352,6 +352,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 def test_outputs_with_rows_of_any_alignment():
     """Split keys are combined by stores of single elements."""
     q, k, v = arrays(2, (2, 1), 3, 80, (64, 64))

@@ -115,6 +115,7 @@ def test_tiles_fit_into_shared_memory():
                 assert chosen["pieces"] == n // math.gcd(n, 48)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("limited", [False, True])
 def test_the_first_blocks_are_prefetched_before_the_wait(limited):

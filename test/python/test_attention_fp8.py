@@ -101,6 +101,7 @@ def test_peaks_that_grow_rescale_the_sums(d, factor):
     check(out, lse, *scaled(given))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("packed", [False, True])

@@ -176,6 +176,7 @@ def test_the_gradient_of_sinks_where_no_query_sees_a_key():
     assert found(given, q, d_lse)[3].tolist() == [6, 6] and found(given, q)[3].tolist() == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("sizes", [(64, 256), pytest.param((64, 128, 192, 256), marks=pytest.mark.slow)])
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ def test_blocks_are_added_up_relative_to_their_rounded_bases(dtype, splits, head
     assert np.allclose(lse, wanted.lse, rtol=2**-22, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("queries", [1, 20])
 def test_pages_and_packed_sequences(queries):

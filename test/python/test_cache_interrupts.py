@@ -66,7 +66,7 @@ def changing(cache, key):
     cache.change("cubin", [key], lambda _: b"made")
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("call", [plain, postponed, nested, changing])
 def test_ctrl_c_at_any_moment_leaves_no_lock(tmp_path, call):
     cache = Cache(tmp_path)

@@ -455,6 +455,7 @@ def test_warnings_come_once(patch):
     assert identity.known(text) is False
 
 
+@pytest.mark.slow
 def test_modules_that_another_thread_imports_meanwhile_do_not_matter():
     with growing(sys.modules, sys):
         assert identity.replaced(("weft.isa",)) == []

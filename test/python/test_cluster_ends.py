@@ -25,6 +25,7 @@ def test_cluster_barriers_release_nothing(schedule):
     assert not Product().wrong(kernel, SIZES)
 
 
+@pytest.mark.slow
 def test_a_cta_that_ends_before_its_peers_have_released_its_stages_is_caught(monkeypatch):
     """Planted: no CTA waits for its peers at the end."""
     monkeypatch.setattr(tile, "drain", lambda *_: None)

@@ -143,6 +143,7 @@ def test_schedules_with_scales_of_columns(schedule, said):
     assert found is None if said is None else said in (found or ""), found
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_89", "sm_120a"])
 def test_chips_with_mma_sync_scale_columns(arch):

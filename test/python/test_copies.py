@@ -163,6 +163,7 @@ def run(loads: list[Load], **options) -> list[Load]:
     return [load for load, got in zip(loads, out, strict=True) if not load.fits(source, got)]
 
 
+@pytest.mark.slow
 def test_fragments_loaded_from_buffers_are_what_their_layouts_say():
     assert run(LOADS) == []
 

@@ -110,6 +110,7 @@ def test_a_chip_is_named_for_arrays_on_the_cpu_only(driver):
     assert len(driver.launched) == 1
 
 
+@pytest.mark.slow
 def test_an_array_that_is_transposed_in_place_gets_another_plan(driver):
     a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out)

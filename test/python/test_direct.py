@@ -73,6 +73,7 @@ def test_products_are_exact(m, n, k, block, readers, dtype, arch, shift, gap):
     assert np.array_equal(found.astype(np.float64), exact(a, b).astype(found.dtype).astype(np.float64))
 
 
+@pytest.mark.slow
 def test_epilogues_and_batches():
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-2, 3, (3, rows, 75)).astype(np.float16) for rows in (5, 21))

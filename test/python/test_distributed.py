@@ -73,6 +73,7 @@ def test_the_epilogue_has_the_whole_result():
     assert all((got == want).all() for got, want in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", [*(pytest.param(way, marks=pytest.mark.slow) for way in ("copies", "kernel")), "product"]
 )

@@ -141,6 +141,7 @@ def test_orders_of_ranks_change_no_sums(size, seed, partials):
     assert right and not report.findings
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("old", "new"),

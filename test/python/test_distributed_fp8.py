@@ -92,6 +92,7 @@ def test_several_products_share_rows_and_scales():
     assert all((got == want).all() for got, want in found)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("function", "most_sent"),

@@ -65,6 +65,7 @@ def test_every_rank_gets_its_rows_of_the_sums():
     assert right and not report.findings
 
 
+@pytest.mark.slow
 def test_sums_are_rounded_before_they_are_sent():
     report, right = scattered_sums(2, calls=3, partials=None)  # sums of few small numbers are exact in bf16
     assert right and not report.findings
@@ -122,6 +123,7 @@ def test_orders_of_ranks_change_no_sums(size, seed, partials):
     assert right and not report.findings
 
 
+@pytest.mark.slow
 def test_the_epilogue_has_own_rows_of_the_sums():
     def epilogue():
         return weft.Epilogue(numbers(N, seed=5), "relu", numbers(M, N, seed=6))
@@ -130,7 +132,7 @@ def test_the_epilogue_has_own_rows_of_the_sums():
     assert right and not report.findings
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("partials", ["f32", None])
 @pytest.mark.parametrize(
     ("old", "new"),
@@ -148,6 +150,7 @@ def test_signals_before_copies_have_ended_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatch):
     hand_over, rounded = scattered.hand_over, sent_sums.SentSums.rounded
@@ -195,6 +198,7 @@ def test_signals_before_all_threads_have_stored_are_found(monkeypatch):
     assert rules(report) == ["global-race"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_own_rows_first_are_a_deadlock(monkeypatch):
     assert scattered_sums(2, rows=256)[1]

@@ -164,6 +164,7 @@ def test_work_has_a_limit_of_cpu_time():
     assert 0 < int(waited(work)) <= background._MOST_SECONDS
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("at", [signal.SIGINT, signal.SIGUSR1])
 def test_handlers_of_signals_run_only_in_the_first_process(at, tmp_path, monkeypatch):
     log, before, fork = tmp_path / "log", children(), os.fork

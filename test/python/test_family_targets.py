@@ -118,6 +118,7 @@ def test_integers_have_no_tcgen05(chip: str) -> None:
     assert wrong is not None and reason in wrong
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("chip", WITHOUT)

@@ -46,6 +46,7 @@ def test_the_products_of_a_k_block_are_one_inline_ptx():
     assert products.count("wgmma.mma_async") == 4
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("d", ["bf16", "f32"])
 def test_sums_have_names(d):
     """Otherwise, LLVM's IR carries each through the loop over K blocks, and into and out of inline PTX."""

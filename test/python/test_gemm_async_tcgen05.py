@@ -210,6 +210,7 @@ def test_a_nest_of_instructions_multiplies(case):
     check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(

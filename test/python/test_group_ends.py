@@ -314,6 +314,7 @@ def test_gradients_of_weights_by_weft_matmul(transposed, counts):
     assert weft.matmul(*given, **flags, k_ends=ends).shape == out.shape
 
 
+@pytest.mark.slow
 def test_tokens_of_experts_by_weft_matmul():
     ends = reference.ends([100, 0, 3])
     a, b, alpha = exact(256, 72), exact(3, 72, 40), np.array([1, 2, 4], np.float32)

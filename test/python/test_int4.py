@@ -167,6 +167,7 @@ def test_arrays_of_any_dimensions(shape):
     assert_product(y.reshape(-1, 33), x.reshape(-1, 70), q, bias)
 
 
+@pytest.mark.slow
 def test_rows_of_x_may_be_apart():
     weights = weights_of(64, 96, 64)[3]
     x, out = RNG.standard_normal((9, 200)).astype(BF16)[::2, 3:99], np.empty((5, 64), BF16)

@@ -104,7 +104,7 @@ BEYOND = {
 """Values of axes that ptxas takes on some chips, and no row has."""
 
 
-@pytest.mark.sampled(27)
+@pytest.mark.sampled(53)
 @pytest.mark.parametrize("chip", list(CHIPS)[2:] + list(CHIPS)[:2])
 @pytest.mark.parametrize("name", list(BEYOND))
 def test_ptxas_assembles_what_a_remark_says_it_does(name, chip):

@@ -135,6 +135,7 @@ def test_functions_of_fragments():
         assert np.allclose(y[number], each, rtol=1e-3, atol=1e-4), number
 
 
+@pytest.mark.slow
 def test_powers_of_two_by_a_polynomial():
     @w.kernel()
     def powers(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, every):

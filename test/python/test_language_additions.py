@@ -64,6 +64,7 @@ def through_lanes(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, parts):
         w.store(w.from_lanes(t, (64, 64)), y[0, 0])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("parts", [False, True])
 def test_parts_in_the_order_of_lanes_have_one_address(parts):
     x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)

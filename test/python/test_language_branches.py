@@ -97,6 +97,7 @@ def test_types_that_dont_fit_are_refused(other):
         kernel.compile()
 
 
+@pytest.mark.slow
 def test_threads_are_a_function_of_meta_parameters():
     @w.kernel(grid=lambda x: x.rows, threads=lambda N: N // 2)
     def ordered(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], *, N=128):

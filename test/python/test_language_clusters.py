@@ -39,6 +39,7 @@ def test_tiles_that_ctas_copy_for_each_other(arch, cluster, shape):
     assert shared_copies.compile(arch=arch, cluster=cluster).ptx.count(".multicast::cluster") == shared
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_120a"])
 def test_cluster_barriers_release_nothing(arch):
@@ -71,6 +72,7 @@ def test_a_role_that_fills_waits_for_peers_at_its_end():
     assert (d == np.concatenate([a, a], axis=1)).all()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("kernel", [shared_copies, without_one_thread])
 def test_a_cta_that_ends_before_its_peers_have_released_its_stages_is_caught(monkeypatch, kernel):
     """Planted: no CTA waits for its peers at the end."""

@@ -66,7 +66,7 @@ def to_all(old):
     return kernel
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("old", NUMPY, ids=lambda each: each.shown)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_each_type_becomes_each_other(old, arch):
@@ -86,7 +86,7 @@ def test_older_chips_dont_round_to_fp8(new):
             kernel.compile(arch="sm_80")
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("old", FP8, ids=lambda each: each.shown)
 @pytest.mark.parametrize("new", [w.f32, w.f16, w.bf16], ids=lambda each: each.shown)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
@@ -117,7 +117,7 @@ def test_values_out_of_range_of_fp8_become_its_largest():
         assert np.array_equal(y.astype(np.float32), np.clip(x, -448, 448))
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(
     "old, new",

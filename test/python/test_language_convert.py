@@ -46,6 +46,7 @@ def test_fragments_in_other_layouts(dtype, m, n, arch):
     assert np.array_equal(y, x + x + expected)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [w.i8, w.f16, w.f32, w.f64])
 def test_transposed_fragments_are_converted_to_sums(dtype):

@@ -131,6 +131,7 @@ def of_other_rows(x: w.In["m n", w.f32], y: w.Out["k m n", w.f32], border: w.f32
         w.atomic_add(y[5, row - 1, 0], w.load_row(x[row, 0], like=like))
 
 
+@pytest.mark.slow
 def test_vectors_of_rows_that_an_array_lacks_are_outside():
     x = np.random.default_rng(0).standard_normal((3, 60)).astype(np.float32)
     found = np.zeros((6, 5, 60), np.float32)  # with rows before and after that must stay 0
@@ -173,7 +174,7 @@ def of_known_columns(x: w.In["m N"], y: w.Out["m N"], *, N, rows=None):
         w.store(w.load(x[0, 0], (64, 64)), y[0, 0], via=buffer, rows=rows)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "columns, rows, by_lanes", [(64, None, 0), (56, None, 0), (60, None, 2), (64, 10, 2)]
 )
@@ -199,6 +200,7 @@ def through_a_ring(x: w.In["m n"], y: w.Out["m n"]):
         ring.fill(t=x[row - 2, w.cta(1) - 8])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_copies_begin_before_the_array(chip):
     x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float16)
@@ -295,7 +297,7 @@ def test_other_tiles_need_no_more_comparisons():
     assert ir.count('"tile.load"') == 1 and ir.count('"tile.store"') == 1
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype, outside", [(np.int32, -1), (np.int32, None), (np.float16, -np.inf)])
 @pytest.mark.parametrize("by", [0, 3])

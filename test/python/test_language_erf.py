@@ -18,6 +18,7 @@ def erf(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], one: w.Out["two", w.f32])
             one[1] = w.erf(0.5)
 
 
+@pytest.mark.slow
 def test_the_error_function_is_close_everywhere():
     special = [0.0, -0.0, 1e-30, -1e-3, 1.0, -1.0, np.nextafter(np.float32(1), np.float32(0)), 1e20]
     special += [np.inf, -np.inf]

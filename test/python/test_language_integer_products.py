@@ -18,7 +18,7 @@ def matrix(dtype, *shape):
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 @pytest.mark.parametrize("of_b", BYTES, ids=str)
 @pytest.mark.parametrize("of_a", BYTES, ids=str)
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 def test_buffers_are_multiplied(of_a, of_b, chip):
     a, b = matrix(of_a, 64, 128), matrix(of_b, 32, 128)
     assert np.array_equal(product(emulate, a, b, of_a, of_b, chip), exact(a, b))

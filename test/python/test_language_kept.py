@@ -80,6 +80,7 @@ def test_a_process_with_a_kernel_on_disk_traces_nothing(traced, patch):
     assert llvm() == first
 
 
+@pytest.mark.slow
 def test_a_call_of_attention_from_disk_imports_neither_mlir_nor_the_language(tmp_path, patch):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     program = """

@@ -92,7 +92,7 @@ def test_one_thread_changes_elements_once(arch):
     check_once(emulated(arch), fills=False)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_one_thread_that_also_copies_changes_elements_once(arch):
     check_once(emulated(arch), fills=True)

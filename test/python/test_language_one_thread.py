@@ -74,7 +74,7 @@ def sums(a: w.In["m k", w.bf16], b: w.In["m k", w.bf16], d: w.Out["m n", w.bf16]
         filled(a, b, row, first, second)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "filled, arch",
     [

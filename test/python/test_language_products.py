@@ -93,6 +93,7 @@ def test_the_example_of_a_gemm_doesnt_spill():
     assert resources.spill_stores == resources.spill_loads == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m, n, k", [(65, 72, 200), pytest.param(700, 264, 136, marks=pytest.mark.slow)])
 def test_a_gated_layer(m, n, k):
     rng = np.random.default_rng(0)
@@ -268,6 +269,7 @@ def test_a_call_raises_what_the_sanitizer_finds():
         hasty(a, d, on="emulator", findings="warn")
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("m, n, k", [(130, 264, 72), (64, 8, 200)])
 def test_rmsnorm_is_a_prologue(m, n, k):
@@ -398,7 +400,7 @@ def by_warps(a: w.In["m k"], b: w.In["n k"], d: w.Out["m n", w.f32], *, rows, ho
 @pytest.mark.parametrize("how", ["buffer", "sums", "fragment"])
 @pytest.mark.parametrize("rows", [128, 192, 256])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a"])
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 def test_warps_multiply_any_rows(chip, rows, how):
     a, b, _ = operands(rows, 32, 32)
     a, b = a.astype(np.float16), b.astype(np.float16)
@@ -454,6 +456,7 @@ def test_products_that_no_instruction_has(dtype, rows, columns, chip, message):
     assert lines[caught.value.diagnostics[0].location.line - 1].endswith("# here")
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("columns, chip", [(136, "sm_90a"), (64, "sm_103a")])
 def test_warps_multiply_what_the_message_says(columns, chip):
     a, b = (np.random.default_rng(0).integers(-128, 128, (n, 32)).astype(np.int8) for n in (64, columns))

@@ -64,6 +64,7 @@ def test_a_layer_drops_what_the_mask_of_its_seed_drops(arch, stages):
     assert np.allclose(y.astype(float), gelu * mask / 0.75, rtol=2**-7, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
 def test_routers_choose_the_largest_of_the_best_groups(arch):

@@ -199,7 +199,7 @@ def leaving(
             ring.fill(x=x[row, j])
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_ctas_return_before_roles(chip):
     x = np.random.default_rng(0).standard_normal((130, 104)).astype(np.float16)
@@ -311,6 +311,7 @@ def nested(x: w.In["m", w.i32], y: w.Out["m", w.i32], *, returns=True):
             y[w.cta()] = mark
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_nested_branches_return_before_roles(chip):
     x = np.array([-3, 0, 5, 10, 11, 12, 20, 21, 30], np.int32)

@@ -154,6 +154,7 @@ def converted_vectors(x: w.In["n"], y: w.Out["n"]):
         w.store(w.load(x[w.cta() * 512], 512).to(y.dtype), y[w.cta() * 512])
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("source, target, arch", [("f64", "e4m3", "sm_90a"), ("i64", "bf16", "sm_80")])
 def test_conversions_of_vectors_round_once(source, target, arch):

@@ -30,7 +30,7 @@ def one_after_another(
         w.signal(done[0])
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     "arch, waits",
     [
@@ -105,6 +105,7 @@ def stored_by_the_first(
                 w.signal(done[i])
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("waits", [True, False])
 def test_one_thread_stores_stages_and_waits(waits):
     x = np.random.default_rng(0).standard_normal((384, 32)).astype(np.float32)

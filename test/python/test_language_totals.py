@@ -16,7 +16,7 @@ def numbers(*shape, dtype=w.f32):
     return _RNG.integers(0 if dtype.is_unsigned else -2, 3, shape).astype(np.float32)
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
 def test_all_elements_of_a_fragment_make_one_number(arch, dtype):

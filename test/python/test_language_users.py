@@ -92,6 +92,7 @@ def searched(
         w.store(w.where(outer, w.sigmoid(t), (~w.column(t)).to(w.f32)), y[0, 0])
 
 
+@pytest.mark.slow
 def test_indices_of_extremes_and_inverted_conditions():
     x = np.random.default_rng(1).integers(-9, 9, (64, 24)).astype(np.float32)  # with equal ones
     x[7, 3] = np.nan

@@ -310,6 +310,7 @@ def driver(patch):
         yield fake
 
 
+@pytest.mark.slow
 def test_launches_in_turn_get_the_addresses_of_their_parts(driver, patch):
     queued = []
     patch.setattr(launches.Prepared, "launch", lambda self, stream, *given: queued.append((self, given)))
@@ -334,6 +335,7 @@ def test_an_out_that_overlaps_is_refused_with_a_plan_too(driver):
     assert len(driver.launched) == 3
 
 
+@pytest.mark.slow
 def test_planned_results_have_all_dimensions(driver):
     a, b = GpuArray(driver, 0, 2, 3, 8, 16), GpuArray(driver, 0, 16, 24)
     assert [weft.matmul(a, b).shape for _ in range(2)] == [(2, 3, 8, 24)] * 2

@@ -39,6 +39,7 @@ def test_several_products_run_one_after_the_other() -> None:
     assert np.allclose(_wide(result), hidden @ _wide(w2).T + _wide(b2), rtol=0.02, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_product_with_dynamic_sizes_allocates_its_result() -> None:
     program = weft.from_linalg(EXPORTED / "dynamic.mlir", CHIP)
     b = _random(32, 40)

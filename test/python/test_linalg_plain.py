@@ -135,6 +135,7 @@ _CONVERSION = """func.func @f(%x: tensor<?x{0}>) -> tensor<?xbf16> {{
 }}"""
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_conversions_to_bf16_round_once(chip: str) -> None:
@@ -213,7 +214,7 @@ OTHER_PRODUCTS = {
 }
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("name", OTHER_PRODUCTS)
 def test_contractions_that_are_no_tile_matmul_become_plain_kernels(name: str) -> None:
     maps, kinds, spelled = OTHER_PRODUCTS[name]

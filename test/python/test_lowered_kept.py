@@ -102,6 +102,7 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(kept, tmp_path, pa
     assert not kept()
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("module", [text(None), mlir.parse(text(None), context())], ids=["text", "module"])
 def test_a_product_that_files_decide_about_is_not_kept(module, kept, patch, tmp_path):

@@ -53,7 +53,7 @@ def test_products(chip: str, made: Product) -> None:
     made = scheduled(chip, made)
     kernel = weft.compile(made.module(), chip)
     assert "mma.sync" in kernel.ptx
-    for case in (Case((151, 133, 73), "integers"), Case((40, 56, 80), made.regimes[0])):
+    for case in (Case((131, 70, 41), "integers"), Case((40, 56, 80), made.regimes[0])):
         assert complaint(made, case, kernel, "emulator") is None
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
@@ -109,6 +109,7 @@ def test_f64_has_an_epilogue_of_f64(layout: tuple[bool, bool]) -> None:
     assert kernel.resources.spill_stores == kernel.resources.stack_bytes == 0
 
 
+@pytest.mark.slow
 def test_f64_has_k_blocks_of_64_bytes_with_small_instructions() -> None:
     kernel = weft.compile(Product(*DOUBLES, Schedule((32, 32, 8), (2, 2), 4)).module(), "sm_80")
     assert complaint(Product(*DOUBLES), Case((33, 34, 21), "normal"), kernel, "emulator") is None

@@ -118,6 +118,7 @@ def test_an_epilogue_of_everything():
     assert (found == np.maximum(total, 0) + residual.astype(np.float64)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("given", [{"bias": 16}, {"activation": "relu"}, {"residual": (8, 16)}])
 def test_an_epilogue_of_one_thing(given):

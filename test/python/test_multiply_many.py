@@ -158,6 +158,7 @@ def test_rows_that_fill_a_group_up_may_have_a_negative_number(schedule):
         assert (found[rows] == doubles(a)[rows] @ doubles(b)[number].T).all()
 
 
+@pytest.mark.slow
 def test_products_of_different_sizes():
     a, b, rows = small(3, 96, 64), small(3, 64, 40), np.array([70, 0, 5], np.int32)
     out = np.full((3, 96, 40), np.nan, np.float32)

@@ -64,6 +64,7 @@ def test_batches_have_words_of_their_own_or_share_them():
     assert np.array_equal(found[0], left[0] @ right.T) and not np.array_equal(found[1], left[1] @ right.T)
 
 
+@pytest.mark.slow
 def test_groups_have_words_of_their_own():
     (a, words_a, left), (b, words_b, right) = operand(256, 640), operand(3, 72, 640)
     groups = np.repeat([2, 0], 128).astype(np.int32)

@@ -92,6 +92,7 @@ def test_every_outcome_is_reported(tmp_path):
     assert "ERROR at teardown of test_a_teardown" in said and "the teardown of a file" in said
 
 
+@pytest.mark.slow
 def test_the_run_stops_at_the_first_failure_if_asked(tmp_path):
     (tmp_path / "test_cases.py").write_text(MANY_CASES)
     said, status = run(tmp_path, "-x")

@@ -260,6 +260,7 @@ def test_a_result_for_views_has_memory(driver):
     assert all(address >= MEMORY for address in (made.address for made in found))
 
 
+@pytest.mark.slow
 def test_epilogues_are_told_apart_by_what_they_add(driver):
     a, b = new(driver, 64, 64), new(driver, 64, 64)
     given = [

@@ -54,6 +54,7 @@ def test_several_tiles_of_a_cta(schedule):
     assert product.ratio(kernel, (420, 504, 64)) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("d, residual", [("bf16", "f16"), ("f32", "f32"), ("bf16", "f32")])
 def test_other_types_are_loaded_by_threads(d, residual):

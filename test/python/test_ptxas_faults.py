@@ -96,7 +96,7 @@ def test_each_fault_has_an_example():
     assert [fault.name for fault in FAULTS] == list(EXAMPLES)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_machine_code_is_right_without_the_fault(fault, release, tmp_path):

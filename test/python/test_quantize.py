@@ -125,6 +125,7 @@ def test_one_of_the_results(scales):
         np.testing.assert_array_equal(found.astype(np.float32), want.astype(np.float32))
 
 
+@pytest.mark.slow
 def test_zeros_nan_infinity_and_the_least_scale():
     x = np.zeros((6, 16), np.float32)
     x[1, 0], x[1, 1], x[2, 0], x[2, 1], x[3, 0], x[4, :] = np.nan, -2, np.inf, 1, 1e-40, 3.4e38

@@ -163,6 +163,7 @@ def test_the_factors_of_nvfp4(chip: str, schedule: AnySchedule) -> None:
         assert np.abs(d[number] - want).max() < 1e-5 * np.abs(want).max()
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a", "sm_120a"])
 def test_alpha_is_read_after_the_launch_before(chip: str) -> None:

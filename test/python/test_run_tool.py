@@ -65,6 +65,7 @@ def test_tile_operations_by_hand_run_with_one_command(weft, command):
     np.testing.assert_allclose(np.load("d.npy"), a @ b.T, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_arrays_of_a_product_may_be_given_and_are_still_checked(weft):
     a = np.random.default_rng(0).standard_normal((24, 16)).astype(ml_dtypes.bfloat16)
     np.save("a.npy", a)

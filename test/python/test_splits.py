@@ -299,6 +299,7 @@ def test_three_warpgroups_meet_before_they_add_up(fields):
     assert not product.wrong(product.compiled(of(192, 64, 128, 3, 2, **fields)), (200, 72, 1040))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(("k", "consecutive"), [(1024, False), (1032, True)])
 def test_slices_take_turns_unless_rows_begin_inside_lines(k, consecutive):

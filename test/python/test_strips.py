@@ -57,6 +57,7 @@ def test_other_tiles_of_d_are_not_staged_in_strips():
         assert of(128, 224, 128).staging(types).slots == 0
 
 
+@pytest.mark.slow
 def test_c_is_copied_where_the_tile_also_fits_in_equal_parts():
     """Into the memory of the staged D. Strips don't have one map for all of it."""
     c = 3

@@ -349,6 +349,7 @@ def test_k_of_four_bits_may_be_any_multiple_of_two(kind, k, chip):
     close(weft.matmul(a.packed, b.packed, out_dtype="f32", **given), a.values @ b.values.T)
 
 
+@pytest.mark.slow
 def test_groups_have_scales_of_their_own():
     a, b = scaled("mxfp8", 256, 128), scaled("mxfp8", 3, 32, 128)
     given = {"transpose_b": True, "scales": (a.tiled_scales, b.tiled_scales), "out_dtype": "f32"}

@@ -79,6 +79,7 @@ def test_schedules(kind):
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
 def test_batches_and_groups(chip):

@@ -219,6 +219,7 @@ def test_warpgroups_take_turns_where_writing_takes_long(types, shape, turns):
     assert time_model.choose(*shape, types, H200).alternating == turns
 
 
+@pytest.mark.slow
 def test_turns_are_considered_with_whole_lines_of_d():
     found = [s for s in time_model.candidates(8192, 8192, 512, BF16, H200) if s.alternating]
     assert {s.swap for s in found} == {False, True} and {s.block[0] for s in found} == {64, 128}

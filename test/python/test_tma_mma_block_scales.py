@@ -132,6 +132,7 @@ def test_k_may_end_within_a_tile_of_scales(pair, depth):
     assert error(kernel, a, b, GROUPS[types.scale]) < 1e-6
 
 
+@pytest.mark.slow
 def test_each_product_of_a_batch_has_scales_of_its_own():
     types = types_of(MXFP8, MXFP8)
     with weft.Module() as module:

@@ -195,6 +195,7 @@ def test_the_loop_over_k_blocks_has_little_beside_products_and_loads(product, k)
     assert len(opcodes) - products - loads <= 32
 
 
+@pytest.mark.slow
 def test_a_batch_is_right():
     with weft.Module() as module, module.func("product", [weft.memref("?x?x?", "bf16")] * 3) as values:
         tile.matmul(*values, transpose_b=True, schedule=of(64, 64, 32))

@@ -358,6 +358,7 @@ def test_the_compiler_goes_on_with_the_next_product(bench: Bench, tmp_path: Path
     assert asked == [written(s) for s in first_tries(following, LIMIT)]
 
 
+@pytest.mark.slow
 def test_no_right_result_is_an_error_and_nothing_is_kept(bench: Bench, tmp_path: Path) -> None:
     class Wrong(dict[str, Any]):
         def get(self, *_: Any) -> Any:

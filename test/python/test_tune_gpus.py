@@ -27,6 +27,7 @@ def options(line):
     return parser.parse_args(line.split())
 
 
+@pytest.mark.slow
 def test_each_process_has_a_gpu_and_failures_are_told(monkeypatch):
     found = list(gpus.search(["3", "5"], tuning_work.visible))
     assert sorted(found, key=lambda each: each.number) == [Found(0, "3", []), Found(1, "5", [])]

@@ -174,6 +174,7 @@ def test_warps_may_run_in_any_order(seed):
     assert (d == 512).all()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(
@@ -319,6 +320,7 @@ def test_types_and_scales_of_the_epilogue(schedule, outputs):
     assert not product.wrong(product.compiled(schedule), (72, 88, 136))
 
 
+@pytest.mark.slow
 def test_ctas_go_from_tile_to_tile():
     kernel = Product().compiled(of(64, 64, 64, 1))
     views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
