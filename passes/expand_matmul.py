@@ -5,7 +5,6 @@ Without `chip`, kernels are for the target of their module, or for a chip that h
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
 
 from weft import extensions, late_imports
 from weft.dialects.op import judged_on, refuse
@@ -47,13 +46,13 @@ KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 
 
-def run(module: Any, chip: str) -> None:
+def run(module: ir.Operation, chip: str) -> None:
     """Expands every `tile.matmul` in a `gpu.func`."""
     with judged_on(chip or None):
         _expand(module)
 
 
-def _expand(module: Any) -> None:
+def _expand(module: ir.Operation) -> None:
     for op in operations(module, MatmulOp):
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
@@ -80,7 +79,7 @@ def _kernel(op: MatmulOp, schedule: AnySchedule) -> Callable[[MatmulOp], None]:
     return expand
 
 
-def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:
+def _require_block(op: MatmulOp, kernel: ir.OpView, threads: int) -> None:
     attributes = kernel.operation.attributes
     known = list(attributes["known_block_size"]) if "known_block_size" in attributes else None
     if known != [threads, 1, 1]:

@@ -18,7 +18,7 @@ from weft.passes.registry.pass_ import Pass
 SYMBOL = "weft_shared"
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every `tile.alloc`, `tile.stage`, `tile.slice` and `tile.address`."""
     for kernel in operations(module, gpu.GPUFuncOp):
         if operations(kernel, AllocOp, StageOp, SliceOp, PeerOp, AddressOp):
@@ -27,13 +27,13 @@ def run(module: Any) -> None:
         raise refuse(op, "expects a gpu.func around it")
 
 
-def _lower_buffers(kernel: Any) -> None:
+def _lower_buffers(kernel: ir.OpView) -> None:
     """Assigns the buffers of one kernel their offsets, and the kernel the bytes that they span."""
     address_of: dict[Any, Any] = {}
     starts: dict[Any, int] = {}
     total = 0
     allocs = operations(kernel, AllocOp)
-    base = _base(kernel) if allocs else None
+    base: Any = _base(kernel) if allocs else None
     for op in allocs:
         kind = op.buffer.type
         unit = kind.layout.swizzle.period if kind.layout.swizzle else BOX_ALIGNMENT
@@ -47,7 +47,7 @@ def _lower_buffers(kernel: Any) -> None:
     _forward(kernel, address_of)
 
 
-def _base(kernel: Any) -> Any:
+def _base(kernel: ir.OpView) -> ir.Value:
     """The address of the kernel's shared memory."""
     symbol = _symbol(kernel)
     with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]), kernel.location:
@@ -59,7 +59,7 @@ def _base(kernel: Any) -> Any:
         return addresses.offset(base, emit.of_lane(nvvm.read_ptx_sreg_laneid(), 0))
 
 
-def _start(op: AllocOp, starts: dict[Any, int], following: int) -> int:
+def _start(op: AllocOp, starts: dict[ir.Value, int], following: int) -> int:
     """The offset of a buffer: that of the one that it overlaps, or after all earlier ones."""
     for below in op.over:
         if below not in starts:
@@ -68,7 +68,7 @@ def _start(op: AllocOp, starts: dict[Any, int], following: int) -> int:
     return following
 
 
-def _symbol(kernel: Any) -> str:
+def _symbol(kernel: ir.OpView) -> str:
     """The module's one array of dynamic shared memory, whose size the launch sets."""
     block = kernel.operation.block
     for op in block.operations:
@@ -83,7 +83,7 @@ def _symbol(kernel: Any) -> str:
     return SYMBOL
 
 
-def _forward(kernel: Any, address_of: dict[Any, Any]) -> None:
+def _forward(kernel: ir.OpView, address_of: dict[ir.Value, ir.Value]) -> None:
     """Replaces stages, slices and addresses by pointer arithmetic, then erases the buffers."""
     views = operations(kernel, AllocOp, StageOp, SliceOp, PeerOp, AddressOp)
     for op in views:

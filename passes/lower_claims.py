@@ -26,12 +26,12 @@ _FLIPPED = 31  # the bit that each launch flips
 _POLLS = 32  # of a party that waits; each takes a round trip to L2
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every claim."""
     rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
 
 
-def _claim(op: ClaimOp) -> list[Any]:
+def _claim(op: ClaimOp) -> list[ir.Value]:
     """The writes of all lanes are visible to the GPU before their warp arrives. What the lane that reads the
     counter acquires is visible to all lanes.
     """
@@ -43,18 +43,18 @@ def _claim(op: ClaimOp) -> list[Any]:
     return [claimed]
 
 
-def _await_others(op: AwaitOthersOp) -> list[Any]:
+def _await_others(op: AwaitOthersOp) -> list[ir.Value]:
     """The writes of the others are visible after the claim that follows."""
     uniformity.require(op, Scope.WARP)
     others = emit.sub(op.parties, 1)
 
-    def complete(current: Any) -> Any:
+    def complete(current: ir.Value) -> ir.Value:
         return emit.equal(emit.bit_and(current, _ARRIVED), others)
 
     return [complete(_Counter(op).poll(complete))]
 
 
-def _in_all_lanes(read: Callable[[], Any]) -> Any:
+def _in_all_lanes(read: Callable[[], Any]) -> ir.Value:
     """The i32 that a warp's first lane reads from memory, in all lanes."""
     first = emit.equal(thread_ids.lane(), 0)
     (number,) = emit.either(first, [emit.i32()], lambda: [read()], lambda: [emit.value(0)])
@@ -78,17 +78,17 @@ class _Counter:
         )
         self.address = addresses.offset(llvm.inttoptr(addresses.pointer_type(1), base), emit.mul(op.index, 4))
 
-    def poll(self, enough: Callable[[Any], Any]) -> Any:
+    def poll(self, enough: Callable[[Any], Any]) -> ir.Value:
         """Reads the counter until it is `enough`, an i1, or at most `_POLLS` times; its last value."""
 
-        def load() -> Any:
+        def load() -> ir.Value:
             return llvm.load(emit.i32(), self.address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
 
-        def read(left: Any) -> tuple[Any, list[Any]]:
+        def read(left: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             current = _in_all_lanes(load)
             return arith.andi(emit.negate(enough(current)), emit.less(0, left)), [left, current]
 
-        def again(left: Any, _: Any) -> list[Any]:
+        def again(left: ir.Value, _: ir.Value) -> list[ir.Value]:
             return [emit.sub(left, 1)]
 
         return emit.repeat([emit.value(_POLLS)], read, again, [emit.i32()] * 2)[1]
@@ -103,27 +103,27 @@ class _Claim(_Counter):
         own = arith.shli(emit.value(1), op.party)
         self.own = emit.select(emit.less(op.party, op.shares.value), own, 0)
 
-    def mask(self) -> Any:
+    def mask(self) -> ir.Value:
         """Arrives, and waits for the others for a limited time; the mask of this party's shares."""
         before = _in_all_lanes(lambda: self._update(llvm.AtomicBinOp.add, emit.value(1)))
         last = emit.equal(emit.bit_and(before, _ARRIVED), emit.sub(self.parties, 1))
 
-        def take_all_left() -> list[Any]:
+        def take_all_left() -> list[ir.Value]:
             _fence()  # LLVM's addition acquires nothing
             self._flip(before)
             stopped = emit.bit_and(emit.shift_right(before, _STOPPED), (1 << MOST_PARTIES) - 1)
             return [arith.ori(stopped, self.own)]
 
-        def wait() -> list[Any]:
+        def wait() -> list[ir.Value]:
             return [self._stop(before, self.poll(lambda current: self._complete(before, current)))]
 
-        def wait_for_own() -> list[Any]:
+        def wait_for_own() -> list[ir.Value]:
             shares = arith.cmpi(arith.CmpIPredicate.ne, self.own, emit.value(0))
             return emit.either(shares, [emit.i32()], wait, lambda: [emit.value(0)])
 
         return emit.either(last, [emit.i32()], take_all_left, wait_for_own)[0]
 
-    def _flip(self, before: Any) -> None:
+    def _flip(self, before: ir.Value) -> None:
         """Flips the highest bit of the counter and clears the others. An atomic operation continues the
         release sequence of the earlier arrivals, so that readers see those parties' writes; a store wouldn't.
         """
@@ -131,19 +131,19 @@ class _Claim(_Counter):
         with emit.when(emit.equal(thread_ids.lane(), 0)):
             self._update(llvm.AtomicBinOp.xchg, flipped)
 
-    def _update(self, how: llvm.AtomicBinOp, operand: Any) -> Any:
+    def _update(self, how: llvm.AtomicBinOp, operand: ir.Value) -> ir.Value:
         """Updates the counter by an atomic operation; its value before."""
         return llvm.atomicrmw(how, self.address, operand, _RELAXED, syncscope=_GPU)
 
-    def _complete(self, before: Any, current: Any) -> Any:
+    def _complete(self, before: ir.Value, current: ir.Value) -> ir.Value:
         """Whether all have arrived, an i1: from the counter before this party's arrival, and now."""
         flipped = emit.less(emit.xor(before, current), 0)
         return arith.ori(flipped, emit.equal(emit.bit_and(current, _ARRIVED), self.parties))
 
-    def _stop(self, before: Any, current: Any) -> Any:
+    def _stop(self, before: ir.Value, current: ir.Value) -> ir.Value:
         """This party's share if all have arrived. Otherwise nothing, and its bit is set in the counter."""
 
-        def attempt(known: Any) -> tuple[Any, list[Any]]:
+        def attempt(known: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             complete = self._complete(before, known)
             last, again = emit.either(
                 complete,
@@ -156,11 +156,11 @@ class _Claim(_Counter):
         (last,) = emit.repeat([current], attempt)
         return emit.select(self._complete(before, last), self.own, 0)
 
-    def _set_stopped(self, known: Any) -> list[Any]:
+    def _set_stopped(self, known: ir.Value) -> list[ir.Value]:
         """Sets this party's bit if the counter is `known`; the counter before, and whether it wasn't."""
         stopped = arith.ori(known, arith.shli(self.own, emit.value(_STOPPED)))
 
-        def swap() -> Any:
+        def swap() -> ir.Value:
             op = llvm.AtomicCmpXchgOp(self.address, known, stopped, _ACQUIRE, _ACQUIRE, syncscope=_GPU)
             return llvm.extractvalue(emit.i32(), op.res, [0])
 

@@ -15,17 +15,17 @@ _DIGITS = 24  # of f32
 _STEP = 14  # so that at least 10 digits remain, and bf16 has 8
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers the conversions on chips without the instruction."""
 
-    def lacks_it(op: Any) -> bool:
+    def lacks_it(op: ir.OpView) -> bool:
         target = target_of(op)
         return target is not None and target.chip.name not in BF16_FROM_INTEGERS
 
     convert_once(module, lacks_it)
 
 
-def convert_once(module: Any, chosen: Callable[[Any], bool] = lambda op: True) -> None:
+def convert_once(module: ir.Operation, chosen: Callable[[Any], bool] = lambda op: True) -> None:
     """Lowers the `chosen` conversions of integers to bf16 that might round twice."""
     for op in operations(module, arith.SIToFPOp, arith.UIToFPOp):
         (number,), made = op.operands, op.operation.results[0]
@@ -39,7 +39,7 @@ def convert_once(module: Any, chosen: Callable[[Any], bool] = lambda op: True) -
             op.operation.erase()
 
 
-def _shortened(number: Any, signed: bool) -> Any:
+def _shortened(number: ir.Value, signed: bool) -> ir.Value:
     """Integers that f32 holds, and that bf16 rounds as it does these. Of those with more digits, the lowest
     ones become 0, and the next one is set if any of them was.
     """
@@ -57,7 +57,7 @@ def _shortened(number: Any, signed: bool) -> Any:
     return result
 
 
-def _with(kind: Any, element: Any) -> Any:
+def _with(kind: ir.Type, element: ir.Type) -> ir.Type:
     """A scalar or vector type with other elements."""
     return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
 

@@ -39,7 +39,7 @@ from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every copy, load and store of a tile."""
     lowerings = {
         CopyAsyncOp: _copy_async,
@@ -56,7 +56,7 @@ def run(module: Any) -> None:
             _lower(op, lowerings[type(op)])
 
 
-def _lower(op: Any, lowering: Callable[[Any], Any]) -> None:
+def _lower(op: ir.OpView, lowering: Callable[[Any], Any]) -> None:
     if isinstance(op, CopyAsyncOp) and is_map(op.source):
         raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
     if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
@@ -102,7 +102,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
 
     edges = op.attribute("rows"), op.attribute("columns")
 
-    def copy(row: Point, column: Any) -> None:
+    def copy(row: Point, column: ir.Value) -> None:
         from_row, from_column = emit.add(op.row, row.value, row.constant), emit.add(op.column, column)
         has_row, inside = None, elements
         # In place of what is undefined, the nearest vector of the matrix is read.
@@ -141,7 +141,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
             copy(Point(row), column)
 
 
-def _copying_threads(op: CopyAsyncOp) -> tuple[int, Any]:
+def _copying_threads(op: CopyAsyncOp) -> tuple[int, ir.Value]:
     """How many threads copy together, and the number of each: those of the CTA, or of a role's warpgroup."""
     threads, role = thread_ids.threads_of(op), op.operation.parent
     while role.name not in ("gpu.func", RoleOp.OPERATION_NAME):
@@ -186,7 +186,7 @@ def _copy_out(op: CopyOutOp) -> None:
     RowStores(op).emit()
 
 
-def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
+def _guarded_load(source: Matrix, row: ir.Value, column: ir.Value, kind: ir.Type) -> ir.Value:
     """The element or vector at (`row`, `column`), zero outside of the matrix: then (0, 0) is read instead. A
     vector must be wholly inside or outside, and the matrix at least as wide.
     """

@@ -14,7 +14,7 @@ _GPU = "device"  # LLVM's name of the scope
 _MOST = (1 << 31) - 1  # elements of memory of unknown size
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every op of flags."""
     rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
 
@@ -25,7 +25,7 @@ def _await_flag(op: AwaitFlagOp) -> list[Any]:
     limit = arith.muli(arith.extui(i64, op.limit), emit.constant(i64, _NANOSECONDS))
     start = _now()
 
-    def poll() -> tuple[Any, list[Any]]:
+    def poll() -> tuple[ir.Value, list[Any]]:
         flag = llvm.load(emit.i32(), address, alignment=4, ordering=llvm.AtomicOrdering.acquire)
         return emit.less(emit.sub(flag, op.value), 0), []
 
@@ -41,7 +41,7 @@ def _await_flag(op: AwaitFlagOp) -> list[Any]:
     return []
 
 
-def _now() -> Any:
+def _now() -> ir.Value:
     """Nanoseconds of a clock that never stops."""
     return nvvm.read_ptx_sreg_globaltimer(results=[ir.IntegerType.get_signless(64)])
 
@@ -53,7 +53,7 @@ def _signal(op: SignalOp) -> list[Any]:
     return []
 
 
-def _is_last(op: IsLastOp) -> list[Any]:
+def _is_last(op: IsLastOp) -> list[ir.Value]:
     """An addition at the scope of the GPU between fences: LLVM's addition orders nothing. Later launches find
     the counter at 0.
     """
@@ -68,7 +68,7 @@ def _is_last(op: IsLastOp) -> list[Any]:
     return [last]
 
 
-def _remote(op: RemoteOp) -> list[Any]:
+def _remote(op: RemoteOp) -> list[ir.Value]:
     """A memref's descriptor with the address: pointers, offset, sizes and strides."""
     pointer = llvm.inttoptr(addresses.pointer_type(1), op.address)
     i64 = ir.IntegerType.get_signless(64)

@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
@@ -13,7 +12,7 @@ from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Retypes loops and branches, then erases the conversions between fragments and lanes."""
     for op in operations(module, scf.ForOp, scf.IfOp, scf.WhileOp):
         if any(isinstance(value.type, FragmentType) for value in op.results):
@@ -30,21 +29,21 @@ def run(module: Any) -> None:
         op.operation.erase()
 
 
-def _origin(source: Any) -> str:
+def _origin(source: ir.Block | ir.OpView) -> str:
     return "a block argument" if isinstance(source, ir.Block) else f"'{source.name}'"
 
 
-def _from_lane(lane: Any, kind: Any) -> Any:
+def _from_lane(lane: ir.Value, kind: ir.Type) -> ir.Value:
     return ir.Operation.create(FromLaneOp.OPERATION_NAME, results=[kind], operands=[lane]).result
 
 
-def _to_lane(fragment: Any) -> Any:
+def _to_lane(fragment: ir.Value) -> ir.Value:
     return ir.Operation.create(
         ToLaneOp.OPERATION_NAME, results=[fragment.type.lane_type], operands=[fragment]
     ).result
 
 
-def _retype(op: Any) -> None:
+def _retype(op: ir.OpView) -> None:
     """Rebuilds a loop or branch with scalars in place of fragments. LLVM would keep a loop-carried vector
     whole, and extract and insert its elements in every iteration.
     """
@@ -67,7 +66,7 @@ def _retype(op: Any) -> None:
     old.erase()
 
 
-def _retype_block(block: Any) -> None:
+def _retype_block(block: ir.Block) -> None:
     """Fragments among a block's arguments and yielded values become scalars."""
     old = list(block.arguments)
     kinds = [a.type for a in old]
@@ -85,14 +84,14 @@ def _retype_block(block: Any) -> None:
         end.erase()
 
 
-def _scalar_types(kind: Any) -> list[Any]:
+def _scalar_types(kind: ir.Type) -> list[ir.Type]:
     if not isinstance(kind, FragmentType):
         return [kind]
     lane = _lane_of_scalars(kind)
     return [lane.element_type] * lane.shape[0]
 
 
-def _lane_of_scalars(kind: Any) -> Any:
+def _lane_of_scalars(kind: ir.Type) -> ir.Type:
     """A lane's vector as scalars: elements narrower than a register are carried in whole registers."""
     bits = kind.registers * kind.element_type.width
     if kind.element_type.width >= REGISTER_BITS or bits % REGISTER_BITS:
@@ -100,7 +99,7 @@ def _lane_of_scalars(kind: Any) -> Any:
     return ir.VectorType.get([bits // REGISTER_BITS], emit.i32())
 
 
-def _scalars(value: Any) -> list[Any]:
+def _scalars(value: ir.Value) -> list[ir.Value]:
     """A value, or a lane's scalars of a fragment."""
     if not isinstance(value.type, FragmentType):
         return [value]
@@ -108,7 +107,7 @@ def _scalars(value: Any) -> list[Any]:
     return emit.elements(lane if lane.type == scalars else vector.bitcast(scalars, lane))
 
 
-def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:
+def _rebuilt(kinds: Sequence[ir.Type], flat: list[ir.Value]) -> list[ir.Value]:
     """Values of these types from their scalars, in order."""
     values, rest = [], iter(flat)
     for kind in kinds:

@@ -39,7 +39,7 @@ SUMS = ("f32", "i32", "f16")
 _SUMS = f"{', '.join(SUMS[:-1])} or {SUMS[-1]}"
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every asynchronous product, every wait for one, and what is pinned."""
     named_sums.drop_unused(module)
     named_sums.declare(module)
@@ -135,7 +135,7 @@ def _operand_b(op: GemmAsyncOp) -> str | None:
     return _shared(op, "B", op.b)
 
 
-def _shared(op: GemmAsyncOp, name: str, value: Any) -> str | None:
+def _shared(op: GemmAsyncOp, name: str, value: ir.Value) -> str | None:
     operand = SharedOperand.of(value.type, _mn_major(op, name))
     return f"needs {name} in {operand}" if isinstance(operand, str) else None
 
@@ -170,7 +170,7 @@ def _form(op: GemmAsyncOp, columns: int | None = None) -> isa.MmaAsync:
     return isa.MmaAsync(shape, PTX_INPUTS[a], PTX_INPUTS[b], {"i32": "s32"}.get(d, d), not is_buffer(op.a))
 
 
-def _multiply(op: GemmAsyncOp) -> Any:
+def _multiply(op: GemmAsyncOp) -> ir.Value:
     """One group: for each 64 rows and the columns of an instruction, the steps of K in turn."""
     (m, n, k), columns, depth = op.mnk, _columns(op), _step(op)
     form = _form(op, columns)
@@ -197,13 +197,13 @@ def _multiply(op: GemmAsyncOp) -> Any:
     return op.c if named else tile.from_lane(_lane(results, op.d.type), op.d.type)
 
 
-def _sums(fragment: Any) -> list[Any]:
+def _sums(fragment: ir.Value) -> list[ir.Value]:
     """The registers of a fragment's sums, words for f16."""
     lane = tile.to_lane(fragment)
     return words_of(lane) if fragment.type.element_type == ir.F16Type.get() else emit.elements(lane)
 
 
-def _members(struct: Any, registers: Registers, kind: Any) -> list[Any]:
+def _members(struct: ir.Value, registers: Registers, kind: ir.Type) -> list[ir.Value]:
     """The registers of a struct of a fragment's sums, words for f16."""
     register = ir.Type.parse(registers.type)
     members = [llvm.extractvalue(register, struct, [i]) for i in range(registers.count)]
@@ -211,7 +211,7 @@ def _members(struct: Any, registers: Registers, kind: Any) -> list[Any]:
     return [llvm.bitcast(emit.i32(), member) for member in members] if halves else members
 
 
-def _lane(registers: list[Any], kind: Any) -> Any:
+def _lane(registers: list[ir.Value], kind: ir.Type) -> ir.Value:
     """The vector of a fragment's sums from its registers, words for elements of 16 bits."""
     if kind.element_type.width == _HALF:
         return vector.bitcast(kind.lane_type, emit.vector_of(registers))
@@ -221,13 +221,13 @@ def _lane(registers: list[Any], kind: Any) -> Any:
 class _SharedMemory:
     """A or B in a buffer: descriptors of its slices."""
 
-    def __init__(self, op: GemmAsyncOp, name: str, buffer: Any) -> None:
+    def __init__(self, op: GemmAsyncOp, name: str, buffer: ir.Value) -> None:
         operand = SharedOperand.of(buffer.type, _mn_major(op, name))
         assert isinstance(operand, SharedOperand)
         self._operand = operand
         self._start = matrix_descriptors.start(buffer, wgmma.descriptor, operand.descriptor)
 
-    def slice(self, row: int, k: int) -> list[Any]:
+    def slice(self, row: int, k: int) -> list[ir.Value]:
         """What the instruction reads that begins at this row (of M or N) and K: a descriptor."""
         return [matrix_descriptors.advance(self._start, self._operand.units(row, k))]
 
@@ -235,13 +235,13 @@ class _SharedMemory:
 class _InRegisters:
     """A in a fragment."""
 
-    def __init__(self, fragment: Any, registers: Registers) -> None:
+    def __init__(self, fragment: ir.Value, registers: Registers) -> None:
         kind, self._registers = fragment.type, registers
         words = ir.VectorType.get([kind.registers * kind.element_type.width // 32], emit.i32())
         self._words = emit.elements(vector.bitcast(words, to_tf32(tile.to_lane(fragment))))
         self._steps = kind.shape[1] // registers.shape[1]
 
-    def slice(self, row: int, k: int) -> list[Any]:
+    def slice(self, row: int, k: int) -> list[ir.Value]:
         """What the instruction reads that begins at this row and K: four registers."""
         height, depth = self._registers.shape
         first = (row // height * self._steps + k // depth) * self._registers.count
@@ -250,14 +250,14 @@ class _InRegisters:
         return [word if word.type == kind else llvm.bitcast(kind, word) for word in words]
 
 
-def _wait(op: WaitGemmOp) -> list[Any]:
+def _wait(op: WaitGemmOp) -> list[ir.Value]:
     """The wait, and the fragments tied to what follows: LLVM doesn't know that it writes them."""
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
     return [_tied(op, fragment) for fragment in op.fragments]
 
 
-def _tied(op: Any, fragment: Any) -> Any:
+def _tied(op: ir.OpView, fragment: ir.Value) -> ir.Value:
     """A fragment as an empty instruction returns it, which LLVM moves across no other that has effects."""
     kind, values = fragment.type, _sums(fragment)
     if str(kind.element_type) not in SUMS:

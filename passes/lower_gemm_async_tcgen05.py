@@ -55,7 +55,7 @@ def _exec_scope(op: GemmAsyncOp) -> str | None:
     return f"needs one thread or one warp, got exec_scope {scope}"
 
 
-def _is_of_warpgroup(buffer: Any) -> bool:
+def _is_of_warpgroup(buffer: ir.Value) -> bool:
     """Whether a buffer is the stage that has the number of the warpgroup in its role."""
     owner = None if isinstance(buffer.owner, ir.Block) else buffer.owner.opview
     if not isinstance(owner, tile.StageOp) or not isinstance(owner.index.owner, ir.Block):
@@ -365,7 +365,7 @@ _ONE_ID = sum(field.put(1) for field in SCALED_FIELDS if field.name in ("a_scale
 """What scale ids of 1 are in an instruction descriptor."""
 
 
-def _descriptor(product: Product, record: Any, block: int) -> Any:
+def _descriptor(product: Product, record: Any, block: int) -> ir.Value:
     """The instruction descriptor: a constant, unless N or the scale ids are known only at run time."""
     if product.op.number is not None:
         constant = tcgen05.block_scaled_descriptor(**vars(record))
@@ -393,12 +393,12 @@ def _operand_a(product: Product) -> Callable[[int, int], Any]:
 class _SharedMemory:
     """A or B in shared memory: descriptors of its parts."""
 
-    def __init__(self, buffer: Any, operand: SharedOperand | str) -> None:
+    def __init__(self, buffer: ir.Value, operand: SharedOperand | str) -> None:
         assert isinstance(operand, SharedOperand)
         self._operand = operand
         self._start = matrix_descriptors.start(buffer, tcgen05.shared_memory_descriptor, operand.descriptor)
 
-    def __call__(self, row: int, k: int) -> Any:
+    def __call__(self, row: int, k: int) -> ir.Value:
         """The descriptor of the part that begins at this row (of M or N) and K."""
         return matrix_descriptors.advance(self._start, self._operand.units(row, k))
 

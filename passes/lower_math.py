@@ -17,12 +17,12 @@ _FMA = "math.fma"
 _OF_BF16 = 80  # the first architecture with fma of bf16
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers the functions in all kernels."""
     for kernel in operations(module, gpu.GPUModuleOp):
         found: list[Any] = []
 
-        def visit(op: Any, found: list[Any] = found) -> Any:
+        def visit(op: ir.Operation, found: list[ir.Operation] = found) -> Any:
             if op.name.startswith("math.") or op.name in _NUMBERS:
                 found.append(op)
             return ir.WalkResult.ADVANCE
@@ -35,7 +35,7 @@ def run(module: Any) -> None:
             op.erase()
 
 
-def _lowered(op: Any) -> Any:
+def _lowered(op: ir.Operation) -> ir.Value:
     kind = op.results[0].type
     if not isinstance(kind, ir.VectorType):
         return _element(op, list(op.operands))
@@ -44,13 +44,13 @@ def _lowered(op: Any) -> Any:
     return vector.from_elements(kind, results)
 
 
-def _elements(value: Any) -> list[Any]:
+def _elements(value: ir.Value) -> list[ir.Value]:
     """The elements of a vector; the exponent of `math.fpowi` may be one, too."""
     results = vector.to_elements(value)
     return [results] if isinstance(results, ir.Value) else list(results)
 
 
-def _element(op: Any, operands: list[Any]) -> Any:
+def _element(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     """The function of numbers."""
     kind = operands[0].type
     short = isinstance(kind, ir.F16Type | ir.BF16Type)
@@ -63,7 +63,7 @@ def _element(op: Any, operands: list[Any]) -> Any:
     return arith.truncf(kind, found) if found.type == wide else found
 
 
-def _check_fma(op: Any) -> None:
+def _check_fma(op: ir.Operation) -> None:
     target = target_of(op)
     if target is not None and target.chip.number < _OF_BF16:
         raise refuse(op.opview, f"on bf16 needs sm_{_OF_BF16} or later, got {target}: extend to f32")

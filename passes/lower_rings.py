@@ -44,7 +44,7 @@ _SCOPES = {WARPS: (Scope.WARP, LANES), WARPGROUPS: (Scope.WARPGROUP, WARPGROUP)}
 class Barriers:
     """The mbarriers of a ring, those for full before those for empty, and who arrives at them."""
 
-    base: Any
+    base: ir.Value
     stages: int
     filler: str
     emptier: str
@@ -57,11 +57,11 @@ class Barriers:
     fences_lanes: bool = False
     """Whether lanes must fence their loads and stores of a stage before TMA fills it again."""
 
-    def full(self, stage: Any) -> Any:
+    def full(self, stage: ir.Value | int) -> ir.Value:
         """The address of a stage's barrier for full."""
         return addresses.offset(self.base, emit.mul(stage, mbarriers.BYTES))
 
-    def empty(self, stage: Any) -> Any:
+    def empty(self, stage: ir.Value | int) -> ir.Value:
         """The address of a stage's barrier for empty."""
         return addresses.offset(self.base, emit.mul(emit.add(stage, self.stages), mbarriers.BYTES))
 
@@ -79,19 +79,19 @@ class Barriers:
             return count
         return count * (self.cluster if self.filler == CLC else self.cta_group)
 
-    def answer(self, stage: Any) -> Any:
+    def answer(self, stage: ir.Value) -> ir.Value:
         """The address of the answer in a stage."""
         return addresses.offset(self.answers, emit.mul(stage, ANSWER_BYTES))
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every ring. What copies into one must be lowered before."""
     rings: dict[Any, Barriers] = {}
     for op in operations(module, MakeRingOp):
         with ir.InsertionPoint(op), op.location:
             rings[op.ring] = _make(op)
 
-    def lower(op: Any) -> list[Any]:
+    def lower(op: Any) -> list[ir.Value]:
         if op.ring not in rings:
             raise refuse(op, "expects a ring from tile.make_ring")
         return _LOWERINGS[type(op)](op, rings[op.ring])
@@ -138,7 +138,7 @@ def _make(op: MakeRingOp) -> Barriers:
     return barriers
 
 
-def _answers(op: MakeRingOp) -> Any:
+def _answers(op: MakeRingOp) -> ir.Value | None:
     """Memory for the answers of launch control, which others write."""
     if op.filler != CLC:
         return None
@@ -159,7 +159,7 @@ def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
 def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
     """Waits as `_acquire` does, for as many stages as there are."""
 
-    def each(_: Any, position: list[Any]) -> list[Any]:
+    def each(_: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         stage, phase = position
         _spin(ring, ring.empty(stage), emit.xor(phase, 1))
         return _next(stage, phase, ring.stages)
@@ -175,13 +175,13 @@ def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _spin(ring: Barriers, barrier: Any, parity: Any) -> None:
+def _spin(ring: Barriers, barrier: ir.Value, parity: ir.Value) -> None:
     """Waits until the phase of this parity is over; where it can, the hardware sleeps a while in each
     iteration.
     """
     wait = nvvm.MBarrierTryWaitOp if ring.sleeps else nvvm.MBarrierTestWaitOp
 
-    def before() -> tuple[Any, list[Any]]:
+    def before() -> tuple[ir.Value, list[Any]]:
         done = wait(barrier, parity, results=[emit.i1()]).result
         return emit.negate(done), []
 
@@ -201,7 +201,7 @@ def _expect(op: ExpectOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
+def _full(op: FullBarrierOp, ring: Barriers) -> list[ir.Value]:
     full = ring.full(op.stage)
     return [addresses.of_leader(full) if ring.cta_group == PAIR and ring.filler != MMA else full]
 
@@ -230,7 +230,7 @@ def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> None:
+def _arrive(op: ir.OpView, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> None:
     """One arrival of an agent at a barrier of its own CTA, or at the same one of another. One thread arrives
     for its warpgroup, which has waited for its products together, or for its warp, after what the other lanes
     have read or written.
@@ -266,7 +266,7 @@ def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> 
         arrive()
 
 
-def _require_one_thread(op: Any, put_it: str) -> None:
+def _require_one_thread(op: ir.OpView, put_it: str) -> None:
     """Raises WeftError where several lanes of a warp may reach an op that one thread executes."""
     if not active_threads.one_of_each_warp(op):
         scope = active_threads.scope(op)
@@ -274,7 +274,7 @@ def _require_one_thread(op: Any, put_it: str) -> None:
         raise refuse(op, f"expects one thread, got exec_scope {scope}: {where}")
 
 
-def _mask(op: Any, ring: Barriers) -> list[Any]:
+def _mask(op: ir.OpView, ring: Barriers) -> list[ir.Value]:
     """The CTAs whose barriers an MMA signals: those of the op's mask, otherwise its own or both of its pair.
     An empty mask names its own.
     """
@@ -292,15 +292,15 @@ def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _query_cancel(op: QueryCancelOp, ring: Barriers) -> list[Any]:
+def _query_cancel(op: QueryCancelOp, ring: Barriers) -> list[ir.Value]:
     return launch_control.answer(ring.answer(op.stage), ring.cluster)
 
 
-def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:
+def _advance(op: AdvanceOp, ring: Barriers) -> list[ir.Value]:
     return _next(op.stage, op.phase, ring.stages)
 
 
-def _next(stage: Any, phase: Any, stages: int) -> list[Any]:
+def _next(stage: ir.Value, phase: ir.Value, stages: int) -> list[ir.Value]:
     """The stage and phase after these."""
     following = emit.add(stage, 1)
     wraps = emit.equal(following, stages)

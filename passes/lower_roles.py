@@ -2,8 +2,6 @@
 registers as their role needs (`setmaxnreg`).
 """
 
-from typing import Any
-
 from weft.dialects.tile_roles import RoleOp
 from weft.isa.chips import LANES, WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
@@ -13,7 +11,7 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every role."""
     for op in operations(module, RoleOp):
         uniformity.require(op, Scope.WARP if op.by_warps else Scope.WARPGROUP)

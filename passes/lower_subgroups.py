@@ -13,7 +13,7 @@ from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers the operations in all kernels."""
     for op in operations(module, gpu.ShuffleOp):
         if mlir.constant(op.width) != LANES:
@@ -28,23 +28,23 @@ def run(module: Any) -> None:
                 _replace(op, _negative(matrices[0]))
 
 
-def _replace(op: Any, *results: Any) -> None:
+def _replace(op: ir.OpView, *results: ir.Value) -> None:
     for old, new in zip(op.operation.results, results, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()
 
 
-def _negative(matrix: Any) -> Any:
+def _negative(matrix: ir.Value) -> ir.Value:
     """-1 times a matrix, which is exact."""
     one = arith.constant(element_of_matrix(matrix.type), -1.0)
     return _elementwise("mulf", matrix, gpu.subgroup_mma_constant_matrix(matrix.type, one))
 
 
-def _elementwise(name: str, *matrices: Any) -> Any:
+def _elementwise(name: str, *matrices: ir.Value) -> ir.Value:
     return gpu.subgroup_mma_elementwise(matrices[0].type, matrices, _named(name))
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> ir.Attribute:
     return ir.Attribute.parse(f"#gpu<mma_element_wise {name}>")
 
 
@@ -59,7 +59,7 @@ _KINDS = {
 }
 
 
-def _shuffled(op: Any) -> tuple[Any, Any]:
+def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     """The value from another lane, and whether it is in the segment. Each segment of so many lanes shuffles
     on its own: all of its lanes must take part, those of others needn't.
     """
@@ -87,7 +87,7 @@ def _shuffled(op: Any) -> tuple[Any, Any]:
         offset = arith.select(near, offset, emit.value(0))
     flags: list[Any] = []
 
-    def moved(word: Any) -> Any:
+    def moved(word: ir.Value) -> ir.Value:
         pair = llvm.StructType.get_literal([word.type, emit.i1()])
         both = nvvm.ShflOp(members, word, offset, end, kind, return_value_and_is_valid=True, results=[pair])
         flags.append(_member(emit.i1(), both.res, 1))
@@ -103,7 +103,7 @@ def _power_of_two(width: Any) -> Any:
     return arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
 
 
-def _source(kind: Any, lane: Any, first: Any, segment: Any, offset: Any) -> Any:
+def _source(kind: ir.Type, lane: ir.Value, first: Any, segment: Any, offset: Any) -> Any:
     """The lane that a lane reads, counted from the segment's first."""
     if kind == nvvm.ShflKind.idx:
         return arith.andi(offset, arith.subi(segment, emit.value(1)))
@@ -111,7 +111,7 @@ def _source(kind: Any, lane: Any, first: Any, segment: Any, offset: Any) -> Any:
     return arith.xori(own, offset) if kind == nvvm.ShflKind.bfly else arith.addi(own, offset)
 
 
-def _member(kind: Any, pair: Any, number: int) -> Any:
+def _member(kind: ir.Type, pair: ir.Value, number: int) -> ir.Value:
     return llvm.extractvalue(kind, pair, ir.DenseI64ArrayAttr.get([number]))
 
 

@@ -2,8 +2,6 @@
 none.
 """
 
-from typing import Any
-
 from weft.dialects.tcgen05 import (
     MmaBlockScaleOp,
     MmaOp,
@@ -21,7 +19,7 @@ from weft.passes.registry.pass_ import Pass
 _PRODUCTS = (MmaOp, MmaBlockScaleOp, MmaWsOp, SpMmaOp, SpMmaBlockScaleOp, SpMmaWsOp)
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every `tcgen05` operation."""
     cta_groups.require_one(module)
     for op in operations(module, *_PRODUCTS):

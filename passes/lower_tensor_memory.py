@@ -2,8 +2,6 @@
 them. The buffers in it become addresses.
 """
 
-from typing import Any
-
 from weft.dialects import tcgen05, tile
 from weft.dialects.launch_contract import TENSOR_COLUMNS
 from weft.dialects.op import refuse
@@ -26,7 +24,7 @@ from weft.passes.registry.pass_ import Pass
 _VIEWS = (StageOp, SliceOp, AddressOp)
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every `tile.tensor_memory` and what uses its buffers."""
     for kernel in operations(module, gpu.GPUFuncOp):
         _check_single(kernel)
@@ -44,14 +42,14 @@ def run(module: Any) -> None:
         op.operation.erase()
 
 
-def _check_single(kernel: Any) -> None:
+def _check_single(kernel: ir.OpView) -> None:
     """Raises WeftError for a second allocation: it could wait for ever for what the first one holds."""
     found = operations(kernel, TensorMemoryOp)
     if len(found) > 1:
         raise refuse(found[1], "expects to be the only one in its kernel: put all buffers in one region")
 
 
-def _kernel(op: TensorMemoryOp) -> Any:
+def _kernel(op: TensorMemoryOp) -> ir.Operation:
     """The kernel around an op."""
     kernel = op.operation.parent
     while kernel.name != "gpu.func":
@@ -95,7 +93,7 @@ def _lower(op: TensorMemoryOp) -> None:
     _forward(op, address_of)
 
 
-def _allocate(op: TensorMemoryOp, allocates: Any, word: Any, columns: Any) -> None:
+def _allocate(op: TensorMemoryOp, allocates: ir.Value, word: ir.Value, columns: ir.Value) -> None:
     """One warp allocates and gives up its permit, so that the next CTA on the multiprocessor can allocate."""
     group = op.attribute("cta_group")
     if group > 1:
@@ -124,7 +122,7 @@ def _move_body(op: TensorMemoryOp) -> None:
         inner.operation.move_before(op.operation)
 
 
-def _forward(op: TensorMemoryOp, address_of: dict[Any, Any]) -> None:
+def _forward(op: TensorMemoryOp, address_of: dict[ir.Value, ir.Value]) -> None:
     """Replaces stages, slices and addresses of tensor memory by arithmetic, then erases the buffers."""
     kernel = op.operation.parent
     views = [each for each in operations(kernel, AllocOp, *_VIEWS) if _is_tensor(each)]
@@ -146,7 +144,7 @@ def _forward(op: TensorMemoryOp, address_of: dict[Any, Any]) -> None:
         view.operation.erase()
 
 
-def _is_tensor(view: Any) -> bool:
+def _is_tensor(view: ir.OpView) -> bool:
     return is_tensor_buffer(view.buffer)
 
 

@@ -50,7 +50,7 @@ _SWIZZLE_NAMES = {"128B_32B": "128B_ATOM_32B"}
 """The driver's names of swizzles, where layouts have another."""
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every matrix that TMA copies, and every copy of one."""
     for kernel in operations(module, gpu.GPUFuncOp):
         maps = {op.map: Map(_argument(kernel, op), op, _policy(op)) for op in operations(kernel, TensorMapOp)}
@@ -80,7 +80,7 @@ def run(module: Any) -> None:
         raise refuse(op, "expects a gpu.func around it")
 
 
-def _check_indexed(op: Any, declared: TensorMapOp) -> None:
+def _check_indexed(op: ir.OpView, declared: TensorMapOp) -> None:
     indexed, gathers = declared.attribute("indexed"), isinstance(op, GatherAsyncOp)
     if indexed and not gathers:
         raise refuse(op, "expects a map that isn't indexed: tile.gather_async copies from an indexed one")
@@ -88,7 +88,7 @@ def _check_indexed(op: Any, declared: TensorMapOp) -> None:
         raise refuse(op, "expects a map from a tile.tensor_map with indexed = true")
 
 
-def _check_column(op: Any, chunk: int, pieces: "Pieces") -> None:
+def _check_column(op: ir.OpView, chunk: int, pieces: "Pieces") -> None:
     """Raises WeftError for a constant column at which no copy of the map can begin."""
     step = chunk or (EXPANDED_ROW if pieces.padded else 1)
     column = constant(op.column)
@@ -103,10 +103,10 @@ class Map:
     (None for L2's default), and the indices of a matrix of a batch, the innermost first.
     """
 
-    argument: Any
+    argument: ir.Value
     op: TensorMapOp
-    policy: Any
-    member: tuple[Any, ...] = ()
+    policy: ir.Value | None
+    member: tuple[ir.Value, ...] = ()
 
     @property
     def chunk(self) -> int:
@@ -118,7 +118,7 @@ class Map:
         """Whether it is the map of a batch, not of one matrix."""
         return bool(self.op.matrix.type.rank > 2 + len(self.member))
 
-    def coordinates(self, row: Any, column: Any) -> list[Any]:
+    def coordinates(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """The coordinates of an element, the contiguous dimension first."""
         if self.chunk:
             return [emit.value(0), emit.value(emit.div(column, self.chunk)), emit.value(row), *self.member]
@@ -127,7 +127,7 @@ class Map:
         return [emit.value(column), emit.value(row), *self.member]
 
 
-def _member(op: MemberOp, maps: dict[Any, Map]) -> Map:
+def _member(op: MemberOp, maps: dict[ir.Value, Map]) -> Map:
     if op.batch not in maps or not maps[op.batch].of_batch:
         raise refuse(op, "expects the map of a batch from tile.tensor_map")
     return replace(maps[op.batch], member=(op.index, *maps[op.batch].member))
@@ -146,7 +146,7 @@ class Pieces:
     """The bytes of a row of a box in shared memory."""
 
 
-def pieces_of(kind: Any, chunk: int = 0) -> Pieces | str:
+def pieces_of(kind: ir.Type, chunk: int = 0) -> Pieces | str:
     """The boxes by which TMA copies tiles of a map's type, or why it can't. Rows of a box are adjacent, and
     have any number of `chunk` elements if that isn't 0.
     """
@@ -206,14 +206,14 @@ def _row_complaint(width: int, row_bytes: int, padded: bool, swizzle: Any) -> st
     return None
 
 
-def _pieces(op: Any, kind: Any, chunk: int) -> Pieces:
+def _pieces(op: ir.OpView, kind: ir.Type, chunk: int) -> Pieces:
     pieces = pieces_of(kind, chunk)
     if isinstance(pieces, str):
         raise refuse(op, pieces)
     return pieces
 
 
-def _argument(kernel: Any, op: TensorMapOp) -> Any:
+def _argument(kernel: ir.OpView, op: TensorMapOp) -> ir.Value:
     """A new argument of the kernel: the map itself, by value."""
     matrix = cast(ir.BlockArgument, op.matrix)
     entry = kernel.body.blocks[0]
@@ -253,7 +253,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     return added
 
 
-def _policy(op: TensorMapOp) -> Any:
+def _policy(op: TensorMapOp) -> ir.Value | None:
     """The cache policy of a map's copies, an i64; None for L2's default."""
     form = Policy(str(op.attribute("l2_eviction")))
     if form.priority == NORMAL:
@@ -263,11 +263,11 @@ def _policy(op: TensorMapOp) -> Any:
         return assembly(text, ["=l"], [], ["i64"])[0]
 
 
-def _i64(number: int) -> Any:
+def _i64(number: int) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-def _load(op: Any, source: Map, pieces: Pieces) -> None:
+def _load(op: ir.OpView, source: Map, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
     group = nvvm.CTAGroupKind.CTA_2 if op.attribute("cta_group") == PAIR else None
@@ -285,7 +285,7 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
         )
 
 
-def _path(op: Any, source: Map, pieces: Pieces) -> remarks.Path:
+def _path(op: ir.OpView, source: Map, pieces: Pieces) -> remarks.Path:
     """The copies of a tile, and why there aren't fewer."""
     writes, gathers = isinstance(op, _WRITES), isinstance(op, GatherAsyncOp)
     (rows, columns), kind = pieces.box, op.tile.type
@@ -319,7 +319,7 @@ def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
     base, indices = tile.address(op.tile), addresses.Vector(op.indices)
     panels = [(column, bytes_) for row, column, bytes_ in pieces.starts if row == 0]
 
-    def group(number: Any, _: list[Any]) -> list[Any]:
+    def group(number: ir.Value, _: list[Any]) -> list[Any]:
         start = emit.add(op.first, emit.mul(number, GATHERED_ROWS))
         rows = [_index(indices, emit.add(start, row)) for row in range(GATHERED_ROWS)]
         inside = emit.mul(number, GATHERED_ROWS * pieces.row_bytes)
@@ -340,16 +340,16 @@ def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
     emit.loop(first, op.tile.type.shape[0] // GATHERED_ROWS, step, [], group)
 
 
-def _index(indices: addresses.Vector, at: Any) -> Any:
+def _index(indices: addresses.Vector, at: ir.Value) -> ir.Value:
     """The number of a row, or -1, which no matrix has, beyond the end of the indices."""
 
-    def load() -> list[Any]:
+    def load() -> list[ir.Value]:
         return [llvm.load(emit.i32(), indices.element_of(at))]
 
     return emit.either(indices.has(at), [emit.i32()], load, lambda: [emit.value(-1)])[0]
 
 
-def _copies_to_own_memory(op: Any) -> bool:
+def _copies_to_own_memory(op: ir.OpView) -> bool:
     """Whether a copy must say that it is to the CTA's own memory: on some chips, one to the memory of any CTA
     of the cluster is a function call.
     """
@@ -371,7 +371,7 @@ def _store(op: StoreAsyncOp | AddAsyncOp, destination: Map, pieces: Pieces) -> N
         )
 
 
-def _add(destination: Map, source: Any, coordinates: Sequence[Any]) -> None:
+def _add(destination: Map, source: ir.Value, coordinates: Sequence[ir.Value]) -> None:
     """Inline PTX: LLVM's intrinsic isn't the one that MLIR's operation becomes."""
     policy = [] if destination.policy is None else [destination.policy]
     values = [destination.argument, source, *coordinates, *policy]

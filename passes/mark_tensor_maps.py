@@ -4,15 +4,13 @@ Upstream's lowering of kernels drops the attributes for that. Without `llvm.byva
 pointers. Without `nvvm.grid_constant` LLVM would copy each map to local memory, where TMA can't read it.
 """
 
-from typing import Any
-
 from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.isa.tensor_map import ALIGNMENT, BYTES
 from weft.mlir import ir, llvm, operations
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Marks the tensor maps of every kernel."""
     for function in operations(module, llvm.LLVMFuncOp):
         attributes = function.operation.attributes

@@ -30,13 +30,13 @@ class Outcome:
     refused: list[Diagnostic]
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Converts every operation that has a counterpart. Raises WeftError with all complaints."""
     if refused := raise_operations(module).refused:
         raise WeftError(*refused)
 
 
-def raise_operations(module: Any) -> Outcome:
+def raise_operations(module: ir.Operation) -> Outcome:
     """Converts every operation that has a counterpart. Returns those that were not converted."""
     outcome = Outcome([], [])
     for op in operations(module, *(pair.theirs for pair in PAIRS)):
@@ -52,7 +52,7 @@ def raise_operations(module: Any) -> Outcome:
     return outcome
 
 
-def _replace(op: Any, pair: Pair) -> str:
+def _replace(op: ir.Operation, pair: Pair) -> str:
     """Replaces upstream's operation by ours and returns "", or returns why it stays."""
     before = list(op.operands)
     draft = Draft(dict(_operands(op, pair)), discardable(op))
@@ -89,7 +89,7 @@ def _form(pair: Pair, draft: Draft) -> Any:
 _NUMBERS = (":i32", ":i64")
 
 
-def _operands(op: Any, pair: Pair) -> Iterator[tuple[str, list[Any]]]:
+def _operands(op: ir.Operation, pair: Pair) -> Iterator[tuple[str, list[ir.Value]]]:
     """Upstream's operands with our names."""
     slots, values = pair.slots(), list(op.operands)
     spare = len(values) - sum(not kind.startswith(("*", "?")) for _, kind in slots)
@@ -100,21 +100,21 @@ def _operands(op: Any, pair: Pair) -> Iterator[tuple[str, list[Any]]]:
         yield name, [_scalar(value) for value in group] if name in pair.vectors else group
 
 
-def _immediate(op: Any, name: str, value: Any) -> int:
+def _immediate(op: ir.Operation, name: str, value: ir.Value) -> int:
     number = constant(value)
     if number is None:
         raise refuse(op, f"expects {name} to be a constant, since the instruction takes an immediate")
     return number
 
 
-def _single(kind: Any) -> Any:
+def _single(kind: ir.Type) -> ir.Type | None:
     """The type of the only register in a struct or vector; None for several registers."""
     if isinstance(kind, llvm.StructType):
         return kind.body[0] if len(kind.body) == 1 else None
     return kind.element_type if isinstance(kind, ir.VectorType) and kind.shape == [1] else None
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: ir.Value) -> ir.Value:
     """The register in a vector of one element. A longer vector is returned unchanged."""
     if _single(value.type) is None:
         return value
@@ -128,7 +128,7 @@ def _index() -> Any:
     return llvm.mlir_constant(integer(32, 0))
 
 
-def _hand_over(old: Any, new: Any) -> None:
+def _hand_over(old: ir.Value, new: ir.Value) -> None:
     """Replaces the uses of `old` by `new`, which may be the only register of `old`'s struct or vector."""
     if old.type == new.type:
         old.replace_all_uses_with(new)
@@ -143,7 +143,7 @@ def _hand_over(old: Any, new: Any) -> None:
         old.replace_all_uses_with(_packed(old.type, new))
 
 
-def _packed(kind: Any, register: Any) -> Any:
+def _packed(kind: ir.Type, register: Any) -> Any:
     empty = llvm.mlir_undef(kind)
     if isinstance(kind, llvm.StructType):
         return llvm.insertvalue(empty, register, [0])

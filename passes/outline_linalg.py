@@ -30,14 +30,14 @@ _FLOATS = (
 )
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Outlines every plain function; others stay."""
     for function in operations(module, func.FuncOp):
         if is_plain(function):
             _outline(function)
 
 
-def _outline(function: Any) -> None:
+def _outline(function: ir.OpView) -> None:
     name, last = mlir.symbol(function), _destination(function)
     with ir.InsertionPoint(function), function.location:
         holder = gpu.GPUModuleOp(name)
@@ -64,7 +64,7 @@ def _outline(function: Any) -> None:
     PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
 
 
-def _destination(function: Any) -> Any:
+def _destination(function: ir.OpView) -> ir.Operation:
     """The operation that writes the result."""
     written = [
         op.operation
@@ -76,19 +76,19 @@ def _destination(function: Any) -> Any:
     return written[0]
 
 
-def last_number(written: Any) -> int:
+def last_number(written: ir.Operation) -> int:
     """The number of the argument that is written."""
     return int(ir.BlockArgument(written.operands[1]).arg_number)
 
 
-def _parameter(kind: Any) -> Any:
+def _parameter(kind: ir.Type) -> ir.Type:
     """A function's argument type as that of a kernel."""
     if isinstance(kind, ir.MemRefType):
         return ir.MemRefType.get(kind.shape, memory_type(kind.element_type), kind.layout)
     return kind
 
 
-def _every_element(elements: Elements, tensor: Any, target: Any) -> None:
+def _every_element(elements: Elements, tensor: ir.Value, target: ir.Value) -> None:
     """A loop over the elements that each thread computes."""
     sizes = elements.sizes.shape(tensor)
     thread = indices.add(indices.mul(gpu.block_id(gpu.Dimension.x), THREADS), gpu.thread_id(gpu.Dimension.x))
@@ -101,13 +101,13 @@ def _every_element(elements: Elements, tensor: Any, target: Any) -> None:
         scf.yield_([])
 
 
-def _shared(elements: Elements, tensor: Any) -> ByLanes | None:
+def _shared(elements: Elements, tensor: ir.Value) -> ByLanes | None:
     """How the lanes of a warp compute an element together; None where each thread computes elements."""
     op = tensor.owner
     return None if isinstance(op, ir.Block) else by_lanes(op, list(op.results).index(tensor), elements.sizes)
 
 
-def _every_row(elements: Elements, tensor: Any, target: Any, shared: ByLanes) -> None:
+def _every_row(elements: Elements, tensor: ir.Value, target: Any, shared: ByLanes) -> None:
     """A loop over the elements that each warp computes."""
     op, sizes = tensor.owner, elements.sizes.shape(tensor)
     thread = gpu.thread_id(gpu.Dimension.x)
@@ -127,7 +127,7 @@ def _every_row(elements: Elements, tensor: Any, target: Any, shared: ByLanes) ->
         scf.yield_([])
 
 
-def _set_launch(kernel: Any, function: Any, last: Any, lanes: int) -> None:
+def _set_launch(kernel: ir.OpView, function: ir.OpView, last: ir.Operation, lanes: int) -> None:
     """Writes what a launch needs, where so many lanes compute an element."""
     number = last_number(last)
     sizes = _ArgumentSizes(function)
@@ -156,7 +156,7 @@ def _ctas(sizes: list[Number], lanes: int) -> list[Any]:
 class _ArgumentSizes:
     """The sizes of a function's memref arguments, as the launch attributes number them."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: ir.OpView) -> None:
         self.count = 0
         self._first: dict[Any, int] = {}
         for argument in function.arguments:
@@ -164,13 +164,13 @@ class _ArgumentSizes:
                 self._first[argument] = self.count
                 self.count += argument.type.rank
 
-    def of(self, argument: Any, dimension: int) -> Any:
+    def of(self, argument: ir.Value, dimension: int) -> Any:
         """The expression of a size: a constant where it is known."""
         if not argument.type.is_dynamic_dim(dimension):
             return ir.AffineExpr.get_constant(argument.type.shape[dimension])
         return ir.AffineExpr.get_dim(self._first[argument] + dimension)
 
-    def differences(self, function: Any, last: Any) -> list[Any]:
+    def differences(self, function: ir.OpView, last: ir.Operation) -> list[Any]:
         """Numbers that must be 0: the differences of sizes that one loop has."""
         found = []
         tensors = {}
@@ -186,7 +186,7 @@ class _ArgumentSizes:
                     found += [self.of(*known[0]) - self.of(*other) for other in known[1:]]
         return [each for each in found if mlir.cast(ir.AffineConstantExpr, each) is None]
 
-    def map(self, expressions: list[Any]) -> Any:
+    def map(self, expressions: list[Any]) -> ir.Attribute:
         """The attribute that maps the sizes to these expressions."""
         return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
 

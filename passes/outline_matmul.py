@@ -23,7 +23,7 @@ from weft.passes.kernels.workspace_sums import workspace_types
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Outlines every function with a `tile.matmul`; other functions stay."""
     for function in operations(module, func.FuncOp):
         products = operations(function, MatmulOp)
@@ -35,7 +35,7 @@ _BESIDE = OperandOp, EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, 
 """What may be beside a product."""
 
 
-def _outline(function: Any, products: list[MatmulOp]) -> None:
+def _outline(function: ir.OpView, products: list[MatmulOp]) -> None:
     product = products[0]
     _check(function, products)
     name = function.name.value
@@ -47,7 +47,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
     function.operation.erase()
 
 
-def _check(function: Any, products: list[MatmulOp]) -> None:
+def _check(function: ir.OpView, products: list[MatmulOp]) -> None:
     """Raises WeftError for a function that can't become a kernel."""
     product = products[0]
     if function.operation.parent.name != "builtin.module":
@@ -73,7 +73,7 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
         raise refuse(product, "must have a schedule: run --select-schedule before --outline-matmul")
 
 
-def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
+def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp) -> Any:
     """Writes a kernel with a copy of the product on the function's arguments; returns the copy."""
     workspace = _workspace_types(product)
     with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
@@ -91,14 +91,14 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
     return made
 
 
-def _rename(op: Any, values: dict[Any, Any]) -> Any:
+def _rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> Any:
     """Replaces operands of an operation that are among the `values`."""
     for number, operand in enumerate(op.operands):
         op.operands[number] = values.get(operand, operand)
     return ir.WalkResult.ADVANCE
 
 
-def _workspace_types(product: MatmulOp) -> list[Any]:
+def _workspace_types(product: MatmulOp) -> list[ir.Type]:
     """The arguments that the kernel has after the function's."""
     schedule = product.schedule
     if schedule is None or schedule.workspace is None:
@@ -201,7 +201,7 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
 class _Sizes:
     """The sizes of all memref arguments, numbered in order, which the launch attributes use."""
 
-    def __init__(self, arguments: Any) -> None:
+    def __init__(self, arguments: list[ir.Value]) -> None:
         self.count = 0
         self.first: dict[int, int] = {}
         for argument in arguments:
@@ -209,12 +209,12 @@ class _Sizes:
                 self.first[argument.arg_number] = self.count
                 self.count += argument.type.rank
 
-    def of(self, value: Any, dimension: int) -> Any:
+    def of(self, value: ir.Value, dimension: int) -> Any:
         """The expression for one size of a kernel argument; a negative dimension counts from the last."""
         first = self.first[ir.BlockArgument(value).arg_number]
         return ir.AffineExpr.get_dim(first + dimension % value.type.rank)
 
-    def map(self, expressions: list[Any]) -> Any:
+    def map(self, expressions: list[Any]) -> ir.Attribute:
         """The attribute that maps the sizes to these expressions."""
         return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
 

@@ -54,7 +54,7 @@ class Raised:
     remarks: tuple[Diagnostic, ...] = ()
 
 
-def run(module: Any, plain: str = "true") -> None:
+def run(module: ir.Operation, plain: str = "true") -> None:
     """Raises every function that it can, and remarks on the others."""
     if plain not in ("true", "false"):
         raise WeftError(f"pass 'raise-linalg': plain must be true or false; got {plain}")
@@ -63,16 +63,16 @@ def run(module: Any, plain: str = "true") -> None:
         instrumentation.remark(remark)
 
 
-def wanted(module: Any) -> list[Any]:
+def wanted(module: Any) -> list[ir.OpView]:
     """The functions at the top of a module that contain linalg operations."""
     functions = [op for op in module.operation.regions[0].blocks[0].operations if isinstance(op, func.FuncOp)]
     return [each for each in functions if _has_linalg(each) and not is_plain(each)]
 
 
-def _has_linalg(function: Any) -> bool:
+def _has_linalg(function: ir.OpView) -> bool:
     found = False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         nonlocal found
         found = op.name.startswith("linalg.")
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
@@ -105,7 +105,7 @@ def programs(module: Any, *, plain: bool) -> tuple[dict[str, Raised], list[Diagn
 _HINT = "compile the function with weft.from_linalg: plain kernels compute what no product contains"
 
 
-def raise_or_refuse(module: Any, kernel: str | None = None) -> None:
+def raise_or_refuse(module: ir.Module, kernel: str | None = None) -> None:
     """Raises the functions of linalg in a module that is to be compiled, of which `kernel` may be the only
     one that matters. A module with kernels stays as it is. Raises WeftError with the reasons where a function
     stays.
@@ -136,7 +136,7 @@ def refusal(reasons: Sequence[Diagnostic]) -> WeftError:
     return WeftError(*(replace(reason, severity="error") for reason in reasons))
 
 
-def _raise(function: Any, taken: set[str], *, plain: bool) -> Raised:
+def _raise(function: ir.OpView, taken: set[str], *, plain: bool) -> Raised:
     """Replaces a function. Raises Unraisable, and leaves the function as it is."""
     if len(function.body.blocks) != 1:
         raise Unraisable(f"must have one block; it has {len(function.body.blocks)}")
@@ -163,7 +163,7 @@ def _raise(function: Any, taken: set[str], *, plain: bool) -> Raised:
 _TWICE = "would be computed by two kernels"
 
 
-def _products(function: Any, taken: set[str], *, once: bool) -> Raised:
+def _products(function: ir.OpView, taken: set[str], *, once: bool) -> Raised:
     """Replaces a function of products. Raises Unraisable for others, and where `once`, for those that compute
     a product for several results.
     """
@@ -193,7 +193,7 @@ def _products(function: Any, taken: set[str], *, once: bool) -> Raised:
     return raised
 
 
-def _mixed(function: Any, tensors: Any, numbers: Sequence[int], taken: set[str]) -> Raised:
+def _mixed(function: ir.OpView, tensors: ir.OpView, numbers: Sequence[int], taken: set[str]) -> Raised:
     """Replaces a function with plain kernels, as well. `tensors` is the function on tensors, whose last
     results are what it leaves in the arguments of these numbers.
     """
@@ -225,7 +225,9 @@ def _is_own(buffer: Buffer) -> bool:
     return isinstance(buffer.source, Result)
 
 
-def _collected(tensors: Any, numbers: Sequence[int], steps: Steps, decisions: Decisions) -> list[Buffer]:
+def _collected(
+    tensors: ir.OpView, numbers: Sequence[int], steps: Steps, decisions: Decisions
+) -> list[Buffer]:
     """Collects the kernels of a function on tensors. Returns the memory of its results, without those that
     are what it leaves in the arguments of these numbers.
     """
@@ -263,7 +265,7 @@ def _remark(name: str, kernel: Plain) -> Diagnostic:
     return Diagnostic(message, mlir.location(op.location), "remark")
 
 
-def _names(name: str, kernels: Sequence[Any], taken: set[str]) -> list[str]:
+def _names(name: str, kernels: Sequence[Matmul | Plain], taken: set[str]) -> list[str]:
     """The functions that a function becomes."""
     names = [f"{name}_{number}" for number in range(len(kernels))]
     if exist := sorted(taken.intersection(names)):
@@ -278,7 +280,7 @@ def _used(kernels: Sequence[Matmul | Plain], labels: Mapping[Any, str]) -> list[
 
 
 def _written(
-    function: Any,
+    function: ir.OpView,
     names: Sequence[str],
     arguments: Sequence[list[Any]],
     kernels: Sequence[Matmul | Plain],

@@ -2,14 +2,12 @@
 with arrays after memrefs have been lowered to pointers and integers.
 """
 
-from typing import Any
-
 from weft.dialects.launch_contract import ARGUMENTS
 from weft.mlir import gpu, ir, operations
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Records the types of every `gpu.func` kernel's arguments."""
     for kernel in operations(module, gpu.GPUFuncOp):
         attributes = kernel.operation.attributes

@@ -248,7 +248,7 @@ def source(flag: str) -> extensions.Source | None:
     return _registry.source(flag)
 
 
-def manager(text: str | None, context: Any, anchor: str = ANCHOR) -> Manager:
+def manager(text: str | None, context: ir.Context, anchor: str = ANCHOR) -> Manager:
     """What runs a textual pipeline of registered passes, Weft's pipelines and upstream's passes on operations
     of the name `anchor`; None has no passes.
 

@@ -32,7 +32,7 @@ _OUT = (StoreAsyncOp, AddAsyncOp, CopyOutOp)
 _PARTS = tuple(op.OPERATION_NAME for op in (StageOp, SliceOp, PeerOp))
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Rounds what is written to the buffers of products, in every kernel."""
     for kernel in operations(module, gpu.GPUFuncOp):
         products = operations(kernel, GemmAsyncOp)
@@ -47,18 +47,18 @@ def run(module: Any) -> None:
                 source.owner.erase()
 
 
-def _is_wide(operand: Any) -> bool:
+def _is_wide(operand: ir.Value) -> bool:
     return is_buffer(operand) and operand.type.element_type == ir.F32Type.get()
 
 
-def _memory(buffer: Any) -> Any:
+def _memory(buffer: ir.Value) -> ir.Value:
     """The buffer of which one is a stage, a part or a peer's counterpart."""
     while not isinstance(buffer.owner, ir.Block) and buffer.owner.name in _PARTS:
         buffer = buffer.owner.operands[0]
     return buffer
 
 
-def _round(op: Any, maps: dict[Any, Any]) -> None:
+def _round(op: ir.OpView, maps: dict[ir.Value, ir.Value]) -> None:
     """Rounds what an operation writes to a buffer of a product. `maps` has the maps that round, by those that
     don't.
     """
@@ -84,7 +84,7 @@ def _round(op: Any, maps: dict[Any, Any]) -> None:
         )
 
 
-def _stores(address: Any) -> Iterator[Any]:
+def _stores(address: ir.Value) -> Iterator[ir.Operation]:
     """The stores of f32 to an address, and to those computed from it."""
     for use in address.uses:
         user = use.owner.operation
@@ -97,7 +97,7 @@ def _stores(address: Any) -> Iterator[Any]:
                 yield user
 
 
-def _rounding(source: Any, maps: dict[Any, Any]) -> Any:
+def _rounding(source: ir.Value, maps: dict[Any, Any]) -> ir.Value:
     """The map by which TMA rounds what another one copies."""
     made = None if isinstance(source.owner, ir.Block) else source.owner.opview
     if not isinstance(made, TensorMapOp | MemberOp) or (

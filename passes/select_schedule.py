@@ -5,15 +5,13 @@ instructions that are chosen from, such as mma or wgmma; with `any`, all. Existi
 their family.
 """
 
-from typing import Any
-
 from weft.dialects.op import refuse
 from weft.dialects.schedule.families import families_named
 from weft.dialects.schedule.nearest import refusal
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_matmul_checks import conversion_complaint
 from weft.errors import WeftError
-from weft.mlir import operations
+from weft.mlir import ir, operations
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 from weft.schedules import choice
@@ -22,7 +20,7 @@ from weft.target import Target
 ROWS = ("aligned", "any")  # of the matrices: at multiples of 16 bytes, or anywhere
 
 
-def run(module: Any, chip: str, rows: str, family: str) -> None:
+def run(module: ir.Operation, chip: str, rows: str, family: str) -> None:
     """Adds the attribute `schedule`. An existing schedule is kept if it fits the chip and the rows. Raises
     WeftError where no schedule is legal.
     """

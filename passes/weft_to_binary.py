@@ -29,7 +29,7 @@ def compiled_by(compile: Callable[[Any, str], Any]) -> None:
     _compile = compile
 
 
-def run(module: Any, chips: str = "", format: str = "isa") -> None:
+def run(module: ir.Operation, chips: str = "", format: str = "isa") -> None:
     """Replaces every `gpu.module`, at any depth."""
     if format not in _FORMATS:
         raise WeftError(f"pass 'weft-to-binary': format must be isa or bin; got {format}")
@@ -42,7 +42,7 @@ def run(module: Any, chips: str = "", format: str = "isa") -> None:
         holder.operation.erase()
 
 
-def _targets(holder: Any, chips: Sequence[str]) -> list[tuple[str, Any]]:
+def _targets(holder: ir.OpView, chips: Sequence[str]) -> list[tuple[str, ir.Attribute | None]]:
     """The chips to compile a module for, with the attributes of those that it names."""
     attributes = holder.operation.attributes
     named = {}
@@ -54,13 +54,13 @@ def _targets(holder: Any, chips: Sequence[str]) -> list[tuple[str, Any]]:
     return [(chip, named.get(chip)) for chip in chips or named]
 
 
-def _parameter(target: Any, pattern: str, default: str) -> str:
+def _parameter(target: ir.Attribute, pattern: str, default: str) -> str:
     """A parameter of an `#nvvm.target`, which isn't printed if it is upstream's default."""
     found = re.search(pattern, str(target))
     return found[1] if found else default
 
 
-def _object(holder: Any, chip: str, target: Any, format: str) -> Any:
+def _object(holder: ir.OpView, chip: str, target: ir.Attribute | None, format: str) -> ir.Attribute:
     """The `#gpu.object` with the code of a module for a chip."""
     if _compile is None:
         raise WeftError("--weft-to-binary runs in weft-opt alone")
@@ -83,7 +83,7 @@ def _object(holder: Any, chip: str, target: Any, format: str) -> Any:
     return gpu.ObjectAttr.get(target, _FORMATS[format], code, properties, table)
 
 
-def _metadata(kernel: Any) -> str:
+def _metadata(kernel: ir.OpView) -> str:
     """What a kernel's table says about it: its type, and the attributes of its arguments and its launch."""
     attributes = kernel.operation.attributes
     launch = {name: attributes[name] for name in attributes if "." in name and name not in _MARKS}

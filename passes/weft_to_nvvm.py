@@ -33,7 +33,7 @@ _OURS = tuple(kind for dialect in (Wmma, Mma, Wgmma, Tcgen05) for kind in dialec
 _BY_CLASS = {pair.ours: pair for pair in PAIRS}
 
 
-def run(module: Any, strict: str) -> None:
+def run(module: ir.Operation, strict: str) -> None:
     """Converts every operation that has a counterpart. Raises WeftError for the others if `strict` is
     "true".
     """
@@ -50,7 +50,7 @@ def run(module: Any, strict: str) -> None:
         raise WeftError(*unconverted)
 
 
-def _replace(op: Any) -> None:
+def _replace(op: ir.OpView) -> None:
     """Replaces our operation by upstream's. Raises Inexpressible."""
     pair, form = _pair(op), op.form
     before = list(op.operation.operands)
@@ -69,7 +69,7 @@ def _replace(op: Any) -> None:
     sweep(before)
 
 
-def _pair(op: Any) -> Pair:
+def _pair(op: ir.OpView) -> Pair:
     """The counterpart of our operation. Raises Inexpressible if it can't express all of `op`."""
     if isinstance(op, DescriptorOp):
         raise Inexpressible("it is arithmetic, not an instruction")
@@ -89,7 +89,7 @@ def _pair(op: Any) -> Pair:
     return pair
 
 
-def _slot(op: Any, form: Any, pair: Pair, draft: Draft, name: str, kind: str) -> list[Any]:
+def _slot(op: ir.OpView, form: Any, pair: Pair, draft: Draft, name: str, kind: str) -> list[ir.Value]:
     """Upstream's operands for our operand of this name."""
     _, is_immediate, number = kind.partition(":")
     if not is_immediate:
@@ -99,7 +99,7 @@ def _slot(op: Any, form: Any, pair: Pair, draft: Draft, name: str, kind: str) ->
     return [llvm.mlir_constant(ir.IntegerAttr.get(ir.Type.parse(number), op.attribute(name)))]
 
 
-def _vector(value: Any) -> Any:
+def _vector(value: ir.Value) -> ir.Value:
     """A register as a vector of one element. A vector is returned unchanged."""
     kind = _vector_of(value.type)
     if kind == value.type:
@@ -107,15 +107,15 @@ def _vector(value: Any) -> Any:
     return llvm.insertelement(llvm.mlir_undef(kind), value, _index())
 
 
-def _vector_of(kind: Any) -> Any:
+def _vector_of(kind: ir.Type) -> ir.Type:
     return kind if isinstance(kind, ir.VectorType) else ir.VectorType.get([1], kind)
 
 
-def _index() -> Any:
+def _index() -> ir.Value:
     return llvm.mlir_constant(integer(32, 0))
 
 
-def _built(pair: Pair, groups: list[list[Any]], op: Any, draft: Draft) -> Any:
+def _built(pair: Pair, groups: list[list[ir.Value]], op: ir.OpView, draft: Draft) -> ir.Operation:
     """Upstream's operation. Raises Inexpressible if upstream's verifier refuses it."""
     operands = [value for group in groups for value in group]
     if pair.segmented:

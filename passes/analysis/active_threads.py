@@ -27,7 +27,7 @@ class _Values:
         return _Values(np.asarray(numbers, np.int64), np.ones(len(numbers), np.bool_))
 
 
-def scope(op: Any) -> str:
+def scope(op: ir.OpView) -> str:
     """Who executes an operation together: "thread" or "warp", or a description of other threads.
 
     It is "thread" where the conditions around the operation leave one thread of the CTA, "warp" where they
@@ -49,7 +49,7 @@ def scope(op: Any) -> str:
     return f"{len(numbers)} threads"
 
 
-def one_of_each_warp(op: Any) -> bool:
+def one_of_each_warp(op: ir.OpView) -> bool:
     """Whether at most one thread of each warp of the CTA may reach an operation. False outside of a kernel of
     known size.
     """
@@ -60,17 +60,17 @@ def one_of_each_warp(op: Any) -> bool:
     return len({*warps.tolist()}) == len(warps)
 
 
-def is_elected(op: Any) -> bool:
+def is_elected(op: ir.OpView) -> bool:
     """Whether only the thread that an `nvvm.elect.sync` of its whole warp chose reaches an operation."""
     for outer, region in _around(op.operation):
-        chooser = outer.operands[0].owner if outer.name == "scf.if" and region == 0 else None
+        chooser: Any = outer.operands[0].owner if outer.name == "scf.if" and region == 0 else None
         elects = not isinstance(chooser, ir.Block | None) and isinstance(chooser.opview, nvvm.ElectSyncOp)
         if elects and uniformity.complaint(chooser) is None:
             return True
     return False
 
 
-def warps_in_warpgroups(op: Any) -> tuple[int, ...] | None:
+def warps_in_warpgroups(op: ir.OpView) -> tuple[int, ...] | None:
     """The numbers in their warpgroups of the warps of which a thread may reach an operation. None outside of
     a kernel of known size.
     """
@@ -78,7 +78,7 @@ def warps_in_warpgroups(op: Any) -> tuple[int, ...] | None:
     return None if threads is None else (*sorted({*(np.flatnonzero(threads) // LANES % WARPS).tolist()}),)
 
 
-def may_reach(op: Any) -> Threads | None:
+def may_reach(op: ir.OpView) -> Threads | None:
     """The threads of the CTA that may reach an operation, by their numbers: those for which no condition
     around it is known to be false. None outside of a kernel of known size.
     """
@@ -86,7 +86,7 @@ def may_reach(op: Any) -> Threads | None:
     return None if size is None else _Evaluation(size).reaching(op.operation)
 
 
-def _around(inner: Any) -> Iterator[tuple[Any, int]]:
+def _around(inner: ir.Operation) -> Iterator[tuple[ir.Operation, int]]:
     """The operations around one in its function, from the inside out, each with the number of its region."""
     while inner.parent is not None and inner.parent.name not in FUNCTIONS:
         outer = inner.parent.operation
@@ -101,7 +101,7 @@ class _Evaluation:
         self._size = size
         self._thread = np.arange(size[0] * size[1] * size[2])
 
-    def reaching(self, inner: Any) -> Threads:
+    def reaching(self, inner: ir.Operation) -> Threads:
         reach = np.ones(len(self._thread), np.bool_)
         for outer, region in _around(inner):
             if outer.name == "scf.if":
@@ -112,20 +112,20 @@ class _Evaluation:
                 reach &= (agent >= 0) & (agent < outer.opview.count)
         return reach
 
-    def _agent(self, role: Any) -> npt.NDArray[np.int64]:
+    def _agent(self, role: ir.OpView) -> npt.NDArray[np.int64]:
         """The number in a role of the warp or warpgroup that has each thread."""
         numbers: npt.NDArray[np.int64] = self._thread // (LANES if role.by_warps else WARPGROUP)
         return numbers - int(role.first.value)
 
-    def _value(self, value: Any) -> _Values:
+    def _value(self, value: ir.Value) -> _Values:
         found = self._argument(value) if isinstance(value.owner, ir.Block) else self._result(value.owner)
         return found or _Values(np.zeros_like(self._thread), np.zeros(len(self._thread), np.bool_))
 
-    def _argument(self, value: Any) -> _Values | None:
+    def _argument(self, value: ir.Value) -> _Values | None:
         parent = ir.BlockArgument(value).owner.owner
         return _Values.of(self._agent(parent.opview)) if parent.name == "tile.role" else None
 
-    def _result(self, owner: Any) -> _Values | None:
+    def _result(self, owner: ir.OpView) -> _Values | None:
         op = owner.operation
         if isinstance(number := constant(op.results[0]), int):
             bounded = abs(number) < _MOST
@@ -148,7 +148,7 @@ class _Evaluation:
             return self._binary(op, _BINARY[op.name])
         return None
 
-    def _id(self, name: str, op: Any) -> npt.NDArray[np.int64]:
+    def _id(self, name: str, op: ir.Operation) -> npt.NDArray[np.int64]:
         x, y, _ = self._size
         if name == "dimension":
             name = str(op.attributes["dimension"]).removeprefix("#gpu<dim ").rstrip(">")
@@ -169,7 +169,7 @@ class _Evaluation:
         elected[numbers[np.diff(numbers // LANES, prepend=-1) > 0]] = 1
         return elected
 
-    def _shuffled(self, op: Any) -> _Values | None:
+    def _shuffled(self, op: ir.Operation) -> _Values | None:
         if not uniformity.reads_one_lane(op):
             return None
         value, lane = self._value(op.operands[1]), self._value(op.operands[2])
@@ -177,7 +177,7 @@ class _Evaluation:
         at = np.minimum(at, len(self._thread) - 1)
         return _Values(value.numbers[at], value.known[at] & lane.known)
 
-    def _compared(self, op: Any) -> _Values:
+    def _compared(self, op: ir.Operation) -> _Values:
         a, b = (self._value(operand) for operand in op.operands)
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
         known = a.known & b.known
@@ -185,7 +185,7 @@ class _Evaluation:
             known &= (a.numbers >= 0) & (b.numbers >= 0)
         return _Values(_COMPARISONS[predicate](a.numbers, b.numbers).astype(np.int64), known)
 
-    def _logical(self, op: Any) -> _Values:
+    def _logical(self, op: ir.Operation) -> _Values:
         """A conjunction (disjunction), known where one side is false (true)."""
         a, b = (self._value(operand) for operand in op.operands)
         decides = int(op.name == "arith.ori")
@@ -193,11 +193,11 @@ class _Evaluation:
         numbers = a.numbers | b.numbers if decides else a.numbers & b.numbers
         return _Values(np.where(decided, decides, numbers), decided | (a.known & b.known))
 
-    def _truncated(self, op: Any) -> _Values:
+    def _truncated(self, op: ir.OpView) -> _Values:
         value, width = self._value(op.operands[0]), min(op.results[0].type.width, 31)
         return _Values(value.numbers & (1 << width) - 1, value.known & (value.numbers >= 0))
 
-    def _binary(self, op: Any, compute: Callable[[Any, Any], Any]) -> _Values:
+    def _binary(self, op: ir.Operation, compute: Callable[[Any, Any], Any]) -> _Values:
         a, b = (self._value(operand) for operand in op.operands)
         known = a.known & b.known & (a.numbers >= 0) & (b.numbers >= 0)
         if op.name in _DIVISIONS:
@@ -211,12 +211,12 @@ class _Evaluation:
         return _Values(numbers, known & (np.abs(numbers) < _MOST))
 
 
-def _as_bit(op: Any, number: int) -> int:
+def _as_bit(op: ir.Operation, number: int) -> int:
     """A constant, of which MLIR may sign-extend a single bit."""
     return abs(number) if _is_bit(op.results[0]) else number
 
 
-def _is_bit(value: Any) -> bool:
+def _is_bit(value: ir.Value) -> bool:
     return str(value.type) == "i1"
 
 

@@ -20,7 +20,7 @@ _SHARED = tuple(f"#nvvm.proxy_kind<{kind}>" for kind in ("async", "async.shared"
 _BARRIERS = "nvvm.mbarrier."
 
 
-def follow_accesses(op: Any) -> bool:
+def follow_accesses(op: ir.OpView) -> bool:
     """Whether a fence between the generic and the asynchronous proxy comes before the release of a stage, and
     between them no read, and no store to a buffer of that stage. False where the operations before it in its
     block don't show that.
@@ -35,13 +35,13 @@ def follow_accesses(op: Any) -> bool:
     return False
 
 
-def _may_access(op: Any, stage: Any) -> bool:
+def _may_access(op: ir.Operation, stage: ir.Value) -> bool:
     """Whether an operation, or one in it, may read memory or store to a buffer of a stage: one with an
     address, unless it is known not to.
     """
     found = []
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> Any:
         if inner.name in _CALLS or (_has_address(inner) and not _accesses_nothing(inner, stage)):
             found.append(inner.name)
             return ir.WalkResult.INTERRUPT
@@ -51,18 +51,18 @@ def _may_access(op: Any, stage: Any) -> bool:
     return bool(found)
 
 
-def _has_address(op: Any) -> bool:
+def _has_address(op: ir.Operation) -> bool:
     return any(isinstance(each.type, (llvm.PointerType, ir.MemRefType, BufferType)) for each in op.operands)
 
 
-def _accesses_nothing(op: Any, stage: Any) -> bool:
+def _accesses_nothing(op: ir.Operation, stage: ir.Value) -> bool:
     name = op.name
     if name in _STORES:
         return _is_elsewhere(op, stage)
     return name in _ACCESS_NOTHING or name.startswith(_BARRIERS)
 
 
-def _is_elsewhere(store: Any, stage: Any) -> bool:
+def _is_elsewhere(store: ir.Operation, stage: ir.Value) -> bool:
     """Whether an operation stores to a buffer without stages, or to one of another stage."""
     at = next(each for each in store.operands if isinstance(each.type, llvm.PointerType))
     while not isinstance(at.owner, ir.Block):

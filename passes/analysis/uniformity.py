@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any
 
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES, WARPGROUP
@@ -53,13 +52,13 @@ SAME_IN_A_WARPGROUP = "weft.same_in_a_warpgroup"
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_others")
 
 
-def require(op: Any, scope: Scope) -> None:
+def require(op: ir.OpView, scope: Scope) -> None:
     """Raises WeftError unless all threads of `scope` reach an operation together."""
     if (unmet := complaint(op, scope)) is not None:
         raise refuse(op, f"expects {unmet}")
 
 
-def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
+def complaint(op: ir.OpView, scope: Scope = Scope.WARP) -> str | None:
     """The condition that `op` lacks for all threads of `scope` to reach it together, to follow "expects" or
     "needs". None if they do.
     """
@@ -90,7 +89,7 @@ def remembered() -> Iterator[None]:
 _reached: ContextVar[set[tuple[int, Scope]] | None] = ContextVar("reached", default=None)
 
 
-def _complaint(op: Any, scope: Scope) -> str | None:
+def _complaint(op: ir.OpView, scope: Scope) -> str | None:
     kernel = _function(op.operation)
     if kernel is None or "kernel" not in kernel.attributes:
         return f"to be in a kernel, so that {scope.value} reach it together"
@@ -108,7 +107,7 @@ def _complaint(op: Any, scope: Scope) -> str | None:
     return f"{scope.value} to reach it together, but '{branch.operation.name}' depends on the {by}"
 
 
-def narrowing(op: Any, scope: Scope) -> Any | None:
+def narrowing(op: ir.OpView, scope: Scope) -> ir.OpView | None:
     """The innermost operation that may exclude threads of `scope` from `op`: a region or a branch."""
     inner = op.operation
     while inner.parent is not None:
@@ -127,12 +126,12 @@ def narrowing(op: Any, scope: Scope) -> Any | None:
     return None
 
 
-def _whole_in_role(role: Any) -> tuple[Scope, ...]:
+def _whole_in_role(role: ir.Operation) -> tuple[Scope, ...]:
     """Of which scopes either all threads or none are in a `tile.role`."""
     return (Scope.WARP,) if "warps" in role.attributes else (Scope.WARP, Scope.WARPGROUP)
 
 
-def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
+def _branch_of_blocks(block: ir.Block, scope: Scope) -> ir.OpView | None:
     """A branch in the region of `block` at which threads of `scope` may diverge."""
     blocks = list(block.region.blocks)
     if block == blocks[0]:
@@ -142,14 +141,14 @@ def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
     return next((end.opview for end in divergent), None)
 
 
-def _function(inner: Any) -> Any | None:
+def _function(inner: ir.Operation) -> ir.Operation | None:
     """The function or `gpu.launch` that contains an operation."""
     while inner is not None and inner.name not in FUNCTIONS:
         inner = inner.parent and inner.parent.operation
     return inner
 
 
-def block_size(inner: Any) -> tuple[int, int, int] | None:
+def block_size(inner: ir.Operation) -> tuple[int, int, int] | None:
     """The threads along x, y and z of an operation's CTA; None if its kernel doesn't specify them."""
     function = _function(inner)
     if function is None or "known_block_size" not in function.attributes:
@@ -158,7 +157,7 @@ def block_size(inner: Any) -> tuple[int, int, int] | None:
     return int(x), int(y), int(z)
 
 
-def _deciders(op: Any) -> list[Any]:
+def _deciders(op: ir.Operation) -> list[ir.Value]:
     """The values that determine whether and how often an operation's region is executed."""
     if op.name == "scf.for":
         return list(op.operands)[:3]
@@ -167,7 +166,7 @@ def _deciders(op: Any) -> list[Any]:
     return list(op.operands)
 
 
-def _uniform(values: Iterable[Any], scope: Scope) -> bool:
+def _uniform(values: Iterable[ir.Value], scope: Scope) -> bool:
     """Whether values are provably equal in all threads of `scope`."""
     pending, seen = list(values), set()
     while pending:
@@ -183,7 +182,7 @@ def _uniform(values: Iterable[Any], scope: Scope) -> bool:
     return True
 
 
-def _sources(value: Any, scope: Scope) -> list[Any] | None:
+def _sources(value: ir.Value, scope: Scope) -> list[ir.Value] | None:
     """The values that determine an operation's result; None if threads may get different ones from them."""
     op = value.owner.operation
     if scope is not Scope.CTA and _drops_threads(op, LANES if scope is Scope.WARP else WARPGROUP):
@@ -206,7 +205,7 @@ def _sources(value: Any, scope: Scope) -> list[Any] | None:
     return None
 
 
-def _loop_sources(op: Any, index: int) -> list[Any]:
+def _loop_sources(op: ir.Operation, index: int) -> list[ir.Value]:
     """The values that determine one result of a loop or branch: what decides which blocks are executed and
     how often, and what they yield for this result.
     """
@@ -219,11 +218,11 @@ def _loop_sources(op: Any, index: int) -> list[Any]:
     return [*list(op.operands)[:3], op.operands[3 + index], *yielded]
 
 
-def _is_load(value: Any) -> bool:
+def _is_load(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "llvm.load"
 
 
-def reads_one_lane(op: Any) -> bool:
+def reads_one_lane(op: ir.Operation) -> bool:
     """Whether an operation copies one lane's value to all lanes."""
     if op.name != "nvvm.shfl.sync":
         return False
@@ -232,7 +231,7 @@ def reads_one_lane(op: Any) -> bool:
     return bool(op.attributes["kind"] == idx) and constant(op.operands[3]) == LANES - 1
 
 
-def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
+def _argument_sources(value: ir.Value, scope: Scope) -> list[ir.Value] | None:
     """As `_sources`, for a block argument. A kernel's arguments are uniform, and a role's in its warps or
     warpgroups.
     """
@@ -260,7 +259,7 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
     return [parent.operands[3 + index], terminator.operands[index], *bounds]
 
 
-def _drops_threads(op: Any, unit: int) -> bool:
+def _drops_threads(op: ir.Operation, unit: int) -> bool:
     """Whether an operation divides or shifts the x thread index by a multiple of `unit`, and warps lie along
     x.
     """
@@ -277,7 +276,7 @@ def _drops_threads(op: Any, unit: int) -> bool:
     return bool(number and number % unit == 0)
 
 
-def _is_thread(value: Any) -> bool:
+def _is_thread(value: ir.Value) -> bool:
     if isinstance(value.owner, ir.Block):
         return False
     owner = value.owner.operation

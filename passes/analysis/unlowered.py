@@ -37,7 +37,7 @@ def check(module: Any, *, tiles: bool = True) -> None:
     complaints: list[Diagnostic] = []
     has_library = False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> Any:
         if is_plain(op):
             return ir.WalkResult.SKIP  # which --outline-linalg makes a kernel of
         if op.name.partition(".")[0] not in (*_LOWERED, *ours):
@@ -55,7 +55,7 @@ def check(module: Any, *, tiles: bool = True) -> None:
         raise WeftError(*complaints[:_MOST_REPORTED])
 
 
-def _is_lowered(kernel: Any, ours: Iterable[str]) -> bool:
+def _is_lowered(kernel: ir.Operation, ours: Iterable[str]) -> bool:
     """Whether it is certain that all operations are lowered, or refused later."""
     others = (each for each in (*_LOWERED, *ours) if each not in upstream_operations.DIALECTS)
     return certainly_has(
@@ -63,13 +63,13 @@ def _is_lowered(kernel: Any, ours: Iterable[str]) -> bool:
     ) and not upstream_operations.has_rounding(kernel)
 
 
-def _has_product(module: Any) -> bool:
+def _has_product(module: ir.Module | ir.OpView) -> bool:
     from weft.dialects.tile import MatmulOp
 
     return bool(operations(module, MatmulOp))
 
 
-def _complaint(op: Any) -> Diagnostic:
+def _complaint(op: ir.Operation) -> Diagnostic:
     dialect, _, name = op.name.partition(".")
     if dialect == Tile.DIALECT_NAMESPACE:
         instead = "run --weft instead" if name == "matmul" else "run --weft-to-instructions first"

@@ -132,7 +132,7 @@ SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None an
 """Operations that are right on the types of their rows, and refused later on others."""
 
 
-def has_rounding(kernel: Any) -> bool:
+def has_rounding(kernel: ir.Operation) -> bool:
     """Whether any operation may round in another way than to nearest."""
     rounding = (arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.DivFOp, arith.TruncFOp)
     return any("roundingmode" in op.attributes for op in operations(kernel, *rounding, arith.ConvertFOp))
@@ -143,7 +143,7 @@ def has_library(kernel: Any) -> bool:
     return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
 
 
-def complaint(op: Any, *, has_library: bool) -> Diagnostic | None:
+def complaint(op: ir.Operation, *, has_library: bool) -> Diagnostic | None:
     """Why an operation of these dialects isn't lowered; None where it is, and for those that aren't in the
     table: the host's, and those of other dialects.
     """
@@ -158,7 +158,7 @@ def complaint(op: Any, *, has_library: bool) -> Diagnostic | None:
     return Diagnostic(message, mlir.location(op.location))
 
 
-def _wrong_type(op: Any, row: Row) -> tuple[str, str] | None:
+def _wrong_type(op: ir.Operation, row: Row) -> tuple[str, str] | None:
     """The illegal type in an operation and the legal ones, for a message; None if its types are legal."""
     assert row.kinds is not None
     if op.name.startswith(_MATRIX):
@@ -170,7 +170,7 @@ def _wrong_type(op: Any, row: Row) -> tuple[str, str] | None:
     return f" on {wrong}", remedy
 
 
-def _wrong_matrix(op: Any) -> tuple[str, str] | None:
+def _wrong_matrix(op: ir.Operation) -> tuple[str, str] | None:
     """The same, for an operation on matrices of a warp."""
     matrices = [str(each.type) for each in (*op.operands, *op.results) if "mma_matrix" in str(each.type)]
     for kind in matrices:
@@ -188,7 +188,7 @@ def _wrong_matrix(op: Any) -> tuple[str, str] | None:
     return None
 
 
-def _wrong_attribute(op: Any) -> tuple[str, str] | None:
+def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
     if "roundingmode" in op.attributes:  # LLVM can't lower some operations with one, not even to_nearest_even
         directed = "llvm.call_intrinsic has others of f32 and f64, such as llvm.nvvm.add.rp.f"
         return " with a rounding mode", f"omit the mode, which rounds to nearest even; {directed}"
@@ -220,12 +220,12 @@ def _parts(kind: str) -> tuple[str, str, str]:
     return sizes, element, kind.partition('"')[2].partition('"')[0]
 
 
-def element_of_matrix(kind: Any) -> Any:
+def element_of_matrix(kind: ir.Type) -> ir.Type:
     """The element type of a `!gpu.mma_matrix`."""
     return ir.Type.parse(_parts(str(kind))[1], kind.context)
 
 
-def _elements(op: Any) -> Iterator[Any]:
+def _elements(op: ir.Operation) -> Iterator[ir.Type | None]:
     """The element types of an operation's numbers."""
     for value in op.operands[:1] if op.name == _SHUFFLE else (*op.operands, *op.results):
         kind = value.type
@@ -235,7 +235,7 @@ def _elements(op: Any) -> Iterator[Any]:
             yield kind
 
 
-def _is_one_of(kind: Any, kinds: Kinds) -> bool:
+def _is_one_of(kind: ir.Type | None, kinds: Kinds) -> bool:
     if kinds == ANY or str(kind) in kinds:
         return True
     if INTEGERS not in kinds and WIDER not in kinds:

@@ -12,12 +12,12 @@ from weft.passes.builders import emit
 DYNAMIC = -(2**31)
 
 
-def pointer_type(space: int) -> Any:
+def pointer_type(space: int) -> ir.Type:
     """The LLVM pointer type of an address space."""
     return ir.Type.parse(f"!llvm.ptr<{space}>")
 
 
-def offset(base: Any, bytes_: Any) -> Any:
+def offset(base: ir.Value, bytes_: Any) -> ir.Value:
     """The pointer plus some bytes, a number or an integer value."""
     byte = ir.IntegerType.get_signless(8)
     if isinstance(bytes_, int):
@@ -25,14 +25,14 @@ def offset(base: Any, bytes_: Any) -> Any:
     return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
 
 
-def in_cta(address: Any, rank: Any) -> Any:
+def in_cta(address: ir.Value, rank: ir.Value | int) -> ir.Value:
     """The address in the shared memory of the CTA of this rank in the cluster that corresponds to an address
     in shared memory.
     """
     return nvvm.mapa(pointer_type(ADDRESS_SPACES["cluster"]), address, emit.value(rank))
 
 
-def in_own_cta(address: Any) -> Any:
+def in_own_cta(address: ir.Value) -> ir.Value:
     """An address in shared memory as one in that of the cluster. Both have the same number; LLVM's cast takes
     it through a generic address.
     """
@@ -40,7 +40,7 @@ def in_own_cta(address: Any) -> Any:
     return llvm.inttoptr(pointer_type(ADDRESS_SPACES["cluster"]), llvm.ptrtoint(i64, address))
 
 
-def of_leader(address: Any) -> Any:
+def of_leader(address: ir.Value) -> ir.Value:
     """As `in_cta`, in the CTA that leads the pair, and as a pointer to shared memory: the barrier of a copy
     with `.cta_group::2` is such a one.
     """
@@ -59,7 +59,7 @@ def element(array: Any, at: Sequence[Any]) -> Any:
     return llvm.inttoptr(pointer_type(1), arith.index_cast(ir.IntegerType.get_signless(64), address))
 
 
-def stored_type(element: Any) -> Any:
+def stored_type(element: ir.Type) -> ir.Type:
     """The type that LLVM loads and stores for elements of a type. It has no unsigned integers, and no floats
     of 8 bits and less.
     """
@@ -70,7 +70,7 @@ def stored_type(element: Any) -> Any:
 class Matrix:
     """A row-major matrix in global memory, as a kernel accesses it."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: ir.Value) -> None:
         self.element = stored_type(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
@@ -81,35 +81,35 @@ class Matrix:
         self.base = llvm.inttoptr(pointer_type(1), wide)
         self.rows, self.columns = emit.as_i32(metadata[2]), emit.as_i32(metadata[3])
 
-    def row(self, row: Any) -> Any:
+    def row(self, row: ir.Value) -> ir.Value:
         """The address of a row's first element."""
         wide = arith.muli(emit.as_index(row), self._stride)
         bytes_ = arith.muli(wide, _index(self.bytes))
         return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
 
-    def element_of(self, row_address: Any, column: Any) -> Any:
+    def element_of(self, row_address: ir.Value, column: ir.Value) -> ir.Value:
         """The address of an element of a row."""
         wide = arith.extsi(ir.IntegerType.get_signless(64), emit.value(column))
         scale = arith.constant(wide.type, self.bytes)
         return offset(row_address, arith.muli(wide, scale))
 
-    def misaligned(self, bytes_: int) -> Any:
+    def misaligned(self, bytes_: int) -> ir.Value:
         """An i32 that is 0 if the matrix and all its rows begin at multiples of `bytes_`."""
         address = llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base)
         stride = arith.index_cast(address.type, arith.muli(self._stride, _index(self.bytes)))
         low = arith.trunci(emit.i32(), arith.ori(address, stride))
         return emit.bit_and(low, bytes_ - 1)
 
-    def low_bits(self, row: Any) -> Any:
+    def low_bits(self, row: ir.Value) -> ir.Value:
         """The low bits of a row's address, an i32."""
         of_base = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base))
         return emit.add(of_base, emit.mul(emit.mul(row, emit.as_i32(self._stride)), self.bytes))
 
-    def has_row(self, row: Any) -> Any:
+    def has_row(self, row: ir.Value) -> ir.Value:
         """Whether the row is inside of the matrix: an i1."""
         return emit.less(row, self.rows)
 
-    def has_column(self, column: Any) -> Any:
+    def has_column(self, column: ir.Value) -> ir.Value:
         """Whether the column is inside of the matrix: an i1."""
         return emit.less(column, self.columns)
 
@@ -119,12 +119,12 @@ class NearbyElements:
     row or only a column is computed once, where it is first needed.
     """
 
-    def __init__(self, matrix: Matrix, row: Any, column: Any) -> None:
+    def __init__(self, matrix: Matrix, row: ir.Value, column: ir.Value) -> None:
         self._matrix, self._row, self._column = matrix, row, column
         self._rows: dict[int, tuple[Any, Any]] = {}
         self._columns: dict[int, Any] = {}
 
-    def at(self, row: int, column: int) -> tuple[Any, Any]:
+    def at(self, row: int, column: int) -> tuple[ir.Value, ir.Value]:
         """Whether the element this many rows and columns further is inside of the matrix, an i1, and its
         address.
         """
@@ -142,7 +142,7 @@ class NearbyElements:
 class Vector:
     """A contiguous vector in global memory, as a kernel accesses it."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: ir.Value) -> None:
         self.element = stored_type(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
@@ -152,19 +152,19 @@ class Vector:
         self.base = llvm.inttoptr(pointer_type(1), self.address)
         self.columns = emit.as_i32(metadata[2])
 
-    def element_of(self, column: Any) -> Any:
+    def element_of(self, column: ir.Value) -> ir.Value:
         """The address of an element."""
         wide = arith.extsi(self.address.type, emit.value(column))
         return offset(self.base, arith.muli(wide, arith.constant(wide.type, self.bytes)))
 
-    def misaligned(self, bytes_: int) -> Any:
+    def misaligned(self, bytes_: int) -> ir.Value:
         """An i32 that is 0 if the vector begins at a multiple of `bytes_`."""
         return emit.bit_and(arith.trunci(emit.i32(), self.address), bytes_ - 1)
 
-    def has(self, column: Any) -> Any:
+    def has(self, column: ir.Value) -> ir.Value:
         """Whether the element is inside of the vector: an i1."""
         return emit.less(column, self.columns)
 
 
-def _index(number: int) -> Any:
+def _index(number: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), number)

@@ -52,7 +52,7 @@ def interleaved(width: int) -> tuple[str, str]:
     return f"{width // _UNIT},2,{MATRIX}", f"{_UNIT},1,2"
 
 
-def complaint(op: LoadOp, kind: Any) -> str | None:
+def complaint(op: LoadOp, kind: ir.Type) -> str | None:
     """Why these moves don't load a fragment."""
     if kind.element_type.width != 8:
         return f"needs elements of 8 bits, got {kind.element_type}"
@@ -85,7 +85,7 @@ class Registers:
     numbers: _Pair
 
 
-def pairs(op: LoadOp, kind: Any) -> list[Registers]:
+def pairs(op: LoadOp, kind: ir.Type) -> list[Registers]:
     """The registers of a fragment in pairs. Raises KeyError where one has no partner."""
     origins, _ = fragment_coordinates.matrices(kind.layout, kind.shape, _BYTES)
     if matrix_moves.transposes(op):
@@ -96,7 +96,7 @@ def pairs(op: LoadOp, kind: Any) -> list[Registers]:
     return [Registers(*at, (number, other)) for (at, number), other in both.items() if at[1] % _UNIT == 0]
 
 
-def load(op: LoadOp) -> Any:
+def load(op: LoadOp) -> ir.Value:
     """The vector of the words of a lane's fragment."""
     kind, buffer = op.fragment.type, op.source
     thread_ids.threads_of(op)
@@ -113,8 +113,8 @@ def load(op: LoadOp) -> Any:
 
 
 def _loaded(
-    op: LoadOp, both: list[Registers], shared: SharedTile, base: Any
-) -> Iterator[tuple[Registers, Any, Any]]:
+    op: LoadOp, both: list[Registers], shared: SharedTile, base: ir.Value
+) -> Iterator[tuple[Registers, ir.Value, ir.Value]]:
     """Each pair with the two words that ldmatrix returns of it: its registers; of pairs of bytes, those of a
     lane's first two of four rows, and of the other two.
     """

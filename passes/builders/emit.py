@@ -13,12 +13,12 @@ from weft.mlir import arith, gpu, ir, nvvm, scf, vector
 Number = Any  # an i32 Value or a Python int
 
 
-def i32() -> Any:
+def i32() -> ir.Type:
     """The type of all coordinates in a kernel."""
     return ir.IntegerType.get_signless(32)
 
 
-def i1() -> Any:
+def i1() -> ir.Type:
     """The type of conditions."""
     return ir.IntegerType.get_signless(1)
 
@@ -38,7 +38,7 @@ def reused() -> Iterator[None]:
         _built.reset(token)
 
 
-def _once(build: Callable[..., Any], *operands: Any) -> Any:
+def _once(build: Callable[..., Any], *operands: ir.Value | int) -> ir.Value:
     """What an operation of these operands returns, which may have been built before."""
     built = _built.get()
     if built is None or ir.InsertionPoint.current is not built[0]:
@@ -49,14 +49,14 @@ def _once(build: Callable[..., Any], *operands: Any) -> Any:
     return known
 
 
-def value(number: Number) -> Any:
+def value(number: Number) -> ir.Value:
     """The number as an SSA value."""
     if not isinstance(number, int):
         return number
     return _once(_number, number)
 
 
-def _number(number: int) -> Any:
+def _number(number: int) -> ir.Value:
     return arith.constant(i32(), number)
 
 
@@ -144,44 +144,47 @@ def maximum(a: Number, b: Number) -> Number:
     return arith.maxsi(value(a), value(b))
 
 
-def less(a: Number, b: Number) -> Any:
+def less(a: Number, b: Number) -> ir.Value:
     """Whether `a < b`, as signed numbers: an i1 value."""
     return arith.cmpi(arith.CmpIPredicate.slt, value(a), value(b))
 
 
-def equal(a: Number, b: Number) -> Any:
+def equal(a: Number, b: Number) -> ir.Value:
     """Whether `a == b`: an i1 value."""
     return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
 
 
-def negate(condition: Any) -> Any:
+def negate(condition: ir.Value) -> ir.Value:
     """The opposite of a condition, an i1 value."""
     return arith.xori(condition, arith.constant(i1(), 1))
 
 
-def select(condition: Any, a: Number, b: Number) -> Any:
+def select(condition: ir.Value, a: Number, b: Number) -> ir.Value:
     """`a` where the condition is true, otherwise `b`."""
     return arith.select(condition, value(a), value(b))
 
 
-def as_i32(index: Any) -> Any:
+def as_i32(index: ir.Value) -> ir.Value:
     """An index as i32."""
     return arith.index_cast(i32(), index)
 
 
-def as_index(number: Number) -> Any:
+def as_index(number: Number) -> ir.Value:
     """The number as an index."""
     return arith.index_cast(ir.IndexType.get(), value(number))
 
 
-def thread() -> Any:
+def thread() -> ir.Value:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
 
 
 def either(
-    condition: Any, kinds: list[Any], then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]]
-) -> list[Any]:
+    condition: ir.Value,
+    kinds: list[ir.Type],
+    then: Callable[[], list[Any]],
+    otherwise: Callable[[], list[Any]],
+) -> list[ir.Value]:
     """The values of `then` where the condition, an i1 value, is true, otherwise those of `otherwise`. Both
     return values of types `kinds`.
     """
@@ -192,27 +195,27 @@ def either(
     return list(branch.results)
 
 
-def uniform(number: Any) -> Any:
+def uniform(number: ir.Value) -> ir.Value:
     """A number that is the same in all lanes of a warp, read from lane 0, so that ptxas knows that it is. It
     then uses uniform registers, whose instructions are free and which matrix descriptors need.
     """
     return of_lane(number, 0)
 
 
-def of_lane(own: Any, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> Any:
+def of_lane(own: ir.Value, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx) -> ir.Value:
     """The value that another lane of the warp has where this one has `own` (`shfl.sync`): the lane of this
     number; with `bfly`, that of this lane's number xor `lane`; with `up`, that `lane` lanes before, or this
     one if there is none. Values of less than 32 bits are sent as a word, those of 64 bits as two.
     """
     last = value(0 if kind == nvvm.ShflKind.up else LANES - 1)
 
-    def moved(word: Any) -> Any:
+    def moved(word: ir.Value) -> ir.Value:
         return nvvm.ShflOp(value(-1), word, value(lane), last, kind, results=[word.type]).res
 
     return by_words(own, moved)
 
 
-def by_words(own: Any, moved: Callable[[Any], Any]) -> Any:
+def by_words(own: ir.Value, moved: Callable[[Any], Any]) -> ir.Value:
     """The result of a function of words for a value, which is extended to a word or consists of two."""
     width = own.type.width
     whole = ir.IntegerType.get_signless(width)
@@ -229,7 +232,7 @@ def by_words(own: Any, moved: Callable[[Any], Any]) -> Any:
 
 
 @contextmanager
-def when(condition: Any) -> Iterator[None]:
+def when(condition: ir.Value) -> Iterator[None]:
     """In the block, ops are built for where the condition, an i1 value, is true."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):
@@ -241,9 +244,9 @@ def loop(
     first: Number,
     end: Number,
     step: Number,
-    carried: list[Any],
+    carried: list[ir.Value],
     body: Callable[[Any, list[Any]], list[Any]],
-) -> list[Any]:
+) -> list[ir.Value]:
     """A loop over every `step`-th number from `first` on, below `end`. `body` takes a number and the carried
     values and returns the next carried values. Returns the last ones.
     """
@@ -254,11 +257,11 @@ def loop(
 
 
 def repeat(
-    carried: list[Any],
+    carried: list[ir.Value],
     before: Callable[..., tuple[Any, list[Any]]],
     after: Callable[..., list[Any]] = lambda *passed: list(passed),
-    kinds: list[Any] | None = None,
-) -> list[Any]:
+    kinds: list[ir.Type] | None = None,
+) -> list[ir.Value]:
     """A loop. `before` takes the carried values and returns whether to continue, an i1, and the values that
     it passes on (of types `kinds`, by default those of the carried values). `after` takes these and returns
     the next carried values. Returns the values that the last `before` passed on.
@@ -274,7 +277,7 @@ def repeat(
     return list(loop.results)
 
 
-def constant(kind: Any, number: float) -> Any:
+def constant(kind: ir.Type, number: float) -> ir.Value:
     """A number as a value of an integer or float type, or in every element of a vector."""
     given, kind = kind, signless_type(kind)
     element = element_of(kind)
@@ -286,12 +289,12 @@ def constant(kind: Any, number: float) -> Any:
     return bits(made, given)
 
 
-def element_of(kind: Any) -> Any:
+def element_of(kind: ir.Type) -> ir.Type:
     """The type of a vector's elements, or of a scalar."""
     return kind.element_type if isinstance(kind, ir.VectorType) else kind
 
 
-def signless_type(kind: Any) -> Any:
+def signless_type(kind: ir.Type) -> ir.Type:
     """A type, of a scalar or a vector, with signless integers in place of unsigned ones."""
     element = element_of(kind)
     if not isinstance(element, ir.IntegerType) or element.is_signless:
@@ -300,12 +303,12 @@ def signless_type(kind: Any) -> Any:
     return ir.VectorType.get(kind.shape, whole) if isinstance(kind, ir.VectorType) else whole
 
 
-def signless(value: Any) -> Any:
+def signless(value: ir.Value) -> ir.Value:
     """A scalar or vector as operations of `arith` take it, whose integers are signless."""
     return bits(value, signless_type(value.type))
 
 
-def bits(value: Any, kind: Any) -> Any:
+def bits(value: ir.Value, kind: ir.Type) -> ir.Value:
     """The bits of a scalar, or of each element of a vector, as those of another type, which may also be that
     of the vector. Nothing is executed for it.
     """
@@ -329,12 +332,12 @@ SIGN_CAST = "builtin.unrealized_conversion_cast"
 _CASTS = (SIGN_CAST, "vector.bitcast", "arith.bitcast")
 
 
-def vector_of(scalars: list[Any]) -> Any:
+def vector_of(scalars: list[ir.Value]) -> ir.Value:
     """The vector of values of one type."""
     return vector.from_elements(ir.VectorType.get([len(scalars)], scalars[0].type), scalars)
 
 
-def elements(value: Any) -> list[Any]:
+def elements(value: ir.Value) -> list[ir.Value]:
     """The elements of a vector; of a scalar, the scalar itself."""
     if not isinstance(value.type, ir.VectorType):
         return [value]

@@ -33,7 +33,7 @@ _PREDICATES = 7  # of a thread
 Runs = list[tuple[int, int, int, int]]
 
 
-def load(op: LoadOp) -> Any:
+def load(op: LoadOp) -> ir.Value:
     """Loads a fragment of tensor, shared or global memory."""
     if is_tensor_buffer(op.source):
         return tensor_memory_moves.load(op)
@@ -42,7 +42,7 @@ def load(op: LoadOp) -> Any:
     return _load_global(op)
 
 
-def _load_shared(op: LoadOp) -> Any:
+def _load_shared(op: LoadOp) -> ir.Value:
     """ldmatrix where it moves the fragment, otherwise plain loads. So are those of lanes that hold vectors of
     a row.
     """
@@ -70,7 +70,7 @@ def _load_shared(op: LoadOp) -> Any:
     return _fragment(vector.bitcast(_stored_lane(kind), packed), kind)
 
 
-def _halves_complaint(op: LoadOp | StoreOp, buffer: Any) -> str | None:
+def _halves_complaint(op: LoadOp | StoreOp, buffer: ir.Value) -> str | None:
     """Why ldmatrix or stmatrix don't move a fragment of elements of 16 bits."""
     if width := op.attribute("vector_bytes"):
         return f"needs vector_bytes 0, got {width}"
@@ -79,7 +79,7 @@ def _halves_complaint(op: LoadOp | StoreOp, buffer: Any) -> str | None:
     return None
 
 
-def _stored_lane(kind: Any) -> Any:
+def _stored_lane(kind: ir.Type) -> ir.Type:
     """The vector of one lane's elements, as LLVM loads them."""
     return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
 
@@ -127,7 +127,7 @@ def _chip_complaint(op: LoadOp | StoreOp, family: Family[Any]) -> str | None:
     return None
 
 
-def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
+def _plain_runs(op: LoadOp | StoreOp, buffer: ir.Value, kind: ir.Type) -> Iterator[tuple[int, int, ir.Value]]:
     """Runs of a lane's registers that are contiguous in a buffer: the first, their number, their address."""
     thread_ids.threads_of(op)
     swap = matrix_moves.transposes(op)
@@ -149,7 +149,7 @@ def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any
         yield register, count, addresses.offset(base, offset)
 
 
-def _load_plain(op: LoadOp) -> Any:
+def _load_plain(op: LoadOp) -> ir.Value:
     kind, elements = op.fragment.type, list[Any]()
     for _, count, address in _plain_runs(op, op.source, kind):
         element = addresses.stored_type(kind.element_type)
@@ -164,14 +164,14 @@ def _store_plain(op: StoreOp) -> None:
         llvm.store(stored(register, count), address)
 
 
-def _fragment(lane: Any, kind: Any) -> Any:
+def _fragment(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """The fragment of a lane's loaded vector."""
     # arith.bitcast doesn't take unsigned integers.
     same = lane.type == kind.lane_type
     return tile.from_lane(lane if same else vector.bitcast(kind.lane_type, lane), kind)
 
 
-def _stored(fragment: Any) -> Callable[[int, int], Any]:
+def _stored(fragment: ir.Value) -> Callable[[int, int], Any]:
     """A function that returns what a lane stores of a run of a fragment's registers, by the first and their
     number.
     """
@@ -181,7 +181,7 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
     lane = lane if lane.type == kind else vector.bitcast(kind, lane)
     elements = emit.elements(lane)
 
-    def run(register: int, width: int) -> Any:
+    def run(register: int, width: int) -> ir.Value:
         if width == 1:
             return elements[register]
         if element.width == 8:  # as a word: LLVM stores a vector's bytes one by one
@@ -194,13 +194,13 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
     return run
 
 
-def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
+def _lane_start(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value, ir.Value]:
     """The matrix coordinates of the lane's first element."""
     row, column = _lane_offset(op, kind)
     return emit.add(op.row, row), emit.add(op.column, column)
 
 
-def _lane_offset(op: Any, kind: Any) -> tuple[Any, Any]:
+def _lane_offset(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value, ir.Value | int]:
     """The coordinates of the lane's first element in the fragment."""
     digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
     if digits is None:
@@ -209,12 +209,12 @@ def _lane_offset(op: Any, kind: Any) -> tuple[Any, Any]:
     return row, column
 
 
-def _width(op: Any, matrix: Matrix | Vector) -> int:
+def _width(op: ir.OpView, matrix: Matrix | Vector) -> int:
     """The number of elements that are accessed at once."""
     return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
 
 
-def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
+def _whole(matrix: Matrix | Vector, start: ir.Value, runs: Runs) -> ir.Value:
     """Whether runs that begin inside of the matrix end inside, and each can be accessed at once: rows and
     starts are multiples of the width.
     """
@@ -226,7 +226,7 @@ def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
     return emit.equal(arith.ori(bits, matrix.misaligned(width * matrix.bytes)), 0)
 
 
-def _runs(op: Any, kind: Any, width: int) -> Runs:
+def _runs(op: ir.OpView, kind: ir.Type, width: int) -> Runs:
     """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
     the lane's start.
     """
@@ -254,12 +254,12 @@ def _are_runs(elements: Sequence[Sequence[int]], width: int) -> bool:
     )
 
 
-def _load_global(op: LoadOp) -> Any:
+def _load_global(op: LoadOp) -> ir.Value:
     thread_ids.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
 
-    def loaded(runs: Runs, read: Callable[..., Any]) -> list[Any]:
+    def loaded(runs: Runs, read: Callable[..., Any]) -> list[ir.Value]:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
@@ -271,7 +271,7 @@ def _load_global(op: LoadOp) -> Any:
     width, single = _width(op, source), _runs(op, kind, 1)
     runs, lane = _runs(op, kind, width), [ir.VectorType.get([kind.registers], source.element)]
 
-    def anywhere() -> list[Any]:
+    def anywhere() -> list[ir.Value]:
         if width == 1:
             return loaded(single, at_edges)
         whole = _whole(source, start_column, runs)
@@ -286,14 +286,14 @@ def _load_global(op: LoadOp) -> Any:
     return _fragment(emit.either(inner, lane, lambda: loaded(runs, _plainly), anywhere)[0], kind)
 
 
-def _inside(op: Any, matrix: Matrix, kind: Any) -> Any:
+def _inside(op: ir.OpView, matrix: Matrix, kind: ir.Type) -> ir.Value:
     """Whether all of a fragment is inside of a matrix: an i1."""
     rows, columns = kind.shape
     below = emit.less(emit.add(op.row, rows - 1), matrix.rows)
     return arith.andi(below, emit.less(emit.add(op.column, columns - 1), matrix.columns))
 
 
-def load_row(op: LoadRowOp) -> Any:
+def load_row(op: LoadRowOp) -> ir.Value:
     """Loads each of the lane's columns once, for all of its rows."""
     thread_ids.threads_of(op)
     kind = op.fragment.type
@@ -305,7 +305,7 @@ def load_row(op: LoadRowOp) -> Any:
         return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
     source = Vector(op.source)
 
-    def loaded_runs(width: int) -> list[Any]:
+    def loaded_runs(width: int) -> list[ir.Value]:
         run = source.element if width == 1 else ir.VectorType.get([width], source.element)
         elements = list[Any]()
         for column in distinct[::width]:
@@ -323,7 +323,7 @@ def load_row(op: LoadRowOp) -> Any:
     return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
 
 
-def _row_of_buffer(op: LoadRowOp, start: Any, columns: Sequence[int]) -> list[Any]:
+def _row_of_buffer(op: LoadRowOp, start: ir.Value, columns: Sequence[int]) -> list[ir.Value]:
     """The elements at some columns of a buffer of one row: each run of them by one load."""
     shared, base = SharedTile(op.source.type), tile.address(op.source)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
@@ -340,7 +340,7 @@ def _row_of_buffer(op: LoadRowOp, start: Any, columns: Sequence[int]) -> list[An
     return values
 
 
-def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
+def _repeated(kind: ir.Type, columns: Sequence[int], by_column: dict[int, ir.Value]) -> ir.Value:
     """The fragment whose registers hold the values of their columns."""
     return _fragment(emit.vector_of([by_column[c] for c in columns]), kind)
 
@@ -376,7 +376,7 @@ def store(op: StoreOp) -> None:
             scf.yield_([])
 
 
-def _store_inside(value: Any, address: Any, inside: Any, *, predicated: bool) -> None:
+def _store_inside(value: ir.Value, address: ir.Value, inside: ir.Value, *, predicated: bool) -> None:
     """Stores to global memory if the address is `inside`. If `predicated`, words have no branch around them:
     with one for each pair of sums of a warpgroup, LLVM takes half as long again. The sums of a single warp
     keep it, since ptxas would need more registers for the addresses.
@@ -393,18 +393,18 @@ def _store_inside(value: Any, address: Any, inside: Any, *, predicated: bool) ->
     assembly(f"{guard} {form.ptx} {operand_text(form, registers)};", letters, [inside, address, *words], [])
 
 
-def guarded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> Any:
+def guarded(source: Matrix | Vector, address: ir.Value, inside: ir.Value, kind: ir.Type) -> ir.Value:
     """The value at an address, or zero where that isn't `inside`."""
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
     return arith.select(inside, loaded, emit.constant(kind, 0))
 
 
-def _plainly(_: Any, address: Any, __: Any, kind: Any) -> Any:
+def _plainly(_: Matrix, address: ir.Value, __: ir.Value, kind: ir.Type) -> ir.Value:
     """The value at an address that is inside."""
     return llvm.load(kind, address)
 
 
-def _loaded_inside(source: Matrix, address: Any, inside: Any, kind: Any) -> Any:
+def _loaded_inside(source: Matrix, address: ir.Value, inside: ir.Value, kind: ir.Type) -> ir.Value:
     """As `guarded`, but nothing is read where the address isn't `inside`."""
     return emit.either(inside, [kind], lambda: [llvm.load(kind, address)], lambda: [emit.constant(kind, 0)])[
         0

@@ -52,7 +52,7 @@ _HALF = 16
 class FragmentRegisters:
     """A fragment as the registers of its atoms."""
 
-    def __init__(self, lane: Any, kind: Any, registers: Registers) -> None:
+    def __init__(self, lane: ir.Value, kind: ir.Type, registers: Registers) -> None:
         self.elements = emit.elements(lane)
         self.map = register_map(kind.layout, kind.shape, registers.layout, registers.shape)
         self.registers = registers
@@ -75,7 +75,7 @@ class FragmentRegisters:
             )
         )
 
-    def atom(self, first: int, second: int) -> list[Any]:
+    def atom(self, first: int, second: int) -> list[ir.Value]:
         """The registers of one atom, in the order of the instruction."""
         indices, pack = self.map[first, second], self.pack
         if self.words is not None:
@@ -92,7 +92,7 @@ class FragmentRegisters:
             words = [llvm.bitcast(emit.i32(), run) if pack == _PAIR else words_of(run)[0] for run in packed]
         return words
 
-    def put(self, first: int, second: int, registers: list[Any]) -> None:
+    def put(self, first: int, second: int, registers: list[ir.Value]) -> None:
         """Replaces the elements of one atom."""
         indices = self.map[first, second]
         if len(indices) > len(registers):
@@ -101,7 +101,7 @@ class FragmentRegisters:
             self.elements[i] = element
 
 
-def words_of_fragment(fragment: Any) -> list[Any]:
+def words_of_fragment(fragment: ir.Value) -> list[ir.Value]:
     """The registers of a lane's elements, as i32.
 
     Elements that were just rounded from f32 to 16 bits, for this use alone, are rounded here, in pairs. LLVM
@@ -117,7 +117,7 @@ def words_of_fragment(fragment: Any) -> list[Any]:
     return [llvm.bitcast(emit.i32(), arith.truncf(rounded, pair)) for pair in pairs]
 
 
-def _before_rounding(fragment: Any) -> list[Any] | None:
+def _before_rounding(fragment: ir.Value) -> list[ir.Value] | None:
     """A lane's f32 that were rounded to the 16-bit elements of a fragment; None for another fragment, or one
     with several uses.
     """
@@ -132,13 +132,13 @@ def _before_rounding(fragment: Any) -> list[Any] | None:
     return emit.elements(wide) if wide.type.element_type == ir.F32Type.get() else None
 
 
-def _made_by(value: Any, kind: Any) -> Any:
+def _made_by(value: ir.Value, kind: Any) -> ir.OpView | None:
     """The operation of this class that has the value as its result; None if another one has."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) or owner.name != kind.OPERATION_NAME else owner
 
 
-def words_of(lane: Any) -> list[Any]:
+def words_of(lane: ir.Value) -> list[ir.Value]:
     """A vector's registers, as i32."""
     count = lane.type.shape[0] * lane.type.element_type.width // REGISTER_BITS
     return emit.elements(vector.bitcast(ir.VectorType.get([count], emit.i32()), lane))

@@ -24,7 +24,7 @@ _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 _WIDE = 16  # members of a struct
 
 
-def first_sum(product: Any) -> int | None:
+def first_sum(product: ir.OpView) -> int | None:
     """The number of the first of its named registers, if its sums are in any."""
     first = product.attribute("first_sum") if "first_sum" in product.optional else -1
     return None if first < 0 else int(first)
@@ -35,14 +35,14 @@ def sum_name(number: int | str = "") -> str:
     return f"%sums{number}"
 
 
-def lower_all(module: Any, kinds: Sequence[Any]) -> None:
+def lower_all(module: ir.Operation, kinds: Sequence[Any]) -> None:
     """Lowers every operation of these classes."""
     calls: dict[Kind, _Call | None] = {}
     chains = _Chains(operations(module, *kinds))
     rewrite(module, kinds, lambda op: _lower(op, calls, chains))
 
 
-def _lower(op: Any, calls: dict[Kind, "_Call | None"], chains: "_Chains") -> list[Any]:
+def _lower(op: ir.OpView, calls: dict[Kind, "_Call | None"], chains: "_Chains") -> list[ir.Value]:
     """What replaces an operation."""
     kind = kind_of(op.operation)
     if kind not in calls:
@@ -60,11 +60,11 @@ class _Call:
     An argument is the number of an operand of the op, or the attribute of a constant.
     """
 
-    arguments: Sequence[Any]
-    results: Sequence[Any]
-    attributes: Mapping[str, Any]
+    arguments: Sequence[ir.Attribute | int]
+    results: Sequence[ir.Type]
+    attributes: Mapping[str, ir.Attribute]
 
-    def build(self, op: Any) -> list[Any]:
+    def build(self, op: ir.Operation) -> list[ir.Value]:
         """Builds the call that replaces `op`; its results."""
         operands = op.operands
         values = [operands[a] if isinstance(a, int) else llvm.mlir_constant(a) for a in self.arguments]
@@ -74,7 +74,7 @@ class _Call:
         return list(call.results)
 
 
-def _call_of(op: Any) -> _Call | None:
+def _call_of(op: ir.OpView) -> _Call | None:
     """The call of the intrinsic of an op's form: operands in the intrinsic's order, then its flags. None
     where the op doesn't become an intrinsic.
     """
@@ -97,7 +97,7 @@ def _call_of(op: Any) -> _Call | None:
     return _Call(values, [result.type for result in op.operation.results], attributes)
 
 
-def _has_intrinsic(op: Any) -> bool:
+def _has_intrinsic(op: ir.OpView) -> bool:
     """Whether LLVM can select an intrinsic of the op's form on the chip that it generates code for."""
     if op.form.intrinsic is None or op.target is None:
         return op.form.intrinsic is not None
@@ -105,7 +105,7 @@ def _has_intrinsic(op: Any) -> bool:
     return chip in op.family.table[op.form].chips and chip not in UNSELECTABLE.get(op.form, ())
 
 
-def _operand_numbers(op: Any) -> dict[str, list[int]]:
+def _operand_numbers(op: ir.OpView) -> dict[str, list[int]]:
     """The indices of each operand's registers among the operands of the operation."""
     numbers, first = dict[str, list[int]](), 0
     for field in op._fields:
@@ -116,12 +116,12 @@ def _operand_numbers(op: Any) -> dict[str, list[int]]:
     return numbers
 
 
-def _constant(kind: str, value: int) -> Any:
+def _constant(kind: str, value: int) -> ir.Attribute:
     """The attribute of a constant of an LLVM type."""
     return ir.IntegerAttr.get(ir.Type.parse(kind), value)
 
 
-def _descriptor(op: DescriptorOp) -> Any:
+def _descriptor(op: DescriptorOp) -> ir.Value:
     """The word of the fields, with bits 4 to 17 of the pointer as the address. The half with the address is
     computed, so that the other half, a constant, stays in a register.
     """
@@ -141,7 +141,7 @@ def _signed(word: int, bits: int) -> int:
     return word - (1 << bits) if word >> (bits - 1) else word
 
 
-def _inline(op: Any, form: Any, chains: "_Chains") -> list[Any]:
+def _inline(op: ir.OpView, form: Any, chains: "_Chains") -> list[ir.Value]:
     """The instruction as inline PTX, if it isn't part of that of a later one."""
     code = chains.taken(op) or _Assembly()
     code.add(op, form)
@@ -160,7 +160,7 @@ class _Assembly:
     are tied to its results.
     """
 
-    def __init__(self, updated: Sequence[Any] = ()) -> None:
+    def __init__(self, updated: Sequence[ir.Value] = ()) -> None:
         """`updated`: the values of the registers, if they are known."""
         self._tied = list(updated)
         self._kinds: list[str] = []  # of the results
@@ -169,7 +169,7 @@ class _Assembly:
         self._lines: list[str] = []
         self._reaches_memory = False
 
-    def add(self, op: Any, form: Any) -> None:
+    def add(self, op: ir.OpView, form: Any) -> None:
         """Adds an instruction. If it isn't the first, it updates all registers of those before."""
         names: dict[str, list[str]] = {}
         first, words = not self._lines, list[str]()
@@ -196,7 +196,7 @@ class _Assembly:
         self._lines.append(f"{form.ptx} {operand_text(form, names)}".rstrip() + ";")
         self._reaches_memory |= _reaches_memory(form)
 
-    def built(self) -> list[Any]:
+    def built(self) -> list[ir.Value]:
         """Builds it; its results."""
         # Tied inputs come last, because `$n` counts outputs and the other inputs. They are the first outputs.
         letters = [*self._letters, *map(str, range(len(self._tied)))]
@@ -216,7 +216,7 @@ class _Chains:
     that LLVM would take out of them for each, would be most of the IR.
     """
 
-    def __init__(self, ops: Sequence[Any]) -> None:
+    def __init__(self, ops: Sequence[ir.OpView]) -> None:
         self._left = dict[Any, _Assembly]()
         continued = [op.operation for op in ops if _continues(op)]
         # Results, since the hash of an operation changes with its operands.
@@ -224,25 +224,25 @@ class _Chains:
         blocks = dict.fromkeys(each.block for each in continued)
         self._adjoining = {each for block in blocks for each in _adjoining(block, self._continued)}
 
-    def continues(self, op: Any) -> bool:
+    def continues(self, op: ir.OpView) -> bool:
         """Whether another operation of the same kind alone updates the registers of an operation's result."""
         return len(op.operation.results) == 1 and op.operation.result in self._continued
 
-    def adjoins(self, op: Any) -> bool:
+    def adjoins(self, op: ir.OpView) -> bool:
         """Whether the operation that continues one is added to its code."""
         return op.operation.result in self._adjoining
 
-    def leave(self, result: Any, code: _Assembly) -> None:
+    def leave(self, result: ir.Value, code: _Assembly) -> None:
         """The code to which the operation that continues a result is added."""
         self._left[result] = code
 
-    def taken(self, op: Any) -> _Assembly | None:
+    def taken(self, op: ir.OpView) -> _Assembly | None:
         """The code that an operation continues."""
         updated = getattr(op, "inouts", None)
         return None if updated is None else self._left.pop(updated, None)
 
 
-def _continues(op: Any) -> bool:
+def _continues(op: ir.OpView) -> bool:
     """Whether only an operation of the same kind, which becomes inline PTX too, updates the registers of an
     operation's result.
     """
@@ -254,7 +254,7 @@ def _continues(op: Any) -> bool:
     return updated == op.operation.result and not _has_intrinsic(user)
 
 
-def _adjoining(block: Any, continued: Container[Any]) -> Iterator[Any]:
+def _adjoining(block: ir.Block, continued: Container[Any]) -> Iterator[ir.Value]:
     """Which of the `continued` results in a block come from operations with no effects between them and the
     next one, and with its source location.
     """
@@ -284,7 +284,7 @@ def _words(kind: str) -> list[str]:
     return [_POINTERS.get(kind, kind)]
 
 
-def _split(value: Any) -> Iterator[Any]:
+def _split(value: ir.Value) -> Iterator[ir.Value]:
     """The registers of a value: the members of a struct, the elements of a vector, a pair as 32 bits."""
     kind = str(value.type)
     if kind.startswith("!llvm.struct<("):
@@ -306,7 +306,7 @@ def _split(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _members(struct: str) -> list[tuple[str, Any]]:
+def _members(struct: str) -> list[tuple[str, ir.Type]]:
     """The types of a struct's members, also as text."""
     texts = struct[len("!llvm.struct<(") : -2].split(", ")
     types = {text: ir.Type.parse(text) for text in set(texts)}
@@ -316,20 +316,22 @@ def _members(struct: str) -> list[tuple[str, Any]]:
 # Wide accumulators have hundreds of members; upstream's own builders take four times as long.
 
 
-def extract(kind: Any, struct: Any, number: int) -> Any:
+def extract(kind: ir.Type, struct: ir.Value, number: int) -> ir.Value:
     """A member, of this type, of a struct."""
     at = {"position": ir.DenseI64ArrayAttr.get([number])}
     name = llvm.ExtractValueOp.OPERATION_NAME
     return ir.Operation.create(name, results=[kind], operands=[struct], attributes=at).result
 
 
-def _insert(struct: Any, member: Any, number: int) -> Any:
+def _insert(struct: ir.Value, member: ir.Value, number: int) -> ir.Value:
     at = {"position": ir.DenseI64ArrayAttr.get([number])}
     name = llvm.InsertValueOp.OPERATION_NAME
     return ir.Operation.create(name, results=[struct.type], operands=[struct, member], attributes=at).result
 
 
-def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+def assembly(
+    text: str, letters: Sequence[str], values: Sequence[ir.Value], kinds: Sequence[str]
+) -> list[ir.Value]:
     """Builds inline PTX with these constraints; its results, of these types."""
     kind = _result_type(kinds)
     result = llvm.inline_asm(
@@ -341,7 +343,7 @@ def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Se
     return [extract(types[each], result, i) for i, each in enumerate(kinds)]
 
 
-def _result_type(kinds: Sequence[str]) -> Any:
+def _result_type(kinds: Sequence[str]) -> ir.Type | None:
     """The type of the results of inline PTX. A wide struct has a name: otherwise, LLVM IR writes all members
     wherever one is extracted, and these are nine tenths of a kernel's text.
     """
@@ -351,7 +353,7 @@ def _result_type(kinds: Sequence[str]) -> Any:
     return ir.Type.parse(f'!llvm.struct<"{".".join(runs)}", ({", ".join(kinds)})>')
 
 
-def join(kind: Any, words: Iterator[Any]) -> Any:
+def join(kind: ir.Type, words: Iterator[Any]) -> ir.Value:
     """A value of a type from its next registers; the inverse of `_split`."""
     text = str(kind)
     if text.startswith("!llvm.struct<("):

@@ -12,7 +12,7 @@ from weft.passes.builders import addresses, emit
 _AXES = "xyz"
 
 
-def request(op: Any, answer: Any, full: Any, cluster: int) -> None:
+def request(op: ir.OpView, answer: ir.Value, full: ir.Value, cluster: int) -> None:
     """One thread requests a cluster. The mbarriers of all CTAs expect the answer."""
     if cluster > 1 and op.target is not None:
         verdict = CANCEL_FOR_CLUSTER.complaint(op.target.chip.name)
@@ -38,16 +38,16 @@ def _fence(order: Any) -> None:
     nvvm.FenceProxySyncRestrictOp(order, fromProxy=nvvm.ProxyKind.GENERIC, toProxy=nvvm.ProxyKind.async_)
 
 
-def answer(address: Any, cluster: int) -> list[Any]:
+def answer(address: ir.Value, cluster: int) -> list[ir.Value]:
     """Whether there was a cluster (i1), and where in the grid its CTA with this CTA's position is."""
     i32, i128 = emit.i32(), ir.IntegerType.get_signless(128)
     response = llvm.load(i128, address, alignment=ANSWER_BYTES)
 
-    def query(what: str, kind: Any) -> Any:
+    def query(what: str, kind: ir.Type) -> ir.Value:
         asked = nvvm.ClusterLaunchControlQueryType[what]
         return nvvm.ClusterLaunchControlQueryCancelOp(asked, response, results=[kind]).res
 
-    def coordinates() -> list[Any]:
+    def coordinates() -> list[ir.Value]:
         first = [query(f"GET_FIRST_CTA_ID_{axis.upper()}", i32) for axis in _AXES]
         if cluster == 1:
             return first

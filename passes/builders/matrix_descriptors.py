@@ -10,7 +10,7 @@ from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit, shared_tiles
 
 
-def start(buffer: Any, build: Callable[..., Any], record: Any) -> Any:
+def start(buffer: ir.Value, build: Callable[..., Any], record: Any) -> ir.Value:
     """The descriptor of a buffer's start, whose fields `record` has; `build` builds the op. That of a stage
     or slice is the whole buffer's, advanced: one instruction for each block, where an address would be
     shifted and masked.
@@ -27,12 +27,12 @@ def start(buffer: Any, build: Callable[..., Any], record: Any) -> Any:
     return descriptor
 
 
-def _defining_op(value: Any) -> Any:
+def _defining_op(value: ir.Value) -> ir.OpView | None:
     """The op that a value is a result of; None for a block's argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner
 
 
-def advance(descriptor: Any, units: Any) -> Any:
+def advance(descriptor: ir.Value, units: ir.Value | int) -> ir.Value:
     """The descriptor of what follows after so many units, a number or an i32. Addresses in shared memory have
     no more than the 14 bits of their field, so that nothing is carried out of it: the sum is that of the low
     words.

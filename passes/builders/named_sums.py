@@ -3,7 +3,6 @@ blocks, and into and out of inline PTX: a fifth of its time for a large tile.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import refuse
@@ -15,14 +14,14 @@ from weft.passes.builders.instructions import LETTERS, assembly, sum_name
 _DECLARATION = f".reg .b32 {sum_name()}<"
 
 
-def drop_unused(module: Any) -> None:
+def drop_unused(module: ir.Operation) -> None:
     """Erases reads whose values nothing uses."""
     for op in operations(module, ReadSumsOp):
         if not len(list(op.sums.uses)):
             op.operation.erase()
 
 
-def declare(module: Any) -> None:
+def declare(module: ir.Operation) -> None:
     """Declares the named registers of each kernel. Raises WeftError for those of another function, and where
     anything uses the result of a product whose sums they are.
     """
@@ -44,7 +43,7 @@ def are_declared(llvm_ir: str) -> bool:
     return _DECLARATION in llvm_ir
 
 
-def rounding(store: Any) -> ReadSumsOp | None:
+def rounding(store: ir.OpView) -> ReadSumsOp | None:
     """The `tile.read_sums` that rounds the elements of the fragment of a store, if the store may read them
     itself: it's the only use, and nothing changes sums before it.
     """
@@ -54,7 +53,7 @@ def rounding(store: Any) -> ReadSumsOp | None:
     return None if _change_between(read.operation, store.operation) else read
 
 
-def _change_between(first: Any, last: Any) -> bool:
+def _change_between(first: ir.Operation, last: ir.Operation) -> bool:
     """Whether an operation between two changes sums, or may: if they aren't in one block."""
     if first.block != last.block:
         return True
@@ -63,7 +62,7 @@ def _change_between(first: Any, last: Any) -> bool:
     return any(op and first.is_before_in_block(op) and op.is_before_in_block(last) for op in around)
 
 
-def _around(op: Any, other: Any) -> Any:
+def _around(op: ir.Operation, other: ir.Operation) -> ir.Operation | None:
     """`op`, or what contains it in the block of another operation; None if it's in another region of the same
     parent.
     """
@@ -95,7 +94,7 @@ class Reading:
         pairs = zip(names[1::2], names[::2], strict=True)  # the first operand becomes the upper half
         return cls(f"cvt.rn.{element}x2.f32", [f"{high}, {low}" for high, low in pairs], kind)
 
-    def words(self, first: int, count: int) -> list[Any]:
+    def words(self, first: int, count: int) -> list[ir.Value]:
         """So many words from number `first` on."""
         chosen = self.sources[first : first + count]
         lines = [f"{self.instruction} ${i}, {source};" for i, source in enumerate(chosen)]
@@ -103,7 +102,7 @@ class Reading:
         return assembly("\n\t".join(lines), letters, [], [self.kind] * len(lines))
 
 
-def read(op: ReadSumsOp) -> list[Any]:
+def read(op: ReadSumsOp) -> list[ir.Value]:
     """All words of a `tile.read_sums`."""
     reading = Reading.of(op)
     return reading.words(0, len(reading.sources))
@@ -130,7 +129,7 @@ def add(op: AddProductsOp) -> None:
     assembly("\n\t".join(lines), [LETTERS["f32"]] * len(factors), factors, [])
 
 
-def _end(function: Any) -> int:
+def _end(function: ir.OpView) -> int:
     """The number after the last named register of a function."""
     end = 0
     for op in operations(function, GemmAsyncOp, ClearSumsOp, AddProductsOp, ReadSumsOp):
@@ -148,5 +147,5 @@ def _end(function: Any) -> int:
     return end
 
 
-def _used_once(value: Any) -> bool:
+def _used_once(value: ir.Value) -> bool:
     return len(list(value.uses)) == 1

@@ -9,7 +9,9 @@ from weft.passes.builders.addresses import Matrix, Vector
 _UNIT = 16  # bytes: addresses and sizes are multiples of it
 
 
-def block(matrix: Any, row: Any, column: Any, shape: tuple[int, int], thread: Any, threads: int) -> None:
+def block(
+    matrix: ir.Value, row: ir.Value, column: ir.Value, shape: tuple[int, int], thread: ir.Value, threads: int
+) -> None:
     """Asks L2 for a block of a matrix, on sm_90 and later: each of `threads` threads for some of its rows.
     Rows that don't begin at a multiple of 16 bytes are left out, and so is what is outside of the matrix.
     """
@@ -17,7 +19,7 @@ def block(matrix: Any, row: Any, column: Any, shape: tuple[int, int], thread: An
     present = emit.minimum(emit.sub(source.columns, column), columns)
     bytes_ = emit.bit_and(emit.mul(present, source.bytes), -_UNIT)
 
-    def one(number: Any, _: list[Any]) -> list[Any]:
+    def one(number: ir.Value, _: list[Any]) -> list[Any]:
         at = emit.add(row, number)
         start = source.element_of(source.row(at), column)
         low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))

@@ -17,7 +17,7 @@ _WORD = 4  # bytes that a lane stores at once
 _AT_ONCE = 8  # words of a lane that are loaded before any is stored
 
 
-def copy(matrix: Any, row: Any, column: Any, part: Any) -> None:
+def copy(matrix: ir.Value, row: ir.Value, column: ir.Value, part: ir.Value) -> None:
     """Fills a buffer with the part of a matrix at (`row`, `column`), and with zeros outside of the matrix. A
     barrier must follow. Rows of the buffer are whole words, each contiguous.
     """
@@ -34,7 +34,7 @@ def copy(matrix: Any, row: Any, column: Any, part: Any) -> None:
     own = emit.mul(emit.rem(lane, lanes), per)
     shared, base = SharedTile(part.type), tile.address(part)
 
-    def elements(number: Any) -> Iterator[tuple[Any, Any, list[Any]]]:
+    def elements(number: ir.Value) -> Iterator[tuple[ir.Value, ir.Value, list[ir.Value]]]:
         for turn in range(turns):
             down = emit.add(number, turn * at_once)
             at = emit.add(row, down)
@@ -47,7 +47,7 @@ def copy(matrix: Any, row: Any, column: Any, part: Any) -> None:
                     [_element(source, start, exists, column, emit.add(across, i)) for i in range(per)],
                 )
 
-    def some(number: Any, _: list[Any]) -> list[Any]:
+    def some(number: ir.Value, _: list[Any]) -> list[Any]:
         for down, across, loaded in list(elements(number)):
             offset = shared.offset(Point(down), Point(across))
             llvm.store(emit.vector_of(loaded), addresses.offset(base, offset))
@@ -61,7 +61,9 @@ def _fits(turns: int, all_turns: int, words: int) -> bool:
     return turns == 1 or (all_turns % turns == 0 and turns * words <= _AT_ONCE)
 
 
-def _element(source: Matrix, start: Any, exists: Any, column: Any, across: Any) -> Any:
+def _element(
+    source: Matrix, start: ir.Value, exists: ir.Value, column: ir.Value, across: ir.Value
+) -> ir.Value:
     """An element of a row that begins at an address, or zero where the matrix has none."""
     inside = arith.andi(exists, source.has_column(emit.add(column, across)))
     wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(across, source.bytes))

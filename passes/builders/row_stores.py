@@ -47,7 +47,7 @@ class RowStores:
         lanes = min(1 << (max(vectors, most_apart, 1) - 1).bit_length(), LANES)
         at_once, own = LANES // lanes, emit.rem(self.lane, lanes)
 
-        def row(number: Any) -> None:
+        def row(number: ir.Value) -> None:
             start = self._start(number)
             lead = self._lead(start, BYTES)
             whole = emit.div(emit.sub(self.count, lead), per)
@@ -64,7 +64,7 @@ class RowStores:
 
         self._each_row(emit.add(emit.mul(self.warp, at_once), emit.div(self.lane, lanes)), at_once, row)
 
-    def _vector(self, row: Any, number: Any, last: int, per: int, lead: Any) -> list[Any]:
+    def _vector(self, row: ir.Value, number: ir.Value, last: int, per: int, lead: ir.Value) -> list[ir.Value]:
         """The words of a vector that begins `lead` elements after vector `number` of the buffer's row."""
         kind = ir.VectorType.get([WORDS], emit.i32())
         # Where `lead` is 0, the second vector isn't used, and may not exist.
@@ -80,7 +80,7 @@ class RowStores:
         packed = max(_WORD // self.bytes, 1)
         whole = ir.IntegerType.get_signless(8 * packed * self.bytes)
 
-        def row(number: Any) -> None:
+        def row(number: ir.Value) -> None:
             start = self._start(number)
             lead = self._lead(start, _WORD) if packed > 1 else 0
             words = emit.div(emit.sub(self.count, lead), packed)
@@ -102,7 +102,7 @@ class RowStores:
 
         self._each_row(emit.value(self.warp), 1, row)
 
-    def _each_row(self, first: Any, at_once: int, body: Callable[[Any], None]) -> None:
+    def _each_row(self, first: ir.Value, at_once: int, body: Callable[[Any], None]) -> None:
         """A loop over every row of the tile that a lane has a part of, from `first` on."""
         end = emit.value(emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows))
         loop = scf.ForOp(emit.value(first), end, emit.value(WARPS * at_once))
@@ -110,22 +110,22 @@ class RowStores:
             body(loop.induction_variable)
             scf.yield_([])
 
-    def _start(self, row: Any) -> Any:
+    def _start(self, row: ir.Value) -> ir.Value:
         """Where a row of the tile begins in the matrix."""
         return self.matrix.element_of(self.matrix.row(emit.add(self.row, row)), self.column)
 
-    def _lead(self, start: Any, bytes_: int) -> Any:
+    def _lead(self, start: ir.Value, bytes_: int) -> ir.Value:
         """The elements of a row before the first multiple of `bytes_`."""
         low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))
         lead = emit.div(emit.bit_and(emit.sub(0, low), bytes_ - 1), self.bytes)
         return emit.minimum(lead, self.count)
 
-    def _address(self, row: Any, column: Any) -> Any:
+    def _address(self, row: ir.Value, column: ir.Value) -> ir.Value:
         return addresses.offset(self.base, self.shared.offset(Point(row), Point(column)))
 
-    def _element(self, row: Any, column: Any) -> Any:
+    def _element(self, row: ir.Value, column: ir.Value) -> ir.Value:
         return llvm.load(ir.IntegerType.get_signless(8 * self.bytes), self._address(row, column))
 
-    def _store(self, start: Any, column: Any, value: Any) -> None:
+    def _store(self, start: ir.Value, column: ir.Value, value: ir.Value) -> None:
         wide = arith.extsi(ir.IntegerType.get_signless(64), emit.mul(column, self.bytes))
         llvm.store(value, addresses.offset(start, wide))

@@ -57,7 +57,7 @@ def _form(op: GemmScaledOp, scaling: BlockScaling, shape: str) -> isa.Scaled:
     return isa.Scaled(shape, scaling.kind, scaling.scale_vec, a, b, scaling.scale)
 
 
-def _build(operands: Operands, form: Any) -> Any:
+def _build(operands: Operands, form: Any) -> ir.Value:
     return mma.block_scale(**operands, **vars(form))
 
 
@@ -74,7 +74,7 @@ def _selected(op: GemmScaledOp, form: isa.Scaled) -> Callable[[int, int, int], O
         sides.append((name, words_of(tile.to_lane(scale)), selectors))
 
     @cache
-    def constant(number: int) -> Any:
+    def constant(number: int) -> ir.Value:
         return emit.constant(ir.IntegerType.get_signless(16), number)
 
     def operands(i: int, j: int, p: int) -> Operands:

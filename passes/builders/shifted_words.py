@@ -1,8 +1,6 @@
 """Words that begin at any byte, from the aligned vectors that contain them."""
 
-from typing import Any
-
-from weft.mlir import arith, llvm
+from weft.mlir import arith, ir, llvm
 from weft.passes.builders import emit
 
 BYTES = 16
@@ -10,7 +8,7 @@ BYTES = 16
 WORDS = BYTES // 4
 
 
-def shifted(at: Any, words: list[Any], unit: int) -> list[Any]:
+def shifted(at: ir.Value, words: list[ir.Value], unit: int) -> list[ir.Value]:
     """The four words from an address on, of which `at` (an i32) has the low bits. `words` are the eight of
     the two aligned vectors that contain them. The address is a multiple of `unit` bytes.
     """

@@ -75,7 +75,7 @@ class Plan:
     others: tuple[tuple[str, str], ...]
 
 
-def plan(fragment: Any, buffer: Any) -> Plan | str:
+def plan(fragment: ir.Type, buffer: ir.Type) -> Plan | str:
     """How a fragment is moved from or to a buffer of these types, at coordinates that are multiples of its
     shape; a complaint, to follow "expects", if no instruction does.
     """
@@ -275,7 +275,7 @@ def _mismatch(shape: str, words: Words, free: dict[tuple[int, int], int], first:
     )
 
 
-def load(op: Any) -> Any:
+def load(op: ir.OpView) -> ir.Value:
     """The fragment of a `tile.load` from tensor memory."""
     kind = op.fragment.type
     chosen = _chosen(op, op.source.type, kind, "ld")
@@ -291,7 +291,7 @@ def load(op: Any) -> Any:
     return tile.from_lane(_elements(assembly("", letters, words, kinds), kind, chosen), kind)
 
 
-def store(op: Any) -> None:
+def store(op: ir.OpView) -> None:
     """A `tile.store` to tensor memory."""
     kind = op.fragment.type
     chosen = _chosen(op, op.destination.type, kind, "st")
@@ -303,7 +303,7 @@ def store(op: Any) -> None:
     tcgen05.wait(kind="st")
 
 
-def _chosen(op: Any, buffer: Any, fragment: Any, instruction: str) -> Plan:
+def _chosen(op: ir.OpView, buffer: ir.Type, fragment: ir.Type, instruction: str) -> Plan:
     """The plan of a copy, which a remark names. Raises WeftError if there is none."""
     thread_ids.threads_of(op)
     uniformity.require(op, Scope.WARP)
@@ -331,7 +331,9 @@ def _path(chosen: Plan, instruction: str) -> remarks.Path:
     return listed, [f"tcgen05.{instruction}.{note}" for note in notes]
 
 
-def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tuple[Move, Any]]:
+def _addressed(
+    op: ir.OpView, buffer: ir.Value, chosen: Plan, fragment: ir.Type
+) -> Iterator[tuple[Move, ir.Value]]:
     """Each instruction with its address. Warps of a warpgroup have lanes of their own, and copies in them."""
     groups = buffer.type.layout.group(buffer.type.shape)
     base = tensor_memory_tiles.advanced(
@@ -348,7 +350,7 @@ def _addressed(op: Any, buffer: Any, chosen: Plan, fragment: Any) -> Iterator[tu
         yield move, tensor_memory_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
 
 
-def _attributes(move: Move) -> dict[str, Any]:
+def _attributes(move: Move) -> dict[str, int | str]:
     return {"shape": move.shape, "num": move.num, "offset": move.offset}
 
 
@@ -356,7 +358,7 @@ def _flag(name: str, chosen: Plan) -> dict[str, bool]:
     return {name: True} if chosen.words.packed else {}
 
 
-def _elements(words: list[Any], kind: Any, chosen: Plan) -> Any:
+def _elements(words: list[ir.Value], kind: ir.Type, chosen: Plan) -> ir.Value:
     """A lane's elements from its registers."""
     if chosen.words.narrow:
         narrow = ir.IntegerType.get_signless(kind.element_type.width)
@@ -366,7 +368,7 @@ def _elements(words: list[Any], kind: Any, chosen: Plan) -> Any:
     return lane if stored == kind.lane_type else arith.bitcast(kind.lane_type, lane)
 
 
-def _registers(lane: Any, kind: Any, chosen: Plan) -> list[Any]:
+def _registers(lane: ir.Value, kind: ir.Type, chosen: Plan) -> list[ir.Value]:
     """The registers of a lane's elements; the inverse of `_elements`."""
     bits, stored = kind.element_type.width, _stored(kind)
     lane = lane if stored == kind.lane_type else arith.bitcast(stored, lane)
@@ -376,6 +378,6 @@ def _registers(lane: Any, kind: Any, chosen: Plan) -> list[Any]:
     return [arith.extui(emit.i32(), each) for each in words] if chosen.words.narrow else words
 
 
-def _stored(kind: Any) -> Any:
+def _stored(kind: ir.Type) -> ir.Type:
     """A lane's elements as LLVM has them."""
     return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))

@@ -1,12 +1,11 @@
 """The addresses of elements, stages and slices of buffers in tensor memory: `lane << 16 | column`."""
 
 from dataclasses import replace
-from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, LANE_SHIFT
 from weft.layout import Iter
-from weft.mlir import llvm
+from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import index_offset
 
@@ -14,7 +13,7 @@ POINTER = 6
 """LLVM's address space of tensor memory."""
 
 
-def view_offset(view: StageOp | SliceOp) -> Any:
+def view_offset(view: StageOp | SliceOp) -> ir.Value:
     """The distance of a stage or slice from the start of its buffer, as a number to add to its address."""
     kind = view.buffer.type
     groups = kind.layout.group(kind.shape)
@@ -23,7 +22,7 @@ def view_offset(view: StageOp | SliceOp) -> Any:
     return offset(kind, ((view.row, groups[0]), (view.column, groups[1])))
 
 
-def offset(kind: Any, coordinates: tuple[tuple[Any, tuple[Iter, ...]], ...]) -> Any:
+def offset(kind: ir.Type, coordinates: tuple[tuple[ir.Value, tuple[Iter, ...]], ...]) -> ir.Value:
     """The distance of an element at whole columns from the start of a buffer of this type: each coordinate
     with the digits that it splits into.
     """
@@ -40,11 +39,11 @@ def offset(kind: Any, coordinates: tuple[tuple[Any, tuple[Iter, ...]], ...]) -> 
     return emit.div(emit.add(*parts), per_column // unit)
 
 
-def advanced(address: Any, distance: Any) -> Any:
+def advanced(address: ir.Value, distance: ir.Value | int | None) -> ir.Value:
     """The address so many lanes and columns further."""
     return addresses.offset(address, distance)
 
 
-def pointer(word: Any) -> Any:
+def pointer(word: ir.Value) -> ir.Value:
     """An address of 32 bits as a pointer."""
     return llvm.inttoptr(addresses.pointer_type(POINTER), word)

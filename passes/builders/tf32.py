@@ -1,14 +1,12 @@
 """Rounding of f32 to tf32."""
 
-from typing import Any
-
 from weft.dialects.op import target_of
 from weft.isa.conversion import TF32_TO_EVEN
 from weft.mlir import ir, llvm, nvvm
 from weft.passes.builders import emit
 
 
-def to_tf32(value: Any) -> Any:
+def to_tf32(value: ir.Value) -> ir.Value:
     """An f32, or each of a vector's, rounded to the nearest tf32: an f32 as well. Values of another type are
     returned as they are.
     """

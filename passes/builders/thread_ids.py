@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
-from typing import Any
 
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES, WARPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit
 
 
-def threads_of(op: Any) -> int:
+def threads_of(op: ir.OpView) -> int:
     """The threads of the CTA that runs `op`. Raises WeftError outside of a kernel of known block size."""
     kernel = op.operation.parent
     while kernel is not None and kernel.name != "gpu.func":
@@ -25,7 +24,7 @@ def threads_of(op: Any) -> int:
     return int(x)
 
 
-def cluster_size_of(op: Any) -> int:
+def cluster_size_of(op: ir.OpView) -> int:
     """The CTAs of a cluster of the kernel around `op`; 1 outside of a kernel that specifies them."""
     kernel = op.operation.parent
     while kernel is not None and kernel.name != "gpu.func":
@@ -35,12 +34,12 @@ def cluster_size_of(op: Any) -> int:
     return prod(int(extent) for extent in kernel.attributes["known_cluster_size"])
 
 
-def lane() -> Any:
+def lane() -> ir.Value:
     """The thread's number in its warp."""
     return emit.rem(emit.thread(), LANES)
 
 
-def warp() -> Any:
+def warp() -> ir.Value:
     """The warp's number in its warpgroup."""
     return emit.rem(emit.div(emit.thread(), LANES), WARPS)
 
@@ -62,17 +61,17 @@ def elected() -> Iterator[None]:
         yield
 
 
-def cluster_rank() -> Any:
+def cluster_rank() -> ir.Value:
     """The CTA's rank in its cluster."""
     return nvvm.ClusterId(results=[emit.i32()]).result
 
 
-def leader_rank() -> Any:
+def leader_rank() -> ir.Value:
     """The rank of the CTA that leads this CTA's pair."""
     return emit.bit_and(cluster_rank(), -PAIR)
 
 
-def leads_pair() -> Any:
+def leads_pair() -> ir.Value:
     """Whether the CTA is the leader of its pair, an i1: its rank is even, and one of its threads issues the
     pair's MMAs.
     """

@@ -10,12 +10,12 @@ BARRIER_OR = "llvm.nvvm.barrier.cta.red.or.aligned.count"
 _OPERANDS = ["i32", "i32", "i1"]  # the barrier's number, the threads that meet at it, and the condition
 
 
-def in_warp(condition: Any) -> Any:
+def in_warp(condition: ir.Value) -> Any:
     """An i1, the same in all lanes, from one of each lane."""
     return nvvm.vote_sync(emit.value(-1), condition, nvvm.VoteSyncKind.any, results=[emit.i1()])
 
 
-def in_warpgroup(barrier: Any, threads: int, condition: Any) -> Any:
+def in_warpgroup(barrier: ir.Value, threads: int, condition: ir.Value) -> Any:
     """An i1, the same in all threads of a warpgroup, which meet at a barrier of their own."""
     operands = [emit.value(barrier), emit.value(threads), condition]
     # The vote in the warp changes nothing, but without it ptxas handles the result as a value of each lane.

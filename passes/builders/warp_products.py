@@ -76,21 +76,21 @@ class Product:
                 return f"no {shape} fits M={m}, N={n}, K={k}: {name} {reason}"
         return None
 
-    def _lower(self, op: Gemm) -> Any:
+    def _lower(self, op: Gemm) -> ir.Value:
         """The nest, and the fragment of its sums."""
         form = self.form(op)
         return nest(op.a, op.b, _initial(op), op.d.type, form, self.build, self.scales(op, form))
 
 
 def nest(
-    a: Any,
-    b: Any,
-    initial: Any,
-    kind: Any,
+    a: ir.Value,
+    b: ir.Value,
+    initial: ir.Value,
+    kind: ir.Type,
     form: Any,
     build: Callable[[Operands, Any], Any],
     scales: Callable[[int, int, int], Operands] = lambda i, j, p: {},
-) -> Any:
+) -> ir.Value:
     """The fragment of type `kind` with the products of two fragments, added to a lane's `initial` sums: the
     nest of what `build` builds, with the registers of `form`.
     """
@@ -112,12 +112,12 @@ def nest(
     return tile.from_lane(vector.from_elements(kind.lane_type, total.elements), kind)
 
 
-def tiles(op: Gemm) -> dict[str, Any]:
+def tiles(op: Gemm) -> dict[str, ir.Type]:
     """The types of D, A, B, and of C and the scales where there are any."""
     return {name: value.type for name, value in _values(op)}
 
 
-def _values(op: Gemm) -> list[tuple[str, Any]]:
+def _values(op: Gemm) -> list[tuple[str, ir.Value]]:
     if isinstance(op, GemmScaledOp):
         rest = [("C", op.c), ("scale_a", op.scale_a), ("scale_b", op.scale_b)]
     else:
@@ -155,7 +155,7 @@ def _extents(steps: tuple[int, int, int]) -> Callable[[Gemm], str | None]:
     return holds
 
 
-def _initial(op: Gemm) -> Any:
+def _initial(op: Gemm) -> ir.Value:
     """The initial accumulators, in D's register order: C where beta is 1, otherwise zeros."""
     kind = op.d.type
     if isinstance(op, GemmOp) and op.attribute("beta") == 0.0:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
@@ -19,7 +18,7 @@ from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import every_k_block
 
 
-def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = None) -> Any:
+def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = None) -> ir.Type:
     """The type of a warpgroup's sums, or of `columns` columns of them, as the epilogue has them."""
     columns = columns or schedule.block[1]
     form = replace(schedule, block=(wgmma.M, columns, wgmma.M)).form(types)
@@ -41,14 +40,18 @@ class Accumulator:
         self.kind = FragmentType.of(wide.shape, ir.Type.parse(types.instruction_sums), wide.layout)
 
     def multiply(
-        self, at: Tile, start: Any, position: list[Any], started: Callable[[], None] = lambda: None
-    ) -> list[Any]:
+        self,
+        at: Tile,
+        start: ir.Value | int,
+        position: list[ir.Value],
+        started: Callable[[], None] = lambda: None,
+    ) -> list[ir.Value]:
         """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
         position. Calls `started` when all products have started.
         """
         ring, late = self.feed.ring, self.schedule.overlaps
 
-        def block(number: Any, continues: Any, carried: list[Any]) -> list[Any]:
+        def block(number: ir.Value, continues: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             last, stage, phase = carried
             tile.await_(ring, stage, phase)
             self.feed.prepare(at, number, stage, phase)
@@ -66,7 +69,7 @@ class Accumulator:
             self.feed.release(last)
         return [widened(tile.read_sums(self.kind, 0)), *position]
 
-    def _start(self, start: Any, stage: Any, accumulate: Any) -> None:
+    def _start(self, start: ir.Value | int, stage: ir.Value, accumulate: ir.Value) -> None:
         """Starts the products of a stage, in named registers."""
         left, right = self.feed.left, self.feed.right
         tile.gemm_async(

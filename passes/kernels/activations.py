@@ -12,17 +12,17 @@ from weft.mlir import arith, ir, nvvm, vector
 from weft.passes.builders import emit
 
 
-def apply(name: str, lane: Any) -> Any:
+def apply(name: str, lane: ir.Value) -> ir.Value:
     """The activation of a scalar or of every element of a vector."""
     return _ACTIVATIONS[name](lane)
 
 
-def derivative(name: str, lane: Any) -> Any:
+def derivative(name: str, lane: ir.Value) -> Any:
     """The derivative of an activation at every element of a vector of f32."""
     return _DERIVATIVES[name](lane)
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: ir.Value) -> ir.Value:
     """max(x, 0), and NaN of NaN."""
     zero = emit.constant(x.type, 0.0)
     return (
@@ -32,24 +32,24 @@ def _relu(x: Any) -> Any:
     )
 
 
-def _silu(x: Any) -> Any:
+def _silu(x: ir.Value) -> ir.Value:
     """x / (1 + exp(-x))."""
     return _over_one_and_power(x, arith.mulf(x, emit.constant(x.type, -log2(e))))
 
 
-def _gelu_tanh(x: Any) -> Any:
+def _gelu_tanh(x: ir.Value) -> Any:
     """x * (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)), where u = sqrt(2 / pi) * (x + 0.044715 x^3)."""
     scale = -2 * log2(e) * sqrt(2 / pi)
     inner = _horner(arith.mulf(x, x), (scale, 0.044715 * scale))
     return _over_one_and_power(x, arith.mulf(x, inner))
 
 
-def _over_one_and_power(x: Any, exponent: Any) -> Any:
+def _over_one_and_power(x: ir.Value, exponent: ir.Value) -> ir.Value:
     """x / (1 + 2**exponent)."""
     return arith.mulf(x, _one_over_one_and_power(exponent))
 
 
-def _one_over_one_and_power(exponent: Any) -> Any:
+def _one_over_one_and_power(exponent: ir.Value) -> ir.Value:
     below = arith.addf(emit.constant(exponent.type, 1.0), _each(_power, exponent))
     return _each(nvvm.rcp_approx_ftz_f, below)
 
@@ -68,7 +68,7 @@ _TAIL = (
 _FAR = 14.0  # beyond it a * Phi(-a) is 0 in f32
 
 
-def _gelu(x: Any) -> Any:
+def _gelu(x: ir.Value) -> ir.Value:
     """x * Phi(x) = max(x, 0) - a * Phi(-a) with a = |x|, cut off where that is 0 so that infinity works."""
     a = arith.minimumf(_magnitude(x), emit.constant(x.type, _FAR))
     tail = arith.mulf(_tail(a), _gauss(a))
@@ -87,7 +87,7 @@ _ERF = (
 _SIGN = -(2**31)
 
 
-def erf(x: Any) -> Any:
+def erf(x: ir.Value) -> Any:
     """The error function of every element of a vector of f32, within 3e-7 of it."""
     size, bits = _magnitude(x), ir.VectorType.get(x.type.shape, emit.i32())
     near = arith.mulf(x, _horner(arith.mulf(x, x), _ERF))
@@ -99,30 +99,30 @@ def erf(x: Any) -> Any:
     return arith.select(arith.cmpf(arith.CmpFPredicate.OLT, size, emit.constant(x.type, 1.0)), near, far)
 
 
-def _tail(a: Any) -> Any:
+def _tail(a: ir.Value) -> ir.Value:
     """Phi(-a) / exp(-a^2 / 2)."""
     t = _each(nvvm.rcp_approx_ftz_f, _horner(a, (1.0, _TAIL_SCALE)))
     return arith.mulf(t, _horner(t, _TAIL))
 
 
-def _gauss(a: Any) -> Any:
+def _gauss(a: ir.Value) -> ir.Value:
     """exp(-a^2 / 2)."""
     return _each(_power, arith.mulf(arith.mulf(a, a), emit.constant(a.type, -log2(e) / 2)))
 
 
-def _step(x: Any) -> Any:
+def _step(x: ir.Value) -> Any:
     """1 above 0, otherwise 0."""
     zero = emit.constant(x.type, 0.0)
     return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, x, zero), emit.constant(x.type, 1.0), zero)
 
 
-def _of_silu(x: Any) -> Any:
+def _of_silu(x: ir.Value) -> Any:
     """s (1 + x (1 - s)) with s = 1 / (1 + exp(-x))."""
     s = _one_over_one_and_power(arith.mulf(x, emit.constant(x.type, -log2(e))))
     return _of_quotient(x, s, emit.constant(x.type, 1.0))
 
 
-def _of_gelu_tanh(x: Any) -> Any:
+def _of_gelu_tanh(x: ir.Value) -> Any:
     """s (1 + x (1 - s) 2u') with s = 1 / (1 + exp(-2 u))."""
     scale, square = 2 * sqrt(2 / pi), arith.mulf(x, x)
     inner = _horner(square, (-log2(e) * scale, -log2(e) * 0.044715 * scale))
@@ -131,14 +131,14 @@ def _of_gelu_tanh(x: Any) -> Any:
     )
 
 
-def _of_quotient(x: Any, s: Any, slope: Any) -> Any:
+def _of_quotient(x: ir.Value, s: Any, slope: Any) -> Any:
     """s (1 + x (1 - s) slope)."""
     one = emit.constant(x.type, 1.0)
     rest = arith.mulf(arith.mulf(x, arith.subf(one, s)), slope)
     return arith.mulf(s, arith.addf(one, rest))
 
 
-def _of_gelu(x: Any) -> Any:
+def _of_gelu(x: ir.Value) -> Any:
     """Phi(x) + x phi(x)."""
     a = arith.minimumf(_magnitude(x), emit.constant(x.type, _FAR))
     gauss, step = _gauss(a), _step(x)
@@ -151,12 +151,12 @@ def _of_gelu(x: Any) -> Any:
     return arith.addf(whole, arith.mulf(bounded, density))
 
 
-def _magnitude(x: Any) -> Any:
+def _magnitude(x: ir.Value) -> ir.Value:
     bits = emit.i32() if x.type == ir.F32Type.get() else ir.VectorType.get(x.type.shape, emit.i32())
     return arith.bitcast(x.type, arith.andi(arith.bitcast(bits, x), emit.constant(bits, 0x7FFFFFFF)))
 
 
-def _horner(x: Any, coefficients: tuple[float, ...]) -> Any:
+def _horner(x: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:
     """The polynomial with these coefficients, the constant one first."""
     flags = arith.FastMathFlags.contract
     total = emit.constant(x.type, coefficients[-1])
@@ -166,11 +166,11 @@ def _horner(x: Any, coefficients: tuple[float, ...]) -> Any:
     return total
 
 
-def _power(x: Any) -> Any:
+def _power(x: ir.Value) -> ir.Value:
     return nvvm.ex2(x, ftz=True)
 
 
-def _each(function: Callable[[Any], Any], lane: Any) -> Any:
+def _each(function: Callable[[Any], Any], lane: ir.Value) -> ir.Value:
     """A scalar function of a scalar or of every element of a vector."""
     if not isinstance(lane.type, ir.VectorType):
         return function(lane)

@@ -10,7 +10,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.fragments import add, convert
@@ -36,7 +36,7 @@ class AllReduction(TeamReduction):
         return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
 
     def collect_next(
-        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
     ) -> list[Any]:
         (call, data, flags), lane = kept, tile.to_lane(sums)
         self._kinds = sums.type, lane.type
@@ -44,7 +44,7 @@ class AllReduction(TeamReduction):
         numbers = emit.elements(self.sent.rounded(lane))
         self.store(numbers, self.partials, slot)
 
-        def send(step: Any, carried: list[Any]) -> list[Any]:
+        def send(step: ir.Value, carried: list[Any]) -> list[Any]:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
             self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
             return carried
@@ -56,7 +56,7 @@ class AllReduction(TeamReduction):
             tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
         return kept
 
-    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
         call, *_ = kept
         (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
 
@@ -69,7 +69,7 @@ class AllReduction(TeamReduction):
         self.tiles.walk([], one)
         super().end(warpgroup, kept)
 
-    def _total(self, call: Any, part: Any, warpgroup: Any) -> Any:
+    def _total(self, call: Any, part: Any, warpgroup: ir.Value) -> Any:
         """A warpgroup's sums of all GPUs, in their order."""
         self.await_others(call, part, warpgroup)
         fragment, kind = self._kinds

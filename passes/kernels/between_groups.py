@@ -1,7 +1,5 @@
 """Sums of rows of A between two groups, which the ends of groups of rows leave out."""
 
-from typing import Any
-
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, fragment_coordinates
@@ -12,7 +10,7 @@ _NAN = float("nan")
 _MARKS = {"i32": (1 << 31) - 1}  # relu would hide the smallest
 
 
-def marked(op: MatmulOp, lane: Any, kind: Any, row: Any, group: Any) -> Any:
+def marked(op: MatmulOp, lane: ir.Value, kind: ir.Type, row: ir.Value, group: ir.Value | None) -> ir.Value:
     """A lane's sums of a fragment of type `kind` from `row` on. In rows after the end of their group, those
     that aren't 0 become NaN, or the largest integer.
 
@@ -32,7 +30,7 @@ def marked(op: MatmulOp, lane: Any, kind: Any, row: Any, group: Any) -> Any:
     return arith.select(wrong, mark, lane)
 
 
-def _differ(lane: Any, zero: Any) -> Any:
+def _differ(lane: ir.Value, zero: ir.Value) -> ir.Value:
     if isinstance(lane.type.element_type, ir.IntegerType):
         return arith.cmpi(arith.CmpIPredicate.ne, lane, zero)
     return arith.cmpf(arith.CmpFPredicate.UNE, lane, zero)

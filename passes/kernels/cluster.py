@@ -1,9 +1,7 @@
 """How the threads of a CTA and the CTAs of a cluster wait for each other in a `wgmma` kernel."""
 
-from typing import Any
-
 from weft.isa.chips import BARRIERS, LANES, WARPGROUP
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit
 
 _CONSUMERS = BARRIERS - 1  # of all consumers; barrier 0 is the CTA's, and a warpgroup has its own, from 1 on
@@ -26,7 +24,7 @@ def begin_cluster() -> None:
     nvvm.ClusterWaitOp()
 
 
-def meet_warpgroup(warpgroup: Any) -> None:
+def meet_warpgroup(warpgroup: ir.Value | None) -> None:
     """Waits for all threads of a consumer warpgroup."""
     identity = emit.value(emit.add(warpgroup, 1))
     nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(WARPGROUP))
@@ -38,22 +36,22 @@ def meet_consumers(warpgroups: int, warps: int = 0) -> None:
     nvvm.BarrierOp(barrierId=emit.value(_CONSUMERS), numberOfThreads=threads)
 
 
-def hand_over(warpgroup: Any) -> None:
+def hand_over(warpgroup: ir.Value) -> None:
     """A consumer warpgroup hands its buffer over to a warp, without a wait."""
     nvvm.BarrierArriveOp(emit.value(_HANDED), barrierId=emit.value(emit.add(warpgroup, _FULL)))
 
 
-def await_full(warpgroup: Any) -> None:
+def await_full(warpgroup: ir.Value) -> None:
     """A warp waits for the buffer of a consumer warpgroup."""
     nvvm.BarrierOp(barrierId=emit.value(emit.add(warpgroup, _FULL)), numberOfThreads=emit.value(_HANDED))
 
 
-def hand_back(warpgroup: Any) -> None:
+def hand_back(warpgroup: ir.Value) -> None:
     """A warp hands the buffer back."""
     nvvm.BarrierArriveOp(emit.value(_HANDED), barrierId=emit.value(emit.add(warpgroup, _EMPTY)))
 
 
-def await_empty(warpgroup: Any) -> None:
+def await_empty(warpgroup: ir.Value) -> None:
     """A consumer warpgroup waits for its buffer."""
     nvvm.BarrierOp(barrierId=emit.value(emit.add(warpgroup, _EMPTY)), numberOfThreads=emit.value(_HANDED))
 

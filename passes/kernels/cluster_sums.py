@@ -6,13 +6,12 @@ some of the rows, reading the same vectors of all CTAs, contiguous from lane to 
 
 from collections.abc import Iterator
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa.chips import LANES, WARPS
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import meet_cluster, meet_consumers
 from weft.passes.kernels.fragments import add
@@ -26,7 +25,7 @@ from weft.passes.kernels.writer import oriented, store
 class ClusterSums:
     """A tile of sums in the shared memory of each CTA, with the rows and columns of D."""
 
-    def __init__(self, schedule: WarpgroupSchedule, element: Any, over: Any) -> None:
+    def __init__(self, schedule: WarpgroupSchedule, element: ir.Type, over: ir.Value) -> None:
         """Builds the buffer at the insertion point, over the buffer `over` and those after it."""
         self.schedule = schedule
         rows, columns = self.shape = schedule.swapped(*schedule.block[:2])
@@ -41,21 +40,21 @@ class ClusterSums:
         warpgroups = self.schedule.warpgroups
         return (rows, columns // warpgroups) if self.schedule.swap else (rows // warpgroups, columns)
 
-    def put(self, sums: Any, number: Any) -> None:
+    def put(self, sums: ir.Value, number: ir.Value) -> None:
         """Stores the sums of warpgroup `number`, a fragment of D, once all have read the stages."""
         row, column = self.schedule.swapped(emit.mul(number, self.schedule.rows), 0)
         # A lane's pairs of sums are contiguous in a row of D, except with `swap`.
         width = 0 if self.schedule.swap else 8
         tile.store(sums, self.buffer, emit.value(row), emit.value(column), vector_bytes=width)
 
-    def origin(self, rank: Any, number: Any) -> tuple[Any, Any]:
+    def origin(self, rank: ir.Value, number: ir.Value) -> tuple[ir.Value, int]:
         """The row and column in the tile where warpgroup `number` of CTA `rank` begins to add up."""
         rows, columns = self._part
         if self.schedule.swap:
             return emit.mul(rank, rows), emit.mul(number, columns)
         return emit.mul(emit.add(emit.mul(rank, self.schedule.warpgroups), number), rows), 0
 
-    def total(self, rank: Any, number: Any) -> Any:
+    def total(self, rank: ir.Value, number: ir.Value) -> ir.Value:
         """The sums of all CTAs for a warpgroup's part, once all have stored theirs.
 
         Each CTA begins with its own, so that the CTAs do not all read the same memory at once.
@@ -67,7 +66,7 @@ class ClusterSums:
             total = tile.to_lane(loaded) if total is None else add(total, tile.to_lane(loaded))
         return tile.from_lane(total, self.part)
 
-    def _peers(self, rank: Any) -> Iterator[Any]:
+    def _peers(self, rank: ir.Value) -> Iterator[ir.Value]:
         for step in range(self.schedule.splits):
             peer = emit.rem(emit.add(rank, step), self.schedule.splits)
             yield tile.peer(self.buffer, emit.value(peer))
@@ -79,11 +78,11 @@ class ClusterReduction(Reduction):
     def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
         meet_consumers(self.schedule.warpgroups)  # all have read the stages that the sums overwrite
         self.sums.put(oriented(sums, self.schedule), warpgroup)
 
-    def finish_consumers(self, warpgroup: Any) -> None:
+    def finish_consumers(self, warpgroup: ir.Value) -> None:
         meet_cluster()
         total = self.sums.total(self.tiles.rank, warpgroup)
         nvvm.ClusterArriveOp()  # the peers' sums have been read

@@ -96,16 +96,16 @@ class DirectKernel:
         return int(self._sum.width) // 8
 
     @cached_property
-    def _sum(self) -> Any:
+    def _sum(self) -> ir.Type:
         return ir.Type.parse(self.op.types.instruction_sums)
 
-    def _buffer(self) -> Any:
+    def _buffer(self) -> ir.Value:
         rows, columns, _ = self.schedule.block
         stride, warps = self.schedule.sums_stride, self.schedule.readers[1]
         layout = f"S[({warps},{rows},{columns}):({rows * stride},{stride},1)]"
         return tile.alloc(BufferType.of((warps, rows, columns), self._sum, layout))
 
-    def _kind(self, name: str, shape: tuple[int, int]) -> Any:
+    def _kind(self, name: str, shape: tuple[int, int]) -> ir.Type:
         """The fragment of an operand of the instruction, or of several."""
         registers = next(each for each in self.form.operands if each.name == name)
         layout = Layout.parse(registers.layout).tile_to(shape, registers.shape)
@@ -113,7 +113,7 @@ class DirectKernel:
         element = elements[name].type.element_type if name in elements else self._sum
         return FragmentType.of(shape, element, layout)
 
-    def _rows(self, matrix: Any, index: Any, first: Any, count: int) -> _Rows:
+    def _rows(self, matrix: ir.Value, index: Any, first: ir.Value, count: int) -> _Rows:
         """A lane's rows among `count` from `first` on; in place of those beyond the matrix, its last one."""
         source = Matrix(member(matrix, index))
         last = emit.sub(source.rows, 1)
@@ -121,7 +121,7 @@ class DirectKernel:
         numbers = [emit.minimum(emit.add(mine, down), last) for down in range(0, count, COLUMNS)]
         return _Rows(source, [source.row(n) for n in numbers], [source.low_bits(n) for n in numbers])
 
-    def _multiplied(self, a: _Rows, b: _Rows, reader: Any) -> Any:
+    def _multiplied(self, a: _Rows, b: _Rows, reader: ir.Value) -> ir.Value:
         """The warp's sums, a fragment."""
         kind = self._kind("d", self.schedule.warp_tile)
         zero = emit.constant(kind.lane_type, 0)
@@ -134,7 +134,9 @@ class DirectKernel:
         )
         return tile.from_lane(self._rest(a, b, reader, whole, sums[0]), kind)
 
-    def _blocks(self, a: _Rows, b: _Rows, reader: Any, zero: Any, kind: type["_Loads"]) -> list[Any]:
+    def _blocks(
+        self, a: _Rows, b: _Rows, reader: ir.Value, zero: ir.Value, kind: type["_Loads"]
+    ) -> list[ir.Value]:
         """The number of K blocks that can be loaded whole, and the sums of those that are the warp's. While
         one is multiplied, B's part of the next is loaded.
         """
@@ -143,7 +145,7 @@ class DirectKernel:
         whole = emit.div(emit.maximum(readable, 0), block)
         left, right = (kind(each, self.lines) for each in (a, b))
 
-        def body(number: Any, carried: list[Any]) -> list[Any]:
+        def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             sums, *words = carried
             following = emit.add(number, along)
             # After the last block, the warp loads what is in its cache, as A's rows always are.
@@ -152,14 +154,14 @@ class DirectKernel:
             of_a = left.pairs(left.words(emit.mul(number, block)))
             return [self._products(sums, of_a, right.pairs(words)), *loaded]
 
-        def some() -> list[Any]:
+        def some() -> list[ir.Value]:
             first = right.words(emit.mul(reader, block))
             return emit.loop(reader, whole, along, [zero, *first], body)[:1]
 
         has = emit.less(reader, whole)
         return [emit.value(whole), *emit.either(has, [zero.type], some, lambda: [zero])]
 
-    def _rest(self, a: _Rows, b: _Rows, reader: Any, whole: Any, sums: Any) -> Any:
+    def _rest(self, a: _Rows, b: _Rows, reader: ir.Value, whole: ir.Value, sums: ir.Value) -> ir.Value:
         """The sums with the products after the whole K blocks, inside of which K may end: elements are loaded
         one by one.
         """
@@ -167,14 +169,14 @@ class DirectKernel:
         first = emit.mul(whole, self.schedule.block[2] // depth)
         end = emit.ceil_div(self.depth, depth)
 
-        def body(number: Any, carried: list[Any]) -> list[Any]:
+        def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             at = emit.add(emit.mul(number, depth), emit.mul(_quad_lane(), depth // QUAD))
             pairs = ([self._elements(each, at, start) for start in each.starts] for each in (a, b))
             return [self._products(carried[0], *([each] for each in pairs))]
 
         return emit.loop(emit.add(first, reader), end, self.schedule.readers[1], [sums], body)[0]
 
-    def _elements(self, rows: _Rows, at: Any, start: Any) -> _Pair:
+    def _elements(self, rows: _Rows, at: ir.Value, start: ir.Value) -> _Pair:
         """The elements of two words of a row from one on; what is beyond the end of K is zero."""
         source, found = rows.source, []
         first = source.element_of(start, at)
@@ -185,7 +187,7 @@ class DirectKernel:
             found.append(arith.select(inside, loaded, emit.constant(source.element, 0)))
         return emit.elements(vector.bitcast(ir.VectorType.get([2], emit.i32()), emit.vector_of(found)))
 
-    def _products(self, sums: Any, a: list[list[_Pair]], b: list[list[_Pair]]) -> Any:
+    def _products(self, sums: ir.Value, a: list[list[_Pair]], b: list[list[_Pair]]) -> ir.Value:
         """The sums and some products: for each of them the pairs of a lane's rows."""
         (rows, columns), depth = self.schedule.warp_tile, self.form.mnk[2]
         shapes = {"a": (rows, depth), "b": (depth, columns), "d": (rows, columns)}
@@ -197,7 +199,7 @@ class DirectKernel:
             )
         return tile.to_lane(total)
 
-    def _add_up(self, buffer: Any, warp: Any, row: Any, column: Any, index: Any) -> None:
+    def _add_up(self, buffer: ir.Value, warp: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
         """Adds the sums of the warps along K, in their order, and stores them: each warp some tiles of an
         instruction's size.
         """
@@ -206,7 +208,7 @@ class DirectKernel:
         across, warps = columns // COLUMNS, self.schedule.threads // LANES
         count = rows // ROWS * across
 
-        def one(number: Any, _: list[Any]) -> list[Any]:
+        def one(number: ir.Value, _: list[Any]) -> list[Any]:
             down, beside = (
                 emit.mul(emit.div(number, across), ROWS),
                 emit.mul(emit.rem(number, across), COLUMNS),
@@ -224,7 +226,7 @@ class DirectKernel:
 
         emit.loop(warp, count, warps, [], one)
 
-    def _store(self, sums: Any, row: Any, column: Any, index: Any) -> None:
+    def _store(self, sums: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
         store(self.op, widened(sums), row, column, index, run=PAIR)
 
 
@@ -238,7 +240,7 @@ class _Loads:
         self.rows, self.lines = rows, lines
         self._starts = [self._start(each) for each in rows.starts]
 
-    def words(self, at: Any) -> list[Any]:
+    def words(self, at: ir.Value) -> list[ir.Value]:
         """The words of all rows that are loaded of the K block that begins at element `at`."""
         wide = ir.IntegerType.get_signless(64)
         bytes_ = arith.muli(arith.extsi(wide, emit.value(at)), arith.constant(wide, self.rows.source.bytes))
@@ -252,7 +254,7 @@ class _Loads:
             )
         ]
 
-    def pairs(self, words: list[Any]) -> list[list[_Pair]]:
+    def pairs(self, words: list[ir.Value]) -> list[list[_Pair]]:
         """The pairs of all rows, for each product along K."""
         count = self.words_of_row
         rows = [words[i : i + count] for i in range(0, len(words), count)]
@@ -272,7 +274,7 @@ class _Loads:
         """Where a lane's vectors are, in bytes from its first one."""
         raise NotImplementedError
 
-    def _start(self, row: Any) -> Any:
+    def _start(self, row: ir.Value) -> Any:
         """The address of a lane's first vector of a row."""
         raise NotImplementedError
 
@@ -288,10 +290,10 @@ class _Aligned(_Loads):
     def _vectors(self) -> list[int]:
         return [LINE_BYTES * line for line in range(self.lines)]
 
-    def _start(self, row: Any) -> Any:
+    def _start(self, row: ir.Value) -> ir.Value:
         return addresses.offset(row, emit.mul(_quad_lane(), CHUNK_BYTES))
 
-    def _chunk(self, words: list[Any], first: int, low: Any) -> list[Any]:
+    def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:
         return words[first : first + WORDS]
 
 
@@ -304,22 +306,22 @@ class _Shifted(_Loads):
     def _vectors(self) -> list[int]:
         return [CHUNK_BYTES * number for number in range(self.lines + 1)]
 
-    def _start(self, row: Any) -> Any:
+    def _start(self, row: ir.Value) -> ir.Value:
         wide = ir.IntegerType.get_signless(64)
         mine = addresses.offset(row, emit.mul(_quad_lane(), CHUNK_BYTES * self.lines))
         lowered = arith.andi(llvm.ptrtoint(wide, mine), arith.constant(wide, -BYTES))
         return llvm.inttoptr(mine.type, lowered)
 
-    def _chunk(self, words: list[Any], first: int, low: Any) -> list[Any]:
+    def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:
         return shifted(low, words[first : first + 2 * WORDS], self.rows.source.bytes)
 
 
-def _quad_lane() -> Any:
+def _quad_lane() -> ir.Value:
     """The lane's number among the four that load a row."""
     return emit.rem(thread_ids.lane(), QUAD)
 
 
-def _fragment(kind: Any, pairs: list[_Pair], along: int) -> Any:
+def _fragment(kind: ir.Type, pairs: list[_Pair], along: int) -> ir.Value:
     """The fragment with the pairs of a lane's rows: rows of the fragment, or with `along` 1 columns."""
     at = fragment_coordinates.lane_elements(kind.layout, tuple(kind.shape))[0]
     depth, words = kind.shape[1 - along], list[Any]()

@@ -30,7 +30,7 @@ class Ends:
         """The one after the last."""
         return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
 
-    def k_span(self, group: Any, tile: Any, tile_rows: int, blocks: Any) -> tuple[Any, Any] | None:
+    def k_span(self, group: Any, tile: Any, tile_rows: int, blocks: Any) -> tuple[int, Any] | None:
         """The first of all `blocks` K blocks of tile number `tile` of rows in a group of rows, and the one
         after the last: one block after the end of the group. None where each tile has all.
         """

@@ -28,17 +28,17 @@ from weft.passes.kernels.spread_row import SpreadRow
 
 def finish(
     op: MatmulOp,
-    sums: Any,
-    row: Any,
-    column: Any,
+    sums: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
     *,
     run: int,
-    number: Any = None,
+    number: ir.Value | None = None,
     known: Shared | None = None,
     ahead: int = 0,
-    preloaded: tuple[Preload, Any] | None = None,
+    preloaded: tuple[Preload, ir.Value] | None = None,
     pairs: bool = False,
-) -> Iterator[tuple[Any, Any, Any]]:
+) -> Iterator[tuple[ir.Value, int, int]]:
     """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
     them; computed in f32 (i32) and rounded once. So many elements of a loaded matrix that follow each other
     in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product in a
@@ -71,13 +71,13 @@ def finish(
         yield tile.from_lane(done, rounded), piece.row, piece.column
 
 
-def _rounds_as_read(sums: Any, element: Any) -> bool:
+def _rounds_as_read(sums: ir.Value, element: ir.Type) -> bool:
     """Whether sums are in named registers, and are rounded to D's elements, of 16 bits."""
     wide = sums.type.element_type == ir.F32Type.get() and str(element) in ("f16", "bf16")
     return wide and tile.reading(sums) is not None
 
 
-def _groups(op: MatmulOp, kind: Any, ahead: int) -> list["Piece"]:
+def _groups(op: MatmulOp, kind: ir.Type, ahead: int) -> list["Piece"]:
     """The parts of a fragment whose elements of matrices are loaded at once, each of whole pieces."""
     count, read = len(pieces(kind)), matrices(op)
     bits = sum(matrix.type.element_type.width for matrix in read) or 1
@@ -91,7 +91,7 @@ def _groups(op: MatmulOp, kind: Any, ahead: int) -> list["Piece"]:
 class Piece:
     """A part of a fragment: a fragment of type `kind` from `row` and `column` on, in these registers."""
 
-    kind: Any
+    kind: ir.Type
     row: int
     column: int
     registers: tuple[int, ...]
@@ -100,7 +100,7 @@ class Piece:
 _PIECE = 16  # registers of a lane, at most if the layout allows it
 
 
-def split(sums: Any, count: int) -> Iterator[tuple[Any, int, int]]:
+def split(sums: ir.Value, count: int) -> Iterator[tuple[Any, int, int]]:
     """So many equal fragments of sums along the dimension in which a lane has most elements, each with its
     row and column relative to them.
     """
@@ -114,7 +114,7 @@ def split(sums: Any, count: int) -> Iterator[tuple[Any, int, int]]:
         yield part, piece.row, piece.column
 
 
-def pieces(kind: Any, count: int | None = None) -> list[Piece]:
+def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     """A fragment's parts along the dimension in which a lane has most elements, in order: `count` of them, or
     as few as have `_PIECE` registers.
     """
@@ -157,14 +157,14 @@ class _Epilogue:
     def __init__(
         self,
         op: MatmulOp,
-        kind: Any,
-        row: Any,
-        column: Any,
+        kind: ir.Type,
+        row: ir.Value,
+        column: ir.Value,
         run: int,
         number: Any,
         known: Shared,
         groups: list[Piece],
-        preloaded: tuple[Preload, Any] | None,
+        preloaded: tuple[Preload, ir.Value] | None,
     ) -> None:
         self.op, self.kind, self.start, self.run = op, kind, (row, column), run
         self.number, self.known, self.preloaded = number, known, preloaded
@@ -173,7 +173,7 @@ class _Epilogue:
         self.spread = dict[Any, SpreadRow]()  # of vectors
         self.vectors = dict[tuple[Any, str, int], Any]()  # by axis and the row or column in the fragment
 
-    def of(self, piece: Piece, lane: Any) -> Any:
+    def of(self, piece: Piece, lane: ir.Value) -> ir.Value:
         """A lane's elements of D from its sums, not yet rounded."""
         function = self.op.epilogue
         values = {x.element: self._matrix(x, piece, lane.type) for x in self.op.loads if x.axes == "MN"}
@@ -189,7 +189,7 @@ class _Epilogue:
             lambda axis: self._coordinates(axis, piece),
         )
 
-    def _matrix(self, load: LoadElementOp, piece: Piece, kind: Any) -> Any:
+    def _matrix(self, load: LoadElementOp, piece: Piece, kind: ir.Type) -> ir.Value:
         """The part of a matrix at the coordinates of the piece: its whole group is loaded at once."""
         group = self.groups[piece.registers[0]]
         key = load.source, group.registers[0]
@@ -198,7 +198,7 @@ class _Epilogue:
         held = dict(zip(group.registers, self.loaded[key], strict=True))
         return convert(emit.vector_of([held[register] for register in piece.registers]), kind)
 
-    def _load(self, matrix: Any, group: Piece) -> Any:
+    def _load(self, matrix: ir.Value, group: Piece) -> ir.Value:
         """A lane's elements of a matrix at the coordinates of a group."""
         fragment = FragmentType.of(group.kind.shape, matrix.type.element_type, group.kind.layout)
         if self.preloaded is not None and self.preloaded[0].matrix == matrix:
@@ -206,7 +206,7 @@ class _Epilogue:
             return copies.load(part, group.row, group.column, fragment)
         return self._global(matrix, group, fragment)
 
-    def _global(self, matrix: Any, group: Piece, fragment: Any) -> Any:
+    def _global(self, matrix: ir.Value, group: Piece, fragment: ir.Type) -> ir.Value:
         """Those elements from global memory."""
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
@@ -215,7 +215,7 @@ class _Epilogue:
         inside = self.op.types.k_groups or matrix == self.op.d
         return tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width, only_inside=inside))
 
-    def _vector(self, load: LoadElementOp, piece: Piece, kind: Any) -> Any:
+    def _vector(self, load: LoadElementOp, piece: Piece, kind: ir.Type) -> ir.Value:
         """The part of a vector for the piece's rows or columns; pieces with the same ones share it."""
         key = load.source, load.axes, piece.row if load.axes == "M" else piece.column
         if key not in self.vectors:
@@ -227,7 +227,7 @@ class _Epilogue:
             self.vectors[key] = convert(lane, kind)
         return self.vectors[key]
 
-    def _of_columns(self, name: Any, source: Any, piece: Piece) -> Any:
+    def _of_columns(self, name: ir.Value, source: ir.Value, piece: Piece) -> ir.Value:
         """A lane's elements of a vector for the piece's columns."""
         if SpreadRow.serves(self.kind):
             if name not in self.spread:
@@ -238,16 +238,16 @@ class _Epilogue:
         column = emit.value(self._at(1, piece))
         return tile.to_lane(tile.load_row(source, column, fragment, vector_bytes=width))
 
-    def _of_rows(self, source: Any, piece: Piece) -> Any:
+    def _of_rows(self, source: ir.Value, piece: Piece) -> ir.Value:
         """A lane's elements of a vector for the piece's rows."""
         kind = transposed(FragmentType.of(piece.kind.shape, source.type.element_type, piece.kind.layout))
         return tile.to_lane(tile.load_row(source, emit.value(self._at(0, piece)), kind))
 
-    def _at(self, axis: int, piece: Piece) -> Any:
+    def _at(self, axis: int, piece: Piece) -> ir.Value:
         """The first row (axis 0) or column (1) of a piece."""
         return emit.add(self.start[axis], (piece.row, piece.column)[axis])
 
-    def _coordinates(self, axis: int, piece: Piece) -> Any:
+    def _coordinates(self, axis: int, piece: Piece) -> ir.Value:
         """The rows or columns of a lane's elements, as a vector of index."""
         layout, shape = piece.kind.layout, piece.kind.shape
         if (digits := fragment_coordinates.lane_digits(layout, shape)) is None:

@@ -54,7 +54,7 @@ def _changes(op: MatmulOp) -> bool:
     return read or activates or op.attribute("alpha") != 1.0
 
 
-def _element(op: MatmulOp, x: Any, row: Any, column: Any) -> Any:
+def _element(op: MatmulOp, x: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
     """An element of D from its sum."""
     c, residual = (
         None if matrix is None else tile.load_element(matrix, row, column)
@@ -76,7 +76,7 @@ def _element(op: MatmulOp, x: Any, row: Any, column: Any) -> Any:
     return x if op.epilogue is None else _inlined(op.epilogue, x, row, column)
 
 
-def _factor(op: MatmulOp, kind: Any) -> Any:
+def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
     """The factor of all sums of a product; None if there is none."""
     number, factor = op.attribute("alpha"), None
     for name in ("alpha", *FACTORS):
@@ -102,7 +102,7 @@ def _inlined(function: EpilogueOp, *arguments: Any) -> Any:
     return values.get(last.element, last.element)
 
 
-def matrices(op: MatmulOp) -> list[Any]:
+def matrices(op: MatmulOp) -> list[ir.Value]:
     """What is loaded for each element of D."""
     return list(dict.fromkeys(load.source for load in op.loads if load.axes == "MN"))
 
@@ -139,7 +139,7 @@ Shared = dict[Any, Any]
 """What a kernel has computed of a function for all elements, by the values in the function."""
 
 
-def shared(op: MatmulOp, number: Any) -> Shared:
+def shared(op: MatmulOp, number: ir.Value | None) -> Shared:
     """What all elements of product `number` of a batch share, computed at the insertion point."""
     known: Shared = {}
     if (function := op.epilogue) is None:
@@ -160,12 +160,12 @@ def shared(op: MatmulOp, number: Any) -> Shared:
     return known
 
 
-def _own(value: Any) -> Any:
+def _own(value: ir.Value) -> ir.Value:
     """A value outside of the function, or a copy of a constant in it."""
     return value.owner.clone().result if _is_constant(value) else value
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.ConstantOp)
 
 
@@ -176,17 +176,17 @@ def _none(_: Any) -> Any:
 def compute(
     function: EpilogueOp,
     known: Shared,
-    values: dict[Any, Any],
+    values: dict[ir.Value, ir.Value],
     load: Callable[[LoadElementOp], Any] = _none,
     coordinate: Callable[[int], Any] = _none,
-) -> Any:
+) -> ir.Value:
     """A lane's elements of D, not yet rounded. `values` has its sums, and what it has of matrices; `load`
     returns its elements of a vector, `coordinate` their rows (0) or columns (1).
     """
     varying, shape = function.varying, values[function.sum].type.shape
     numbers = {argument: number for number, argument in enumerate(function.block.arguments[1:])}
 
-    def of(value: Any) -> Any:
+    def of(value: ir.Value) -> ir.Value:
         if value not in values:
             number = numbers.get(value)
             values[value] = _every(value, known, shape) if number is None else coordinate(number)
@@ -209,7 +209,7 @@ def compute(
     return of(function.result)
 
 
-def _every(value: Any, known: Shared, shape: Any) -> Any:
+def _every(value: ir.Value, known: Shared, shape: list[int]) -> ir.Value:
     """The vector of a value that all elements share."""
     kind = ir.VectorType.get(shape, value.type)
     if value not in known and _is_constant(value):
@@ -218,7 +218,7 @@ def _every(value: Any, known: Shared, shape: Any) -> Any:
     return vector.broadcast(kind, known.get(value, value))
 
 
-def _copy(op: Any, operands: list[Any], kind: Any) -> Any:
+def _copy(op: ir.OpView, operands: list[ir.Value], kind: ir.Type) -> ir.Value:
     """What the operation returns for other operands: a value of this type."""
     attributes = {name: op.operation.attributes[name] for name in op.operation.attributes}
     return ir.Operation.create(

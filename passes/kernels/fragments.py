@@ -11,7 +11,7 @@ from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit, fragment_coordinates
 
 
-def transposed(kind: Any) -> Any:
+def transposed(kind: ir.Type) -> ir.Type:
     """The type of the transposed fragment, in the same registers."""
     rows, columns = kind.layout.group(kind.shape)
     return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
@@ -36,7 +36,7 @@ def longest_run(rows: int, columns: int, bytes_: int) -> int:
     return run if rows == 16 and run > PAIR else PAIR
 
 
-def sorted_sums(sums: Any, rows: bool, columns: bool, run: int = PAIR) -> Any:
+def sorted_sums(sums: ir.Value, rows: bool, columns: bool, run: int = PAIR) -> ir.Value:
     """Sums of `mma.sync` in the order of D's rows and columns: a lane's elements of a row follow each other.
     `rows` and `columns`: these alternate between the two halves of 16. `run`: that of columns which don't.
     """
@@ -74,7 +74,10 @@ def _alternating(number: int) -> int:
 
 
 def reread(
-    fragment: Any, kind: Any = None, registers: Sequence[int] | None = None, rounds: bool = False
+    fragment: ir.Value,
+    kind: ir.Type | None = None,
+    registers: Sequence[int] | None = None,
+    rounds: bool = False,
 ) -> Any:
     """What `tile.read_sums` returned, read again here: as another type, only some of its registers in this
     order, or rounded. None for a fragment that another operation returned.
@@ -87,7 +90,7 @@ def reread(
     return tile.read_sums(kind or fragment.type, read.attribute("first_sum"), order, rounds)
 
 
-def widened(sums: Any) -> Any:
+def widened(sums: ir.Value) -> ir.Value:
     """Sums as the epilogue has them: those of f16 in f32."""
     kind = sums.type
     if kind.element_type != ir.F16Type.get():
@@ -103,17 +106,17 @@ def _in_runs(number: int, run: int) -> int:
     return QUAD * run * group + QUAD * PAIR * (at // PAIR) + PAIR * lane + at % PAIR
 
 
-def undefined(kind: Any) -> Any:
+def undefined(kind: ir.Type) -> ir.Value:
     """A fragment of undefined values: the first product overwrites it."""
     return tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two scalars or vectors."""
     return arith.addi(a, b) if isinstance(emit.element_of(a.type), ir.IntegerType) else arith.addf(a, b)
 
 
-def convert(lane: Any, kind: Any) -> Any:
+def convert(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of floats in another type, rounded once. Values out of the range of fp8
     become its largest value.
     """
@@ -129,12 +132,12 @@ def convert(lane: Any, kind: Any) -> Any:
     return arith.extf(kind, lane) if new.width > old.width else arith.truncf(kind, lane)
 
 
-def _with_f32(kind: Any) -> Any:
+def _with_f32(kind: ir.Type) -> ir.Type:
     """A vector type with elements of f32."""
     return ir.VectorType.get(kind.shape, ir.F32Type.get())
 
 
-def _as_f32(lane: Any) -> Any:
+def _as_f32(lane: ir.Value) -> ir.Value:
     """A vector of floats in f32, which narrower types round as they do these floats. Those of f64 are rounded
     toward zero, and get an odd last bit where this isn't exact.
     """
@@ -148,7 +151,7 @@ def _as_f32(lane: Any) -> Any:
     return arith.bitcast(kind, arith.ori(arith.bitcast(integers, shorter), arith.extui(integers, differs)))
 
 
-def _to_fp8(lane: Any, kind: Any) -> Any:
+def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of f32 in fp8, two at a time."""
     i16, numbers = ir.IntegerType.get_signless(16), emit.elements(lane)
     nearest, finite = (
@@ -163,7 +166,7 @@ def _to_fp8(lane: Any, kind: Any) -> Any:
     return arith.bitcast(kind, vector.bitcast(_bytes(kind), words))
 
 
-def _from_fp8(lane: Any, kind: Any) -> Any:
+def _from_fp8(lane: ir.Value, kind: ir.Type) -> Any:
     """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
     pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[Any]()
     two = ir.VectorType.get([2], ir.F16Type.get())
@@ -175,6 +178,6 @@ def _from_fp8(lane: Any, kind: Any) -> Any:
     return convert(vector.from_elements(ir.VectorType.get(kind.shape, ir.F16Type.get()), halves), kind)
 
 
-def _bytes(kind: Any) -> Any:
+def _bytes(kind: ir.Type) -> ir.Type:
     """A vector type's elements as bytes."""
     return ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(8))

@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.operand_roles import GATE_RUN
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import FragmentType, MatmulOp
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.accumulator import sums_type
@@ -21,7 +21,7 @@ def written(op: MatmulOp, schedule: WarpgroupSchedule) -> WarpgroupSchedule:
     return schedule if op.gate is None else replace(schedule, block=(m, n // 2, k))
 
 
-def gated(op: MatmulOp, sums: Any) -> Any:
+def gated(op: MatmulOp, sums: ir.Value) -> ir.Value:
     """A warpgroup's sums after the gate, which `op` may have."""
     if op.gate is None:
         return sums
@@ -39,6 +39,6 @@ def gated(op: MatmulOp, sums: Any) -> Any:
     return tile.from_lane(emit.vector_of(found), kind)
 
 
-def _coordinates(kind: FragmentType) -> list[tuple[int, int]]:
+def _coordinates(kind: FragmentType | ir.Type) -> list[tuple[int, int]]:
     """Rows and columns of the first lane's elements."""
     return [(row, column) for row, column in fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]]

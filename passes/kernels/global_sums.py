@@ -65,7 +65,7 @@ class Slots:
     attribute = WORKSPACE
     at_once: int  # vectors side by side that are added up at once
 
-    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums) -> None:
+    def __init__(self, op: MatmulOp, element: ir.Type, held: ThreadSums) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
         self.held, self.across = held, held.across
         kernel = op.operation.parent.opview
@@ -78,7 +78,7 @@ class Slots:
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
 
-    def write(self, lane: Any, slot: Any, number: Any, first: Any = 0) -> None:
+    def write(self, lane: ir.Value, slot: ir.Value, number: ir.Value, first: int = 0) -> None:
         """Writes a thread's sums to a slot: those of a tile, or those from vector `first` on."""
         numbers = emit.elements(lane)
         kind = self.sums.type.element_type
@@ -88,7 +88,7 @@ class Slots:
             run = list(numbers[VECTOR * index : VECTOR * (index + 1)])
             memref.store(vector.from_elements(kind, run), self.sums, [_further(row, index), thread])
 
-    def read(self, slot: Any, number: Any, column: Any) -> Any:
+    def read(self, slot: ir.Value, number: ir.Value, column: ir.Value) -> ir.Value:
         """A thread's sums of a slot from the column of vectors `column` on: a vector."""
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
         first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[Any]()
@@ -96,7 +96,7 @@ class Slots:
             numbers += emit.elements(memref.load(self.sums, [_further(first, index), thread]))
         return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
 
-    def fragment(self, total: Any, piece: Any) -> tuple[Any, Any]:
+    def fragment(self, total: ir.Value, piece: ir.Value) -> tuple[ir.Value, ir.Value]:
         """A thread's sums of a piece as a fragment, and the piece's first column in the tile."""
         columns = self.held.unit * self.at_once
         return tile.from_lane(total, self.held.fragment(columns)), emit.mul(piece, columns)
@@ -109,12 +109,12 @@ class Slots:
             for across in range(self.at_once)
         ]
 
-    def counter(self, block: Any, number: Any) -> Any:
+    def counter(self, block: ir.Value | int, number: ir.Value) -> ir.Value:
         """The counter of this warp of a warpgroup, for a tile."""
         warpgroup = emit.add(emit.mul(block, self.held.warpgroups), number)
         return emit.mul(emit.add(emit.mul(warpgroup, WARPS), thread_ids.warp()), COUNTER_STRIDE)
 
-    def claimed(self, slices: Slices, number: Any, shares: int) -> Any:
+    def claimed(self, slices: Slices, number: ir.Value, shares: int) -> ir.Value:
         """Signals that this warp's slice is written; returns the mask of the tile's shares that it must add
         up.
         """
@@ -122,7 +122,7 @@ class Slots:
         party, parties = emit.value(slices.number), emit.value(slices.count)
         return tile.claim(self.counters, emit.value(index), party, parties, shares=shares)
 
-    def _row(self, slot: Any, number: Any) -> Any:
+    def _row(self, slot: ir.Value, number: ir.Value) -> ir.Value:
         """The first row of a warpgroup's sums in a slot."""
         return emit.mul(emit.add(emit.mul(slot, self.held.warpgroups), number), self.held.vectors)
 
@@ -130,7 +130,7 @@ class Slots:
 class GlobalSums(Slots):
     """The sums of all slices of a tile."""
 
-    def __init__(self, op: MatmulOp, element: Any, held: ThreadSums, dealt: tuple[int, int]) -> None:
+    def __init__(self, op: MatmulOp, element: ir.Type, held: ThreadSums, dealt: tuple[int, int]) -> None:
         """`dealt` has the columns of vectors in a piece, and the number of CTAs that add up pieces. Raises
         WeftError for an `op` whose kernel has no such memory.
         """
@@ -138,7 +138,7 @@ class GlobalSums(Slots):
         self.at_once, self._shares = dealt
 
     @contextmanager
-    def shares(self, slices: Slices, number: Any) -> Iterator[Any]:
+    def shares(self, slices: Slices, number: ir.Value) -> Iterator[ir.Value]:
         """Waits for the other slices. In the block, ops are built for each piece that this warp adds up; the
         pieces of a share are as far apart as there are shares. Yields the piece's number.
         """
@@ -154,7 +154,7 @@ class GlobalSums(Slots):
                     scf.yield_([])
             scf.yield_([])
 
-    def total(self, slices: Slices, piece: Any, number: Any) -> Any:
+    def total(self, slices: Slices, piece: ir.Value, number: ir.Value) -> ir.Value:
         """A thread's sums of a piece, added slice by slice, so that the result does not depend on the order
         in which CTAs finish.
         """
@@ -174,7 +174,7 @@ class GlobalReduction(Reduction):
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer = DirectWriter(op, tiles.schedule)
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
         block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
         count = self.schedule.global_splits
         slices = Slices(block, at.slice, count, emit.mul(block, count))
@@ -185,5 +185,5 @@ class GlobalReduction(Reduction):
             self.writer.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
 
 
-def _further(index: Any, distance: int) -> Any:
+def _further(index: ir.Value, distance: int) -> ir.Value:
     return arith.addi(index, arith.constant(ir.IndexType.get(), distance))

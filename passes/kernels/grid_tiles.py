@@ -5,14 +5,14 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, gpu
+from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.ends_order import Ends
 from weft.passes.kernels.matrices import size
 from weft.passes.kernels.tile_order import Tile, element, grouped
 
 
-def grid_tile(schedule: AnySchedule, member: Any) -> Tile:
+def grid_tile(schedule: AnySchedule, member: ir.Value | None) -> Tile:
     """The one tile of a CTA in a grid of rows x columns of tiles, built at the insertion point."""
     x, y = (emit.as_i32(gpu.block_id(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
     rows, columns = (emit.as_i32(gpu.grid_dim(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
@@ -43,10 +43,10 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, A
     return at, emit.less(row, element(groups, index))
 
 
-def _group_of(ends: Ends, count: Any, row: Any) -> Any:
+def _group_of(ends: Ends, count: Any, row: ir.Value) -> Any:
     """The first group of rows after which the next one begins after a row; `count` if none does."""
 
-    def before(group: Any) -> tuple[Any, list[Any]]:
+    def before(group: ir.Value) -> tuple[Any, list[Any]]:
         end = ends.following(emit.minimum(group, emit.sub(count, 1)))
         ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
         return arith.andi(emit.less(group, count), ended), [group]

@@ -8,7 +8,7 @@ from weft.dialects import tile
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.isa.chips import LANES, WARPS
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.feed import Feed, StagedScales
@@ -45,7 +45,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
 
     def __init__(
         self,
-        ring: Any,
+        ring: ir.Value,
         tiles: Tiles[WarpgroupSchedule],
         types: Types,
         operands: tuple[StagedOperand, StagedOperand],
@@ -56,16 +56,16 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         if not all(isinstance(each, LoadedOperand) for each in operands):
             self._copies = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
 
-    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
+    def prepare(self, at: Tile, number: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
         if self._copies is not None:
             tile.await_(self._copies, stage, phase)
 
-    def release(self, stage: Any) -> None:
+    def release(self, stage: ir.Value) -> None:
         super().release(stage)
         if self._copies is not None:
             tile.release(self._copies, stage)
 
-    def load(self, at: Tile, position: list[Any]) -> list[Any]:
+    def load(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Loads all K blocks of a tile into the ring; for all warps that load. A warpgroup loads the stages
         whose number is its own modulo the number of warpgroups. Its copies run ahead by all its stages but
         one. Returns the ring's next position.
@@ -83,14 +83,14 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         assert at.k_span is not None
         first, after = at.k_span
 
-        def begin(number: Any, stage: Any) -> None:
+        def begin(number: ir.Value, stage: ir.Value) -> None:
             with emit.when(emit.less(number, after)):
                 for copy, row, column in self._corners(copies, at, number):
                     copy.begin(row, column, stage, warp)
             nvvm.SyncWarpOp(emit.value(-1))  # lanes form their groups together
             nvvm.cp_async_commit_group()
 
-        def block(number: Any, position: list[Any]) -> list[Any]:
+        def block(number: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
             stage, phase = position
             with self._when_own(stage, warpgroup):
                 for operand, start in copied:
@@ -107,7 +107,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
 
         await_previous_launch()  # the first time
 
-        def early(number: Any, carried: list[Any]) -> list[Any]:
+        def early(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             with self._when_own(carried[0], warpgroup):
                 begin(number, carried[0])
             return [self._after(carried[0], 1)]
@@ -115,20 +115,20 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
         return emit.loop(first, after, 1, position, block)
 
-    def _when_own(self, stage: Any, warpgroup: Any) -> Any:
+    def _when_own(self, stage: ir.Value, warpgroup: ir.Value) -> Any:
         """A block for the warpgroup that loads a stage."""
         loaders = self.schedule.loaders
         return emit.when(emit.equal(emit.rem(stage, loaders), warpgroup)) if loaders > 1 else nullcontext()
 
     def _corners(
-        self, copies: list[tuple[ShiftedCopy, Any]], at: Tile, number: Any
-    ) -> list[tuple[ShiftedCopy, Any, Any]]:
+        self, copies: list[tuple[ShiftedCopy, ir.Value]], at: Tile, number: ir.Value
+    ) -> list[tuple[ShiftedCopy, ir.Value, ir.Value]]:
         """Each copy, and the first row and column of its tile for a K block."""
         depth = emit.mul(at.k_block(number), self.schedule.block[2])
         return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in copies]
 
     def _copy(
-        self, operand: StagedOperand, at: Tile, number: Any, start: Any, stage: Any, phase: Any
+        self, operand: StagedOperand, at: Tile, number: Any, start: Any, stage: ir.Value, phase: Any
     ) -> None:
         """Starts to copy a K block of what isn't loaded; for one thread."""
         depth = emit.mul(at.k_block(number), self.schedule.block[2])
@@ -137,7 +137,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         tile.expect(self._copies, stage, rows * columns * element_bytes(operand.matrix))
         operand.copy(start, depth, at.member, stage, tile.full_barrier(self._copies, stage), 0, None)
 
-    def _after(self, stage: Any, count: int) -> Any:
+    def _after(self, stage: ir.Value, count: int) -> ir.Value:
         """The stage so many after one."""
         following, stages = emit.add(stage, count), self.schedule.stages
         return emit.select(emit.less(following, stages), following, emit.sub(following, stages))

@@ -43,7 +43,7 @@ def narrow_panels(rows: int, columns: int, bits: int, outer: int, *, expanded: b
     return f"S[({outer},{rows},{columns // width},{units}):({strides})] xor 128B"
 
 
-def alternating(kind: Any) -> Any:
+def alternating(kind: ir.Type) -> Any:
     """The type of MN-major stages of bytes as fragments read them: columns alternate between the halves of
     16, as `ldmatrix` transposes pairs of bytes.
     """
@@ -54,13 +54,13 @@ def alternating(kind: Any) -> Any:
     return BufferType.of(kind.shape, kind.element_type, layout)
 
 
-def size(matrix: Any, dimension: int) -> Any:
+def size(matrix: ir.Value, dimension: int) -> ir.Value:
     """One of a matrix's sizes, as i32; a negative dimension counts from the last."""
     number = dimension % matrix.type.rank
     return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), number)))
 
 
-def member(matrix: Any, *indices: Any) -> Any:
+def member(matrix: Any, *indices: Any) -> ir.Value:
     """One matrix of a batch, a memref of rank 3, or of a batch of batches, by its indices. All products share
     a memref of rank 2.
     """
@@ -69,17 +69,21 @@ def member(matrix: Any, *indices: Any) -> Any:
     return _part(matrix, indices, [_extent(matrix, number - 2) for number in range(2)])
 
 
-def with_rows(matrix: Any, rows: Any) -> Any:
+def with_rows(matrix: ir.Value, rows: Any) -> Any:
     """The first `rows` rows of a matrix, or all of them if it has fewer."""
     return _part(matrix, (), [emit.as_index(emit.minimum(size(matrix, 0), rows)), _extent(matrix, 1)])
 
 
-def vector_of(matrix: Any, *indices: Any) -> Any:
+def vector_of(matrix: ir.Value, *indices: Any) -> Any:
     """The last dimension of an array, at these indices of the others."""
     return _part(matrix, indices, [_extent(matrix, -1)])
 
 
-def _part(matrix: Any, indices: Any, sizes: Any) -> Any:
+def _part(
+    matrix: ir.Value,
+    indices: tuple[ir.Value] | tuple[ir.Value | None, ...] | tuple[()],
+    sizes: list[ir.Value],
+) -> ir.Value:
     """The part of an array at these indices of its first dimensions, of these sizes in the others."""
     dynamic = ir.ShapedType.get_dynamic_size()
     stride = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -101,11 +105,11 @@ def _part(matrix: Any, indices: Any, sizes: Any) -> Any:
     ).result
 
 
-def _extent(matrix: Any, dimension: int) -> Any:
+def _extent(matrix: ir.Value, dimension: int) -> ir.Value:
     return memref.dim(matrix, arith.constant(ir.IndexType.get(), dimension % matrix.type.rank))
 
 
-def map_of_member(matrix: Any, map_: Any, *indices: Any) -> Any:
+def map_of_member(matrix: Any, map_: ir.Value, *indices: Any) -> ir.Value:
     """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
     if matrix.type.rank > 2:
         for index in indices:
@@ -120,7 +124,7 @@ def distance(array: Any, dimension: int) -> Any:
     return arith.index_cast(ir.IntegerType.get_signless(64), bytes_)
 
 
-def misaligned(matrix: Any, bytes_: int) -> Any:
+def misaligned(matrix: ir.Value, bytes_: int) -> ir.Value:
     """Whether a row of a matrix, or of a batch, doesn't begin at a multiple of so many bytes, a power of two:
     an i1.
     """
@@ -132,12 +136,12 @@ def misaligned(matrix: Any, bytes_: int) -> Any:
     return emit.less(0, emit.bit_and(emit.as_i32(bits), bytes_ - 1))
 
 
-def ends_ragged(matrix: Any) -> Any:
+def ends_ragged(matrix: ir.Value) -> ir.Value:
     """Whether rows of a matrix end within 16 bytes, all of which TMA would write: an i1."""
     return emit.less(0, emit.rem(emit.mul(size(matrix, -1), element_bytes(matrix)), VECTOR_BYTES))
 
 
-def skew(matrix: Any) -> Any:
+def skew(matrix: ir.Value) -> Any:
     """The elements from the last multiple of 16 bytes to the first element of a matrix: an i32."""
     offset, size = memref.extract_strided_metadata(matrix)[1], element_bytes(matrix)
     address = memref.extract_aligned_pointer_as_index(matrix)
@@ -145,12 +149,12 @@ def skew(matrix: Any) -> Any:
     return emit.bit_and(emit.as_i32(elements), VECTOR_BYTES // size - 1)
 
 
-def element_bytes(matrix: Any) -> int:
+def element_bytes(matrix: ir.Value) -> int:
     """Bytes of an element."""
     return int(matrix.type.element_type.width) // 8
 
 
-def run_bytes(matrix: Any, run: int, fragment: Any) -> int:
+def run_bytes(matrix: ir.Value, run: int, fragment: ir.Type) -> int:
     """Bytes of a matrix that a lane accesses at once, at most 16, where `run` elements of a fragment of this
     type follow each other in a row, or fewer if it has fewer columns; 0 for single elements.
     """

@@ -40,7 +40,7 @@ _MOST_REGISTERS = 208
 class Operand:
     """A or B: its matrix in global memory, and its tiles in shared memory and registers."""
 
-    matrix: Any
+    matrix: ir.Value
     k_major: bool
     extent: int  # block M or block N
     warp_extent: int
@@ -48,8 +48,8 @@ class Operand:
     stages: int
     atom: Registers
     run: int = PAIR  # sums of a lane that follow each other in a row of D
-    buffer: Any = field(init=False)  # that copies fill
-    read: Any = field(init=False)  # the same memory, as fragments read it
+    buffer: ir.Value = field(init=False)  # that copies fill
+    read: ir.Value = field(init=False)  # the same memory, as fragments read it
 
     def allocate(self) -> None:
         """Builds the stages at the insertion point."""
@@ -58,11 +58,11 @@ class Operand:
             self.read = tile.alloc(self._read_type, over=self.buffer)
 
     @property
-    def element(self) -> Any:
+    def element(self) -> ir.Type:
         return self.matrix.type.element_type
 
     @property
-    def buffer_type(self) -> Any:
+    def buffer_type(self) -> ir.Type:
         """The type of the stages: K-major rows, or MN-major panels as wide as a swizzle."""
         bytes_ = element_bytes(self.matrix)
         if self.k_major:
@@ -106,25 +106,25 @@ class Operand:
         return self.alternates or self.run > PAIR
 
     @property
-    def _read_type(self) -> Any:
+    def _read_type(self) -> ir.Type:
         """The type of the stages as fragments read them, where their order is another one."""
         if self.k_major:
             return replace(self, run=PAIR).buffer_type  # the rows of memory, one after another
         return alternating(self.buffer_type)
 
-    def origin(self, block: Any, k: Any) -> tuple[Any, Any]:
+    def origin(self, block: ir.Value, k: ir.Value | int) -> tuple[ir.Value, ir.Value]:
         """Row and column of a block's tile in memory."""
         rows, columns = (block, k) if self.k_major else (k, block)
         return emit.value(rows), emit.value(columns)
 
-    def fragment_type(self) -> Any:
+    def fragment_type(self) -> ir.Type:
         """The warp's tile, one atom deep."""
         shape = list(self.atom.shape)
         shape[0 if self.atom.name == "a" else 1] = self.warp_extent
         layout = Layout.parse(self.atom.layout).tile_to(tuple(shape), self.atom.shape)
         return FragmentType.of(shape, self.element, layout)
 
-    def load(self, stage: Any, start: Any, k: int) -> Any:
+    def load(self, stage: ir.Value, start: ir.Value | int, k: int) -> ir.Value:
         """The warp's fragment at depth `k` of a stage."""
         row, column = (start, k) if self.k_major else (k, start)
         # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
@@ -148,7 +148,7 @@ class MmaKernel:
     form: mma.Sync | wmma.Mma
     a: Operand
     b: Operand
-    depth: Any  # K of this launch, in bytes of packed integers
+    depth: ir.Value  # K of this launch, in bytes of packed integers
     tile: Tile
     has: Any  # whether there is a product, an i1; None: always
 
@@ -182,7 +182,7 @@ class MmaKernel:
         )
 
     @property
-    def accumulator_type(self) -> Any:
+    def accumulator_type(self) -> ir.Type:
         d, *_ = self.form.operands
         shape = self.schedule.warp_tile
         layout = Layout.parse(d.layout).tile_to(shape, d.shape)
@@ -229,7 +229,7 @@ class MmaKernel:
         target = self.op.target
         return target is None or target.chip.name in async_copy.CP_ASYNC.table[COPY].chips
 
-    def _aligned(self) -> Any:
+    def _aligned(self) -> ir.Value:
         """Whether A and B can be copied 16 bytes at a time."""
         bits = _index(0)
         for matrix in (self.a.matrix, self.b.matrix):
@@ -237,7 +237,9 @@ class MmaKernel:
             bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), _index(VECTOR_BYTES - 1)))
         return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
 
-    def _pipelined(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+    def _pipelined(
+        self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
+    ) -> ir.Value:
         """The k loop with `stages - 1` blocks in flight; returns the accumulators. It is split in two: only
         the last blocks that are copied may end outside of A and B.
         """
@@ -245,7 +247,7 @@ class MmaKernel:
         steps = range(0, block_k, self._step)
         first, end = self._blocks()
 
-        def load(stage: Any, k: int) -> list[Any]:
+        def load(stage: ir.Value | int, k: int) -> list[ir.Value]:
             stage_a, stage_b = (tile.stage(each.read, emit.value(stage)) for each in (self.a, self.b))
             return self._load(stage_a, stage_b, start_m, start_n, k)
 
@@ -253,7 +255,7 @@ class MmaKernel:
             nvvm.cp_async_wait_group(ahead - 1)
             gpu.barrier()
 
-        def body(whole: bool, block: Any, carried: list[Any]) -> list[Any]:
+        def body(whole: bool, block: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             # The K of the copies is carried: computed from the block, it would cost registers in each loop.
             sums, read, write, at, *loaded = carried
             factors = self._factors(block, row, column, start_m, start_n)
@@ -318,7 +320,9 @@ class MmaKernel:
         return not types.promoted and sums + sets * operands + addresses <= _MOST_REGISTERS
 
     @staticmethod
-    def _fetch(operand: Operand, start: Any, at: Any, stage: Any, whole: bool) -> None:
+    def _fetch(
+        operand: Operand, start: ir.Value, at: ir.Value | int, stage: ir.Value | int, whole: bool
+    ) -> None:
         """Starts to copy a K block to a stage. `whole`: it ends inside of the matrix."""
         k, others = INSIDE if whole else ZERO, ANY  # sums of other rows and columns aren't stored
         rows, columns = (others, k) if operand.k_major else (k, others)
@@ -331,7 +335,9 @@ class MmaKernel:
             columns=columns,
         )
 
-    def _through_registers(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+    def _through_registers(
+        self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
+    ) -> Any:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
         to the following stage after them; returns the accumulators.
         """
@@ -346,7 +352,7 @@ class MmaKernel:
             k = emit.mul(block, block_k)
             return [copy.load(*operand.origin(start, k), warp) for copy, operand, start in copies]
 
-        def store(loaded: list[Any], stage: Any) -> None:
+        def store(loaded: list[Any], stage: ir.Value | int) -> None:
             for (copy, *_), part in zip(copies, loaded, strict=True):
                 copy.store(part, stage, warp)
 
@@ -364,7 +370,7 @@ class MmaKernel:
 
         return emit.loop(*self._blocks(), 1, [self._zero(), emit.value(0)], body)[0]
 
-    def _plain(self, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+    def _plain(self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int) -> ir.Value:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
         block_k = self.a.block_k
         first = emit.value(0)
@@ -374,7 +380,7 @@ class MmaKernel:
             for operand, stage in ((self.a, stage_a), (self.b, stage_b))
         )
 
-        def body(block: Any, carried: list[Any]) -> list[Any]:
+        def body(block: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             k = emit.mul(block, block_k)
             factors = self._factors(block, row, column, start_m, start_n)
             gpu.barrier()
@@ -409,24 +415,26 @@ class MmaKernel:
         """The tile's first K block."""
         return self.tile.k_span[0] if self.tile.k_span else 0
 
-    def _blocks(self) -> tuple[Any, Any]:
+    def _blocks(self) -> tuple[ir.Value | int, ir.Value]:
         """The tile's first K block, and the one after its last."""
         return self.tile.k_span or (0, emit.ceil_div(self.depth, self.a.block_k))
 
-    def _next(self, stage: Any) -> Any:
+    def _next(self, stage: ir.Value) -> ir.Value:
         following = emit.add(stage, 1)
         return emit.select(emit.equal(following, self.schedule.stages), 0, following)
 
-    def _zero(self) -> Any:
+    def _zero(self) -> ir.Value:
         """Sums before the first K block."""
         kind = self.accumulator_type
         zero = tile.from_lane(emit.constant(kind.lane_type, 0), kind)
         return self._sorted(zero) if self.op.types.promoted else zero
 
-    def _sorted(self, sums: Any) -> Any:
+    def _sorted(self, sums: ir.Value) -> ir.Value:
         return sorted_sums(sums, self.a.alternates, self.b.alternates, self.b.run)
 
-    def _factors(self, block: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+    def _factors(
+        self, block: ir.Value, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
+    ) -> Any:
         """What a lane's sums of a K block are multiplied by; None for 1."""
         if not self.op.types.scaled:
             return None
@@ -434,21 +442,29 @@ class MmaKernel:
         at = emit.add(row, start_m), emit.add(column, start_n)
         return scale_factors.of_lane(self.op, self.schedule, kind, scales, block, *at)
 
-    def _add(self, sums: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, factors: Any) -> Any:
+    def _add(
+        self,
+        sums: ir.Value,
+        stage_a: ir.Value,
+        stage_b: ir.Value,
+        start_m: ir.Value,
+        start_n: ir.Value | int,
+        factors: Any,
+    ) -> ir.Value:
         """A warp's sums and its products of a K block."""
         total = self._begin(sums)
         for k in range(0, self.a.block_k, self._step):
             total = self._product(total, self._load(stage_a, stage_b, start_m, start_n, k))
         return self._end(sums, total, factors)
 
-    def _begin(self, sums: Any) -> Any:
+    def _begin(self, sums: ir.Value) -> ir.Value:
         """What the products of a K block are added to: the sums, unless they are promoted."""
         if not self.op.types.promoted:
             return sums
         kind = self.accumulator_type
         return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
 
-    def _end(self, sums: Any, total: Any, factors: Any) -> Any:
+    def _end(self, sums: ir.Value, total: ir.Value, factors: Any) -> ir.Value:
         """The sums after a K block."""
         if not self.op.types.promoted:
             return total
@@ -456,11 +472,13 @@ class MmaKernel:
         added = arith.addf(before, lane) if factors is None else vector.fma(lane, factors, before)
         return tile.from_lane(added, sums.type)
 
-    def _load(self, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, k: int) -> list[Any]:
+    def _load(
+        self, stage_a: ir.Value, stage_b: ir.Value, start_m: ir.Value, start_n: ir.Value | int, k: int
+    ) -> list[ir.Value]:
         """A warp's operands at depth `k` of a stage, one atom of K deep."""
         return [self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)]
 
-    def _product(self, sums: Any, operands: list[Any]) -> Any:
+    def _product(self, sums: ir.Value, operands: list[ir.Value]) -> ir.Value:
         """The sums and the products of one atom of K."""
         a, b = operands
         if self.op.types.packs_integers:
@@ -468,7 +486,7 @@ class MmaKernel:
             return packed_integers.multiply(a, b, sums, self.form)
         return tile.gemm(a, b, sums, self.accumulator_type)
 
-    def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
+    def _epilogue(self, accumulator: ir.Value, row: ir.Value, column: ir.Value, aligned: bool) -> None:
         """Finishes the sums and stores them."""
         if not self.op.types.promoted:
             accumulator = self._sorted(widened(accumulator))
@@ -476,17 +494,17 @@ class MmaKernel:
         store(self.op, accumulator, row, column, self.tile.member, run=run if aligned else 1)
 
 
-def _pointer(matrix: Any) -> Any:
+def _pointer(matrix: ir.Value) -> ir.Value:
     """The address of the first element, as an index."""
     offset = memref.extract_strided_metadata(matrix)[1]
     address = memref.extract_aligned_pointer_as_index(matrix)
     return arith.addi(address, arith.muli(offset, _index(element_bytes(matrix))))
 
 
-def _stride(matrix: Any) -> Any:
+def _stride(matrix: ir.Value) -> ir.Value:
     """Elements between rows, as an index."""
     return memref.extract_strided_metadata(matrix)[4]
 
 
-def _index(number: int) -> Any:
+def _index(number: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), number)

@@ -31,7 +31,9 @@ class PackedCopy(RegisterCopy):
     aligned: bool = True  # whether rows begin at multiples of 16 bytes
 
     @classmethod
-    def of(cls, matrix: Any, buffer: Any, width: int, warps: int, together: int, **how: bool) -> "PackedCopy":
+    def of(
+        cls, matrix: ir.Value, buffer: Any, width: int, warps: int, together: int, **how: bool
+    ) -> "PackedCopy":
         """The copy of a matrix, whose parts are built at the insertion point."""
         parts = tuple(_rows_from(matrix, first, together) for first in range(together))
         return cls(matrix, buffer, width, warps, together, parts, **how)
@@ -40,7 +42,7 @@ class PackedCopy(RegisterCopy):
     def _vector(self) -> int:
         return int(max(VECTOR_BYTES, _WORD * self.together))
 
-    def load(self, row: Any, column: Any, warp: Any) -> Any:
+    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> Any:
         """The warp's part of the tile at (`row`, `column`), in elements of the tile."""
         start = emit.value(emit.add(row, emit.mul(warp, self._rows)))
         at, width = emit.value(emit.div(column, self.together)), self._vector // self.together
@@ -66,7 +68,7 @@ class PackedCopy(RegisterCopy):
         return FragmentType.of(shape, whole.element_type, Layout.parse(layout))
 
 
-def _rows_from(matrix: Any, first: int, step: int) -> Any:
+def _rows_from(matrix: ir.Value, first: int, step: int) -> Any:
     """Each `step`-th row of a matrix of bytes from the `first` on. Its rows are a multiple of `step`."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     _, offset, rows, columns, stride, _ = memref.extract_strided_metadata(matrix)
@@ -100,7 +102,7 @@ def _transposed(words: list[Any]) -> list[Any]:
     return [_bytes_of(words, number) for number in range(count)]
 
 
-def _exchanged(x: Any, y: Any, mask: int, shift: int) -> tuple[Any, Any]:
+def _exchanged(x: ir.Value, y: Any, mask: int, shift: int) -> tuple[Any, Any]:
     """Two words after the higher parts of the first and the lower ones of the second changed places."""
     lower = emit.bit_and(emit.xor(emit.shift_right(x, shift), y), mask)
     return emit.xor(x, emit.mul(lower, 1 << shift)), emit.xor(y, lower)

@@ -26,7 +26,7 @@ def of_bytes(form: Any) -> Any:
     return replace(form, shape=shape, a_type=S8.name, b_type=S8.name, bit_op="")
 
 
-def in_bytes(matrix: Any) -> Any:
+def in_bytes(matrix: ir.Value) -> ir.Value:
     """A matrix of packed integers as the matrix of its bytes; other matrices as they are."""
     kind = matrix.type
     if kind.element_type.width >= _BYTE:
@@ -51,7 +51,7 @@ def in_bytes(matrix: Any) -> Any:
     ).result
 
 
-def multiply(a: Any, b: Any, sums: Any, form: isa.Sync) -> Any:
+def multiply(a: ir.Value, b: Any, sums: ir.Value, form: isa.Sync) -> Any:
     """The sums plus the products of two fragments of bytes, read as packed integers."""
 
     def build(operands: warp_products.Operands, _: Any) -> Any:

@@ -22,7 +22,7 @@ from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_memb
 class Preload:
     """One matrix, each warpgroup's part of which is copied to where it stages D."""
 
-    def __init__(self, matrix: Any, d: Any, buffer: Any) -> None:
+    def __init__(self, matrix: ir.Value, d: ir.Value, buffer: ir.Value) -> None:
         """Builds the tensor map, and a ring with a stage for each warpgroup, at the insertion point."""
         self.matrix, self.buffer = matrix, buffer
         self.ring = tile.make_ring(buffer.type.shape[0], consumers=1)
@@ -32,7 +32,7 @@ class Preload:
         self.by_tma = arith.andi(_takes_rows(matrix), emit.negate(by_threads))
 
     @classmethod
-    def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: Any) -> "Preload | None":
+    def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: ir.Value) -> "Preload | None":
         """That of the last matrix that has D's type. None if no matrix has it."""
         barriers = schedule.warpgroups * STAGE_BARRIER_BYTES
         before = ceil_div(schedule.shared_bytes(op.types), BOX_ALIGNMENT) * BOX_ALIGNMENT
@@ -43,7 +43,7 @@ class Preload:
         fitting = [matrix for matrix in matrices(op) if matrix.type.element_type == element]
         return cls(fitting[-1], op.d, buffer) if fitting else None
 
-    def begin(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def begin(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value) -> None:
         """Starts to copy a warpgroup's part, at a row and a column of D, when the store before has read
         the memory.
         """
@@ -60,7 +60,7 @@ class Preload:
                 barrier=barrier,
             )
 
-    def end(self, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any) -> None:
+    def end(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value, phase: Any) -> None:
         """Waits, in all threads of a warpgroup, for its part. If TMA doesn't copy the matrix, the threads do
         so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """
@@ -76,12 +76,12 @@ class Preload:
             meet_warpgroup(warpgroup)
             scf.yield_([])
 
-    def load(self, part: Any, row: int, column: int, fragment: Any) -> Any:
+    def load(self, part: ir.Value, row: int, column: int, fragment: ir.Type) -> ir.Value:
         """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory."""
         return tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))
 
 
-def _takes_rows(matrix: Any) -> Any:
+def _takes_rows(matrix: ir.Value) -> ir.Value:
     """Whether TMA copies a matrix, or a batch, as it lies: its rows are aligned, and distinct. An i1."""
     strides = memref.extract_strided_metadata(matrix)[2 + matrix.type.rank : -1]
     columns = emit.as_index(size(matrix, -1))

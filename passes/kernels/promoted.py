@@ -35,7 +35,7 @@ class PromotedAccumulator:
         self.feed, self.schedule, self.kind = feed, feed.schedule, sums_type(feed.schedule, types)
         self._products = self.schedule.products(types)
 
-    def multiply(self, at: Tile, start: Any, position: list[Any]) -> list[Any]:
+    def multiply(self, at: Tile, start: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
         position.
         """
@@ -61,8 +61,8 @@ class _Blocks:
 
     feed: Feed[WarpgroupSchedule]
     tile: Tile
-    rows: list[Any]
-    kind: Any
+    rows: list[ir.Value]
+    kind: ir.Type
     scales: TileScales | TileRowScales | None
 
     @property
@@ -71,7 +71,7 @@ class _Blocks:
         return self.scales if isinstance(self.scales, TileScales) else None
 
     @property
-    def span(self) -> tuple[Any, Any]:
+    def span(self) -> tuple[int, ir.Value] | tuple[ir.Value | int, ir.Value]:
         """The tile's first K block, and the one after its last."""
         assert self.tile.k_span is not None
         return self.tile.k_span
@@ -80,7 +80,7 @@ class _Blocks:
         """The number of the first register of a part's sums, which follow those of products."""
         return (_SETS + part) * int(self.kind.registers)
 
-    def start(self, part: int, stage: Any, into: int = 0) -> None:
+    def start(self, part: int, stage: ir.Value, into: int = 0) -> None:
         """Starts the products of a part with the K block in a stage, in the registers of set `into`."""
         left, right = self.feed.left, self.feed.right
         tile.gemm_async(
@@ -92,22 +92,22 @@ class _Blocks:
             first_sum=into * self.kind.registers,
         )
 
-    def of_b(self, number: Any) -> list[Any]:
+    def of_b(self, number: ir.Value | int) -> list[ir.Value]:
         """The scales of B in global memory for the tile's K block `number`; none without."""
         return self.scales.of_b(number) if self.scales else []
 
-    def factors(self, part: int, stage: Any, of_b: list[Any]) -> list[Any]:
+    def factors(self, part: int, stage: ir.Value, of_b: list[ir.Value]) -> list[ir.Value]:
         """The factors of a part's products with the K block in a stage; none without scales."""
         return self.scales.factors(part, stage, of_b) if self.scales else []
 
-    def add(self, part: int, factors: list[Any], products: int = 0) -> None:
+    def add(self, part: int, factors: list[ir.Value], products: int = 0) -> None:
         """Adds finished products, in the registers of a set, to a part's sums."""
         count = self.kind.registers
         numbers = self.scales.numbers if self.scales else ()
         tile.add_products(products * count, self.first_sum(part), count, factors, numbers)
 
 
-def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
+def _add_up_in_turn(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
     """Finishes and adds a K block's products before the next ones start.
 
     Another warpgroup's products keep the tensor cores busy during the additions. The next block is awaited
@@ -115,7 +115,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, scales = blocks.feed.ring, blocks.read_ahead
 
-    def block(_: Any, position: list[Any], of_b: list[Any], __: bool = True) -> list[Any]:
+    def block(_: ir.Value, position: list[ir.Value], of_b: list[ir.Value], __: bool = True) -> list[ir.Value]:
         stage, phase = position
         tile.await_(ring, stage, phase)
         blocks.start(0, stage)
@@ -130,7 +130,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     return _each_scaled(scales, blocks.span, position, block)
 
 
-def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
+def _add_up_parts(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
     """As in turn, with several parts that use the same registers one after the other. Returns the ring's next
     position.
 
@@ -141,7 +141,9 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring = blocks.feed.ring
 
-    def iteration(number: Any, carried: list[Any], of_b: list[Any], may_begin: bool = True) -> list[Any]:
+    def iteration(
+        number: ir.Value, carried: list[ir.Value], of_b: list[ir.Value], may_begin: bool = True
+    ) -> list[ir.Value]:
         """`may_begin`: whether the K block of this number may be the tile's first."""
         position = carried[-2:]
 
@@ -173,7 +175,7 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
     return carried[-2:]
 
 
-def _begin_block(blocks: _Blocks, position: list[Any], of_b: list[Any]) -> list[Any]:
+def _begin_block(blocks: _Blocks, position: list[ir.Value], of_b: list[ir.Value]) -> list[ir.Value]:
     """Starts all parts of a K block that has arrived; the last one stays in flight. Returns its factors, its
     stage, and the ring's next position.
     """
@@ -188,7 +190,7 @@ def _begin_block(blocks: _Blocks, position: list[Any], of_b: list[Any]) -> list[
     return [*factors[-1], stage, *tile.advance(blocks.feed.ring, *position)]
 
 
-def _end_block(blocks: _Blocks, carried: list[Any]) -> None:
+def _end_block(blocks: _Blocks, carried: list[ir.Value]) -> None:
     """Adds a K block's last part, from what `_begin_block` returned."""
     *factors, stage, _, _ = carried
     tile.wait_gemm()
@@ -198,11 +200,11 @@ def _end_block(blocks: _Blocks, carried: list[Any]) -> None:
 
 def _each_scaled(
     scales: TileScales,
-    span: tuple[Any, Any],
-    carried: list[Any],
+    span: tuple[ir.Value | int, ir.Value],
+    carried: list[ir.Value],
     body: Callable[[Any, list[Any], list[Any], bool], list[Any]],
     at_once: int = 1,
-) -> list[Any]:
+) -> list[ir.Value]:
     """A loop over a span of K blocks, 32 at a time: each lane of a warp has read the scales of B for one of
     them, so that nothing waits for memory between products.
 
@@ -214,17 +216,17 @@ def _each_scaled(
     of_b, ahead = scales.of_b(begin), scales.of_lanes(emit.add(begin, 1))
     count = len(of_b)
 
-    def several(first: Any, all_: list[Any]) -> list[Any]:
+    def several(first: ir.Value, all_: list[ir.Value]) -> list[ir.Value]:
         of_lanes, left = all_[:count], all_[count:]
 
-        def one(number: Any, left: list[Any], may_begin: bool) -> list[Any]:
+        def one(number: ir.Value, left: list[ir.Value], may_begin: bool) -> list[ir.Value]:
             made = body(number, left[:-count], left[-count:], may_begin)
             return [*made, *(emit.of_lane(each, emit.sub(number, first)) for each in of_lanes)]
 
         later = scales.of_lanes(emit.add(first, LANES + 1))
         last = emit.minimum(emit.add(first, LANES), end)
 
-        def more(number: Any, left: list[Any], further: int = 1) -> list[Any]:
+        def more(number: ir.Value, left: list[ir.Value], further: int = 1) -> list[ir.Value]:
             left = one(number, left, further == 1)
             if further == at_once:
                 return left
@@ -246,11 +248,11 @@ class _InFlight:
     """
 
     products: int
-    stage: Any
+    stage: ir.Value
     of_b: list[Any]
 
 
-def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
+def _add_up_overlapped(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
     """Adds a K block's products while those of the next block are in flight.
 
     Two sets of registers take turns, and an iteration starts products in both: if products in flight moved to
@@ -258,7 +260,9 @@ def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """
     ring, (begin, end) = blocks.feed.ring, blocks.span
 
-    def start(number: Any, position: list[Any], into: int) -> tuple[_InFlight, list[Any]]:
+    def start(
+        number: ir.Value | int, position: list[ir.Value], into: int
+    ) -> tuple[_InFlight, list[ir.Value]]:
         of_b = blocks.of_b(number)  # needed one block later, which hides the load
         tile.await_(ring, *position)
         blocks.start(0, position[0], into)
@@ -270,7 +274,7 @@ def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
         blocks.feed.release(flight.stage)
         blocks.add(0, factors, flight.products)
 
-    def pair(number: Any, carried: list[Any]) -> list[Any]:
+    def pair(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         position, first = carried[:2], _InFlight(0, carried[2], carried[3:])
         second, position = start(number, position, 1)
         land(first, 1)
@@ -299,7 +303,7 @@ def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
     return [emit.select(rest, far, near) for far, near in advanced]
 
 
-def _rows(whole: Any) -> Any:
+def _rows(whole: ir.Type) -> ir.Type:
     """The type of the first 64 rows of a warpgroup's sums."""
     rows, columns = whole.shape
     layout = whole.layout.slice(whole.shape, (0, 0), (wgmma.M, columns)) if rows > wgmma.M else whole.layout

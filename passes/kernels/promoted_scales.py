@@ -38,12 +38,12 @@ class BlockScales:
         """Begins to copy the scales of a matrix of a team's other GPUs, by its index."""
         self._member = member
 
-    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile's rows of A for a K block."""
         number = at.column if self.schedule.swap else at.row
         column = emit.value(emit.mul(number, self.extent))
 
-        def start(source: Any) -> list[Any]:
+        def start(source: ir.Value) -> list[Any]:
             into = tile.stage(self.buffer, stage)
             tile.copy_async(source, emit.value(block), column, into, barrier=barrier)
             return []
@@ -57,7 +57,7 @@ class BlockScales:
         is_own = emit.equal(at.member, self._team.rank)
         emit.either(is_own, [], lambda: start(own), lambda: start(other))
 
-    def of_tile(self, at: Tile, rows: list[Any], kind: Any) -> "TileScales":
+    def of_tile(self, at: Tile, rows: list[ir.Value], kind: ir.Type) -> "TileScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""
         m, n, _ = self.schedule.block
         if self.schedule.swap:
@@ -81,12 +81,12 @@ class TileScales:
 
     all: BlockScales
     tile: Tile
-    rows: list[Any]
-    kind: Any
-    blocks: list[Any]
-    inside: Any
+    rows: list[ir.Value]
+    kind: ir.Type
+    blocks: list[ir.Value]
+    inside: ir.Value | int
 
-    def of_b(self, number: Any) -> list[Any]:
+    def of_b(self, number: ir.Value | int) -> list[ir.Value]:
         """The scales of B for the tile's K block `number`. Beyond the last block of columns or of K, where
         there are none, the last block's.
         """
@@ -95,7 +95,7 @@ class TileScales:
         rows = [emit.minimum(block, emit.sub(size(matrix, 0), 1)) for block in self.blocks]
         return [memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]) for row in rows]
 
-    def of_lanes(self, number: Any) -> list[Any]:
+    def of_lanes(self, number: ir.Value | int) -> list[ir.Value]:
         """The scales of B for as many K blocks as a warp has lanes: one block's in each lane."""
         return self.of_b(emit.add(number, thread_ids.lane()))
 
@@ -112,7 +112,7 @@ class TileScales:
         """The rows and columns of the first lane's products."""
         return fragment_coordinates.lane_elements(self.kind.layout, self.kind.shape)[0]
 
-    def factors(self, part: int, stage: Any, of_b: list[Any]) -> list[Any]:
+    def factors(self, part: int, stage: ir.Value, of_b: list[ir.Value]) -> list[ir.Value]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         kind, row_of_stage = self.kind, tile.stage(self.all.buffer, stage)
         if self.all.schedule.swap:
@@ -125,7 +125,7 @@ class TileScales:
         first_of = [self.numbers.index(number) for number in range(max(self.numbers) + 1)]
         return [arith.mulf(of_rows[product], of_columns[product]) for product in first_of]
 
-    def _of_columns(self, of_b: list[Any], columns: list[int]) -> list[Any]:
+    def _of_columns(self, of_b: list[ir.Value], columns: list[int]) -> list[ir.Value]:
         """The scale of B of each of a tile's columns. In a tile, blocks of B begin at multiples of `unit`."""
         n = self.kind.shape[1]
         unit, of_units = gcd(n, PROMOTED), []

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, vector
+from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.scale_factors import LaneScales
@@ -31,7 +31,7 @@ class PromotedWarpAccumulator(WarpAccumulator):
         def factors_of(number: Any) -> list[Any]:
             return lane.load(at.k_block(number)) if lane else []
 
-        def add(sums: Any, block: Any, factors: list[Any]) -> Any:
+        def add(sums: ir.Value, block: Any, factors: list[Any]) -> Any:
             total, products = tile.to_lane(sums), tile.to_lane(self._sorted(block))
             added = (
                 vector.fma(products, lane.factors(factors), total) if lane else arith.addf(total, products)

@@ -10,7 +10,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, vector
+from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
@@ -22,7 +22,7 @@ _AT_ONCE = 16  # columns that a warpgroup reads at a time, beside the sums that 
 class Promotion:
     """Adds up a tile's K blocks for a warpgroup of the epilogue."""
 
-    def __init__(self, op: MatmulOp, full: Any, sums: TensorSums) -> None:
+    def __init__(self, op: MatmulOp, full: ir.Value, sums: TensorSums) -> None:
         self.full, self.sums, self.schedule = full, sums, sums.schedule
         self.columns = min(self.schedule.slice_columns(op.types), _AT_ONCE)
         self.count = self.schedule.epilogue_columns // self.columns
@@ -30,7 +30,7 @@ class Promotion:
         self.scales = _Scales(op, self.schedule, sums.fragment(self.columns)) if scaled else None
 
     def totals(
-        self, at: Tile, row: Any, column: Any, warpgroup: Any, position: list[Any]
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, position: list[Any]
     ) -> tuple[list[Any], list[Any]]:
         """The sums of the tile that begins at (`row`, `column`) in this CTA, a vector of a lane's for each of
         `columns` columns; and the next position of the ring of accumulators.
@@ -52,7 +52,7 @@ class Promotion:
         *totals, slot, phase = emit.loop(*at.k_span, 1, [zeros] * self.count + position, block)
         return totals, [slot, phase]
 
-    def _add(self, total: Any, of: Slice, factors: Any, slot: Any) -> Any:
+    def _add(self, total: Any, of: Slice, factors: Any, slot: ir.Value) -> Any:
         """A slice's sums plus those of a K block."""
         lane = tile.to_lane(self.sums.load(slot, of, self.columns))
         return arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
@@ -64,7 +64,7 @@ class _Scales:
 
     op: MatmulOp
     schedule: TensorMemorySchedule
-    kind: Any  # the fragment of a slice
+    kind: ir.Type  # the fragment of a slice
 
     def of_block(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
         """The factors of a lane's sums of the tile's K block `number`, for each slice."""

@@ -5,7 +5,7 @@ from typing import Any
 from weft.dialects.product_types import PROMOTED
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith, memref, vector
+from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels.matrices import member, size
 
@@ -22,7 +22,13 @@ class LaneScales:
     """
 
     def __init__(
-        self, op: MatmulOp, schedule: AnySchedule, kind: Any, scales: tuple[Any, Any], row: Any, column: Any
+        self,
+        op: MatmulOp,
+        schedule: AnySchedule,
+        kind: ir.Type,
+        scales: tuple[Any, Any],
+        row: ir.Value,
+        column: ir.Value,
     ) -> None:
         self._kind, self._scales, self._of_columns = kind, scales, op.types.scale_columns
         digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
@@ -56,14 +62,20 @@ class LaneScales:
 
 
 def of_lane(
-    op: MatmulOp, schedule: AnySchedule, kind: Any, scales: tuple[Any, Any], block: Any, row: Any, column: Any
+    op: MatmulOp,
+    schedule: AnySchedule,
+    kind: ir.Type,
+    scales: tuple[Any, Any],
+    block: Any,
+    row: ir.Value,
+    column: ir.Value,
 ) -> Any:
     """The factors of a lane's sums of a K block, for a fragment of type `kind` at (`row`, `column`)."""
     lane = LaneScales(op, schedule, kind, scales, row, column)
     return lane.factors(lane.load(block))
 
 
-def _element(matrix: Any, row: Any, column: Any) -> Any:
+def _element(matrix: ir.Value, row: ir.Value, column: ir.Value) -> Any:
     """The element at (`row`, `column`) of a matrix, or the nearest one."""
     nearest = (emit.minimum(at, emit.sub(size(matrix, i), 1)) for i, at in enumerate((row, column)))
     return memref.load(matrix, [emit.as_index(at) for at in nearest])

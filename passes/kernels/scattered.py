@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.isa.chips import LANES
-from weft.mlir import arith, nvvm
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels.cluster import (
     await_empty,
@@ -50,7 +50,9 @@ class ScatteredReduction(TeamReduction):
     def _buffer_is_with(self, who: int) -> list[Any]:
         return [emit.value(who)] if self.senders else []
 
-    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+    def prepare(
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
+    ) -> None:
         """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
         with emit.when(emit.equal(at.member, self.team.rank)):
             self.writer.ask(row, column, None, warpgroup)
@@ -60,7 +62,7 @@ class ScatteredReduction(TeamReduction):
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
     def collect_next(
-        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
     ) -> list[Any]:
         call, *holder = kept
         own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
@@ -80,18 +82,18 @@ class ScatteredReduction(TeamReduction):
 
         return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
 
-    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
         call, *holder = kept
         self._take_back(holder, warpgroup)
         super().end(warpgroup, [call])
 
-    def _take_back(self, holder: list[Any], warpgroup: Any) -> None:
+    def _take_back(self, holder: list[Any], warpgroup: ir.Value) -> None:
         """Waits for the buffer, if the warp that sends has it."""
         for who in holder:
             with emit.when(emit.equal(who, _SENDER)):
                 await_empty(warpgroup)
 
-    def _hand_over(self, lane: Any, holder: list[Any], warpgroup: Any) -> None:
+    def _hand_over(self, lane: ir.Value, holder: list[Any], warpgroup: ir.Value) -> None:
         """Puts sums into the buffer for the warp that sends them."""
         part = tile.stage(self.sent.buffer, emit.value(warpgroup))
         fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
@@ -118,7 +120,7 @@ class ScatteredReduction(TeamReduction):
 
             self.tiles.walk([], one)
 
-    def _send_buffer(self, call: Any, at: Tile, warpgroup: Any) -> None:
+    def _send_buffer(self, call: Any, at: Tile, warpgroup: ir.Value) -> None:
         """Copies a warpgroup's sums to another GPU, and signals them."""
         part = self.part(at, warpgroup)
         slot, buffer = (
@@ -137,7 +139,7 @@ class ScatteredReduction(TeamReduction):
             nvvm.cp_async_bulk_wait_group(0)
             self.signal(call, at.member, part)
 
-    def _send(self, call: Any, lane: Any, member: Any, part: Any, warpgroup: Any) -> None:
+    def _send(self, call: Any, lane: ir.Value, member: Any, part: Any, warpgroup: ir.Value) -> None:
         """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""
         slot = emit.value(self.sent_to(call, member, part))
         self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(member), slot)
@@ -161,7 +163,7 @@ class ScatteredReduction(TeamReduction):
         """Lets the call be counted, whose number warps that send have read."""
         meet_consumers(self.schedule.warpgroups, self.senders)
 
-    def _total(self, call: Any, lane: Any, part: Any, warpgroup: Any) -> Any:
+    def _total(self, call: Any, lane: ir.Value, part: Any, warpgroup: ir.Value) -> Any:
         """A thread's sums of this GPU's rows: its own, and those of the others in the order of ranks."""
         others, count = emit.sub(self.members, 1), len(emit.elements(lane))
 

@@ -72,7 +72,7 @@ class RowSender:
         with emit.when(emit.less(0, warp)):
             emit.loop(0, self._slices, 1, [], one)
 
-    def _send_slice(self, number: Any, matrix: Any) -> None:
+    def _send_slice(self, number: Any, matrix: ir.Value) -> None:
         """Stores this CTA's part of a slice in the memory of all other GPUs."""
         begin = emit.minimum(emit.mul(number, self._slice_columns), self._columns)
         columns = emit.minimum(emit.sub(self._columns, begin), self._slice_columns)
@@ -102,7 +102,7 @@ class RowSender:
 
     def _store(
         self,
-        matrix: Any,
+        matrix: ir.Value,
         numbers: list[Any],
         vectors: Any,
         places: list[tuple[Any, Any]],

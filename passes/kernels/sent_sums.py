@@ -46,7 +46,7 @@ class SentSums:
             shape = schedule.warpgroups, *self.shape
             self.buffer = tile.alloc(BufferType.of(shape, self.element, dense), over=writer.buffer)
 
-    def rounded(self, lane: Any) -> Any:
+    def rounded(self, lane: ir.Value) -> Any:
         """A thread's sums as they are sent."""
         return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
 
@@ -92,7 +92,7 @@ class TeamReduction(Reduction):
                 memref.store(emit.add(call, 1), self._state, [emit.as_index(CALL)])
         return [call]
 
-    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
         self.writer.finish()
 
     def slot(self, call: Any, source: Any, part: Any) -> Any:
@@ -100,7 +100,7 @@ class TeamReduction(Reduction):
         first = emit.mul(emit.bit_and(call, 1), self.members)
         return emit.add(emit.mul(emit.add(first, source), self.parts), part)
 
-    def part(self, at: Tile, warpgroup: Any) -> Any:
+    def part(self, at: Tile, warpgroup: ir.Value) -> Any:
         """The number of a warpgroup's part of a tile."""
         number = emit.add(emit.mul(at.row, self._columns), at.column)
         return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
@@ -111,7 +111,7 @@ class TeamReduction(Reduction):
         different = emit.negate(emit.equal(member, self.team.rank))
         return member, arith.andi(emit.less(member, self.members), different)
 
-    def await_others(self, call: Any, part: Any, warpgroup: Any) -> None:
+    def await_others(self, call: Any, part: Any, warpgroup: ir.Value) -> None:
         """Waits for the sums of a part that other GPUs send: each of the first threads for one of them."""
         member, is_other = self.other()
         with emit.when(is_other):
@@ -130,13 +130,13 @@ class TeamReduction(Reduction):
         """The memory of another GPU for sums."""
         return tile.remote(self.address(member, DATA), self.sent.element)
 
-    def store(self, numbers: list[Any], memory: Any, slot: Any) -> None:
+    def store(self, numbers: list[Any], memory: Any, slot: ir.Value) -> None:
         """Stores a thread's sums, as they are sent, in a slot of a GPU's memory."""
         for index, run in enumerate(self._runs(numbers)):
             value = vector.from_elements(ir.VectorType.get([len(run)], self.sent.element), run)
             vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=self.sent.vector_bytes)
 
-    def read(self, slot: Any, count: int) -> Any:
+    def read(self, slot: ir.Value, count: int) -> Any:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
         kind, numbers = self.sent.element, [None] * count
         found = list[Any]()
@@ -151,7 +151,7 @@ class TeamReduction(Reduction):
         width = self.sent.width
         return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
 
-    def _at(self, slot: Any, vector_index: int, numbers: list[Any]) -> Any:
+    def _at(self, slot: ir.Value, vector_index: int, numbers: list[Any]) -> Any:
         """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
         width = self.sent.width
         thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)

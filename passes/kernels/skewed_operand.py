@@ -25,7 +25,7 @@ class SkewedOperand(StagedOperand):
 
     skewed = True
 
-    def clear(self, stage: Any, thread: Any, threads: int) -> None:
+    def clear(self, stage: ir.Value, thread: Any, threads: int) -> None:
         """Sets the first elements of a stage's rows, which are before those of the matrix, to zero; for some
         threads, by their number.
         """
@@ -45,7 +45,7 @@ class SkewedOperand(StagedOperand):
 class SkewedFeed(Feed[WarpgroupSchedule]):
     """The stages of such operands."""
 
-    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
+    def prepare(self, at: Tile, number: Any, stage: ir.Value, phase: Any) -> None:
         first = arith.andi(emit.equal(at.k_block(number), 0), emit.less(0, skew(self.left.matrix)))
         with emit.when(first):
             thread = emit.sub(emit.thread(), WARPGROUP * self.schedule.producers)

@@ -42,7 +42,9 @@ class SliceWriter(Protocol):
 
     op: MatmulOp
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
+    def write(
+        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value
+    ) -> Any:
         """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
         `staging` is the number of the slot of staging memory; returns the one of the next slice.
         """
@@ -57,7 +59,9 @@ class DirectSlices:
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         self.op, self.schedule = op, schedule
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
+    def write(
+        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value | int
+    ) -> Any:
         known = shared(self.op, index)  # read while the sums come
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
@@ -94,7 +98,9 @@ class StagedSlices:
         """The parts of a slot that are stored at different columns."""
         return 2 if self.schedule.halves else 1
 
-    def write(self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: Any, staging: Any) -> Any:
+    def write(
+        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value
+    ) -> ir.Value:
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run, pieces = run_of(self.schedule), self._finished(parts, at, index)
         first = next(pieces)  # computed while an earlier slice's store may still read the slot
@@ -111,7 +117,9 @@ class StagedSlices:
         self._store(slot, emit.value(at.row), emit.value(at.column), index)
         return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
-    def _finished(self, parts: FragmentParts, at: SliceOrigin, index: Any) -> Iterator[tuple[Any, Any, Any]]:
+    def _finished(
+        self, parts: FragmentParts, at: SliceOrigin, index: Any
+    ) -> Iterator[tuple[ir.Value, int, int]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""
         row, run = emit.value(at.own_row), run_of(self.schedule)
         known = shared(self.op, index)  # read while the sums come
@@ -120,7 +128,7 @@ class StagedSlices:
             pieces = finish(self.op, sums, row, column, run=run, number=index, known=known)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
-    def _store(self, slot: Any, row: Any, column: Any, index: Any) -> None:
+    def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
         """Stores a slot: by TMA, unless rows aren't aligned for it or it would write beyond their end."""
         end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
         ragged = arith.andi(self._ragged, emit.less(size(self.op.d, -1), end))
@@ -139,7 +147,7 @@ class StagedSlices:
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 
-    def _parts(self, slot: Any, column: Any) -> list[tuple[Any, Any]]:
+    def _parts(self, slot: ir.Value, column: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
         """The parts of a slot, each with its first column of D."""
         if self._boxes == 1:
             return [(slot, column)]
@@ -153,7 +161,7 @@ class StagedSlices:
         ]
 
     @property
-    def _ragged(self) -> Any:
+    def _ragged(self) -> ir.Value:
         """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
         bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
         return emit.less(0, emit.rem(bytes_, ROW_BYTES))

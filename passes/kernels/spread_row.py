@@ -22,7 +22,7 @@ _COLUMNS = (
 class SpreadRow:
     """As many elements of a vector, from a column on, as a fragment of type `kind` has columns."""
 
-    def __init__(self, vector: Any, column: Any, kind: Any) -> None:
+    def __init__(self, vector: ir.Value, column: ir.Value, kind: ir.Type) -> None:
         """Loads them, at the insertion point. What is beyond the vector's end is zero."""
         source = Vector(vector)
         self.element, self.packed = source.element, source.element.width < REGISTER_BITS
@@ -37,18 +37,18 @@ class SpreadRow:
             self.registers.append([llvm.bitcast(emit.i32(), emit.vector_of(pair))] if self.packed else pair)
 
     @staticmethod
-    def serves(kind: Any) -> bool:
+    def serves(kind: ir.Type) -> bool:
         """Whether lanes have many columns of a fragment, as `wgmma` has those of its sums."""
         digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
         return kind.warps > 1 and digits is not None and digits[1] == _COLUMNS and kind.shape[1] >= LANES
 
-    def of(self, piece: Any, first: int) -> Any:
+    def of(self, piece: ir.Type, first: int) -> ir.Value:
         """A lane's elements for a fragment whose first column is this one, as a vector."""
         columns = [column for _, column in fragment_coordinates.lane_elements(piece.layout, piece.shape)[0]]
         pairs = {c: self._pair((first + c) // PAIR) for c in sorted(set(columns)) if c % PAIR == 0}
         return emit.vector_of([pairs[c - c % PAIR][c % PAIR] for c in columns])
 
-    def _pair(self, number: int) -> list[Any]:
+    def _pair(self, number: int) -> list[ir.Value]:
         """The elements of the lane in a pair of columns: this pair for the first lane of a quad."""
         register, lane = divmod(number, LANES)
         shuffled = [emit.of_lane(each, emit.add(self.quad, lane)) for each in self.registers[register]]

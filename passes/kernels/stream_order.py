@@ -7,10 +7,9 @@ Multiplication on the GPU", PPoPP 2023.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects.schedule import MOST_RUNS
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Body, Order, Slices
 
@@ -24,29 +23,29 @@ class StreamOrder:
     """
 
     order: Order
-    blocks: Any
-    cta: Any
-    ctas: Any
-    rest: Any
-    sharing: Any
-    begin: tuple[Any, Any]
-    end: tuple[Any, Any]
+    blocks: ir.Value
+    cta: ir.Value
+    ctas: ir.Value
+    rest: ir.Value
+    sharing: ir.Value
+    begin: tuple[ir.Value, ir.Value]
+    end: tuple[ir.Value, ir.Value]
 
     @classmethod
-    def of(cls, order: Order, blocks: Any, cta: Any, ctas: Any) -> "StreamOrder":
+    def of(cls, order: Order, blocks: ir.Value, cta: ir.Value, ctas: ir.Value) -> "StreamOrder":
         """The order, with its numbers built at the insertion point."""
         rest = emit.rem(order.count, ctas)
         # No empty slice, and no more slices of a tile than can meet.
         sharing = emit.minimum(ctas, emit.mul(rest, emit.minimum(blocks, MOST_RUNS)))
         runs = emit.maximum(sharing, 1)
 
-        def border(number: Any) -> tuple[Any, Any]:
+        def border(number: ir.Value) -> tuple[ir.Value, ir.Value]:
             tiles = emit.mul(number, rest)
             return emit.div(tiles, runs), _portion(emit.rem(tiles, runs), blocks, runs)
 
         return cls(order, blocks, cta, ctas, rest, sharing, border(cta), border(emit.add(cta, 1)))
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
         """A loop over this CTA's slices, then over every `step`-th whole tile from `first` on.
 
         Slices come first: all CTAs have just started, so the slices of a tile finish at about the same time
@@ -58,7 +57,7 @@ class StreamOrder:
         slices = emit.select(emit.less(self.cta, self.sharing), emit.select(both, 2, 1), 0)
         before = emit.sub(self.order.count, self.rest)
 
-        def one(turn: Any, carried: list[Any]) -> list[Any]:
+        def one(turn: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             is_slice, number = emit.less(turn, slices), emit.add(first_tile, turn)
             whole = emit.add(first, emit.mul(emit.sub(turn, slices), step))
             tile = self.order.at(emit.select(is_slice, emit.add(before, number), whole))
@@ -69,7 +68,7 @@ class StreamOrder:
 
         return emit.loop(0, emit.add(slices, emit.div(self.order.count, self.ctas)), 1, carried, one)
 
-    def slices(self, tile: Any) -> Slices:
+    def slices(self, tile: ir.Value | int) -> Slices:
         """The slices of a tile of the rest, built at the insertion point. Consecutive CTAs compute them."""
         (first, before), (after, _) = self._first(tile), self._first(emit.add(tile, 1))
         first = emit.sub(first, before)
@@ -77,7 +76,7 @@ class StreamOrder:
         # grows.
         return Slices(tile, emit.sub(self.cta, first), emit.sub(after, first), emit.add(first, tile))
 
-    def _first(self, tile: Any) -> tuple[Any, Any]:
+    def _first(self, tile: ir.Value | int) -> tuple[ir.Value, ir.Value]:
         """The first CTA whose run begins in a tile, and 1 if the run before ends in it, otherwise 0."""
         runs, tiles = emit.maximum(self.sharing, 1), emit.maximum(self.rest, 1)
         start = emit.mul(tile, runs)
@@ -86,7 +85,7 @@ class StreamOrder:
         return first, emit.select(emit.less(0, inside), 1, 0)
 
 
-def _portion(part: Any, blocks: Any, parts: Any) -> Any:
+def _portion(part: ir.Value, blocks: ir.Value, parts: ir.Value) -> ir.Value:
     """`part * blocks / parts`, rounded down, for `part` below `parts`; the product may exceed 32 bits."""
     rest = emit.div(emit.mul(part, emit.rem(blocks, parts)), parts)
     return emit.add(emit.mul(part, emit.div(blocks, parts)), rest)

@@ -42,7 +42,7 @@ class StreamSums(Slots):
 
     attribute = CTA_WORKSPACE
 
-    def __init__(self, op: MatmulOp, element: Any) -> None:
+    def __init__(self, op: MatmulOp, element: ir.Type) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
         schedule = op.schedule
         assert isinstance(schedule, WarpgroupSchedule)
@@ -50,12 +50,12 @@ class StreamSums(Slots):
         self.at_once = columns_at_once(schedule, self.held)
         self._pieces = self.across // self.at_once
 
-    def put(self, lane: Any, slices: Slices, number: Any) -> Any:
+    def put(self, lane: ir.Value, slices: Slices, number: ir.Value) -> ir.Value:
         """Writes a thread's sums of a slice, unless it is the first slice and all others arrive in time.
         Returns whether they did, an i1.
         """
 
-        def others_are_there() -> list[Any]:
+        def others_are_there() -> list[ir.Value]:
             index, count = emit.value(self.counter(slices.tile, number)), emit.value(slices.count)
             return [tile.await_others(self.counters, index, count)]
 
@@ -66,7 +66,7 @@ class StreamSums(Slots):
         return kept
 
     @contextmanager
-    def pieces(self, slices: Slices, number: Any) -> Iterator[Any]:
+    def pieces(self, slices: Slices, number: ir.Value) -> Iterator[ir.Value]:
         """In the block, ops are built for each piece of a tile, for the warp that adds up: the first slice's,
         or the last to finish. Yields the piece's number.
         """
@@ -76,7 +76,9 @@ class StreamSums(Slots):
                 yield loop.induction_variable
                 scf.yield_([])
 
-    def total(self, lane: Any, kept: Any, slices: Slices, piece: Any, number: Any) -> Any:
+    def total(
+        self, lane: ir.Value, kept: ir.Value, slices: Slices, piece: ir.Value, number: ir.Value
+    ) -> ir.Value:
         """A thread's sums of a piece, added slice by slice; the first slice's are in `lane` where `kept`.
         Each slice is loaded while the one before is added.
         """
@@ -85,14 +87,14 @@ class StreamSums(Slots):
             kept, [own.type], lambda: [own], lambda: [self._slice(slices, 0, piece, number)]
         )
 
-        def next_slice(each: Any, carried: list[Any]) -> list[Any]:
+        def next_slice(each: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             loaded = self._slice(slices, each, piece, number)
             return [add(*carried), loaded]
 
         carried = [begun, self._slice(slices, 1, piece, number)]
         return add(*emit.loop(2, slices.count, 1, carried, next_slice))
 
-    def _own(self, lane: Any, piece: Any) -> Any:
+    def _own(self, lane: ir.Value, piece: ir.Value) -> Any:
         """A piece of a thread's sums in registers. These have no index, and separate code for each piece
         would take longer to fetch than to run.
         """
@@ -104,7 +106,7 @@ class StreamSums(Slots):
             chosen = each if chosen is None else arith.select(emit.equal(piece, number), each, chosen)
         return chosen
 
-    def _slice(self, slices: Slices, slice_: Any, piece: Any, number: Any) -> Any:
+    def _slice(self, slices: Slices, slice_: ir.Value | int, piece: ir.Value, number: ir.Value) -> ir.Value:
         return self.read(emit.add(slices.slot, slice_), number, emit.mul(piece, self.at_once))
 
 
@@ -117,7 +119,7 @@ class StreamReduction(Reduction):
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer, self.direct = writer, DirectWriter(op, tiles.schedule)
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
         assert at.k_span is not None
         begin, end = at.k_span
         lane = tile.to_lane(sums)
@@ -129,7 +131,7 @@ class StreamReduction(Reduction):
             self.writer.write(sums, row, column, at.member, warpgroup)
             scf.yield_([])
 
-    def _add_up(self, lane: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+    def _add_up(self, lane: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
         assert isinstance(self.tiles.order, StreamOrder)
         slices = self.tiles.order.slices(at.number)
         kept = self.sums.put(lane, slices, warpgroup)
@@ -138,5 +140,5 @@ class StreamReduction(Reduction):
             fragment, column_offset = self.sums.fragment(total, piece)
             self.direct.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
 
-    def finish_consumers(self, warpgroup: Any) -> None:
+    def finish_consumers(self, warpgroup: ir.Value) -> None:
         self.writer.finish()

@@ -13,7 +13,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels import epilogue_function
 from weft.passes.kernels.cluster import meet_warpgroup
@@ -30,7 +30,7 @@ class _Slots:
     map: Any
     count: int
 
-    def slot(self, warpgroup: Any, number: Any) -> Any:
+    def slot(self, warpgroup: ir.Value, number: Any) -> Any:
         """A warpgroup's slot for strip `number`."""
         inside = emit.rem(number, self.count)
         return tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, self.count), inside)))
@@ -67,7 +67,15 @@ class StripWriter(StagedWriter):
     def preload(self) -> bool:
         return False
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
+    def write(
+        self,
+        sums: ir.Value,
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
+        phase: Any = None,
+    ) -> Any:
         row, column = emit.value(row), emit.value(column)
         columns = self.schedule.block[1]
         pieces = list(split(sums, columns // gcd(columns, self._width)))
@@ -85,7 +93,7 @@ class StripWriter(StagedWriter):
         return phase
 
     def _write_in_loop_of_strips(
-        self, strips: list[list[Any]], row: Any, column: Any, index: Any, warpgroup: Any
+        self, strips: list[list[Any]], row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value
     ) -> None:
         """Stores wide strips with one copy of the code that does."""
 
@@ -103,7 +111,7 @@ class StripWriter(StagedWriter):
         emit.loop(0, len(strips), 1, [], one)
 
     def _write_strip(
-        self, strip: list[Any], number: int, row: Any, column: Any, index: Any, warpgroup: Any
+        self, strip: list[Any], number: int, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value
     ) -> None:
         slots = self._slots if number < self._wide or self._rest is None else self._rest
         part = slots.slot(warpgroup, number)
@@ -112,7 +120,14 @@ class StripWriter(StagedWriter):
         self._store(part, slots.map, row, start, index)
 
     def _fill(
-        self, part: Any, strip: list[Any], number: int, row: Any, column: Any, index: Any, warpgroup: Any
+        self,
+        part: Any,
+        strip: list[Any],
+        number: int,
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
     ) -> None:
         """Fills a slot with D of a strip's sums: pieces, each with its row and column in the tile."""
         finished = self._finished(strip, number, row, column, index)
@@ -128,7 +143,7 @@ class StripWriter(StagedWriter):
         meet_warpgroup(warpgroup)
 
     def _finished(
-        self, strip: list[Any], number: int, row: Any, column: Any, index: Any
+        self, strip: list[Any], number: int, row: ir.Value, column: ir.Value, index: Any
     ) -> Iterator[tuple[Any, int, int]]:
         """D's fragments of a strip, each with its row and column in the strip."""
         run, ahead = run_of(self.schedule), spare(self.schedule)

@@ -102,7 +102,7 @@ def _feed_tensor_cores(
             tiles.order.ask()
 
 
-def _ring_of_stages(schedule: TensorMemorySchedule) -> Any:
+def _ring_of_stages(schedule: TensorMemorySchedule) -> ir.Value:
     """The ring that copies fill: the products of every CTA that shares this one's copies empty a stage."""
     down, across = schedule.cluster
     return tile.make_ring(
@@ -117,7 +117,7 @@ def _readers(schedule: TensorMemorySchedule, words: bool) -> int:
     return 2 + words + WARPS * schedule.epilogues
 
 
-def _ring_of_sums(schedule: TensorMemorySchedule, whole: bool) -> Any:
+def _ring_of_sums(schedule: TensorMemorySchedule, whole: bool) -> ir.Value:
     """The ring of accumulators: every warp of the epilogue empties one. Those that share columns (not
     `whole`) take turns as its only stage: it's empty when the shared columns have been read, and with them
     all columns of the accumulator before.
@@ -149,7 +149,7 @@ class Products:
     def __init__(
         self,
         feed: Feed[TensorMemorySchedule],
-        full: Any,
+        full: ir.Value,
         sums: TensorSums,
         promoted: bool,
         scales: TensorScales | WordScales | None,
@@ -160,7 +160,7 @@ class Products:
         down, across = self.schedule.cluster
         self._mask = feed.tiles.reached() if down * across > 1 else None
 
-    def multiply(self, at: Tile, carried: list[Any]) -> list[Any]:
+    def multiply(self, at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
         """Multiplies all K blocks of a tile into the next accumulators; `carried` are the positions of the
         ring of stages, of that of words if there is one, and of that of accumulators. Returns the next ones.
         """
@@ -186,7 +186,9 @@ class Products:
         tile.commit(self.full, accumulator[0])
         return [*stages, *tile.advance(self.full, *accumulator)]
 
-    def _block(self, at: Tile, number: Any, slot: Any, accumulate: Any, position: list[Any]) -> list[Any]:
+    def _block(
+        self, at: Tile, number: ir.Value, slot: ir.Value, accumulate: ir.Value, position: list[ir.Value]
+    ) -> list[ir.Value]:
         """Multiplies K block `number`, at a position of the ring of stages, after which that of the words may
         follow; returns the next position.
         """
@@ -211,7 +213,7 @@ class Products:
         return [*tile.advance(self.feed.ring, stage, phase), *of_words]
 
 
-def _zeros(count: int) -> list[Any]:
+def _zeros(count: int) -> list[ir.Value]:
     return [emit.value(0) for _ in range(count)]
 
 
@@ -241,7 +243,7 @@ def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: boo
     tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True)
 
 
-def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: Any) -> None:
+def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: ir.Value) -> None:
     """What a warpgroup of the epilogue does."""
     await_previous_launch()
     nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)

@@ -48,7 +48,7 @@ class TensorTiles:
         """Copies a stage's scales to tensor memory, of both CTAs of a pair."""
         tile.copy_tmem(tile.stage(self.stages, stage), self._buffer, cta_group=self.cta_group)
 
-    def rows(self, first: Any, count: int) -> Any:
+    def rows(self, first: int, count: int) -> Any:
         """The scales of at least `count` rows in tensor memory, from row `first` on."""
         if (
             count >= self._shape[0] or count % block_scales.LANES

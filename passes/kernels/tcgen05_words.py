@@ -26,7 +26,7 @@ _LANES, _QUARTERS = block_scales.LANES, block_scales.QUARTERS
 class _Words:
     """The words of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
 
-    matrix: Any
+    matrix: ir.Value | None
     blocks: int
     deep: int
     stages: int
@@ -42,7 +42,7 @@ class _Words:
         self.tensor = TensorTiles(tiles, self.blocks, self.deep, self.cta_group)
         self._start = tile.address(tiles)
 
-    def read(self, index: Any, first: Any, deep: Any, groups: Any) -> list[Any]:
+    def read(self, index: Any, first: ir.Value, deep: ir.Value | int, groups: ir.Value) -> list[ir.Value]:
         """A lane's words of the tiles from row `first` of the operand on, and from row `deep` of its words.
         Of its `groups` scales along K, words have four each; bytes after the last one are 0.
         """
@@ -59,7 +59,7 @@ class _Words:
                 found.append(arith.andi(word, _mask(emit.sub(groups, emit.mul(number, block_scales.GROUPS)))))
         return found
 
-    def write(self, stage: Any, words: list[Any]) -> None:
+    def write(self, stage: ir.Value, words: list[ir.Value]) -> None:
         """Writes what `read` has read into a stage."""
         bytes_ = self.blocks * self.deep * block_scales.TILE_BYTES
         lane = emit.mul(thread_ids.lane(), block_scales.LANE_BYTES)
@@ -78,7 +78,7 @@ class _Words:
         return self.blocks * self.deep * _QUARTERS
 
 
-def _mask(left: Any) -> Any:
+def _mask(left: ir.Value) -> ir.Value:
     """The bytes of a word that have scales, if so many are left."""
     some = emit.sub(arith.shli(emit.value(1), emit.value(emit.mul(emit.maximum(left, 0), 8))), 1)
     return emit.select(emit.less(left, block_scales.GROUPS), some, -1)
@@ -116,18 +116,18 @@ class WordScales:
 
     # The warp that fills the ring
 
-    def drain(self, position: list[Any]) -> None:
+    def drain(self, position: list[ir.Value]) -> None:
         """Waits until all that `fill` has written is used."""
         tile.drain(self._ring, *position)
 
-    def fill(self, at: Tile, position: list[Any]) -> list[Any]:
+    def fill(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Fills the ring with the scales of a tile; for one warp. Returns the ring's next position."""
         assert at.k_span is not None
         begin, end = at.k_span
         count = emit.ceil_div(emit.sub(end, begin), self._period)
         read = partial(self._read, at, begin)
 
-        def each(number: Any, carried: list[Any]) -> list[Any]:
+        def each(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             (stage, phase), words = carried[:2], carried[2:]
             # Global memory is slow: the next words are on their way while these are written.
             following = read(emit.minimum(emit.add(number, 1), emit.sub(count, 1)))
@@ -139,7 +139,7 @@ class WordScales:
 
         return emit.loop(0, count, 1, [*position, *read(0)], each)[:2]
 
-    def _read(self, at: Tile, begin: Any, number: Any) -> list[Any]:
+    def _read(self, at: Tile, begin: int | ir.Value, number: ir.Value | int) -> list[ir.Value]:
         """A lane's words of both operands, for the K blocks of stage `number` of a tile."""
         m, n, k = self.schedule.block
         block = at.k_block(emit.add(begin, emit.mul(number, self._period)))
@@ -151,13 +151,13 @@ class WordScales:
 
     # The thread that issues the products
 
-    def load(self, at: Tile, number: Any, stage: Any, position: list[Any]) -> list[Any]:
+    def load(self, at: Tile, number: ir.Value, stage: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Copies the scales of K block `number` of a tile to tensor memory, where it is the first of a stage.
         Returns the ring's next position.
         """
         assert at.k_span is not None
 
-        def copy() -> list[Any]:
+        def copy() -> list[ir.Value]:
             tile.await_(self._ring, *position)
             self.left.tensor.load(position[0])
             self.right.tensor.load(position[0])
@@ -169,7 +169,7 @@ class WordScales:
         inside = emit.rem(emit.sub(number, at.k_span[0]), self._period)
         return emit.either(emit.equal(inside, 0), [emit.i32()] * 2, copy, lambda: position)
 
-    def of_part(self, part: int, at: Tile, number: Any) -> dict[str, Any]:
+    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, ir.Value]:
         """The scales of a part of a tile for K block `number`, as `tile.gemm_async` takes them."""
         rows = block_scales.ROWS
         scales = {

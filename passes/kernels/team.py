@@ -7,7 +7,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import size, vector_of
 from weft.passes.kernels.tile_order import Tile, element
@@ -46,7 +46,7 @@ class Team:
 def each_other(rank: Any, ranks: Any, body: Callable[[Any], None]) -> None:
     """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
 
-    def one(step: Any, carried: list[Any]) -> list[Any]:
+    def one(step: ir.Value, carried: list[Any]) -> list[Any]:
         body(emit.rem(emit.sub(emit.add(rank, ranks), step), ranks))
         return carried
 
@@ -75,7 +75,7 @@ class RowGate:
         self._schedule = schedule
 
     @staticmethod
-    def of(team: Team | None, schedule: AnySchedule, k_blocks: Any) -> "RowGate | None":
+    def of(team: Team | None, schedule: AnySchedule, k_blocks: ir.Value) -> "RowGate | None":
         """The gate of a product whose rows come from other GPUs; otherwise None."""
         if team is None or team.op.role("gathered") is None:
             return None

@@ -30,7 +30,7 @@ class WarpgroupTile:
     """A tile at a warpgroup of the epilogue: `row` and `column` are those at which it begins in this CTA."""
 
     def __init__(
-        self, sums: TensorSums, tiles: Tiles[TensorMemorySchedule], at: Tile, warpgroup: Any
+        self, sums: TensorSums, tiles: Tiles[TensorMemorySchedule], at: Tile, warpgroup: ir.Value
     ) -> None:
         schedule = sums.schedule
         m, n, _ = schedule.block
@@ -47,7 +47,7 @@ class SliceConsumer(ABC):
     """What happens to the slices of a warpgroup's sums."""
 
     @abstractmethod
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> Any:
         """Takes the sums of a slice. `staging` is the number of the slot of staging memory; returns the one
         of the next slice.
         """
@@ -67,7 +67,7 @@ class StoredSlices(SliceConsumer):
     def __init__(self, writer: SliceWriter, sums: TensorSums, columns: int) -> None:
         self.writer, self.kind = writer, sums.fragment(columns)
 
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
         fragments = ((tile.from_lane(lane, self.kind), column) for lane, column in parts)
         return self.writer.write(
             fragments, own_tile.origin(of), own_tile.at.member, own_tile.warpgroup, staging
@@ -90,7 +90,7 @@ class AddedSlices(SliceConsumer):
         self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, dealt)
         self.writer = DirectSlices(op, schedule)
 
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: Any) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> Any:
         slices, unit = self._slices(own_tile.at), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
         for lane, column in parts:
@@ -121,7 +121,7 @@ class Epilogue:
         self,
         op: MatmulOp,
         tiles: Tiles[TensorMemorySchedule],
-        full: Any,
+        full: ir.Value,
         sums: TensorSums,
         writer: SliceWriter,
     ) -> None:
@@ -137,7 +137,7 @@ class Epilogue:
         else:
             self.consumer = StoredSlices(writer, sums, self._read_columns)
 
-    def run(self, at: Tile, carried: list[Any], warpgroup: Any) -> list[Any]:
+    def run(self, at: Tile, carried: list[ir.Value], warpgroup: ir.Value) -> list[ir.Value]:
         """Takes the sums of a tile. `carried` are the position of the ring of accumulators and the number of
         the slot of staging memory; returns the next ones.
         """
@@ -147,7 +147,9 @@ class Epilogue:
         self.consumer.complete(own_tile)
         return [*position, staging]
 
-    def _read(self, own_tile: WarpgroupTile, position: list[Any], staging: Any) -> tuple[list[Any], Any]:
+    def _read(
+        self, own_tile: WarpgroupTile, position: list[ir.Value], staging: ir.Value
+    ) -> tuple[list[ir.Value], ir.Value]:
         """Takes slices out of tensor memory, and releases the accumulator after the last that the products
         of the next tiles overwrite.
         """
@@ -155,7 +157,7 @@ class Epilogue:
         tile.await_(self.full, stage, phase)
         slot = self.sums.slot(stage, phase)
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             of = self.sums.slice(own_tile.warpgroup, self._in_order(number, slot), self.columns)
             last = emit.equal(number, self.kept - 1)
             parts = self._loaded(stage, slot, of, last)
@@ -164,7 +166,7 @@ class Epilogue:
         (staging,) = emit.loop(0, self.count, 1, [staging], one)
         return list(tile.advance(self.full, stage, phase)), staging
 
-    def _in_order(self, number: Any, slot: Any) -> Any:
+    def _in_order(self, number: ir.Value, slot: ir.Value) -> ir.Value:
         """The slice that is taken as number `number`: columns that accumulators share come first, which are
         the last ones of the first accumulator.
         """
@@ -172,7 +174,7 @@ class Epilogue:
             return number
         return emit.select(emit.equal(slot, 0), emit.sub(self.count - 1, number), number)
 
-    def _loaded(self, stage: Any, slot: Any, of: Slice, last: Any) -> LaneParts:
+    def _loaded(self, stage: ir.Value, slot: ir.Value, of: Slice, last: ir.Value) -> LaneParts:
         """The parts of a slice from tensor memory. After the `last` slice (an i1), the stage of the ring of
         accumulators is released.
         """
@@ -184,7 +186,9 @@ class Epilogue:
                     tile.release(self.full, stage)
             yield lane, column
 
-    def _promoted(self, own_tile: WarpgroupTile, position: list[Any], staging: Any) -> tuple[list[Any], Any]:
+    def _promoted(
+        self, own_tile: WarpgroupTile, position: list[Any], staging: ir.Value
+    ) -> tuple[list[Any], Any]:
         """Takes slices that are in registers, where K blocks are added up."""
         assert self.promotion is not None
         totals, position = self.promotion.totals(

@@ -22,7 +22,7 @@ class Slice:
     """
 
     part: Any
-    column: Any
+    column: ir.Value
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class SliceOrigin:
     executes this: warps of the upper lanes of a pair with 64 rows each have other columns.
     """
 
-    row: Any
-    column: Any
+    row: ir.Value
+    column: ir.Value
     own_row: Any
     own_column: Any
 
@@ -62,24 +62,24 @@ class TensorSums:
             every = replace(Layout.parse(whole), shard=(slots, *Layout.parse(whole).shard))
             self.read = tile.alloc(BufferType.of(shape, element, every, "tmem"), over=self.products)
 
-    def slot(self, stage: Any, phase: Any) -> Any:
+    def slot(self, stage: ir.Value, phase: ir.Value) -> ir.Value:
         """The accumulator at a position of the ring. Those that share columns alternate with the phase of
         its only stage.
         """
         return phase if self.shared else stage
 
-    def part(self, slot: Any, part: Any) -> Any:
+    def part(self, slot: ir.Value, part: int) -> ir.Value:
         """The buffer of a part of a tile, for products."""
         return tile.stage(self.products, self._index(slot, part))
 
-    def load(self, slot: Any, of: Slice, columns: int) -> Any:
+    def load(self, slot: ir.Value, of: Slice, columns: int) -> ir.Value:
         """A slice's sums of `columns` columns: a fragment of the warpgroup."""
         buffer = tile.stage(self.read, self._index(slot, of.part))
         kind = self.fragment(columns)
         held = FragmentType.of(kind.shape, buffer.type.element_type, kind.layout)
         return widened(tile.load(buffer, emit.value(0), emit.value(of.column), held))
 
-    def fragment(self, columns: int) -> Any:
+    def fragment(self, columns: int) -> ir.Type:
         """The type of a slice's sums: a row for each lane, or with 64 rows the accumulator of `wgmma`."""
         rows = self.schedule.slice_rows
         if rows == tensor_layouts.LANES:
@@ -89,7 +89,7 @@ class TensorSums:
             layout = f"S[{digits}]"
         return FragmentType.of((rows, columns), ir.Type.parse(self.types.sums), layout)
 
-    def origin(self, row: Any, column: Any, of: Slice) -> "SliceOrigin":
+    def origin(self, row: ir.Value, column: ir.Value, of: Slice) -> "SliceOrigin":
         """Where a slice of the tile that begins at (`row`, `column`) in this CTA is."""
         row, column = emit.add(row, emit.mul(of.part, tensor_layouts.LANES)), emit.add(column, of.column)
         if not self.schedule.halves:
@@ -99,7 +99,7 @@ class TensorSums:
         own_column = emit.add(column, emit.mul(upper, self.schedule.part_columns))
         return SliceOrigin(row, column, own_row, own_column)
 
-    def slice(self, warpgroup: Any, number: Any, columns: int) -> Slice:
+    def slice(self, warpgroup: ir.Value, number: ir.Value | int, columns: int) -> Slice:
         """Slice `number` of a warpgroup of the epilogue."""
         schedule = self.schedule
         if schedule.epilogues == schedule.parts:
@@ -110,5 +110,5 @@ class TensorSums:
         each = schedule.part_columns // columns
         return Slice(emit.div(number, each), emit.mul(emit.rem(number, each), columns))
 
-    def _index(self, slot: Any, part: Any) -> Any:
+    def _index(self, slot: ir.Value, part: int) -> ir.Value:
         return emit.value(emit.add(emit.mul(slot, self.schedule.parts), part))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.mlir import arith, memref
+from weft.mlir import arith, ir, memref
 from weft.passes.builders import emit
 
 
@@ -24,16 +24,16 @@ class Tile:
     its K blocks are `k_step` apart, from `k_first` on.
     """
 
-    row: Any
-    column: Any
-    member: Any = None
-    number: Any = 0
-    slice: Any = 0
-    k_span: tuple[Any, Any] | None = None
-    k_first: Any = 0
-    k_step: Any = 1
+    row: ir.Value
+    column: ir.Value
+    member: ir.Value | None = None
+    number: ir.Value | int = 0
+    slice: ir.Value | int = 0
+    k_span: tuple[ir.Value | int, ir.Value] | None = None
+    k_first: ir.Value | int = 0
+    k_step: ir.Value | int = 1
 
-    def k_block(self, number: Any) -> Any:
+    def k_block(self, number: ir.Value | int) -> ir.Value | int:
         """The K block that is block `number` of this tile."""
         return emit.add(emit.mul(number, self.k_step), self.k_first)
 
@@ -44,10 +44,10 @@ class Slices:
     first slice's memory; the other slices follow it.
     """
 
-    tile: Any
+    tile: ir.Value | int
     number: Any
     count: Any
-    slot: Any
+    slot: ir.Value
 
 
 Body = Callable[[Tile, list[Any]], list[Any]]
@@ -64,22 +64,22 @@ class Order:
     a line, and each slice has consecutive K blocks.
     """
 
-    rows: Any
-    columns: Any
+    rows: ir.Value
+    columns: ir.Value
     group: int
-    members: Any = None
+    members: ir.Value | None = None
     slices: int = 1
     blocks: Any = None
-    first_member: Any = 0
-    inside_lines: Any = None
+    first_member: int = 0
+    inside_lines: ir.Value | None = None
 
     @property
-    def count(self) -> Any:
+    def count(self) -> ir.Value:
         """The number of tiles."""
         each = emit.mul(self.rows, self.columns)
         return each if self.members is None else emit.mul(each, self.members)
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
         """A loop over every `step`-th tile, or slice of one, from `first` on. Returns what it carries.
 
         The slices of a tile run at the same time; consecutive slices have the same K blocks of different
@@ -90,7 +90,7 @@ class Order:
         at_once = emit.maximum(emit.div(step, self.slices), 1)
         run = emit.mul(at_once, self.slices)
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             before, inside = emit.mul(emit.div(number, run), at_once), emit.rem(number, run)
             tiles = emit.minimum(emit.sub(self.count, before), at_once)
             slice_, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
@@ -100,7 +100,7 @@ class Order:
 
         return emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
 
-    def _blocks_of(self, slice_: Any) -> tuple[Any, Any, Any]:
+    def _blocks_of(self, slice_: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value] | tuple[ir.Value, ...]:
         """The number of a slice's K blocks, the first one, and how far they are apart."""
         in_turns = blocks_of_slice(self.blocks, slice_, self.slices), slice_, emit.value(self.slices)
         if self.inside_lines is None:
@@ -113,7 +113,7 @@ class Order:
         )
         return some, *others
 
-    def at(self, number: Any) -> Tile:
+    def at(self, number: ir.Value) -> Tile:
         """The tile with a number."""
         if self.members is None:
             return Tile(*grouped(number, self.rows, self.columns, self.group))
@@ -143,17 +143,17 @@ class MaskedOrder:
     group: int
     swap: bool = False
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
         """A loop over every `step`-th tile from `first` on. It carries the index of the tile's product and
         the number of that product's first tile.
         """
 
-        def add(member: Any, sums: list[Any]) -> list[Any]:
+        def add(member: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             return [emit.add(sums[0], self._tiles(member))]
 
         (count,) = emit.loop(0, self.members, 1, [emit.value(0)], add)
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             member, before, *rest = carried
             member, before = self._member_of(number, member, before)
             rows = self._rows(member)
@@ -171,24 +171,24 @@ class MaskedOrder:
         """A product's filled rows."""
         return emit.minimum(emit.maximum(element(self.filled, member), 0), self.most)
 
-    def _tile(self, row: Any, column: Any, member: Any) -> Tile:
+    def _tile(self, row: ir.Value, column: ir.Value, member: Any) -> Tile:
         """A product's tile in a row and a column of its tiles."""
         return Tile(row, column, member)
 
-    def _tiles(self, member: Any) -> Any:
+    def _tiles(self, member: ir.Value) -> ir.Value:
         """The number of a product's tiles."""
         return emit.mul(self._rows(member), self.columns)
 
-    def _member_of(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
+    def _member_of(self, number: ir.Value, member: ir.Value, before: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The product of tile `number` and the number of its first tile. The search starts at `member`, whose
         first tile is number `before`.
         """
 
-        def beyond(at: Any, start: Any) -> tuple[Any, list[Any]]:
+        def beyond(at: ir.Value, start: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             end = emit.add(start, self._tiles(at))
             return arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start]
 
-        def following(at: Any, start: Any) -> list[Any]:
+        def following(at: ir.Value, start: ir.Value) -> list[ir.Value]:
             return [emit.add(at, 1), emit.add(start, self._tiles(at))]
 
         member, before = emit.repeat([member, before], beyond, following)
@@ -206,7 +206,7 @@ class GroupedOrder:
     tile_rows: int
     swap: bool = False
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: Any, step: ir.Value, carried: list[Any], body: Body) -> list[Any]:
         """A loop over every `step`-th tile from `first` on; tiles without a product are skipped."""
 
         def one(tile: Tile, carried: list[Any]) -> list[Any]:
@@ -219,12 +219,12 @@ class GroupedOrder:
         return self.order.walk(first, step, carried, one)
 
 
-def element(vector: Any, index: Any) -> Any:
+def element(vector: Any, index: ir.Value | int) -> ir.Value:
     """An element of a memref of i32."""
     return memref.load(vector, [emit.as_index(index)])
 
 
-def k_span(blocks: Any, slice_: Any, slices: int) -> tuple[Any, Any]:
+def k_span(blocks: ir.Value, slice_: ir.Value, slices: int) -> tuple[ir.Value, ir.Value]:
     """The first K block of one of `slices` contiguous slices, and the one after its last."""
     first = emit.div(emit.mul(blocks, slice_), slices)
     # Where K has fewer blocks than slices, some slices get one block past the end of K, which reads zeros.
@@ -233,14 +233,14 @@ def k_span(blocks: Any, slice_: Any, slices: int) -> tuple[Any, Any]:
     return first, emit.maximum(end, emit.add(first, 1))
 
 
-def blocks_of_slice(blocks: Any, slice_: Any, slices: int) -> Any:
+def blocks_of_slice(blocks: ir.Value, slice_: ir.Value, slices: int) -> ir.Value:
     """The number of K blocks of one of `slices` slices that take turns: number `slice_`, and every one that
     is `slices` further. Where K has fewer blocks than slices, some have one outside of K: zeros.
     """
     return emit.maximum(emit.div(emit.add(blocks, emit.sub(slices - 1, slice_)), slices), 1)
 
 
-def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]:
+def grouped(linear: ir.Value, rows: ir.Value, columns: ir.Value, group: int) -> tuple[ir.Value, ir.Value]:
     """The row and column of tile `linear`: down `group` rows, then to the next column."""
     group = emit.minimum(rows, group)  # with fewer rows, `columns * group` might exceed 32 bits
     per_group = emit.mul(columns, group)

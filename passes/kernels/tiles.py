@@ -85,14 +85,18 @@ class Tiles(Generic[_S]):
         return MaskedOrder(groups, most, members, tile_rows, columns, group, schedule.swap)
 
     def walk(
-        self, carried: list[Any], body: Body, late: bool = False, turn: tuple[Any, int] = (0, 1)
-    ) -> list[Any]:
+        self,
+        carried: list[ir.Value],
+        body: Body,
+        late: bool = False,
+        turn: tuple[ir.Value | int, int] = (0, 1),
+    ) -> list[ir.Value]:
         """A loop over this CTA's tiles and slices of tiles. Returns what it carries. `late`: which is
         the first is found out here, for one thread. `turn`: the number of the first tile to take, and how
         many there are to one that is taken.
         """
 
-        def one(tile: Tile, carried: list[Any]) -> list[Any]:
+        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             return body(self._of_cta(tile), carried)
 
         first = emit.div(late_ids.cta(), self.schedule.ctas) if late else self._first
@@ -111,7 +115,7 @@ class Tiles(Generic[_S]):
         masks = [self.sharing(along, half) for along in ("row", "column") for half in range(ctas)]
         return reduce(arith.ori, masks)
 
-    def sharing(self, along: str, half: Any) -> Any:
+    def sharing(self, along: str, half: ir.Value | int) -> ir.Value:
         """The mask (i16) of the CTAs in this one's row or column of the cluster: one `half` of pairs."""
         (down, across), ctas = self.schedule.cluster, self.schedule.cta_group
         row, column = self.row_in_cluster, self.column_in_cluster
@@ -129,14 +133,14 @@ class Tiles(Generic[_S]):
         return replace(tile, row=row, column=column, k_span=tile.k_span or self._k_span)
 
 
-def _inside_lines(op: MatmulOp) -> Any:
+def _inside_lines(op: MatmulOp) -> ir.Value | None:
     """Whether rows of a K-major operand begin inside lines of L2, an i1; None where both are MN-major."""
     k_major = [op.b] if op.attribute("transpose_b") else []
     k_major += [] if op.attribute("transpose_a") else [op.a]
     return reduce(arith.ori, (misaligned(each, LINE_BYTES) for each in k_major)) if k_major else None
 
 
-def _bits(mask: int, shift: Any) -> Any:
+def _bits(mask: int, shift: ir.Value | int) -> ir.Value:
     """`mask << shift` as i16."""
     i16 = ir.IntegerType.get_signless(16)
     if isinstance(shift, int):
@@ -145,8 +149,8 @@ def _bits(mask: int, shift: Any) -> Any:
 
 
 def every_k_block(
-    tile: Tile, carried: list[Any], body: Callable[[Any, Any, list[Any]], list[Any]]
-) -> list[Any]:
+    tile: Tile, carried: list[ir.Value], body: Callable[[Any, Any, list[Any]], list[Any]]
+) -> list[ir.Value]:
     """A loop over a tile's K blocks, or one iteration where it has none; returns what the loop carries.
     `body` also takes whether the block isn't the tile's first, an i1.
 
@@ -159,8 +163,8 @@ def every_k_block(
 
 
 def each_k_block(
-    tile: Tile, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], at_once: int = 1
-) -> list[Any]:
+    tile: Tile, carried: list[ir.Value], body: Callable[[Any, list[Any]], list[Any]], at_once: int = 1
+) -> list[ir.Value]:
     """A loop over a tile's K blocks after the first, `at_once` at a time while so many are left; returns
     what the loop carries.
     """

@@ -66,7 +66,7 @@ def _consumer(
     """What the warps that multiply do, each with its part of a tile."""
     (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
 
-    def consume(_: Any) -> None:
+    def consume(_: ir.Value) -> None:
         feed = new_feed()
         await_previous_launch()
         nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
@@ -80,7 +80,7 @@ def _consumer(
         parts = feed, op.types, operands, first, scales
         accumulator = PromotedWarpAccumulator(op, *parts) if op.types.promoted else WarpAccumulator(*parts)
 
-        def one(at: Tile, position: list[Any]) -> list[Any]:
+        def one(at: Tile, position: list[ir.Value]) -> list[ir.Value]:
             sums, *position = accumulator.multiply(at, position)
             row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
             store(op, sums, row, column, at.member, run=_RUN)
@@ -96,7 +96,7 @@ def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[Any], Non
     where that may have written which tiles there are.
     """
 
-    def produce(_: Any) -> None:
+    def produce(_: ir.Value) -> None:
         with thread_ids.one_thread():
             feed = new_feed()
             if waits:

@@ -17,7 +17,7 @@ class Together:
     def __init__(self, accumulator: Accumulator | PromotedAccumulator) -> None:
         self.accumulator, self.rows = accumulator, accumulator.schedule.rows
 
-    def first(self, warpgroup: Any) -> Any:
+    def first(self, warpgroup: Any) -> int:
         """The number of a warpgroup's first tile among those of the CTA."""
         return 0
 
@@ -52,7 +52,7 @@ class Turns:
         """As `Together.first`."""
         return warpgroup
 
-    def start(self, warpgroup: Any) -> Any:
+    def start(self, warpgroup: Any) -> int:
         """As `Together.start`."""
         return 0
 

@@ -29,7 +29,7 @@ class ReadOperand:
     """An operand's stages as fragments read them. Built at the insertion point, outside of the roles."""
 
     operand: StagedOperand
-    buffer: Any
+    buffer: ir.Value
     alternates: bool  # rows of A, or columns of B, between the two halves of 16
 
     @classmethod
@@ -40,7 +40,9 @@ class ReadOperand:
             return cls(operand, operand.buffer, False)
         return cls(operand, tile.alloc(alternating(operand.buffer.type), over=operand.buffer), True)
 
-    def load(self, stage: Any, at: tuple[Any, int], atom: Registers, shape: tuple[int, int]) -> Any:
+    def load(
+        self, stage: ir.Value, at: tuple[ir.Value, int], atom: Registers, shape: tuple[int, int]
+    ) -> ir.Value:
         """A warp's part of a stage, from a row or column and a depth on."""
         operand, layout = self.operand, Layout.parse(atom.layout).tile_to(shape, atom.shape)
         element = ir.Type.parse(CONTAINER) if operand.expands else operand.matrix.type.element_type
@@ -62,7 +64,7 @@ class WarpAccumulator:
         feed: Feed[TmaMmaSchedule],
         types: Types,
         operands: tuple[ReadOperand, ReadOperand],
-        first: tuple[Any, Any],
+        first: tuple[ir.Value, ir.Value],
         scales: WarpScales | None,
     ) -> None:
         """`first` is where the warp's part of a tile begins."""
@@ -75,13 +77,13 @@ class WarpAccumulator:
         self.kind = FragmentType.of(shape, sum_type, Layout.parse(d.layout).tile_to(shape, d.shape))
         self.steps = self.schedule.block[2] // self.form.mnk[2]
 
-    def multiply(self, at: Tile, position: list[Any]) -> list[Any]:
+    def multiply(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Multiplies all K blocks of a warp's part of a tile. Returns the sums and the ring's next
         position.
         """
         ring = self.feed.ring
 
-        def next_block(_: Any, carried: list[Any]) -> list[Any]:
+        def next_block(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             sums, stage, phase, a, b, *scales = carried
             sums, last = self._steps(sums, (a, b), stage, scales)
             self.feed.release(stage)
@@ -97,24 +99,26 @@ class WarpAccumulator:
         sums = self._sorted(widened(self._gemm(last, sums, self.steps - 1, scales)))
         return [sums, *tile.advance(ring, stage, phase)]
 
-    def _enter(self, at: Tile, stage: Any, phase: Any) -> list[Any]:
+    def _enter(self, at: Tile, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
         """Awaits a stage, and loads the first step's operands and the scales."""
         tile.await_(self.feed.ring, stage, phase)
         scales = self.scales.load(at, stage) if self.scales else []
         return [*self._load(stage, 0), *scales]
 
-    def _sorted(self, sums: Any) -> Any:
+    def _sorted(self, sums: ir.Value) -> ir.Value:
         """Sums in the order of D's rows and columns."""
         return sorted_sums(sums, self.left.alternates, self.right.alternates)
 
-    def _steps(self, sums: Any, loaded: _Fragments, stage: Any, scales: list[Any]) -> tuple[Any, _Fragments]:
+    def _steps(
+        self, sums: ir.Value, loaded: _Fragments, stage: ir.Value, scales: list[Any]
+    ) -> tuple[ir.Value, _Fragments]:
         """Multiplies all steps of a stage but the last. Returns the sums and the last step's operands."""
         for step in range(1, self.steps):
             following = self._load(stage, step)
             sums, loaded = self._gemm(loaded, sums, step - 1, scales), following
         return sums, loaded
 
-    def _gemm(self, operands: _Fragments, sums: Any, step: int, scales: list[Any]) -> Any:
+    def _gemm(self, operands: _Fragments, sums: ir.Value, step: int, scales: list[Any]) -> ir.Value:
         """Adds the products of a step."""
         if self.scales is None:
             return tile.gemm(*operands, sums, self.kind)
@@ -123,10 +127,10 @@ class WarpAccumulator:
         named = {name: str(o.matrix.type.element_type) for name, o in elements if o.expands}
         return tile.gemm_scaled(*operands, sums, *of_step, first_group=first, **named)
 
-    def _zero(self) -> Any:
+    def _zero(self) -> ir.Value:
         return tile.from_lane(emit.constant(self.kind.lane_type, 0), self.kind)
 
-    def _load(self, stage: Any, step: int) -> _Fragments:
+    def _load(self, stage: ir.Value, step: int) -> _Fragments:
         """A warp's operands of one step."""
         (rows, columns), depth = self.schedule.warp_tile, self.form.mnk[2]
         return (

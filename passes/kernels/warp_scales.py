@@ -17,7 +17,7 @@ from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiled_scales import TiledScales
 
 
-def fragment_types(rows: int, columns: int, groups: int, element: Any) -> tuple[Any, Any]:
+def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[Any, Any]:
     """The types of a warp's scales of so many rows of A and columns of B, of `groups` of K: a lane has 4
     scales of a row or column in a register, of one in each 32 rows.
     """
@@ -31,7 +31,7 @@ class WarpScales(ABC):
     """The scales of the products of a warp."""
 
     @abstractmethod
-    def load(self, at: Tile, stage: Any) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
         """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class UnitScales(WarpScales):
         kinds = fragment_types(rows, columns, GROUPS, ir.Type.parse(UNIT_SCALE))
         self._scales = tuple(tile.from_lane(emit.constant(kind.lane_type, 1.0), kind) for kind in kinds)
 
-    def load(self, at: Tile, stage: Any) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
         return []
 
     def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
@@ -68,7 +68,7 @@ class LoadedScales(WarpScales):
         groups = schedule.block[2] // scaling.group
         self._kinds = fragment_types(*schedule.warp_tile, groups, staged.element)
 
-    def load(self, at: Tile, stage: Any) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
         sides = zip(
             self._staged.views, (at.row, at.column), self._block, self._first, self._kinds, strict=False
         )

@@ -106,7 +106,7 @@ def _feeding(schedule: WarpgroupSchedule) -> tuple[_Kinds, type[Feed[WarpgroupSc
     return (StagedOperand, StagedOperand), Feed
 
 
-def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: Any) -> _Sums:
+def _memory_of_sums(op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer, over: ir.Value) -> _Sums:
     """The memory through which CTAs add up their sums of a tile; None where one CTA computes all of it."""
     element = ir.Type.parse(op.types.sums)
     if schedule.splits > 1:
@@ -150,14 +150,14 @@ def _consumer(
     """What the warpgroups that multiply do."""
     m, n, _ = tiles.schedule.block
 
-    def consume(warpgroup: Any) -> None:
+    def consume(warpgroup: ir.Value) -> None:
         await_previous_launch()
         nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
         if sharing.count > 1:  # the stages depend on it
             warpgroup = emit.uniform(warpgroup)
         begun, start = sharing.begin(warpgroup), sharing.start(warpgroup)
 
-        def one(at: Tile, carried: list[Any]) -> list[Any]:
+        def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             if isinstance(sharing.accumulator, Accumulator):
                 # Read from a lane, so that LLVM divides before the products rather than after them.
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
@@ -187,7 +187,7 @@ def _producer(
     may have written which tiles there are.
     """
 
-    def produce(_: Any) -> None:
+    def produce(_: ir.Value) -> None:
         if isinstance(feed, LoadedFeed):
             tiles.walk([emit.value(0), emit.value(0)], feed.load)
             reduction.finish_producer()

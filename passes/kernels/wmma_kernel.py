@@ -51,7 +51,7 @@ class _Operand(Operand):
         """Never: `wmma.load` transposes elements of any width."""
         return False
 
-    def registers(self, stage: Any, start: Any, k: int, **form: str) -> list[Any]:
+    def registers(self, stage: ir.Value, start: Any, k: int, **form: str) -> list[Any]:
         """The registers of one instruction's fragment from row or column `start` and depth `k` on."""
         row, column = (start, k) if self.k_major else (k, start)
         at = emit.mul(emit.add(emit.mul(row, self._pitch), column), element_bytes(self.matrix))
@@ -136,7 +136,9 @@ class WmmaKernel(MmaKernel):
         """Never."""
         return False
 
-    def _load(self, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any, k: int) -> list[Any]:
+    def _load(
+        self, stage_a: Any, stage_b: Any, start_m: ir.Value, start_n: ir.Value | int, k: int
+    ) -> list[Any]:
         """The registers of a warp's operands at depth `k` of a stage: those of A by rows, and those of B."""
         form, (down, across) = self.form, self._atoms
         return [
@@ -151,7 +153,7 @@ class WmmaKernel(MmaKernel):
             )
         ]
 
-    def _product(self, sums: Any, operands: list[Any]) -> Any:
+    def _product(self, sums: ir.Value, operands: list[Any]) -> Any:
         """The sums and the products of one instruction's K."""
         form, (down, across) = self.form, self._atoms
         d, a, b, _ = form.operands
@@ -165,7 +167,7 @@ class WmmaKernel(MmaKernel):
                 totals[at] = [_cast(member, self._word) for member in _members(product, d)]
         return emit.vector_of([register for group in totals for register in group])
 
-    def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
+    def _epilogue(self, accumulator: Any, row: ir.Value, column: ir.Value, aligned: bool) -> None:
         """Exchanges the sums 16 rows at a time, finishes and stores them."""
         if self._asynchronous:
             nvvm.cp_async_wait_group(0)
@@ -218,7 +220,7 @@ class WmmaKernel(MmaKernel):
         return Layout.parse(f"S[({','.join(map(str, extents))}):({','.join(strides)})]")
 
 
-def _members(value: Any, registers: Registers) -> list[Any]:
+def _members(value: ir.Value, registers: Registers) -> list[Any]:
     """The registers of a fragment, which a struct holds unless there is only one."""
     if registers.count == 1:
         return [value]
@@ -226,7 +228,7 @@ def _members(value: Any, registers: Registers) -> list[Any]:
     return [llvm.extractvalue(kind, value, [number]) for number in range(registers.count)]
 
 
-def _cast(value: Any, kind: Any) -> Any:
+def _cast(value: ir.Value, kind: ir.Type) -> Any:
     """The value as a register of another type."""
     return value if value.type == kind else llvm.bitcast(kind, value)
 

@@ -1,7 +1,5 @@
 """The sums of K slices in global memory, in the arguments of kernels."""
 
-from typing import Any
-
 from weft.isa.chips import WARPGROUP
 from weft.mlir import ir
 from weft.passes.builders import emit
@@ -10,7 +8,7 @@ VECTOR = 4
 """Contiguous sums that a lane reads at once."""
 
 
-def workspace_types(element: Any) -> list[Any]:
+def workspace_types(element: ir.Type) -> list[ir.Type]:
     """The types of the arguments that such a kernel has after its own: vectors of sums, a row of which has
     one for each thread of a warpgroup, and counters.
     """

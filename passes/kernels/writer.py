@@ -36,12 +36,20 @@ class Writer(Protocol):
         `write` then belongs to an `ask`.
         """
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
+    def write(
+        self,
+        sums: ir.Value,
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
+        phase: Any = None,
+    ) -> Any:
         """Stores sums at a row and a column of the left and the right operand; `index` is the batch's. If the
         writer preloads, it takes the `phase` that the last call returned, 0 at first.
         """
 
-    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def ask(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value) -> None:
         """Asks, before a tile's products, for what `write` will read of C and the residual there."""
 
     def finish(self) -> None:
@@ -57,13 +65,21 @@ class DirectWriter:
     def preload(self) -> bool:
         return False
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
+    def write(
+        self,
+        sums: ir.Value,
+        row: ir.Value,
+        column: ir.Value,
+        index: ir.Value | None,
+        warpgroup: ir.Value,
+        phase: Any = None,
+    ) -> Any:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         run, ahead = run_of(self.schedule), spare(self.schedule)
         store(self.op, oriented(sums, self.schedule), row, column, index, run, ahead=ahead)
         return phase
 
-    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def ask(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
         ask(self.op, self.schedule, row, column, index)
 
     def finish(self) -> None:
@@ -90,7 +106,15 @@ class StagedWriter:
         self.preloaded = Preload.of(self.op, self.schedule, self.buffer)
         return self.preloaded is not None
 
-    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any, phase: Any = None) -> Any:
+    def write(
+        self,
+        sums: ir.Value,
+        row: ir.Value,
+        column: ir.Value,
+        index: ir.Value | None,
+        warpgroup: ir.Value,
+        phase: ir.Value | None = None,
+    ) -> ir.Value | None:
         row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
         sums = oriented(sums, self.schedule)
         parts = [(sums, 0, 0)] if self.parts == 1 else list(split(sums, self.parts))
@@ -107,7 +131,7 @@ class StagedWriter:
             self._store(self._part(warpgroup), self.map, *at, index)
         return phase
 
-    def _repeats(self, sums: Any) -> bool:
+    def _repeats(self, sums: ir.Value) -> bool:
         """Whether a loop stores the parts of a tile: not where they are computed from more than the sums
         and what is in shared memory, since kernels then spill registers.
         """
@@ -115,7 +139,13 @@ class StagedWriter:
         return epilogue_function.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
 
     def _write_in_loop(
-        self, parts: list[tuple[Any, int, int]], row: Any, column: Any, index: Any, warpgroup: Any, phase: Any
+        self,
+        parts: list[tuple[Any, int, int]],
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
+        phase: Any,
     ) -> Any:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
         a fifth of the time to compile. Returns the next phase.
@@ -141,7 +171,9 @@ class StagedWriter:
 
         return (emit.loop(0, len(parts), 1, [] if self.preloaded is None else [phase], one) or [phase])[0]
 
-    def _stage(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def _stage(
+        self, sums: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value
+    ) -> None:
         """Fills a warpgroup's part of the buffer with D of as many sums, which are at a row and a column."""
         part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
         preloaded = None if self.preloaded is None else (self.preloaded, part)
@@ -170,11 +202,13 @@ class StagedWriter:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
 
-    def _part(self, warpgroup: Any) -> Any:
+    def _part(self, warpgroup: ir.Value) -> ir.Value:
         """A warpgroup's part of the buffer."""
         return tile.stage(self.buffer, warpgroup)
 
-    def _store(self, part: Any, map_: Any, row: Any, column: Any, index: Any) -> None:
+    def _store(
+        self, part: ir.Value, map_: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None
+    ) -> None:
         """Stores a buffer at a row and a column of D, by TMA with a map of D."""
         end = emit.add(column, part.type.shape[1])
         ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
@@ -188,7 +222,7 @@ class StagedWriter:
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 
-    def ask(self, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+    def ask(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
         if self.preloaded is not None:
             self.preloaded.begin(*self.schedule.swapped(row, column), index, warpgroup)
         ask(self.op, self.schedule, row, column, index, self.preloaded if self.parts == 1 else None)
@@ -200,10 +234,10 @@ class StagedWriter:
 
 def store(
     op: MatmulOp,
-    sums: Any,
-    row: Any,
-    column: Any,
-    index: Any,
+    sums: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
+    index: ir.Value | None,
     run: int,
     stored: int | None = None,
     known: Any = None,
@@ -221,7 +255,7 @@ def store(
         tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))
 
 
-def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
+def oriented(sums: ir.Value, schedule: WarpgroupSchedule) -> ir.Value:
     """The sums as a fragment of D, which `swap` transposes."""
     if not schedule.swap:
         return sums
@@ -248,9 +282,9 @@ def spare(schedule: WarpgroupSchedule) -> int:
 def ask(
     op: MatmulOp,
     schedule: WarpgroupSchedule,
-    row: Any,
-    column: Any,
-    index: Any,
+    row: ir.Value,
+    column: ir.Value,
+    index: ir.Value | None,
     preloaded: Preload | None = None,
 ) -> None:
     """Asks L2 for what the epilogue reads of C and the residual for a warpgroup's sums at a row and a column

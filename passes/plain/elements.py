@@ -21,13 +21,13 @@ _MOVES = ("arith.constant", "arith.select", "arith.bitcast")  # of elements of a
 class Elements:
     """The elements of a function's tensors. `arguments` has the kernel's arguments by the function's."""
 
-    def __init__(self, arguments: Mapping[Any, Any]) -> None:
+    def __init__(self, arguments: Mapping[ir.Value, ir.Value]) -> None:
         self._scalars = {old: new for old, new in arguments.items() if not _is_shaped(old)}
         self._memory = {old: new for old, new in arguments.items() if _is_shaped(old)}
         self.sizes = Sizes(self._leaf, self._count, indices)
         self._scopes: list[dict[Any, Any]] = [{}]
 
-    def prepare(self, function: Any) -> None:
+    def prepare(self, function: ir.OpView) -> None:
         """Computes what threads share: the numbers that aren't elements of tensors."""
         for view in function.body.blocks[0].operations:
             op = view.operation
@@ -42,7 +42,7 @@ class Elements:
             elif op.results and not any(map(_is_shaped, (*op.operands, *op.results))):
                 self._copy(op, self._scalars)
 
-    def of(self, tensor: Any, at: Coordinates) -> Any:
+    def of(self, tensor: ir.Value, at: Coordinates) -> ir.Value:
         """The element of a tensor at these coordinates."""
         key = (tensor, *at)
         for scope in self._scopes:
@@ -52,7 +52,7 @@ class Elements:
         self._scopes[-1][key] = found
         return found
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: ir.Value) -> ir.Value | int:
         """A number of the function in the kernel."""
         if value not in self._scalars and not isinstance(value.owner, ir.Block):
             number = mlir.constant(value)
@@ -62,7 +62,7 @@ class Elements:
             raise refuse(_user(value), f"uses a number that a plain kernel doesn't have: {value.owner.name}")
         return self._scalars[value]
 
-    def _count(self, value: Any) -> Number:
+    def _count(self, value: ir.Value) -> Number:
         """A number of the function as an index."""
         number = self.scalar(value)
         if isinstance(number, int) or isinstance(number.type, ir.IndexType):
@@ -78,11 +78,11 @@ class Elements:
         finally:
             self._scopes.pop()
 
-    def _leaf(self, value: Any, dimension: int) -> Number | None:
+    def _leaf(self, value: ir.Value, dimension: int) -> Number | None:
         buffer = self._memory.get(value)
         return None if buffer is None else memref.dim(buffer, indices.value(dimension))
 
-    def _made(self, tensor: Any, at: Coordinates) -> Any:
+    def _made(self, tensor: ir.Value, at: Coordinates) -> ir.Value:
         if tensor in self._memory:
             loaded = memref.load(self._memory[tensor], [indices.value(each) for each in at])
             return from_memory(loaded, tensor.type.element_type)
@@ -94,7 +94,7 @@ class Elements:
                 raise refuse(op.opview, "can't be computed in a plain kernel")
             return _RULES[op.name](self, op, at)
 
-    def _structured(self, op: Any, number: int, at: Coordinates) -> Any:
+    def _structured(self, op: ir.OpView, number: int, at: Coordinates) -> ir.Value:
         """The element of a result of a linalg operation."""
         loops = _loops_at(op, number, at)
         if any(each is None for each in loops):
@@ -106,28 +106,28 @@ class Elements:
         values = self._body_values(list(block.arguments), list(op.operands), maps_of(op), loops)
         return self._body(block, values, loops)[number]
 
-    def over_lanes(self, op: Any, number: int, at: Coordinates, lane: Any, by: ByLanes) -> Any:
+    def over_lanes(self, op: ir.OpView, number: int, at: Coordinates, lane: ir.Value, by: ByLanes) -> Any:
         """The element of a reduction's result, which the lanes of a warp compute together."""
         loops = _loops_at(op, number, at)
         body = self._sums(op, number, loops)
         (total,) = self._looped(op, loops, [by.neutral()], body, (lane, LANES))
         return by.combined(self._first(op, number, loops), by.over_lanes(total))
 
-    def _first(self, op: Any, number: int, loops: Coordinates) -> Any:
+    def _first(self, op: ir.OpView, number: int, loops: Coordinates) -> ir.Value:
         """What a reduction begins with."""
         each = len(op.operands) - len(op.results) + number
         return self.of(op.operands[each], [indices.applied(x, loops) for x in maps_of(op)[each].results])
 
-    def _needed(self, op: Any, number: int) -> Needed:
+    def _needed(self, op: ir.OpView, number: int) -> Needed:
         return needed(op.regions[0].blocks[0], len(op.operands) - len(op.results), number)
 
-    def _sums(self, op: Any, number: int, loops: Coordinates) -> Callable[[Sequence[Any]], list[Any]]:
+    def _sums(self, op: ir.OpView, number: int, loops: Coordinates) -> Callable[[Sequence[Any]], list[Any]]:
         """A function from the sums so far, of those that a result needs, to the next ones."""
         maps, operands, wanted = maps_of(op), list(op.operands), self._needed(op, number)
         inputs, block = len(operands) - len(op.results), op.regions[0].blocks[0]
         arguments = list(block.arguments)
 
-        def body(sums: Sequence[Any]) -> list[Any]:
+        def body(sums: Sequence[ir.Value]) -> list[ir.Value]:
             values = self._body_values(arguments[:inputs], operands[:inputs], maps[:inputs], loops)
             values |= zip((arguments[inputs + each] for each in wanted.results), sums, strict=True)
             found = self._body(block, values, loops, wanted)
@@ -137,12 +137,12 @@ class Elements:
 
     def _looped(
         self,
-        op: Any,
+        op: ir.OpView,
         loops: list[Number],
-        carried: list[Any],
+        carried: list[ir.Value],
         body: Callable[[Sequence[Any]], list[Any]],
         last: tuple[Number, Number] = (0, 1),
-    ) -> list[Any]:
+    ) -> list[ir.Value]:
         """The values after loops over the dimensions that have no coordinate. `last` is where the innermost
         one begins, and its step.
         """
@@ -158,13 +158,17 @@ class Elements:
         loops[inner[0]] = None
         return list(loop.results)
 
-    def loop_size(self, op: Any, loop: int) -> Number:
+    def loop_size(self, op: ir.OpView, loop: int) -> Number:
         """The number of iterations of a loop of a linalg operation."""
         return self.sizes.of(*indexed_by(op, loop)[0])
 
     def _body_values(
-        self, arguments: Sequence[Any], operands: Sequence[Any], maps: Sequence[Any], loops: Coordinates
-    ) -> dict[Any, Any]:
+        self,
+        arguments: Sequence[ir.Value],
+        operands: Sequence[ir.Value],
+        maps: Sequence[ir.AffineMap],
+        loops: Coordinates,
+    ) -> dict[ir.Value, Any]:
         """The elements of operands that a body uses."""
         values = {}
         for argument, operand, each in zip(arguments, operands, maps, strict=False):
@@ -175,7 +179,11 @@ class Elements:
         return values
 
     def _body(
-        self, block: Any, values: dict[Any, Any], loops: Coordinates, wanted: Needed | None = None
+        self,
+        block: ir.Block,
+        values: dict[ir.Value, Any],
+        loops: Coordinates,
+        wanted: Needed | None = None,
     ) -> list[Any]:
         """What a body yields; None for what isn't wanted."""
         for view in block.operations:
@@ -192,7 +200,7 @@ class Elements:
                 self._body_operation(op, values, loops)
         raise refuse(block.owner.opview, "has a body without a result")
 
-    def _body_operation(self, op: Any, values: dict[Any, Any], loops: Coordinates) -> None:
+    def _body_operation(self, op: ir.Operation, values: dict[ir.Value, ir.Value], loops: Coordinates) -> None:
         if op.name == "cf.assert":
             return  # no kernel stops where one fails
         if op.name == "linalg.index":
@@ -210,13 +218,13 @@ class Elements:
         else:
             self._copy(op, values)
 
-    def _in_body(self, value: Any, values: Mapping[Any, Any]) -> Any:
+    def _in_body(self, value: ir.Value, values: Mapping[ir.Value, ir.Value]) -> ir.Value:
         if value in values:
             return values[value]
         found = self.scalar(value)
         return indices.value(found) if isinstance(found, int) else found
 
-    def _copy(self, op: Any, values: dict[Any, Any]) -> None:
+    def _copy(self, op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
         """Computes an operation on numbers."""
         if (other := _other_float(op)) is not None:
             legal = ", ".join(_FLOATS)
@@ -225,10 +233,10 @@ class Elements:
         self._renamed(copy, values)
         values |= zip(op.results, copy.results, strict=True)
 
-    def _renamed(self, copy: Any, values: Mapping[Any, Any]) -> None:
-        inside = set()
+    def _renamed(self, copy: ir.OpView, values: Mapping[ir.Value, ir.Value]) -> None:
+        inside = set[Any]()
 
-        def visit(op: Any) -> Any:
+        def visit(op: ir.Operation) -> Any:
             for number, operand in enumerate(op.operands):
                 if operand not in inside:
                     op.operands[number] = self._in_body(operand, values)
@@ -240,22 +248,22 @@ class Elements:
 
         copy.walk(visit, ir.WalkOrder.PRE_ORDER)
 
-    def _constant(self, op: Any, _: Coordinates) -> Any:
+    def _constant(self, op: ir.OpView, _: Coordinates) -> Any:
         number = op.attributes["value"]
         if not is_splat(number):
             raise refuse(op.opview, "must be the same number everywhere, or an argument of the function")
         return arith.constant(op.results[0].type.element_type, number.get_splat_value())
 
-    def _undefined(self, op: Any, _: Coordinates) -> Any:
+    def _undefined(self, op: ir.OpView, _: Coordinates) -> Any:
         raise refuse(op.opview, "is read before it is written; fill it first")
 
-    def _cast(self, op: Any, at: Coordinates) -> Any:
+    def _cast(self, op: ir.OpView, at: Coordinates) -> Any:
         return self.of(op.operands[0], at)
 
-    def _splat(self, op: Any, _: Coordinates) -> Any:
+    def _splat(self, op: ir.OpView, _: Coordinates) -> Any:
         return self.scalar(op.operands[0])
 
-    def _of_elements(self, op: Any, at: Coordinates) -> Any:
+    def _of_elements(self, op: ir.OpView, at: Coordinates) -> Any:
         kind = op.results[0].type
         number = indices.linear(at, list(kind.shape))
         values = [self.scalar(each) for each in op.operands]
@@ -265,17 +273,17 @@ class Elements:
             found = arith.select(equal, each, found)
         return found
 
-    def _generate(self, op: Any, at: Coordinates) -> Any:
+    def _generate(self, op: ir.OpView, at: Coordinates) -> Any:
         block = op.regions[0].blocks[0]
         values = {a: indices.value(c) for a, c in zip(block.arguments, at, strict=True)}
         return self._body(block, values, at)[0]
 
-    def _expand(self, op: Any, at: Coordinates) -> Any:
+    def _expand(self, op: ir.OpView, at: Coordinates) -> Any:
         sizes = self.sizes.shape(op.results[0])
         small = [indices.linear([at[i] for i in g], [sizes[i] for i in g]) for g in groups(op)]
         return self.of(op.operands[0], small)
 
-    def _collapse(self, op: Any, at: Coordinates) -> Any:
+    def _collapse(self, op: ir.OpView, at: Coordinates) -> Any:
         sizes = self.sizes.shape(op.operands[0])
         large: list[Number] = [0] * len(sizes)
         for coordinate, group in zip(at, groups(op), strict=True):
@@ -284,11 +292,11 @@ class Elements:
                 large[dimension] = part
         return self.of(op.operands[0], large)
 
-    def _reshape(self, op: Any, at: Coordinates) -> Any:
+    def _reshape(self, op: ir.OpView, at: Coordinates) -> Any:
         number = indices.linear(at, self.sizes.shape(op.results[0]))
         return self.of(op.operands[0], indices.coordinates(number, self.sizes.shape(op.operands[0])))
 
-    def _slice(self, op: Any, at: Coordinates) -> Any:
+    def _slice(self, op: ir.OpView, at: Coordinates) -> Any:
         names = "offsets", "sizes", "strides"
         offsets, _, steps = (self.sizes.mixed(op, n, segment(op, i + 1)) for i, n in enumerate(names))
         large: list[Number] = [0] * len(offsets)
@@ -300,7 +308,7 @@ class Elements:
         ]
         return self.of(op.operands[0], places)
 
-    def _insert(self, op: Any, at: Coordinates) -> Any:
+    def _insert(self, op: ir.OpView, at: Coordinates) -> Any:
         source, target = op.operands[0], op.operands[1]
         names = "offsets", "sizes", "strides"
         offsets, sizes, steps = (self.sizes.mixed(op, n, segment(op, i + 2)) for i, n in enumerate(names))
@@ -315,7 +323,7 @@ class Elements:
             lambda: self.of(target, at),
         )
 
-    def _pad(self, op: Any, at: Coordinates) -> Any:
+    def _pad(self, op: ir.OpView, at: Coordinates) -> Any:
         low = self.sizes.mixed(op, "low", segment(op, 1))
         moved = [indices.sub(coordinate, first) for coordinate, first in zip(at, low, strict=True)]
         block = op.regions[0].blocks[0]
@@ -334,10 +342,10 @@ class Elements:
             condition = each if condition is None else arith.andi(condition, each)
         return condition
 
-    def _concat(self, op: Any, at: Coordinates) -> Any:
+    def _concat(self, op: ir.OpView, at: Coordinates) -> Any:
         return self._joined(op, list(op.operands), at)
 
-    def _joined(self, op: Any, parts: Sequence[Any], at: Coordinates) -> Any:
+    def _joined(self, op: ir.OpView, parts: Sequence[Any], at: Coordinates) -> Any:
         dimension = op.attributes["dim"].value
         first, *rest = parts
         if not rest:
@@ -352,7 +360,7 @@ class Elements:
         )
 
     def _either(
-        self, condition: Any, kind: Any, then: Callable[[], Any], otherwise: Callable[[], Any]
+        self, condition: ir.Value, kind: ir.Type, then: Callable[[], Any], otherwise: Callable[[], Any]
     ) -> Any:
         branch = scf.IfOp(condition, [kind], has_else=True)
         for block, value in ((branch.then_block, then), (branch.else_block, otherwise)):
@@ -361,7 +369,7 @@ class Elements:
         return branch.results[0]
 
 
-def _loops_at(op: Any, number: int, at: Coordinates) -> list[Number]:
+def _loops_at(op: ir.OpView, number: int, at: Coordinates) -> list[Number]:
     """The coordinates of an operation's loops for an element of its result; None for those that reduce."""
     maps = maps_of(op)
     loops: list[Number] = [None] * maps[-1].n_dims
@@ -372,11 +380,11 @@ def _loops_at(op: Any, number: int, at: Coordinates) -> list[Number]:
     return loops
 
 
-def _user(value: Any) -> Any:
+def _user(value: ir.Value) -> Any:
     return next(iter(value.uses)).owner.opview
 
 
-def groups(op: Any) -> list[list[int]]:
+def groups(op: ir.OpView) -> list[list[int]]:
     """The groups of dimensions of an operation that reshapes."""
     return [[int(i.value) for i in group] for group in op.attributes["reassociation"]]
 
@@ -386,7 +394,7 @@ def is_splat(numbers: Any) -> bool:
     return isinstance(numbers, ir.DenseElementsAttr) and bool(numbers.is_splat)
 
 
-def maps_of(op: Any) -> list[Any]:
+def maps_of(op: ir.Operation) -> list[ir.AffineMap]:
     """The indexing maps of a linalg operation. Raises WeftError for one without."""
     maps = mlir.indexing_maps(op)
     if maps is None:
@@ -394,7 +402,7 @@ def maps_of(op: Any) -> list[Any]:
     return maps
 
 
-def indexed_by(op: Any, loop: int) -> list[tuple[Any, int]]:
+def indexed_by(op: ir.Operation, loop: int) -> list[tuple[ir.Value, int]]:
     """The operands of a linalg operation whose dimensions a loop indexes, with these dimensions."""
     found = []
     for operand, each in zip(op.operands, maps_of(op), strict=True):
@@ -407,11 +415,11 @@ def indexed_by(op: Any, loop: int) -> list[tuple[Any, int]]:
     return found
 
 
-def _is_shaped(value: Any) -> bool:
+def _is_shaped(value: ir.Value) -> bool:
     return isinstance(value.type, ir.ShapedType)
 
 
-def _other_float(op: Any) -> Any | None:
+def _other_float(op: ir.Operation) -> ir.Type | None:
     """A type of floats with which an operation computes, but no kernel; None without one."""
     if op.name in _MOVES:
         return None
@@ -419,14 +427,14 @@ def _other_float(op: Any) -> Any | None:
     return next((kind for kind in kinds if kind is not None and str(kind) not in _FLOATS), None)
 
 
-def memory_type(kind: Any) -> Any:
+def memory_type(kind: ir.Type) -> ir.Type:
     """The element type in memory: an i1 takes a byte, and an index 64 bits."""
     if isinstance(kind, ir.IndexType):
         return ir.IntegerType.get_signless(64)
     return ir.IntegerType.get_signless(8) if str(kind) == "i1" else kind
 
 
-def from_memory(value: Any, kind: Any) -> Any:
+def from_memory(value: ir.Value, kind: ir.Type) -> ir.Value:
     """An element of memory as the number it is."""
     if value.type == kind:
         return value
@@ -436,7 +444,7 @@ def from_memory(value: Any, kind: Any) -> Any:
     return arith.cmpi(arith.CmpIPredicate.ne, value, zero)
 
 
-def to_memory(value: Any) -> Any:
+def to_memory(value: ir.Value) -> ir.Value:
     """The inverse of `from_memory`."""
     kind = memory_type(value.type)
     if value.type == kind:

@@ -12,7 +12,7 @@ Number = Any
 """An index value or a Python int, not negative unless noted."""
 
 
-def value(number: Number) -> Any:
+def value(number: Number) -> ir.Value:
     """The number as an SSA value."""
     return arith.constant(ir.IndexType.get(), number) if isinstance(number, int) else number
 

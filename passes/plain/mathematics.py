@@ -16,7 +16,7 @@ _LN2 = {False: (0.693359375, -2.1219444005469057e-4), True: (0.6931471803691238,
 _HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 
 
-def lowered(op: Any, operands: list[Any]) -> Any:
+def lowered(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     """The value that replaces the result of an operation of the math dialect, for numbers."""
     if op.name in _POWERS:
         return _power(*operands).value
@@ -26,14 +26,14 @@ def lowered(op: Any, operands: list[Any]) -> Any:
     return result.value if isinstance(result, Real) else result
 
 
-def _rounded(x: Real) -> tuple[Real, Any]:
+def _rounded(x: Real) -> tuple[Real, ir.Value]:
     """The nearest integer of a small number, as a value and as an integer. Adding a large number rounds."""
     magic = 1.5 * 2.0 ** (52 if x.wide else 23)
     moved = x + magic
     return moved - magic, arith.subi(moved.bits(), x.of(magic).bits())
 
 
-def _scaled(x: Real, exponent: Any) -> Real:
+def _scaled(x: Real, exponent: ir.Value) -> Real:
     """`x * 2**exponent`, in two steps, since the power alone may overflow."""
     half = arith.shrsi(exponent, arith.constant(exponent.type, 1))
     for part in (half, arith.subi(exponent, half)):
@@ -202,10 +202,10 @@ def _far_quarter(x: Real) -> list[Any]:
     i32, i64, long, all_of_it = map(ir.IntegerType.get_signless, (32, 64, 128, 256))
     bits = x.bits()
 
-    def constant(kind: Any, number: int) -> Any:
+    def constant(kind: ir.Type, number: int) -> Any:
         return arith.constant(kind, ir.Attribute.parse(f"{number} : {kind}"))
 
-    def masked(value: Any, count: int) -> Any:
+    def masked(value: ir.Value, count: int) -> Any:
         return arith.andi(value, constant(value.type, (1 << count) - 1))
 
     power = arith.subi(masked(arith.shrui(bits, constant(i32, 23)), 8), constant(i32, 150))
@@ -248,7 +248,7 @@ _POWERS = ("math.powf", "math.fpowi")
 _MOST = 64  # of exponents that become multiplications
 
 
-def _power(base: Any, exponent: Any) -> Real:
+def _power(base: Any, exponent: ir.Value) -> Real:
     """A power. Constant small integers become multiplications; others are computed in f64."""
     x, number = Real(base), _constant(exponent)
     if number is not None and number == int(number) and abs(number) <= _MOST:
@@ -261,7 +261,7 @@ def _power(base: Any, exponent: Any) -> Real:
     return _general_power(x.widened(), wide).narrowed(base.type)
 
 
-def _constant(value: Any) -> float | None:
+def _constant(value: ir.Value) -> float | None:
     if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
         return None
     return float(value.owner.attributes["value"].value)
@@ -342,7 +342,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _magnitude(x: Any) -> Any:
+def _magnitude(x: ir.Value) -> Any:
     return arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x))
 
 

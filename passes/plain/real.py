@@ -25,7 +25,7 @@ def is_own_call(call: Any) -> bool:
     return name in _COUNTS and kinds == [*kind, *kind, *flag] and {*kind} < {*_WORDS}
 
 
-def counted(name: str, bits: Any) -> Any:
+def counted(name: str, bits: ir.Value) -> ir.Value:
     """The number of bits that an intrinsic counts in an integer, also in 0."""
     operands = [bits, arith.constant(ir.IntegerType.get_signless(1), 0)][: _COUNTS[name]]
     return llvm.call_intrinsic(bits.type, f"llvm.{name}.{bits.type}", operands, [], [])
@@ -34,7 +34,7 @@ def counted(name: str, bits: Any) -> Any:
 class Real:
     """An f32 or f64 value. Python numbers beside it become constants of its type."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: ir.Value) -> None:
         self.value = value
 
     def of(self, number: "float | Real") -> "Real":
@@ -79,7 +79,7 @@ class Real:
         """Whether both are equal: an i1 value, false for NaN."""
         return arith.cmpf(arith.CmpFPredicate.OEQ, self.value, self.of(other).value)
 
-    def where(self, condition: Any, otherwise: "float | Real") -> "Real":
+    def where(self, condition: ir.Value, otherwise: "float | Real") -> "Real":
         """This where the condition is true."""
         return Real(arith.select(condition, self.value, self.of(otherwise).value))
 
@@ -128,20 +128,20 @@ class Real:
         """As f64."""
         return self if self.wide else Real(arith.extf(ir.F64Type.get(), self.value))
 
-    def narrowed(self, kind: Any) -> "Real":
+    def narrowed(self, kind: ir.Type) -> "Real":
         """As a value of this type."""
         return self if self.value.type == kind else Real(arith.truncf(kind, self.value))
 
     @property
-    def integer(self) -> Any:
+    def integer(self) -> ir.Type:
         """The type of its bits."""
         return ir.IntegerType.get_signless(64 if self.wide else 32)
 
-    def bits(self) -> Any:
+    def bits(self) -> ir.Value:
         """Its bits as an integer."""
         return arith.bitcast(self.integer, self.value)
 
-    def of_bits(self, bits: Any) -> "Real":
+    def of_bits(self, bits: ir.Value) -> "Real":
         """The value of this type with these bits."""
         return Real(arith.bitcast(self.value.type, bits))
 

@@ -11,7 +11,7 @@ from weft.passes.builders import emit
 from weft.passes.plain.sizes import Sizes
 
 
-def _least(kind: Any) -> int:
+def _least(kind: ir.Type) -> int:
     return -(1 << int(kind.width) - 1)
 
 
@@ -41,7 +41,7 @@ class Needed:
     results: tuple[int, ...]
 
 
-def needed(block: Any, inputs: int, number: int) -> Needed:
+def needed(block: ir.Block, inputs: int, number: int) -> Needed:
     """What result `number` needs of a body whose first `inputs` arguments aren't sums."""
     arguments = list(block.arguments)
     terminator = block.operations[-1].operation
@@ -55,7 +55,7 @@ def needed(block: Any, inputs: int, number: int) -> Needed:
         wanted = more
 
 
-def _used(block: Any, values: Sequence[Any], ops: set[Any]) -> set[Any]:
+def _used(block: ir.Block, values: Sequence[ir.Value], ops: set[Any]) -> set[ir.Value]:
     """The block's arguments that values are computed from; adds the operations that compute them."""
     pending, seen = list(values), set[Any]()
     inside = {each.operation for each in block.operations}
@@ -69,7 +69,7 @@ def _used(block: Any, values: Sequence[Any], ops: set[Any]) -> set[Any]:
             continue
         ops.add(owner)
 
-        def visit(op: Any) -> Any:
+        def visit(op: ir.Operation) -> Any:
             pending.extend(op.operands)
             return ir.WalkResult.ADVANCE
 
@@ -82,17 +82,17 @@ class ByLanes:
     """A reduction whose sums the lanes of a warp share: lane i adds up every 32nd number from i on."""
 
     name: str
-    kind: Any
+    kind: ir.Type
 
     def neutral(self) -> Any:
         """What a lane begins with."""
         return arith.constant(self.kind, _NEUTRAL[self.name](self.kind))
 
-    def combined(self, a: Any, b: Any) -> Any:
+    def combined(self, a: ir.Value, b: Any) -> Any:
         """Two sums as one."""
         return ir.Operation.create(self.name, [self.kind], [a, b]).result
 
-    def over_lanes(self, value: Any) -> Any:
+    def over_lanes(self, value: ir.Value) -> Any:
         """The sum of all lanes, in each of them."""
         distance = LANES // 2
         while distance:
@@ -101,7 +101,7 @@ class ByLanes:
         return value
 
 
-def by_lanes(op: Any, number: int, sizes: Sizes) -> ByLanes | None:
+def by_lanes(op: ir.OpView, number: int, sizes: Sizes) -> ByLanes | None:
     """How the lanes of a warp compute an element of a linalg operation's result; None where one thread does
     it as well: the last loop doesn't run along rows, is short, or its order matters.
     """
@@ -128,7 +128,7 @@ def _loop(expression: Any) -> Any:
     return mlir.cast(ir.AffineDimExpr, expression)
 
 
-def _along_rows(op: Any, maps: Sequence[Any], loop: int, sizes: Sizes) -> bool:
+def _along_rows(op: ir.OpView, maps: Sequence[ir.AffineMap], loop: int, sizes: Sizes) -> bool:
     """Whether a loop runs along the rows of an operand, and has an iteration for each lane."""
     for operand, each in zip(op.operands, maps, strict=False):
         if not each.results or not isinstance(operand.type, ir.RankedTensorType):

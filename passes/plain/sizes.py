@@ -35,11 +35,11 @@ class Sizes:
     ) -> None:
         self._leaf, self._scalar, self._arithmetic = leaf, scalar, arithmetic
 
-    def shape(self, value: Any) -> list[Number]:
+    def shape(self, value: ir.Value) -> list[Number]:
         """All sizes of a tensor."""
         return [self.of(value, dimension) for dimension in range(value.type.rank)]
 
-    def of(self, value: Any, dimension: int) -> Number:
+    def of(self, value: ir.Value, dimension: int) -> Number:
         """One size. Raises UnknownSizeError where no operation defines it."""
         kind = value.type
         if not 0 <= dimension < kind.rank:
@@ -55,7 +55,7 @@ class Sizes:
             return self.of(tied, dimension)
         return _RULES[value.owner.name](self, value.owner, dimension)
 
-    def _destination(self, value: Any) -> Any:
+    def _destination(self, value: ir.Value) -> ir.Value | None:
         """The operand that an operation's result is written to, which has its shape."""
         owner = value.owner
         if isinstance(owner, ir.Block):
@@ -65,26 +65,26 @@ class Sizes:
             return owner.operands[len(owner.operands) - outs + list(owner.results).index(value)]
         return owner.operands[0] if owner.name in ("tensor.cast", "bufferization.to_tensor") else None
 
-    def mixed(self, op: Any, name: str, dynamic: Sequence[Any]) -> list[Number]:
+    def mixed(self, op: ir.OpView, name: str, dynamic: Sequence[Any]) -> list[Number]:
         """Numbers of an operation of which some are in the attribute `static_…`, the others operands."""
         rest = iter(dynamic)
         unknown = ir.ShapedType.get_dynamic_size()
         static = op.attributes[f"static_{name}"]
         return [self._scalar(next(rest)) if n == unknown else int(n) for n in static]
 
-    def _empty(self, op: Any, dimension: int) -> Number:
+    def _empty(self, op: ir.OpView, dimension: int) -> Number:
         kind = op.results[0].type
         before = sum(kind.is_dynamic_dim(i) for i in range(dimension))
         return self._scalar(op.operands[before])
 
-    def _expand(self, op: Any, dimension: int) -> Number:
+    def _expand(self, op: ir.OpView, dimension: int) -> Number:
         return self.mixed(op, "output_shape", list(op.operands)[1:])[dimension]
 
-    def _collapse(self, op: Any, dimension: int) -> Number:
+    def _collapse(self, op: ir.OpView, dimension: int) -> Number:
         group = [int(i.value) for i in op.attributes["reassociation"][dimension]]
         return self._arithmetic.product([self.of(op.operands[0], i) for i in group])
 
-    def _reshape(self, op: Any, dimension: int) -> Number:
+    def _reshape(self, op: ir.OpView, dimension: int) -> Number:
         sizes = op.operands[1].owner
         if isinstance(sizes, ir.Block) or sizes.name != "tensor.from_elements":
             raise UnknownSizeError(
@@ -92,19 +92,19 @@ class Sizes:
             )
         return self._scalar(sizes.operands[dimension])
 
-    def _slice(self, op: Any, dimension: int) -> Number:
+    def _slice(self, op: ir.OpView, dimension: int) -> Number:
         kept = kept_dimensions(op, op.results[0].type)
         return self.mixed(op, "sizes", segment(op, 2))[kept[dimension]]
 
-    def _insert(self, op: Any, dimension: int) -> Number:
+    def _insert(self, op: ir.OpView, dimension: int) -> Number:
         return self.of(op.operands[1], dimension)
 
-    def _pad(self, op: Any, dimension: int) -> Number:
+    def _pad(self, op: ir.OpView, dimension: int) -> Number:
         low = self.mixed(op, "low", segment(op, 1))[dimension]
         high = self.mixed(op, "high", segment(op, 2))[dimension]
         return self._arithmetic.add(self._arithmetic.add(low, high), self.of(op.operands[0], dimension))
 
-    def _concat(self, op: Any, dimension: int) -> Number:
+    def _concat(self, op: ir.OpView, dimension: int) -> Number:
         if op.attributes["dim"].value != dimension:
             return self.of(op.operands[0], dimension)
         total: Number = 0
@@ -113,14 +113,14 @@ class Sizes:
         return total
 
 
-def segment(op: Any, number: int) -> list[Any]:
+def segment(op: ir.OpView, number: int) -> list[Any]:
     """One of the groups of operands of an operation with `operandSegmentSizes`."""
     counts = list(op.attributes["operandSegmentSizes"])
     first = sum(counts[:number])
     return list(op.operands)[first : first + counts[number]]
 
 
-def kept_dimensions(op: Any, small: Any) -> list[int]:
+def kept_dimensions(op: ir.OpView, small: Any) -> list[int]:
     """The dimensions of a slice that its tensor, of type `small`, has: the others are of size 1."""
     sizes = list(op.attributes["static_sizes"])
     unknown = ir.ShapedType.get_dynamic_size()

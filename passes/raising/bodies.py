@@ -3,7 +3,6 @@
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
@@ -54,7 +53,7 @@ _CONSTANTS: dict[str, Callable[..., float]] = {
 """Functions of constant floats, by the names of operations."""
 
 
-def constant_of(op: Any) -> Expression | None:
+def constant_of(op: ir.Operation) -> Expression | None:
     """The number of an `arith.constant`, also of one with the same number everywhere; None for others."""
     attribute = op.attributes["value"]
     if isinstance(attribute, ir.DenseElementsAttr):
@@ -66,7 +65,7 @@ def constant_of(op: Any) -> Expression | None:
     return None
 
 
-def result_of(block: Any, arguments: Mapping[Any, Expression]) -> Expression:
+def result_of(block: ir.Block, arguments: Mapping[ir.Value, Expression]) -> Expression:
     """What a body yields for these values of its arguments. What can't be read is opaque."""
     values = dict(arguments)
     for op in block.operations:
@@ -81,7 +80,7 @@ def result_of(block: Any, arguments: Mapping[Any, Expression]) -> Expression:
     return Opaque("", "has a body without a result", block.owner)
 
 
-def _operand(value: Any, values: Mapping[Any, Expression], user: Any) -> Expression:
+def _operand(value: ir.Value, values: Mapping[ir.Value, Expression], user: ir.Operation) -> Expression:
     if value in values:
         return values[value]
     owner = value.owner
@@ -92,7 +91,7 @@ def _operand(value: Any, values: Mapping[Any, Expression], user: Any) -> Express
     return Opaque(str(value.type), "uses a number that isn't a constant", user)
 
 
-def _applied(op: Any, operands: tuple[Expression, ...], kind: str) -> Expression:
+def _applied(op: ir.Operation, operands: tuple[Expression, ...], kind: str) -> Expression:
     name = _NAMES.get(op.name)
     place = op if mlir.location(op.location) else op.parent  # named operations have bodies without locations
     if op.name == "arith.constant":

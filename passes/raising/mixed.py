@@ -53,7 +53,7 @@ class Decisions:
 class MixedReader(Reader):
     """Reads one function, and has its tensors written by products and plain kernels."""
 
-    def __init__(self, function: Any, steps: Steps, decisions: Decisions) -> None:
+    def __init__(self, function: ir.OpView, steps: Steps, decisions: Decisions) -> None:
         super().__init__(function, steps.materialize)
         self._steps, self._decisions = steps, decisions
         self._done: set[Any] = set()
@@ -62,7 +62,7 @@ class MixedReader(Reader):
         self._return = self._block.operations[-1].operation
         self._numbers = Numbers({each: i for i, each in enumerate(self._block.arguments)})
 
-    def in_memory(self, value: Any) -> Buffer | None:
+    def in_memory(self, value: ir.Value) -> Buffer | None:
         """Where a tensor is in memory, if it is."""
         found = self._known.get(self._base(value))
         if not isinstance(found, Element) or found.unsigned:
@@ -71,7 +71,7 @@ class MixedReader(Reader):
         shape = shape_of(value.type), str(value.type.element_type), tuple(range(value.type.rank))
         return buffer if (buffer.shape, buffer.element, found.dims) == shape else None
 
-    def needed(self, value: Any, op: Any, within: set[Any]) -> Buffer:
+    def needed(self, value: ir.Value, op: ir.Operation, within: set[ir.OpView]) -> Buffer:
         """Has a tensor written to memory, also where other operations than these use it."""
         if (found := self.in_memory(value)) is not None:
             return found
@@ -84,7 +84,7 @@ class MixedReader(Reader):
             return self._remember(value, replace(base, shape=shape_of(value.type), sizes=sizes), within)
         return self._remember(value, self._plain(value), within)
 
-    def as_product(self, value: Any, op: Any, within: set[Any]) -> Buffer | None:
+    def as_product(self, value: ir.Value, op: ir.Operation, within: set[ir.OpView]) -> Buffer | None:
         """Has a tensor written to memory if a product computes it."""
         contents = self._contents(value)
         owner = op if isinstance(value.owner, ir.Block) else value.owner
@@ -101,7 +101,7 @@ class MixedReader(Reader):
             return None
         return self._remember(value, buffer, within)
 
-    def is_elementwise(self, op: Any) -> bool:
+    def is_elementwise(self, op: ir.Operation) -> bool:
         """Whether an operation computes each element of its result from some of its operands' elements."""
         if not _structured(op):
             return False
@@ -109,13 +109,13 @@ class MixedReader(Reader):
         outs = maps[len(maps) - len(op.results) :]
         return all(each.is_permutation for each in outs)
 
-    def copied(self, value: Any) -> Buffer:
+    def copied(self, value: ir.Value) -> Buffer:
         """Has a tensor that is in memory copied to other memory."""
         owner = self._return if isinstance(value.owner, ir.Block) else value.owner
         self._reasons[value] = Unraisable("is a tensor that must be in two places", owner)
         return self._plain(value)
 
-    def _plain(self, value: Any) -> Buffer:
+    def _plain(self, value: ir.Value) -> Buffer:
         reason = self._reasons[value]
 
         def collect(d: Buffer) -> Any:
@@ -123,7 +123,7 @@ class MixedReader(Reader):
 
         return self._steps.plain(value, collect)
 
-    def _remember(self, value: Any, buffer: Buffer, within: set[Any]) -> Buffer:
+    def _remember(self, value: ir.Value, buffer: Buffer, within: set[ir.OpView]) -> Buffer:
         """Reads a tensor from memory from here on. Raises RestartError where operations have read it."""
         self._known[self._base(value)] = whole(buffer)
         users = {use.owner for use in value.uses} & self._done - within
@@ -132,7 +132,7 @@ class MixedReader(Reader):
             raise RestartError
         return buffer
 
-    def _read(self, op: Any) -> None:
+    def _read(self, op: ir.Operation) -> None:
         if op.name in ("tensor.extract", "cf.assert"):
             return  # what uses such a number has the tensor written
         try:
@@ -144,18 +144,18 @@ class MixedReader(Reader):
             if result in self._decisions.cuts:
                 self.needed(result, op, set())
 
-    def _reshape(self, op: Any) -> None:
+    def _reshape(self, op: ir.Operation) -> None:
         super()._reshape(op)
         result = op.results[0]
         if isinstance(known := self._known[result], Element):
             sizes = self._numbers.known_shape(result)
             self._known[result] = replace(known, buffer=replace(known.buffer, sizes=sizes))
 
-    def sized(self, value: Any, buffer: Buffer) -> Buffer:
+    def sized(self, value: ir.Value, buffer: Buffer) -> Buffer:
         """A tensor's memory with the sizes of the tensor."""
         return replace(buffer, shape=shape_of(value.type), sizes=self._numbers.known_shape(value))
 
-    def _foreign(self, op: Any, reason: Unraisable) -> None:
+    def _foreign(self, op: ir.Operation, reason: Unraisable) -> None:
         """Has the results of an operation that products don't contain written, unless those that use them
         compute them.
         """
@@ -171,13 +171,13 @@ class MixedReader(Reader):
                 self._remember(result, self._plain(result), set())
 
     def _contraction(
-        self, op: Any, operands: list[Any], places: list[tuple[int, ...]], loops: int
+        self, op: ir.Operation, operands: list[ir.Value], places: list[tuple[int, ...]], loops: int
     ) -> Expression:
         if op in self._decisions.refused:
             raise self._decisions.refused[op]
         return super()._contraction(op, operands, places, loops)
 
-    def _in_memory(self, operand: Any, op: Any) -> Expression:
+    def _in_memory(self, operand: ir.Value, op: ir.Operation) -> Expression:
         contents = exact(self._contents(operand))
         if isinstance(contents, Element):
             return contents
@@ -194,5 +194,5 @@ def _leaves(expression: Expression) -> list[Expression]:
     return found
 
 
-def _structured(op: Any) -> bool:
+def _structured(op: ir.Operation) -> bool:
     return op.name.startswith("linalg.") and len(op.regions) == 1 and mlir.indexing_maps(op) is not None

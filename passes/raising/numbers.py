@@ -82,7 +82,7 @@ def _folded(name: str, operands: Sequence[Number]) -> Number:
     return (name, *operands)
 
 
-def _of_width(name: str, operands: Sequence[Number], op: Any) -> Number:
+def _of_width(name: str, operands: Sequence[Number], op: ir.OpView) -> Number:
     """A function of numbers that may be negative, which wraps as its type does. Others are small."""
     if all(map(_is_natural, operands)) and name != "subi":
         return _folded(name, operands)
@@ -97,7 +97,7 @@ def _of_width(name: str, operands: Sequence[Number], op: Any) -> Number:
 _MOST_BITS = 64
 
 
-def _bits(kind: Any) -> int:
+def _bits(kind: ir.Type) -> int:
     return _MOST_BITS if isinstance(kind, ir.IndexType) else int(kind.width)
 
 
@@ -136,39 +136,39 @@ class _Arithmetic:
         return total
 
 
-def _op(value: Any) -> Any:
+def _op(value: ir.Value) -> ir.OpView:
     return value.owner.owner if isinstance(value.owner, ir.Block) else value.owner
 
 
 class Numbers:
     """The numbers of one function. Its arguments have these numbers."""
 
-    def __init__(self, arguments: Mapping[Any, int]) -> None:
+    def __init__(self, arguments: Mapping[ir.Value, int]) -> None:
         self._arguments = arguments
         self._sizes = Sizes(self._leaf, self.of, _Arithmetic())
 
-    def shape(self, tensor: Any) -> tuple[Number, ...]:
+    def shape(self, tensor: ir.Value) -> tuple[Number, ...]:
         """The sizes of a tensor. Raises Unraisable where they depend on more than the arguments' sizes."""
         try:
             return tuple(self._sizes.shape(tensor))
         except UnknownSizeError as unknown:
             raise Unraisable(f"needs {unknown}", _op(tensor)) from None
 
-    def known_shape(self, tensor: Any) -> tuple[Number, ...] | None:
+    def known_shape(self, tensor: ir.Value) -> tuple[Number, ...] | None:
         """The sizes of a tensor; None where they depend on more than the arguments' sizes."""
         try:
             return self.shape(tensor)
         except Unraisable:
             return None
 
-    def size(self, tensor: Any, dimension: int) -> Number:
+    def size(self, tensor: ir.Value, dimension: int) -> Number:
         """One size of a tensor."""
         try:
             return self._sizes.of(tensor, dimension)
         except UnknownSizeError as unknown:
             raise Unraisable(f"needs {unknown}", _op(tensor)) from None
 
-    def of(self, value: Any) -> Number:
+    def of(self, value: ir.Value) -> Number:
         """An integer of the function. Raises Unraisable where the host can't compute it."""
         if isinstance(value.owner, ir.Block):
             if value in self._arguments:
@@ -195,7 +195,7 @@ class Numbers:
             return _of_width(name, [self.of(each) for each in op.operands], op)
         raise Unraisable("isn't a number that the host computes from sizes of arguments", op)
 
-    def _leaf(self, value: Any, dimension: int) -> Number | None:
+    def _leaf(self, value: ir.Value, dimension: int) -> Number | None:
         return ("size", self._arguments[value], dimension) if value in self._arguments else None
 
 
@@ -208,7 +208,7 @@ _AFFINE = {
 }
 
 
-def _applied(each: Any, operands: Sequence[Number], op: Any) -> Number:
+def _applied(each: Any, operands: Sequence[Number], op: ir.OpView) -> Number:
     def visit(expression: Any) -> Number:
         if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
             return operands[loop.position]

@@ -46,13 +46,13 @@ class Plain:
     """
 
     d: Buffer
-    tensor: Any
-    inputs: dict[Any, Buffer]
-    ops: tuple[Any, ...]
-    op: Any
+    tensor: ir.Value
+    inputs: dict[ir.Value, Buffer]
+    ops: tuple[ir.OpView, ...]
+    op: ir.OpView
     reason: str
     sizes: tuple[Number, ...] = ()
-    scalars: dict[Any, Number] = field(default_factory=dict)
+    scalars: dict[ir.Value, Number] = field(default_factory=dict)
 
     @property
     def buffers(self) -> list[Buffer]:
@@ -63,21 +63,26 @@ class Plain:
 class Values(Protocol):
     """What is known of a function's values while it is read."""
 
-    def in_memory(self, value: Any) -> Buffer | None:
+    def in_memory(self, value: ir.Value) -> Buffer | None:
         """Where a tensor is in memory, if it is."""
 
-    def needed(self, value: Any, op: Any, within: set[Any]) -> Buffer:
+    def needed(self, value: ir.Value, op: ir.OpView, within: set[Any]) -> Buffer:
         """Has a tensor written to memory, also where other operations than these use it."""
 
-    def as_product(self, value: Any, op: Any, within: set[Any]) -> Buffer | None:
+    def as_product(self, value: ir.Value, op: ir.OpView, within: set[Any]) -> Buffer | None:
         """Has a tensor written to memory if a product computes it."""
 
-    def is_elementwise(self, op: Any) -> bool:
+    def is_elementwise(self, op: ir.OpView) -> bool:
         """Whether an operation computes each element of its result from some of its operands' elements."""
 
 
 def collected(
-    tensor: Any, d: Buffer, reason: Unraisable, values: Values, numbers: Numbers, order: dict[Any, int]
+    tensor: ir.Value,
+    d: Buffer,
+    reason: Unraisable,
+    values: Values,
+    numbers: Numbers,
+    order: dict[ir.Operation, int],
 ) -> Plain:
     """The plain kernel that writes a tensor to `d`. Operands that it can't compute itself are written before.
 
@@ -112,7 +117,7 @@ def collected(
     return made
 
 
-def _check(op: Any) -> None:
+def _check(op: ir.OpView) -> None:
     """Raises Unraisable for an operation that no plain kernel computes."""
     structured = op.name.startswith("linalg.") and len(op.regions) == 1 and mlir.indexing_maps(op) is not None
     if not structured and op.name not in COMPUTED:
@@ -121,7 +126,7 @@ def _check(op: Any) -> None:
         raise Unraisable("is a constant of the module; make it an argument of the function", op)
 
 
-def _fuses(value: Any, root: Any, group: set[Any], values: Values) -> bool:
+def _fuses(value: ir.Value, root: ir.OpView, group: set[ir.OpView], values: Values) -> bool:
     """Whether a kernel computes a tensor's elements where it needs them."""
     owner = value.owner
     if owner.name in _VIEWS or widened_from(value) is not None:
@@ -133,7 +138,7 @@ def _fuses(value: Any, root: Any, group: set[Any], values: Values) -> bool:
     return values.is_elementwise(root) or root.name in COMPUTED or _once(value, root, group)
 
 
-def _in_group(op: Any, group: set[Any]) -> bool:
+def _in_group(op: ir.OpView, group: set[ir.OpView]) -> bool:
     """Whether an operation is in a region of one of the group."""
     while op is not None and op.name != "func.func":
         if op in group:
@@ -142,7 +147,7 @@ def _in_group(op: Any, group: set[Any]) -> bool:
     return False
 
 
-def _once(value: Any, root: Any, group: set[Any]) -> bool:
+def _once(value: ir.Value, root: ir.OpView, group: set[Any]) -> bool:
     """Whether a reduction reads each element once: all loops index the operand that it comes from."""
     maps = mlir.indexing_maps(root)
     return maps is not None and all(
@@ -157,7 +162,7 @@ def _dimensions(each: Any) -> int:
     return len({str(x) for x in each.results if mlir.cast(ir.AffineDimExpr, x) is not None})
 
 
-def widened_from(value: Any) -> Any:
+def widened_from(value: ir.Value) -> ir.Value | None:
     """The tensor whose elements an operation only extends; None for other values."""
     op = value.owner
     if isinstance(op, ir.Block) or not op.name.startswith("linalg.") or len(op.operands) != 2:
@@ -172,11 +177,11 @@ def widened_from(value: Any) -> Any:
     return op.operands[0] if body[1].operands[0] == body[0].results[0] else None
 
 
-def _tensors(op: Any, root: Any) -> list[Any]:
+def _tensors(op: ir.OpView, root: ir.OpView) -> list[ir.Value]:
     """The tensors that an operation uses, also inside its regions."""
     found: dict[Any, None] = {}
 
-    def visit(each: Any) -> Any:
+    def visit(each: ir.Operation) -> Any:
         for number, operand in enumerate(each.operands):
             if isinstance(operand.type, ir.RankedTensorType) and not _is_blank(each, number, root):
                 found[operand] = None
@@ -186,7 +191,7 @@ def _tensors(op: Any, root: Any) -> list[Any]:
     return [each for each in found if isinstance(each.owner, ir.Block) or each.owner not in _inner(op)]
 
 
-def _is_blank(op: Any, number: int, root: Any) -> bool:
+def _is_blank(op: ir.Operation, number: int, root: ir.OpView) -> bool:
     """Whether an operand of a linalg operation is only the memory of its result. That of others than the last
     one, `root`, must have known sizes.
     """
@@ -201,10 +206,10 @@ def _is_blank(op: Any, number: int, root: Any) -> bool:
     return not used and (op == root or op.operands[number].type.has_static_shape)
 
 
-def _inner(op: Any) -> set[Any]:
+def _inner(op: ir.OpView) -> set[ir.Operation]:
     inside: set[Any] = set()
 
-    def visit(each: Any) -> Any:
+    def visit(each: ir.Operation) -> Any:
         if each != op:
             inside.add(each)
         return ir.WalkResult.ADVANCE
@@ -218,7 +223,7 @@ def _find_scalars(made: Plain, values: Values, numbers: Numbers) -> None:
     for op in made.ops:
         inner = _inner(op)
 
-        def visit(each: Any, inner: set[Any] = inner) -> Any:
+        def visit(each: ir.Operation, inner: set[ir.Operation] = inner) -> Any:
             for operand in each.operands:
                 if operand.owner not in inner and not _belongs(operand, inner):
                     _find_scalar(operand, made, values, numbers)
@@ -227,13 +232,13 @@ def _find_scalars(made: Plain, values: Values, numbers: Numbers) -> None:
         op.walk(visit)
 
 
-def _belongs(value: Any, inner: set[Any]) -> bool:
+def _belongs(value: ir.Value, inner: set[ir.Operation]) -> bool:
     """Whether a value is an argument of a block in a region of the operation."""
     owner = value.owner
     return isinstance(owner, ir.Block) and owner.owner.operation.name != "func.func"
 
 
-def _find_scalar(value: Any, made: Plain, values: Values, numbers: Numbers) -> None:
+def _find_scalar(value: ir.Value, made: Plain, values: Values, numbers: Numbers) -> None:
     if isinstance(value.type, ir.ShapedType) or value in made.scalars:
         return
     if isinstance(value.owner, ir.Block):
@@ -251,8 +256,8 @@ def _find_scalar(value: Any, made: Plain, values: Values, numbers: Numbers) -> N
 
 
 def written(
-    function: Any, name: str, plain: Plain, labels: Mapping[Any, str]
-) -> tuple[Any, tuple[Source, ...]]:
+    function: ir.OpView, name: str, plain: Plain, labels: Mapping[Any, str]
+) -> tuple[ir.OpView, tuple[Source, ...]]:
     """A plain function `name` before `function`, and where its arguments come from."""
     order = list(labels)
     buffers = sorted(plain.inputs.items(), key=lambda each: order.index(each[1].source))
@@ -282,7 +287,7 @@ def written(
     return made, tuple(sources)
 
 
-def _blanks(op: Any, values: dict[Any, Any], target: Any) -> None:
+def _blanks(op: ir.OpView, values: dict[ir.Value, ir.Value], target: ir.Value) -> None:
     """Adds empty tensors for the memory of an operation's result; that of the last one has D's sizes."""
     for number, operand in enumerate(op.operands):
         if (
@@ -299,7 +304,7 @@ def _blanks(op: Any, values: dict[Any, Any], target: Any) -> None:
             values[operand] = ir.Operation.create("tensor.empty", [kind], sizes).result
 
 
-def _memory(value: Any, buffer: Buffer) -> Any:
+def _memory(value: ir.Value, buffer: Buffer) -> ir.Type:
     """The type of a tensor's memory. That of a memref of the same shape keeps its layout."""
     kind = getattr(buffer.source, "type", None)
     shape, element = value.type.shape, value.type.element_type
@@ -308,22 +313,22 @@ def _memory(value: Any, buffer: Buffer) -> Any:
     return ir.MemRefType.get(shape, element)
 
 
-def _to_tensor(memory: Any, kind: Any) -> Any:
+def _to_tensor(memory: ir.Value, kind: ir.Type) -> ir.Value:
     attributes = {"restrict": ir.UnitAttr.get()}
     return ir.Operation.create("bufferization.to_tensor", [kind], [memory], attributes).result
 
 
-def _write(tensor: Any, memory: Any) -> None:
+def _write(tensor: ir.Value, memory: ir.Value) -> None:
     attributes = {"restrict": ir.UnitAttr.get(), "writable": ir.UnitAttr.get()}
     name = "bufferization.materialize_in_destination"
     ir.Operation.create(name, [], [tensor, memory], attributes)
 
 
-def _cloned(op: Any, values: dict[Any, Any]) -> None:
+def _cloned(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
     """Copies an operation, and the scalars that it uses, with other operands."""
     inner = _inner(op)
 
-    def before(each: Any) -> Any:
+    def before(each: ir.Operation) -> Any:
         for operand in each.operands:
             owner = operand.owner
             if operand not in values and not isinstance(owner, ir.Block) and owner not in inner:
@@ -334,7 +339,7 @@ def _cloned(op: Any, values: dict[Any, Any]) -> None:
     with op.location:
         copy = op.clone()
 
-    def rename(each: Any) -> Any:
+    def rename(each: ir.Operation) -> Any:
         for number, operand in enumerate(each.operands):
             if operand in values:
                 each.operands[number] = values[operand]

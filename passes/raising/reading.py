@@ -31,12 +31,12 @@ from weft.passes.raising.reshapes import in_one_shape
 Shape = tuple[int | None, ...]
 
 
-def shape_of(kind: Any) -> Shape:
+def shape_of(kind: ir.Type) -> Shape:
     """The sizes of a tensor or memref type; None for those that it leaves open."""
     return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
 
 
-def is_shaped(value: Any) -> bool:
+def is_shaped(value: ir.Value) -> bool:
     """Whether a value is a tensor or a memref of known rank."""
     return isinstance(value.type, ir.RankedTensorType | ir.MemRefType)
 
@@ -46,7 +46,7 @@ def whole(buffer: Buffer) -> Element:
     return Element(buffer.element, buffer, tuple(range(len(buffer.shape))))
 
 
-def argument_buffer(argument: Any) -> Buffer:
+def argument_buffer(argument: ir.Value) -> Buffer:
     """An argument of a function as memory."""
     return Buffer(argument, shape_of(argument.type), str(argument.type.element_type))
 
@@ -55,9 +55,9 @@ def argument_buffer(argument: Any) -> Buffer:
 class Output:
     """What a function leaves in memory: in an argument, or as a result."""
 
-    value: Any
+    value: ir.Value
     expression: Expression
-    op: Any
+    op: ir.OpView
 
 
 class Reader:
@@ -65,7 +65,7 @@ class Reader:
     Unraisable where no kernel writes it.
     """
 
-    def __init__(self, function: Any, materialize: Callable[[Expression, Shape, Any], Buffer]) -> None:
+    def __init__(self, function: ir.OpView, materialize: Callable[[Expression, Shape, Any], Buffer]) -> None:
         self._materialize = materialize
         self._known: dict[Any, Expression] = {}
         self._aliases: dict[Any, Any] = {}
@@ -88,23 +88,23 @@ class Reader:
         written = [(value, op) for value, op in self._written.items() if value in arguments]
         return [Output(value, self._known[value], op) for value, op in written] + results
 
-    def _base(self, value: Any) -> Any:
+    def _base(self, value: ir.Value) -> ir.Value:
         while value in self._aliases:
             value = self._aliases[value]
         return value
 
-    def _contents(self, value: Any) -> Expression:
+    def _contents(self, value: ir.Value) -> Expression:
         base = self._base(value)
         if base in self._known:
             return self._known[base]
         return Opaque("", "is read where its contents aren't known", _owner(value))
 
-    def _write(self, value: Any, expression: Expression, op: Any) -> None:
+    def _write(self, value: ir.Value, expression: Expression, op: ir.Operation) -> None:
         base = self._base(value)
         self._known[base] = expression
         self._written[base] = op
 
-    def _read(self, op: Any) -> None:
+    def _read(self, op: ir.Operation) -> None:
         name = op.name
         if name.startswith("linalg.") and len(op.regions) == 1:
             self._structured(op)
@@ -115,31 +115,33 @@ class Reader:
         elif any(is_shaped(value) for value in op.operands) or op.regions:
             raise Unraisable("isn't part of a product or of what follows it", op)
 
-    def _constant(self, op: Any) -> None:
+    def _constant(self, op: ir.Operation) -> None:
         (result,) = op.results
         if is_shaped(result):
             unknown = "is a constant of the module; make it an argument of the function"
             self._known[result] = constant_of(op) or Opaque(str(result.type.element_type), unknown, op)
 
-    def _empty(self, op: Any) -> None:
+    def _empty(self, op: ir.Operation) -> None:
         (result,) = op.results
         kind = str(result.type.element_type)
         self._known[result] = Opaque(kind, "is read before it is written; fill it first", op)
 
-    def _alias(self, op: Any) -> None:
+    def _alias(self, op: ir.Operation) -> None:
         self._aliases[op.results[0]] = op.operands[0]
 
-    def _copy(self, op: Any) -> None:
+    def _copy(self, op: ir.Operation) -> None:
         source, target = op.operands
         self._write(target, self._contents(source), op)
 
-    def _reshape(self, op: Any) -> None:
+    def _reshape(self, op: ir.Operation) -> None:
         source, result = op.operands[0], op.results[0]
         if isinstance(result.type, ir.MemRefType) and self._base(source) in self._written:
             raise Unraisable("reshapes a memref that is written", op)
         self._known[result] = self._reshaped(self._contents(source), source, result, op)
 
-    def _reshaped(self, contents: Expression, source: Any, result: Any, op: Any) -> Expression:
+    def _reshaped(
+        self, contents: Expression, source: ir.Value, result: ir.Value, op: ir.Operation
+    ) -> Expression:
         old, new = shape_of(source.type), shape_of(result.type)
         if isinstance(contents, Element) and contents.dims == tuple(range(len(old))):
             if isinstance(source.type, ir.MemRefType) and not _contiguous(source.type):
@@ -155,7 +157,7 @@ class Reader:
         dims = tuple(range(len(new)))
         return Reshaped(contents.kind, contents, groups, small, large, expands, dims, op)
 
-    def _structured(self, op: Any) -> None:
+    def _structured(self, op: ir.Operation) -> None:
         maps = mlir.indexing_maps(op)
         operands = list(op.operands)
         if maps is None or len(maps) != len(operands) or not is_shaped(operands[-1]):
@@ -173,7 +175,9 @@ class Reader:
         else:
             self._write(target, result, op)
 
-    def _elementwise(self, op: Any, operands: list[Any], places: list[tuple[int, ...]]) -> Expression:
+    def _elementwise(
+        self, op: ir.Operation, operands: list[ir.Value], places: list[tuple[int, ...]]
+    ) -> Expression:
         """The result of an operation without a reduction, over the coordinates of its result."""
         position = {loop: i for i, loop in enumerate(places[-1])}
         values = {}
@@ -186,7 +190,7 @@ class Reader:
         return result_of(op.regions[0].blocks[0], values)
 
     def _contraction(
-        self, op: Any, operands: list[Any], places: list[tuple[int, ...]], loops: int
+        self, op: ir.Operation, operands: list[ir.Value], places: list[tuple[int, ...]], loops: int
     ) -> Expression:
         """The result of an operation that adds up products: what it adds to, and a product."""
         out = places[-1]
@@ -216,7 +220,7 @@ class Reader:
         product = Sum(body.kind, Product(left, right, rank, op), tuple(range(rank)))
         return Apply(body.kind, "add", (product, self._contents(operands[-1])), op)
 
-    def _in_memory(self, operand: Any, op: Any) -> Expression:
+    def _in_memory(self, operand: ir.Value, op: ir.Operation) -> Expression:
         """What an operand of a product contains, without products: those are written to memory before."""
         contents = exact(self._contents(operand))
         for leaf in leaves(contents):
@@ -227,7 +231,7 @@ class Reader:
         return contents
 
 
-def _number(operand: Any, op: Any) -> Expression:
+def _number(operand: ir.Value, op: ir.Operation) -> Expression:
     """An operand that is no tensor."""
     kind = str(operand.type)
     if isinstance(operand.owner, ir.Block) or operand.owner.name != "arith.constant":
@@ -235,7 +239,7 @@ def _number(operand: Any, op: Any) -> Expression:
     return constant_of(operand.owner) or Opaque(kind, "uses no number", op)
 
 
-def _factor(expression: Expression, rank: int, op: Any) -> Element:
+def _factor(expression: Expression, rank: int, op: ir.Operation) -> Element:
     """What an element of A or B is extended from."""
     element = exact(expression)
     if not isinstance(element, Element):
@@ -246,18 +250,18 @@ def _factor(expression: Expression, rank: int, op: Any) -> Element:
     return element
 
 
-def _contiguous(kind: Any) -> bool:
+def _contiguous(kind: ir.Type) -> bool:
     return isinstance(kind.layout, ir.AffineMapAttr) and kind.layout == ir.AffineMapAttr.get(
         ir.AffineMap.get_identity(kind.rank)
     )
 
 
-def _owner(value: Any) -> Any:
+def _owner(value: ir.Value) -> ir.OpView:
     owner = value.owner
     return owner.owner if isinstance(owner, ir.Block) else owner
 
 
-def _place(each: Any, op: Any) -> tuple[int, ...]:
+def _place(each: ir.AffineMap, op: ir.Operation) -> tuple[int, ...]:
     """The loops that index an operand."""
     dims = []
     for result in each.results:

@@ -125,7 +125,7 @@ def _key(expression: Expression) -> Any:
     return id(expression)
 
 
-def _placed(buffer: Buffer, targets: Mapping[Memory, Any]) -> Buffer:
+def _placed(buffer: Buffer, targets: Mapping[Memory, Result]) -> Buffer:
     return replace(buffer, source=targets.get(buffer.source, buffer.source))
 
 

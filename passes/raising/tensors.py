@@ -8,7 +8,7 @@ from weft.mlir import func, ir
 from weft.passes.raising.expressions import Unraisable
 
 
-def on_tensors(function: Any) -> tuple[Any, list[int]]:
+def on_tensors(function: ir.OpView) -> tuple[ir.OpView, list[int]]:
     """A function before `function` that takes tensors for its memrefs. It returns the function's results, and
     then the contents of the arguments that it writes, which have these numbers. Different arguments must be
     different memory.
@@ -18,7 +18,7 @@ def on_tensors(function: Any) -> tuple[Any, list[int]]:
     return _Rewriter(function).run()
 
 
-def has_memrefs(function: Any) -> bool:
+def has_memrefs(function: ir.OpView) -> bool:
     """Whether a function takes or uses memrefs."""
     kinds = [each.type for each in function.arguments]
     for view in function.body.blocks[0].operations:
@@ -27,14 +27,14 @@ def has_memrefs(function: Any) -> bool:
 
 
 class _Rewriter:
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: ir.OpView) -> None:
         self._function = function
         self._values: dict[Any, Any] = {}
         self._contents: dict[Any, Any] = {}  # of memrefs that aren't views
         self._views: dict[Any, tuple[Any, Any]] = {}  # a view's memref, and the operation that makes it
         self._written: dict[Any, None] = {}
 
-    def run(self) -> tuple[Any, list[int]]:
+    def run(self) -> tuple[ir.OpView, list[int]]:
         old = list(self._function.arguments)
         with ir.InsertionPoint(self._function), self._function.location:
             kinds = [_tensor(each.type, self._function) for each in old]
@@ -65,7 +65,7 @@ class _Rewriter:
                 self._rewrite(op)
         return []
 
-    def _rewrite(self, op: Any) -> None:
+    def _rewrite(self, op: ir.Operation) -> None:
         shaped = any(map(_is_memref, (*op.operands, *op.results)))
         if op.name in _RULES:
             _RULES[op.name](self, op)
@@ -76,7 +76,7 @@ class _Rewriter:
         else:
             raise Unraisable("on memrefs isn't part of a product or of what is between products", op)
 
-    def _value(self, value: Any, op: Any) -> Any:
+    def _value(self, value: ir.Value, op: ir.Operation) -> ir.Value:
         """A value of the new function: for a memref, the tensor that it contains."""
         if not _is_memref(value):
             return self._values[value]
@@ -95,7 +95,7 @@ class _Rewriter:
         name = view.name.replace("memref.", "tensor.")
         return ir.Operation.create(name, [kind], operands, attributes).result
 
-    def _write(self, memref: Any, contents: Any, op: Any) -> None:
+    def _write(self, memref: ir.Value, contents: ir.Value, op: ir.Operation) -> None:
         while memref in self._views:
             memref, made = self._views[memref]
             if made.name != "memref.cast":
@@ -107,10 +107,10 @@ class _Rewriter:
         self._contents[memref] = contents
         self._written[memref] = None
 
-    def _clone(self, op: Any) -> None:
+    def _clone(self, op: ir.Operation) -> None:
         copy = op.clone()
 
-        def rename(each: Any) -> Any:
+        def rename(each: ir.Operation) -> Any:
             for number, operand in enumerate(each.operands):
                 if operand in self._values:
                     each.operands[number] = self._values[operand]
@@ -119,7 +119,7 @@ class _Rewriter:
         copy.walk(rename)
         self._values |= zip(op.results, copy.results, strict=True)
 
-    def _structured(self, op: Any) -> None:
+    def _structured(self, op: ir.Operation) -> None:
         """A linalg operation on memrefs as one on tensors, with a result for the memref that it writes."""
         operands = [self._value(each, op) for each in op.operands]
         attributes = {each: op.attributes[each] for each in op.attributes}
@@ -140,16 +140,16 @@ class _Rewriter:
         for memref, result in zip(list(op.operands)[outs:], made.results, strict=True):
             self._write(memref, result, op)
 
-    def _allocate(self, op: Any) -> None:
+    def _allocate(self, op: ir.Operation) -> None:
         kind = _tensor(op.results[0].type, op)
         count = sum(kind.is_dynamic_dim(i) for i in range(kind.rank))
         sizes = [self._values[each] for each in list(op.operands)[:count]]
         self._contents[op.results[0]] = ir.Operation.create("tensor.empty", [kind], sizes).result
 
-    def _view(self, op: Any) -> None:
+    def _view(self, op: ir.OpView) -> None:
         self._views[op.results[0]] = op.operands[0], op
 
-    def _copy(self, op: Any) -> None:
+    def _copy(self, op: ir.OpView) -> None:
         contents, kind = self._value(op.operands[0], op), _tensor(op.operands[1].type, op)
         if contents.type != kind:
             contents = ir.Operation.create("tensor.cast", [kind], [contents]).result
@@ -157,37 +157,37 @@ class _Rewriter:
         if op.results:
             self._values[op.results[0]] = contents
 
-    def _dim(self, op: Any) -> None:
+    def _dim(self, op: ir.OpView) -> None:
         operands = [self._value(each, op) for each in op.operands]
         kinds = [op.results[0].type]
         self._values[op.results[0]] = ir.Operation.create("tensor.dim", kinds, operands).result
 
-    def _load(self, op: Any) -> None:
+    def _load(self, op: ir.OpView) -> None:
         operands = [self._value(each, op) for each in op.operands]
         kinds = [op.results[0].type]
         self._values[op.results[0]] = ir.Operation.create("tensor.extract", kinds, operands).result
 
-    def _to_tensor(self, op: Any) -> None:
+    def _to_tensor(self, op: ir.OpView) -> None:
         self._values[op.results[0]] = self._value(op.operands[0], op)
 
-    def _to_buffer(self, op: Any) -> None:
+    def _to_buffer(self, op: ir.OpView) -> None:
         self._contents[op.results[0]] = self._values[op.operands[0]]
 
-    def _materialize(self, op: Any) -> None:
+    def _materialize(self, op: ir.OpView) -> None:
         if _is_memref(op.operands[1]):
             self._write(op.operands[1], self._value(op.operands[0], op), op)
         else:
             self._values[op.results[0]] = self._value(op.operands[0], op)
 
-    def _ignore(self, op: Any) -> None:
+    def _ignore(self, op: ir.OpView) -> None:
         pass
 
 
-def _is_memref(value: Any) -> bool:
+def _is_memref(value: ir.Value) -> bool:
     return isinstance(value.type, ir.MemRefType | ir.UnrankedMemRefType)
 
 
-def _tensor(kind: Any, op: Any) -> Any:
+def _tensor(kind: ir.Type, op: ir.Operation) -> ir.Type:
     if not isinstance(kind, ir.MemRefType | ir.UnrankedMemRefType):
         return kind
     identity = isinstance(kind, ir.MemRefType) and kind.layout == ir.AffineMapAttr.get(

@@ -10,7 +10,7 @@ from weft.passes.raising.expressions import Buffer, Unraisable
 from weft.passes.raising.products import Matmul
 
 
-def write(function: Any, name: str, matmul: Matmul, arguments: Sequence[Any]) -> Any:
+def write(function: ir.OpView, name: str, matmul: Matmul, arguments: Sequence[Any]) -> ir.OpView:
     """A function `name` before `function` with one product. `arguments` are sources of buffers, in order;
     what the product doesn't use keeps its type.
 
@@ -50,7 +50,7 @@ def _views(matmul: Matmul) -> dict[Any, Buffer]:
     return used
 
 
-def _type(buffer: Buffer, source: Any) -> Any:
+def _type(buffer: Buffer, source: Any) -> ir.Type:
     """The memref type of a buffer. A memref of the same shape keeps its type, with its layout."""
     kind = getattr(source, "type", None)  # memory between kernels has none
     if isinstance(kind, ir.MemRefType) and (_shape(kind), str(kind.element_type)) == (
@@ -62,11 +62,11 @@ def _type(buffer: Buffer, source: Any) -> Any:
     return ir.Type.parse(f"memref<{sizes}{buffer.element}>")
 
 
-def _shape(kind: Any) -> tuple[int | None, ...]:
+def _shape(kind: ir.Type) -> tuple[int | None, ...]:
     return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
 
 
-def _memref(kind: Any) -> Any:
+def _memref(kind: ir.Type) -> ir.Type:
     """A tensor's memref; any other type as it is."""
     if isinstance(kind, ir.RankedTensorType):
         return ir.MemRefType.get(kind.shape, kind.element_type)

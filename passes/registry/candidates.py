@@ -56,7 +56,7 @@ class Candidate:
             return f"{subject} lower must be a function; got {shown(self.lower)}"
         return None
 
-    def refusal(self, op: Any) -> str | None:
+    def refusal(self, op: ir.OpView) -> str | None:
         """The name of the first predicate that isn't met, and why. Raises WeftError where a predicate returns
         anything else than None or a text.
         """
@@ -70,7 +70,7 @@ class Candidate:
                 raise refuse(op, f"needs None or a reason from {what}; got {shown(reason)}")
         return None
 
-    def result(self, op: Any) -> Any:
+    def result(self, op: ir.OpView) -> ir.Value | None:
         """What `lower` builds. Raises WeftError where that can't replace the op's result."""
         with self._blamed(op):
             new = self.lower(op)
@@ -81,10 +81,10 @@ class Candidate:
             raise refuse(op, f"{what}; got {got}")
         return new
 
-    def _subject(self, op: Any) -> str:
+    def _subject(self, op: ir.OpView) -> str:
         return f"candidate '{key(op.operation.name, self)}'"
 
-    def _blamed(self, op: Any) -> AbstractContextManager[None]:
+    def _blamed(self, op: ir.OpView) -> AbstractContextManager[None]:
         source = registry.source(key(op.operation.name, self))
         return extensions.blamed(self._subject(op), source)
 
@@ -104,7 +104,7 @@ def candidates(op_name: str, own: Sequence[Candidate]) -> list[Candidate]:
     return sorted((*own, *others), key=lambda candidate: -candidate.priority)
 
 
-def dispatch(op: Any, own: Sequence[Candidate]) -> Any:
+def dispatch(op: ir.OpView, own: Sequence[Candidate]) -> ir.Value | None:
     """Lowers `op` by the first candidate (highest priority first) whose predicates are all met, of Weft's
     `own` and the registered ones; returns the new result.
 
@@ -123,7 +123,7 @@ def dispatch(op: Any, own: Sequence[Candidate]) -> Any:
     raise refuse(op, f"has no candidate that lowers it: {listed or 'none is registered'}")
 
 
-def _explanation(op: Any, taken: Candidate, ordered: Sequence[Candidate]) -> Diagnostic:
+def _explanation(op: ir.OpView, taken: Candidate, ordered: Sequence[Candidate]) -> Diagnostic:
     """Which candidate lowers an op, and why the others don't."""
     notes = []
     for candidate in ordered:

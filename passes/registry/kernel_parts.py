@@ -1,12 +1,11 @@
 """The parts of a module with host code that passes for kernels run on: each `gpu.module` by itself."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from weft.mlir import gpu, ir, operations
 
 
-def has_host_code(module: Any) -> bool:
+def has_host_code(module: ir.Operation) -> bool:
     """Whether a module has a `gpu.module`, and something beside those at its top."""
     if module.operation.name != "builtin.module":
         return False
@@ -14,7 +13,7 @@ def has_host_code(module: Any) -> bool:
     return names != {gpu.GPUModuleOp.OPERATION_NAME} and bool(operations(module, gpu.GPUModuleOp))
 
 
-def apart(module: Any) -> Iterator[Any]:
+def apart(module: ir.Operation) -> Iterator[ir.Operation]:
     """Each `gpu.module`, also of nested modules, in a module of its own while passes run on it."""
     for holder in operations(module, gpu.GPUModuleOp):
         with holder.location, ir.InsertionPoint(holder.operation):

@@ -73,7 +73,7 @@ class Pass:
             name.replace("-", "_"): values.get(name, default) for name, default in self.options.items()
         }
 
-        def run(op: Any, _: Any) -> None:
+        def run(op: ir.Operation, _: Any) -> None:
             phase.enter(f"running pass '{self.flag}'")
             source = extensions.source("pass", self.flag)
             with op.location:
@@ -89,7 +89,7 @@ class Pass:
         """The classes of the operations that it lowers."""
         return [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
 
-    def _check_survivors(self, root: Any) -> None:
+    def _check_survivors(self, root: ir.Operation) -> None:
         """Raises WeftError for an op that the pass should have lowered and has not."""
         if self.lowers and (left := operations(root, *self._kinds)):
             raise refuse(left[0], f"survives --{self.flag}")
@@ -99,7 +99,7 @@ def _is_op(kind: Any) -> bool:
     return hasattr(kind, "OPERATION_NAME")
 
 
-def rewrite(module: Any, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:
+def rewrite(module: ir.Operation, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:
     """Replaces every operation of these classes: `lower` builds what replaces it and returns its results."""
     for op in operations(module, *kinds):
         with ir.InsertionPoint(op), op.location:

@@ -10,7 +10,7 @@ from typing import Any
 from weft import instrumentation, phase
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.mlir import PassManager, located
+from weft.mlir import PassManager, ir, located
 from weft.passes.registry import kernel_parts
 from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.reproduction import reproduction
@@ -170,7 +170,7 @@ class Manager:
     def __init__(
         self,
         elements: Sequence[Element],
-        context: Any,
+        context: ir.Context,
         passes: Mapping[str, Pass],
         known: set[str],
         anchor: str,
@@ -193,7 +193,7 @@ class Manager:
         """Whether the module is verified after each pass."""
         self._verifies = enable
 
-    def run(self, module: Any) -> None:
+    def run(self, module: ir.Operation) -> None:
         """Runs the pipeline on an operation."""
         reproducer = instrumentation.current().reproducer
         instrumentation.dump(self._elements)
@@ -213,7 +213,7 @@ class Manager:
             raise
         reproducer.end(succeeded)
 
-    def _run(self, module: Any) -> None:
+    def _run(self, module: ir.Operation) -> None:
         if not any(of_kernels for of_kernels, _ in self._runs) or not kernel_parts.has_host_code(module):
             for manager, group in self._managers:
                 self._run_one(manager, group, module)
@@ -226,7 +226,7 @@ class Manager:
             for part in kernel_parts.apart(module):
                 self._run_one(manager, group, part)
 
-    def _run_one(self, manager: Any, group: Sequence[Element], module: Any) -> None:
+    def _run_one(self, manager: Any, group: Sequence[Element], module: ir.Operation) -> None:
         """Runs passes, instrumented: a manager that is instrumented and runs nothing would print times."""
         if id(manager) not in self._prepared:
             self._prepared.add(id(manager))
@@ -264,7 +264,7 @@ def _names(element: Element) -> frozenset[str]:
 
 def _manager(
     elements: Sequence[Element],
-    context: Any,
+    context: ir.Context,
     passes: Mapping[str, Pass],
     known: Iterable[str],
     anchor: str = ANCHOR,
@@ -292,7 +292,7 @@ def _telling(element: Element) -> Callable[[Any, Any], None]:
 
 
 def _add(
-    manager: Any, element: Element, passes: Mapping[str, Pass], known: Iterable[str], context: Any
+    manager: Any, element: Element, passes: Mapping[str, Pass], known: Iterable[str], context: ir.Context
 ) -> None:
     """Adds one element: a pass of ours, or a nested pipeline with one, as a function, anything else as
     upstream's text.
@@ -336,7 +336,7 @@ def _has_ours(element: Element, passes: Mapping[str, Pass]) -> bool:
 def _on_nested(manager: Any, name: str) -> Callable[[Any, Any], None]:
     """A pass that runs a manager on the operations of a name directly in the one that it gets."""
 
-    def run(op: Any, _: Any) -> None:
+    def run(op: ir.Operation, _: Any) -> None:
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:

@@ -34,10 +34,10 @@ class Rule(Protocol):
     def attributes(self) -> tuple[str, ...]:
         """Upstream's attributes that the rule reads."""
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.OpView, draft: Draft) -> None:
         """Sets the property in a draft of ours from upstream's `op`."""
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         """Sets the property in a draft of upstream's from our `op`. Raises Inexpressible."""
 
 
@@ -82,8 +82,8 @@ class Token:
     words: str
     name: str
     kind: str
-    values: Mapping[str, Any] | None = None
-    absent: Any = None
+    values: Mapping[str, int | str] | None = None
+    absent: int | str | None = None
     needed: Callable[[Any], bool] = lambda op: False
 
     @property
@@ -91,20 +91,20 @@ class Token:
         return tuple(self.words.split())
 
     @computed
-    def _values(self) -> Mapping[str, Any]:
+    def _values(self) -> Mapping[str, int | str]:
         return {str(t): str(t) for t in getattr(nvvm, self.kind)} if self.values is None else self.values
 
     @property
     def attributes(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         attribute = op.attributes.get(self.name)
         value = self.absent if attribute is None else self._values[_token(attribute)]
         if value is not None:
             draft.attributes |= dict.fromkeys(self.axes, value)
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         values = {axis: op.attribute(axis) for axis in self.axes}
         value = values[self.axes[0]]
         if len(set(values.values())) > 1:
@@ -117,20 +117,20 @@ class Token:
         draft.attributes[self.name] = _enumerator(self.kind, token)
 
 
-def _token(attribute: Any) -> str:
+def _token(attribute: ir.Attribute) -> str:
     """`f16` of `#nvvm.mma_type<f16>`, `min` of `#nvvm<reduction_kind min>`."""
     return re.split(r"[< ]", str(attribute).rstrip(">"))[-1]
 
 
-def _enumerator(kind: str, token: str) -> Any:
+def _enumerator(kind: str, token: str) -> ir.Attribute:
     return ir.AttrBuilder.get(f"nvvm.{kind}Attr")(token, ir.Context.current)
 
 
-def _listed(values: Mapping[str, Any]) -> str:
+def _listed(values: Mapping[str, str]) -> str:
     return ", ".join(spelled(axis, value) for axis, value in values.items())
 
 
-def spelled(axis: str, value: Any) -> str:
+def spelled(axis: str, value: bool | str) -> str:
     """An axis and its value, for a message."""
     return axis if value is True else f"{axis} {value or 'none'}"
 
@@ -150,10 +150,10 @@ class Flag:
     def attributes(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes[self.axis] = op.attributes.get(self.name) is not None
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         if op.attribute(self.axis):
             draft.attributes[self.name] = ir.UnitAttr.get()
 
@@ -173,14 +173,14 @@ class Number:
     def attributes(self) -> tuple[str, ...]:
         return (self.axis,)
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes[self.axis] = int(op.attributes[self.axis].value)
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         draft.attributes[self.axis] = integer(self.bits, op.attribute(self.axis))
 
 
-def integer(bits: int, value: int) -> Any:
+def integer(bits: int, value: int) -> ir.Attribute:
     """The attribute of a signless integer."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(bits), value)
 
@@ -197,14 +197,14 @@ class Shape:
     def attributes(self) -> tuple[str, ...]:
         return ("shape",) if self.mnemonic else tuple(self.letters)
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         if self.mnemonic:
             extents = re.findall(r"= (\d+)", str(op.attributes["shape"]))
         else:
             extents = [str(op.attributes[letter].value) for letter in self.letters]
         draft.attributes["shape"] = "".join(f"{a}{b}" for a, b in zip(self.letters, extents, strict=True))
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         extents = dict(zip(self.letters, re.findall(r"\d+", op.attribute("shape")), strict=True))
         if self.mnemonic:
             text = ", ".join(f"{letter} = {extent}" for letter, extent in extents.items())
@@ -233,19 +233,19 @@ class Inferred:
     def attributes(self) -> tuple[str, ...]:
         return (self.unless,) if self.unless else ()
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         if not self.unless or op.attributes.get(self.unless) is None:
             kind = _register(draft.operands.get(self.registers) or list(op.results))
             draft.attributes[self.axis] = self.values.get(kind, kind)
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         kind = _register(draft.operands.get(self.registers) or list(op.operation.results))
         value, inferred = op.attribute(self.axis), self.values.get(kind, kind)
         if not self.unless and inferred != value:
             raise Inexpressible(f"the nvvm operation infers {self.axis} {inferred}, got {value}")
 
 
-def _register(values: list[Any]) -> str:
+def _register(values: list[ir.Value]) -> str:
     """The type of the first register, which may be in a struct or a vector."""
     if not values:
         return "none"
@@ -265,10 +265,10 @@ class Count:
     def attributes(self) -> tuple[str, ...]:
         return ()
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes["num"] = len(draft.operands[self.registers])
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         pass
 
 
@@ -283,14 +283,14 @@ class Repeats:
     def attributes(self) -> tuple[str, ...]:
         return ()
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         axes = {axis: value for axis, value in draft.attributes.items() if axis in self.family.axes}
         once = self.family.form(**axes | {"num": 1})
         registers = next(o.type for o in once.operands if o.name == "data")
         data = (draft.operands.get("data") or op.results)[0]
         draft.attributes["num"] = _length(str(data.type)) // _length(registers)
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         pass
 
 
@@ -316,11 +316,11 @@ class Predicate:
     def attributes(self) -> tuple[str, ...]:
         return (self.name,)
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         value = self.values[_token(op.attributes[self.name])]
         draft.operands[self.operand] = [llvm.mlir_constant(integer(1, value))]
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         value = constant(draft.operands.pop(self.operand)[0])
         if value is None:
             raise Inexpressible(
@@ -346,10 +346,10 @@ class Implied:
     def attributes(self) -> tuple[str, ...]:
         return ()
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         draft.attributes[self.axis] = self.values.get(draft.attributes[self.by], "")
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         pass
 
 
@@ -364,18 +364,18 @@ class Run:
     def attributes(self) -> tuple[str, ...]:
         return ()
 
-    def to_ours(self, op: Any, draft: Draft) -> None:
+    def to_ours(self, op: ir.Operation, draft: Draft) -> None:
         counts = {operand.name: operand.count for operand in self.family.form(**draft.attributes).operands}
         registers = draft.operands.pop("run")
         for name in self.axes[:-1]:
             draft.operands[name], registers = registers[: counts[name]], registers[counts[name] :]
         draft.operands[self.axes[-1]] = registers
 
-    def to_theirs(self, op: Any, draft: Draft) -> None:
+    def to_theirs(self, op: ir.OpView, draft: Draft) -> None:
         draft.operands["run"] = [register for name in self.axes for register in draft.operands.pop(name)]
 
 
-def discardable(op: Any) -> dict[str, Any]:
+def discardable(op: ir.Operation) -> dict[str, ir.Attribute]:
     """An operation's discardable attributes: those of other dialects. Weft's own would be ignored upstream,
     or mean something else here.
     """
@@ -390,7 +390,7 @@ OWN = "weft."
 _LISTS = {"operandSegmentSizes", "resultSegmentSizes"}
 
 
-def unread(op: Any, pair: Pair) -> str | None:
+def unread(op: ir.Operation, pair: Pair) -> str | None:
     """A complaint about an attribute of upstream's operation that no rule reads, such as one of a later
     release.
     """
@@ -405,7 +405,7 @@ def unread(op: Any, pair: Pair) -> str | None:
     return None
 
 
-def constant(value: Any) -> int | None:
+def constant(value: ir.Value) -> int | None:
     """The integer value of a constant, or None."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name not in ("llvm.mlir.constant", "arith.constant"):
@@ -417,7 +417,7 @@ def constant(value: Any) -> int | None:
 _SWEPT = ("llvm.mlir.constant", "arith.constant", "llvm.mlir.undef", "llvm.insertelement")
 
 
-def sweep(values: Iterable[Any]) -> None:
+def sweep(values: Iterable[ir.Value]) -> None:
     """Erases unused constants and unused vectors of one register."""
     for value in dict.fromkeys(values):
         owner = value.owner

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.dialects import mma, tcgen05, wgmma, wmma
 from weft.isa.mma.sparse import SPARSE
-from weft.mlir import nvvm
+from weft.mlir import ir, nvvm
 from weft.passes.upstream.correspondence import (
     Count,
     Flag,
@@ -40,7 +40,7 @@ def _single_bits(form: Any) -> str | None:
     return "upstream's translation drops the bit operation of b1" if form.a_type == "b1" else None
 
 
-def _integers(op: Any) -> bool:
+def _integers(op: ir.OpView) -> bool:
     return op.attribute("a_type") in ("s8", "u8", "s4", "u4")
 
 

@@ -38,7 +38,7 @@ def _extents(name: str, value: object, complaint: Callable[[Sequence[int]], str 
 def listed(name: str, value: object, entries: str) -> list[Any]:
     """The elements of a sequence. Raises WeftError for anything else."""
     try:
-        return list(value)  # type: ignore[call-overload, no-any-return]
+        return list(value)  # type: ignore[call-overload]
     except TypeError:
         raise WeftError(f"{name} must be a sequence of {entries}, got {shown(value)}") from None
 

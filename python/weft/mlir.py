@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import bindings, late_imports, mlir_text, phase, quick_builders, unknown_names
 from weft.errors import Diagnostic, Location, WeftError
@@ -27,7 +27,10 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"{DISTRIBUTION}.{name}")
 
 
-ir: Any = _module("ir")
+if TYPE_CHECKING:
+    from weft import ir as ir
+else:
+    ir = _module("ir")
 PassManager: Any = _module("passmanager").PassManager
 ext: Any = _module("dialects.ext")
 arith: Any = quick_builders.arith(ir, _module("dialects.arith"))
@@ -338,7 +341,7 @@ def torch_exporter() -> Any:
 
 def torch_exporter_error() -> type[Exception]:
     """What the exporter raises for a module that it can't lower."""
-    return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError  # type: ignore[no-any-return]
+    return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError
 
 
 def constant(value: Any) -> Any:

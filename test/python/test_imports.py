@@ -26,7 +26,8 @@ def folder(package: str) -> Path:
 MODULES = {
     f"{package}.{path.stem}".removesuffix(".__init__"): path
     for package in PROJECT["packages"]
-    for path in sorted(folder(package).glob("*.py"))
+    for pattern in ("*.pyi", "*.py")  # where both exist, the module is the latter
+    for path in sorted(folder(package).glob(pattern))
 }
 
 

@@ -133,7 +133,7 @@ def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
             f"{_NAME}: with a list of b, epilogue must be None or a list of as many, at least one, "
             f"got {len(bs)} and {shown(epilogues)}"
         )
-    return epilogues  # type: ignore[no-any-return]
+    return epilogues
 
 
 def _several(
@@ -161,7 +161,7 @@ def _several(
 
     operands = (a, *(x for group in groups for x in group))
     options = transpose_b, tuple(kinds), schedule
-    return run_planned(_NAME, Several, team, operands, options, describe)  # type: ignore[no-any-return]
+    return run_planned(_NAME, Several, team, operands, options, describe)
 
 
 def _pairs(name: str, scales: Any, count: int) -> list[Any]:

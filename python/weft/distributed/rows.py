@@ -138,4 +138,4 @@ def queued(
     def describe() -> Product:
         return described(name, a, b, transpose_b, epilogue, None)
 
-    return run_planned(name, GatherWithRows, team, operands, options, describe)  # type: ignore[no-any-return]
+    return run_planned(name, GatherWithRows, team, operands, options, describe)

@@ -46,7 +46,7 @@ class Buffer(Carried):
     @property
     def layout(self) -> Layout:
         """Where its elements are."""
-        return self.value.type.layout  # type: ignore[no-any-return]
+        return self.value.type.layout
 
     @property
     def T(self) -> "Buffer":

@@ -42,7 +42,7 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any
     inside = has_row & (across >= 0) & (across < place.matrix.columns)
     has_matrix, _ = existing(place.matrix.value, place.member)
     inside = inside if has_matrix is None else inside & Scalar(has_matrix)
-    return where(inside, loaded, outside)  # type: ignore[no-any-return]
+    return where(inside, loaded, outside)
 
 
 def store_tile(fragment: Fragment, to: Place, rows: Any) -> None:

@@ -30,7 +30,7 @@ class Element(Loaded):
     @property
     def dtype(self) -> DType:
         """The type of the buffer's elements."""
-        return self.buffer.dtype  # type: ignore[no-any-return]
+        return self.buffer.dtype
 
     @property
     def address(self) -> Any:

@@ -73,7 +73,7 @@ def _check_scales(scales: Sequence[Any]) -> DType:
         _check_rows("scale", each)
         if each.dtype != scales[0].dtype:
             raise mistake(f"scales must have one type, got {scales[0].dtype} and {each.dtype}")
-    return scales[0].dtype  # type: ignore[no-any-return]
+    return scales[0].dtype
 
 
 def _check_rows(name: str, vector_: Fragment) -> None:

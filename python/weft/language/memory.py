@@ -82,7 +82,7 @@ def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outsid
         return loaded
     inside = column(loaded) < Scalar(emit.sub(matrices.size(matrix, 1), first_column))
     last_row = row(loaded) < Scalar(emit.sub(matrices.size(matrix, 0), first_row))
-    return where(inside & last_row, loaded, outside)  # type: ignore[no-any-return]
+    return where(inside & last_row, loaded, outside)
 
 
 def check_no_outside(outside: Any) -> None:

@@ -33,7 +33,8 @@ def prefetch(place: Any, rows: Any, columns: Any) -> None:
     height = emit.minimum(height, emit.sub(matrix.rows, first_row))
     bytes_ = emit.mul(emit.minimum(width, emit.sub(matrix.columns, first_column)), matrix.bytes)
     lines = emit.maximum(emit.ceil_div(emit.maximum(bytes_, 0), _LINE), 1)
-    number, step = emit.thread(), emit.as_i32(gpu.block_dim(gpu.Dimension.x))
+    number: Any = emit.thread()
+    step: Any = emit.as_i32(gpu.block_dim(gpu.Dimension.x))
     if current.role is not None:
         number, step = emit.sub(number, current.role.first * WARPGROUP), current.role.threads
 

@@ -32,7 +32,7 @@ class Slot(Carried):
             meant = did_you_mean(name, self.ring.kinds)
             raise mistake(f"a stage of this ring has {self.ring.name}, got '{name}'{meant}")
         self._check_held()
-        return self.ring.buffer(name, self.stage, self)  # type: ignore[no-any-return]
+        return self.ring.buffer(name, self.stage, self)
 
     def _check_held(self) -> None:
         if self._released is not None:

@@ -108,7 +108,7 @@ class _Torch(Library):
     def writer(self) -> Callable[[Any], None]:
         import torch
 
-        return torch.autograd.graph.increment_version  # type: ignore[no-any-return]
+        return torch.autograd.graph.increment_version
 
 
 class _Cupy(Library):

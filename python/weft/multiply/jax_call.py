@@ -50,7 +50,7 @@ def call(
     if not others:
         for text in primitive.texts_on_gpu(jitted.trace(*operands).jaxpr):
             xla_target.prepare(text, device.local_hardware_id)
-    return jitted  # type: ignore[no-any-return]
+    return jitted
 
 
 def product(given: Mapping[str, Any], activation: str | None, options: Options) -> Any:

@@ -222,7 +222,7 @@ class ColumnParallelLinear(_Parallel):
         """
         if not layers:
             raise WeftError("weft.nn.ColumnParallelLinear.of: needs at least one layer")
-        return cls._of(layers, team)  # type: ignore[no-any-return]
+        return cls._of(layers, team)
 
     def forward(self, x: Any) -> Any:
         """The layer of this rank's tokens: of all tokens."""
@@ -254,7 +254,7 @@ class RowParallelLinear(_Parallel):
         """This rank's part of a `torch.nn.Linear` or `weft.nn.Linear`, whose weights are copied. Raises
         WeftError for a layer that doesn't fit.
         """
-        return cls._of([layer], team)  # type: ignore[no-any-return]
+        return cls._of([layer], team)
 
     def forward(self, x: Any) -> Any:
         """The layer of all tokens: of this rank's tokens."""

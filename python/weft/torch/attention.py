@@ -34,7 +34,7 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     operands = [given.get(name) for name in _NAMES]
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
     named = {each.name: getattr(options, each.name) for each in fields(options)}
-    return _attend(*operands, **named)  # type: ignore[no-any-return]
+    return _attend(*operands, **named)
 
 
 def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:

@@ -236,7 +236,7 @@ def is_file(path: str, named: str) -> bool:
 def _function(function: Any) -> Callable[..., None]:
     if not callable(function):
         raise WeftError(f"a hook must be a function, got {shown(function)}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _text(name: str, value: Any) -> str:
