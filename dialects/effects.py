@@ -34,7 +34,11 @@ class Effects:
     allocates: tuple[str, ...] = ()
 
     def attach(self, op_name: str) -> None:
-        """Tells MLIR, in the current context, that operations of this name have these effects."""
+        """Tells MLIR, in the current context, that operations of this name have these effects. Of bindings of
+        LLVM 23, which can't be told, MLIR takes all operations that aren't pure for ones that do anything.
+        """
+        if not hasattr(ir, "MemoryEffect"):
+            return
         interface: Any = type("Interface", (ir.MemoryEffectsOpInterface,), {"get_effects": self._append})
         interface.attach(op_name)
 

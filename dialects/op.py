@@ -14,6 +14,7 @@ from weft.dialects.kinds import Kind, kind_on, known, module_with_target
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
+from weft.sound_types import complaint
 from weft.target import Target
 
 _checks: ContextVar[bool] = ContextVar("checks", default=True)
@@ -138,7 +139,8 @@ def _complaint(op: Any) -> str | None:
     """What is wrong with an op, by its declaration or by its `check`."""
     with op.location:
         try:
-            return _miscounted(op) or _undeclared(op) or (op.check() if _checks.get() else None)
+            wrong = _miscounted(op) or _undeclared(op) or _unsound(op)
+            return wrong or (op.check() if _checks.get() else None)
         except WeftError as error:  # the enclosing module names an unknown chip
             return error.diagnostics[0].message
 
@@ -193,6 +195,14 @@ def _miscounted(op: Any) -> str | None:
             plural = "" if len(needed) == 1 else "s"
             return f"expects {least}{len(needed)} {what}{plural}{named}, got {len(values)}"
     return None
+
+
+def _unsound(op: Any) -> str | None:
+    """A complaint about the type of an operand or result, or about an attribute."""
+    operation = op.operation
+    values = (*operation.operands, *operation.results)
+    kinds = (*(value.type for value in values), *operation.attributes.values())
+    return complaint(ir, kinds)
 
 
 @cache

@@ -137,6 +137,20 @@ def _load(dialects: tuple[Any, ...]) -> None:
             ir.register_type_caster(ir.DynamicAttr.lookup_typeid(kind.attr_name), replace=True)(kind)
 
 
+def definitions() -> str:
+    """The structure of all dialects in IRDL, as `mlir-opt --irdl-file` reads it: operations, types and
+    attributes, without the rules that Python checks.
+    """
+    with context(), ir.Location.unknown():
+        parts = [ir.Module.parse(_as_irdl[dialect]) for dialect in dialects()]
+        whole = ir.Module.create()
+        with ir.InsertionPoint(whole.body):
+            for part in parts:
+                for definition in part.body.operations:
+                    definition.clone()
+        return str(whole)
+
+
 def _load_classes(dialect: Any) -> bytes:
     """Loads a dialect as upstream does, and returns the definitions that were made from its classes."""
     before = dialect.__dict__.get("_mlir_module")

@@ -77,7 +77,6 @@ from weft.dialects.tile_types import (
     is_memref,
     is_tensor_buffer,
     matrix_complaint,
-    tile_complaint,
 )
 from weft.isa.mma.matrix_moves import UNPACKED
 from weft.mlir import ext
@@ -212,11 +211,10 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
         if is_memref(self.source):
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES)
-        elif is_buffer(self.source):
-            wrong = tile_complaint([self.source])
         else:
-            wrong = f"expects a tile.buffer or a memref, got {self.source.type}"
-        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
+            legal = is_buffer(self.source)
+            wrong = None if legal else f"expects a tile.buffer or a memref, got {self.source.type}"
+        wrong = wrong or index_complaint([self.row, self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
         if wrong:
             return wrong
@@ -271,10 +269,9 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
             if is_tensor_buffer(self.source):
                 return f"expects a buffer in shared memory or a memref, got {self.source.type}"
             wrong = None if len(shape) == 2 and shape[0] == 1 else f"expects one row, got shape {list(shape)}"
-            wrong = tile_complaint([self.source]) or wrong
         else:
             wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
-        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.column])
+        wrong = wrong or index_complaint([self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
         return wrong or element_complaint(self.source, self.fragment)
 
@@ -313,11 +310,10 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
             return f"expects a tile.fragment, got {self.fragment.type}"
-        if is_buffer(self.destination):
-            wrong = tile_complaint([self.destination])
-        else:
+        wrong = None
+        if not is_buffer(self.destination):
             wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
-        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
+        wrong = wrong or index_complaint([self.row, self.column])
         wrong = wrong or _access_complaint(self, self.fragment)
         if wrong := wrong or element_complaint(self.fragment, self.destination):
             return wrong
@@ -359,8 +355,6 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
 def _lane_complaint(fragment: Any, lane: Any) -> str | None:
     if not is_fragment(fragment):
         return f"expects a tile.fragment, got {fragment.type}"
-    if wrong := tile_complaint([fragment]):
-        return wrong
     want = fragment.type.lane_type
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 

@@ -11,7 +11,6 @@ from weft.dialects.tile_types import (
     is_buffer,
     is_fragment,
     is_tensor_buffer,
-    tile_complaint,
 )
 from weft.dialects.wgmma import LAST_SUM
 from weft.isa.tcgen05.family import CTA_GROUPS
@@ -128,8 +127,6 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
             return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
         if not is_buffer(self.b):
             return f"expects B to be a tile.buffer, got {self.b.type}"
-        if wrong := tile_complaint([self.a, self.b, self.c, *self.operation.results]):
-            return wrong
         if str(self.accumulate.type) != "i1":
             return f"expects accumulate to be i1, got {self.accumulate.type}"
         for name, value in (("A", self.a), ("B", self.b)):
@@ -200,8 +197,6 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
             if value is not None and str(value.type) != "i32":
                 return f"expects {name} to be i32, got {value.type}"
         for name, value in zip(("scale_a", "scale_b"), self.scales or (), strict=False):
-            if wrong := tile_complaint([value]):
-                return wrong
             if not is_tensor_buffer(value) or len(value.type.shape) != 2:
                 return f"expects {name} to be a buffer of rank 2 in tensor memory, got {value.type}"
         return None
@@ -223,10 +218,8 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm", traits=[ORDERS]):
         fragments, results = list(self.operation.operands), list(self.operation.results)
         if [v.type for v in fragments] != [v.type for v in results]:
             return "expects results of the operands' types"
-        for value in fragments:
-            if not is_fragment(value):
-                return f"expects fragments, got {value.type}"
-        return tile_complaint(fragments)
+        wrong = (f"expects fragments, got {value.type}" for value in fragments if not is_fragment(value))
+        return next(wrong, None)
 
 
 class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
@@ -248,7 +241,7 @@ class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
         owner = self.fragment.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == GemmAsyncOp.OPERATION_NAME:
             return "expects a finished fragment, got that of tile.gemm_async: use that of tile.wait_gemm"
-        return tile_complaint([self.fragment])
+        return None
 
 
 def gemm_async(

@@ -16,7 +16,6 @@ from weft.dialects.tile_types import (
     index_complaint,
     is_buffer,
     is_tensor_buffer,
-    tile_complaint,
 )
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS
 from weft.mlir import ext, ir
@@ -45,8 +44,6 @@ class AllocOp(Op, dialect=Tile, name="alloc", traits=[allocates("buffer")]):
         for value in (self.buffer, *self.over):
             if not is_buffer(value):
                 return f"expects to overlap a tile.buffer, got {value.type}"
-            if wrong := tile_complaint([value]):
-                return wrong
             if value.type.space not in ("shared", TMEM):
                 return f"expects a shared buffer or one in tensor memory, got {value.type}"
             if value.type.space != self.buffer.type.space:
@@ -77,7 +74,7 @@ class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        if wrong := tile_complaint([self.buffer, self.tile]) or index_complaint([self.index]):
+        if wrong := index_complaint([self.index]):
             return wrong
         want = stage_type(self.buffer.type)
         if want is None:
@@ -115,8 +112,7 @@ class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        wrong = tile_complaint([self.buffer, self.tile]) or index_complaint([self.row, self.column])
-        if wrong:
+        if wrong := index_complaint([self.row, self.column]):
             return wrong
         whole, part = self.buffer.type, self.tile.type
         if len(whole.shape) != 2 or len(part.shape) != 2:
@@ -193,7 +189,7 @@ class PeerOp(Op, dialect=Tile, name="peer", traits=[Pure]):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
         if self.buffer.type.space != "shared":
             return f"expects a buffer in the CTA's own shared memory, got {self.buffer.type}"
-        if wrong := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
+        if wrong := index_complaint([self.rank]):
             return wrong
         if peer_type(self.buffer.type) != self.peer.type:
             return f"expects to return {peer_type(self.buffer.type)}, got {self.peer.type}"
@@ -213,8 +209,6 @@ class AddressOp(Op, dialect=Tile, name="address", traits=[Pure]):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects a tile.buffer, got {self.buffer.type}"
-        if wrong := tile_complaint([self.buffer]):
-            return wrong
         want = _pointer(self.buffer.type)
         return (
             None if str(self.address.type) == want else f"expects to return {want}, got {self.address.type}"
@@ -285,7 +279,8 @@ def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int], *, row_step
 
 def peer(buffer: Any, rank: Any) -> Any:
     """Builds `tile.peer` and returns the peer's buffer."""
-    return build(PeerOp, operands=[buffer, rank], results=_typed(buffer, peer_type)).peer
+    results = _typed(buffer, lambda kind: peer_type(kind) if kind.space == "shared" else kind)
+    return build(PeerOp, operands=[buffer, rank], results=results).peer
 
 
 def address(buffer: Any) -> Any:
@@ -296,4 +291,4 @@ def address(buffer: Any) -> Any:
 
 def _typed(buffer: Any, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
     """The type of an op's result by that of its buffer; None for other values, which the verifier refuses."""
-    return lambda: [result(buffer.type) if is_buffer(buffer) and not tile_complaint([buffer]) else None]
+    return lambda: [result(buffer.type) if is_buffer(buffer) and not buffer.type.complaint() else None]

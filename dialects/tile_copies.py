@@ -18,7 +18,6 @@ from weft.dialects.tile_types import (
     is_tensor_buffer,
     matrix_complaint,
     tensor_complaint,
-    tile_complaint,
 )
 from weft.isa import async_copy
 from weft.isa.cluster_features import COPY_OF_PAIR, GATHER
@@ -50,7 +49,7 @@ def _copy_complaint(op: Any, name: str, matrix: Any) -> str | None:
         return f"expects the tile to be a tile.buffer, got {op.tile.type}"
     if is_tensor_buffer(op.tile):
         return f"expects the tile in shared memory, got {op.tile.type}"
-    if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
+    if wrong := index_complaint([op.row, op.column]):
         return wrong
     return _rank_complaint("a tile", op.tile.type) or element_complaint(matrix, op.tile)
 
@@ -233,10 +232,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
                 return verdict.reason
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
-        wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3, 4) or tile_complaint(
-            [self.map]
-        )
-        if wrong:
+        if wrong := matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3, 4):
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
         wrong = wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
@@ -304,7 +300,7 @@ class MemberOp(Op, dialect=Tile, name="member", traits=[Pure]):
     def check(self) -> str | None:
         if not is_map(self.batch) or self.batch.type != self.map.type:
             return f"expects to take and return one tile.map, got {self.batch.type} and {self.map.type}"
-        return tile_complaint([self.batch]) or index_complaint([self.index])
+        return index_complaint([self.index])
 
 
 class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast", traits=[ORDERS]):

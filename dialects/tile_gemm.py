@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
-from weft.dialects.tile_types import Tile, is_buffer, is_fragment, tile_complaint
+from weft.dialects.tile_types import Tile, is_buffer, is_fragment
 from weft.isa import block_scales
 from weft.mlir import ext
 
@@ -126,9 +126,6 @@ def _tile_complaint(tiles: Sequence[tuple[str, Any]]) -> str | None:
     for name, value in tiles:
         if not (is_fragment(value) or is_buffer(value)):
             return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
-    if wrong := tile_complaint([value for _, value in tiles]):
-        return wrong
-    for name, value in tiles:
         if len(value.type.shape) != 2:
             return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
     return None

@@ -12,15 +12,12 @@ from weft.dialects.effects import ORDERS, Pure, allocates
 from weft.dialects.op import Op, build
 from weft.dialects.tile_constants import constant_complaint
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
-from weft.errors import shown
 from weft.isa import mbarriers
 from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import constant, ext, ir
-
-MOST_STAGES = 64
 
 TMA, THREADS, WARPS, WARPGROUPS, MMA, CLC = "tma", "threads", "warps", "warpgroups", "mma", "clc"
 FILLERS = (TMA, THREADS, WARPS, MMA, CLC)
@@ -114,9 +111,6 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
     def check(self) -> str | None:
         if not isinstance(self.ring.type, RingType):
             return f"expects to return a tile.ring, got {self.ring.type}"
-        stages = self.ring.type.stages
-        if not 1 <= stages <= MOST_STAGES:
-            return f"stages must be in 1..{MOST_STAGES}, got {shown(stages)}"
         if self.cta_group not in CTA_GROUPS:
             return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {self.cta_group}"
         for name in ("producers", "consumers"):

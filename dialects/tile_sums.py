@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.dialects.effects import ALL, ORDERS, reads, writes
 from weft.dialects.op import Op, build
-from weft.dialects.tile_types import Tile, is_fragment, tile_complaint
+from weft.dialects.tile_types import Tile, is_fragment
 from weft.dialects.wgmma import LAST_SUM
 from weft.isa.chips import THREAD_REGISTERS
 from weft.isa.mma.fragments import REGISTER_BITS
@@ -106,7 +106,7 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums", traits=[reads(ALL)]):
             return f"expects to return a fragment of {legal}, got {self.sums.type}"
         if not 0 <= (first := self.attribute("first_sum")) <= LAST_SUM:
             return f"first_sum must be in 0..{LAST_SUM}, got {first}"
-        return tile_complaint([self.sums]) or self._order_complaint()
+        return self._order_complaint()
 
     def _order_complaint(self) -> str | None:
         given = self.attribute("order")

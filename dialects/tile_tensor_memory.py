@@ -14,7 +14,6 @@ from weft.dialects.tile_types import (
     element_complaint,
     is_buffer,
     is_tensor_buffer,
-    tile_complaint,
 )
 from weft.errors import WeftError, shown
 from weft.isa.tcgen05.control import ALLOC, COLUMNS
@@ -51,7 +50,7 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
             for op in allocs
             if len(op.operation.results) == 1
             and is_tensor_buffer(op.buffer)
-            and not tile_complaint([op.buffer])
+            and not op.buffer.type.complaint()
         ]
 
     @property
@@ -125,8 +124,6 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
         if not is_buffer(self.source) or not is_buffer(self.destination):
             got = f"{self.source.type} and {self.destination.type}"
             return f"expects a source and a destination that are tile.buffer, got {got}"
-        if wrong := tile_complaint([self.source, self.destination]):
-            return wrong
         source, destination = self.source.type, self.destination.type
         if source.space != "shared" or destination.space != TMEM:
             spaces = f"'{source.space}' and '{destination.space}'"

@@ -17,7 +17,7 @@ from typing import Any
 
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.kinds import of_type
-from weft.dialects.tile_limits import MOST_REGISTERS
+from weft.dialects.tile_limits import MOST_REGISTERS, MOST_STAGES
 from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
 from weft.isa.family import choice
@@ -52,6 +52,14 @@ class LayoutAttr(Tile.Attribute, name="layout"):
     def layout(self) -> Layout:
         """The layout itself. Raises LayoutError for an invalid notation."""
         return _parsed(ir.StringAttr(self.text).value)
+
+    def complaint(self) -> str | None:
+        """What is wrong with the notation."""
+        try:
+            _ = self.layout
+        except LayoutError as error:
+            return f"has an invalid layout: {error.diagnostics[0].message}"
+        return None
 
 
 @cache
@@ -116,7 +124,7 @@ class FragmentType(Tile.Type, name="fragment"):
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
         """The type of a tile of `shape` with this layout."""
-        return FragmentType.get(*_parts(shape, element, layout))
+        return _sound(FragmentType.get(*_parts(shape, element, layout)))
 
     shape = property(_shape)
     element_type = property(_element_type)
@@ -163,7 +171,7 @@ class BufferType(Tile.Type, name="buffer"):
         """
         if space not in ADDRESS_SPACES:
             raise WeftError(f"space must be one of {', '.join(ADDRESS_SPACES)}, got {shown(space)}")
-        return BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space))
+        return _sound(BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space)))
 
     shape = property(_shape)
     element_type = property(_element_type)
@@ -219,7 +227,7 @@ class MapType(Tile.Type, name="map"):
         if not isinstance(tile, BufferType):
             actual = tile if isinstance(tile, ir.Type) else shown(tile)
             raise WeftError(f"tile must be the type of a tile.buffer, got {actual}")
-        return MapType.get(tile.extents, tile.element, tile.map)
+        return _sound(MapType.get(tile.extents, tile.element, tile.map))
 
     shape = property(_shape)
     element_type = property(_element_type)
@@ -248,17 +256,30 @@ class RingType(Tile.Type, name="ring"):
     def of(stages: int) -> Any:
         """The type of a ring of this number of stages. Raises WeftError for a number that no ring has."""
         _check_context("tile.ring")
-        if not isinstance(stages, int) or not 1 <= stages < 2**31:
-            raise WeftError(f"stages must be an integer in 1..2147483647, got {shown(stages)}")
+        if not isinstance(stages, int) or not 1 <= stages <= MOST_STAGES:
+            raise WeftError(f"stages must be an integer in 1..{MOST_STAGES}, got {shown(stages)}")
         return RingType.get(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), stages))
 
     @property
     def stages(self) -> int:
         return int(ir.IntegerAttr(self.count).value)
 
+    def complaint(self) -> str | None:
+        """What is wrong with the number of stages."""
+        if 1 <= self.stages <= MOST_STAGES:
+            return None
+        return f"has a ring whose stages must be in 1..{MOST_STAGES}, got {shown(self.stages)}"
+
 
 class AnyType(Tile.Type, name="any"):
     """The result of `tile.operand`, from a memref of any type."""
+
+
+def _sound(kind: Any) -> Any:
+    """The type. Raises WeftError if its parameters are wrong."""
+    if wrong := kind.complaint():
+        raise WeftError(wrong.removeprefix("has "))
+    return kind
 
 
 def _complaint(tile: Any, kind: str) -> str | None:
@@ -396,16 +417,6 @@ def is_memref(value: Any) -> bool:
     return isinstance(value.type, ir.MemRefType)
 
 
-def tile_complaint(values: Sequence[Any]) -> str | None:
-    """What is wrong with the type of a tile among the values."""
-    for value in values:
-        if is_fragment(value) or is_buffer(value) or is_map(value):
-            wrong = value.type.complaint()
-            if wrong:
-                return str(wrong)
-    return None
-
-
 def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int) -> str | None:
     """Why `value` isn't a row-major memref in global memory, of one of these element types and `ranks` (2 by
     default).
@@ -455,8 +466,6 @@ def tensor_complaint(matrix: Any, tile: Any) -> str | None:
         return f"expects the matrix to be a tile.map, got {matrix.type}"
     if not is_buffer(tile):
         return f"expects a tile.buffer, got {tile.type}"
-    if wrong := tile_complaint([matrix, tile]):
-        return wrong
     if matrix.type.buffer_type != tile.type:
         return f"expects a buffer of the map's type, {matrix.type.buffer_type}, got {tile.type}"
     return None

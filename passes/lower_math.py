@@ -9,6 +9,7 @@ from typing import Any
 from weft.dialects.op import refuse, target_of
 from weft.mlir import arith, certainly_has, gpu, ir, operations, vector
 from weft.passes.analysis.upstream_operations import has_library
+from weft.passes.builders import emit
 from weft.passes.plain import mathematics
 from weft.passes.registry.pass_ import Pass
 
@@ -39,15 +40,9 @@ def _lowered(op: ir.Operation) -> ir.Value:
     kind = op.results[0].type
     if not isinstance(kind, ir.VectorType):
         return _element(op, list(op.operands))
-    columns = [_elements(each) for each in op.operands]
+    columns = [emit.elements(each) for each in op.operands]
     results = [_element(op, list(each)) for each in zip(*columns, strict=True)]
     return vector.from_elements(kind, results)
-
-
-def _elements(value: ir.Value) -> list[ir.Value]:
-    """The elements of a vector; the exponent of `math.fpowi` may be one, too."""
-    results = vector.to_elements(value)
-    return [results] if isinstance(results, ir.Value) else list(results)
 
 
 def _element(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:

@@ -1,13 +1,15 @@
 """`--lower-subgroups`: lowers what upstream's pass makes something else of: shuffles among fewer than 32
-lanes, and differences and negations by `gpu.subgroup_mma_elementwise`.
+lanes, and differences and negations by `gpu.subgroup_mma_elementwise`; and `gpu.subgroup_reduce`, for which
+it has no pass in pipelines of text.
 """
 
+from functools import partial
 from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, nvvm, operations
+from weft.mlir import arith, gpu, ir, llvm, nvvm, operations, vector
 from weft.passes.analysis.upstream_operations import element_of_matrix
 from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
@@ -19,6 +21,9 @@ def run(module: ir.Operation) -> None:
         if mlir.constant(op.width) != LANES:
             with ir.InsertionPoint(op), op.location:
                 _replace(op, *_shuffled(op))
+    for op in operations(module, gpu.SubgroupReduceOp):
+        with ir.InsertionPoint(op), op.location:
+            _replace(op, _reduced(op))
     for op in operations(module, gpu.SubgroupMmaElementwiseOp):
         name, matrices = op.operation.attributes["opType"], list(op.args)
         with ir.InsertionPoint(op), op.location:
@@ -32,6 +37,42 @@ def _replace(op: ir.OpView, *results: ir.Value) -> None:
     for old, new in zip(op.operation.results, results, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()
+
+
+def _reduced(op: ir.OpView) -> ir.Value:
+    """A value of all lanes of a subgroup, or of each cluster of them, combined: pairs of lanes exchange what
+    they have. All lanes must take part.
+    """
+    size, stride = (default if each is None else each.value for each, default in _cluster(op))
+    if size * stride > LANES:
+        raise refuse(op, f"must have a cluster within {LANES} lanes, got {size} lanes {stride} apart")
+    name = str(op.operation.attributes["op"]).split()[-1].rstrip(">")
+
+    def combined(value: ir.Value) -> ir.Value:
+        spelled = name + "f" * isinstance(value.type, ir.FloatType) if name in ("add", "mul") else name
+        combine = getattr(arith, _INTEGER.get(spelled, spelled))
+        for step in range(size.bit_length() - 1):
+            value = combine(value, emit.by_words(value, partial(_of_partner, stride << step)))
+        return value
+
+    kind = op.value.type
+    if not isinstance(kind, ir.VectorType):
+        return combined(op.value)
+    return vector.from_elements(kind, [combined(each) for each in emit.elements(op.value)])
+
+
+_INTEGER = {name: f"{name}i" for name in ("add", "mul", "and", "or", "xor")}
+
+
+def _cluster(op: ir.OpView) -> tuple[tuple[Any, int], ...]:
+    return (op.cluster_size, LANES), (op.cluster_stride, 1)
+
+
+def _of_partner(distance: int, word: ir.Value) -> ir.Value:
+    """The word of the lane whose number differs in one bit."""
+    all_lanes, end = emit.value(-1), emit.value(LANES - 1)
+    moved = nvvm.ShflOp(all_lanes, word, emit.value(distance), end, nvvm.ShflKind.bfly, results=[word.type])
+    return moved.res
 
 
 def _negative(matrix: ir.Value) -> ir.Value:

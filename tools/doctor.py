@@ -32,11 +32,13 @@ class Finding:
 
 
 def _mlir() -> str:
-    from weft import mlir
+    from weft import bindings, mlir
     from weft.dialects import DIALECTS
 
     ours = ", ".join(sorted(dialect.DIALECT_NAMESPACE for dialect in DIALECTS))
-    return "; ".join([mlir.version(), f"dialects {ours} beside upstream's", *mlir.LEFT])
+    built = bindings.revision(mlir.DISTRIBUTION)
+    version = f"{mlir.version()} (LLVM {built[:12]})" if built else mlir.version()
+    return "; ".join([version, f"dialects {ours} beside upstream's", *mlir.LEFT])
 
 
 def _llvm() -> str:

@@ -108,6 +108,9 @@ A buffer is in the CTA's shared memory (`"shared"`), in the shared memory of ano
 (`"cluster"`), or in tensor memory (`"tmem"`). A fragment belongs to a warp, or to a warpgroup if its layout
 contains `warpid`. A map has the layout of the buffers that it copies.
 
+Types and layouts are verified where text is parsed and where Python builds them, also if no operation uses
+them.
+
 ## Layouts
 
 A layout maps each element of a tile to an address in memory, or to a lane and a register. It has the form

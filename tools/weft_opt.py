@@ -145,6 +145,10 @@ def _run(arguments: Sequence[str]) -> int:
         cli.say(opt.listing())
     elif options.show_dialects:
         cli.say(opt.dialects())
+    elif options.dump_irdl:
+        from weft.dialects.registered import definitions
+
+        cli.say(definitions())
     else:
         return opt.run(options, flags)
     return 0

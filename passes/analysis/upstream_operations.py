@@ -48,10 +48,8 @@ ATAN = "y = x / (1 + 0.28 * x * x)", "y = y - cos(y) * (sin(y) - x * cos(y))"
 _BY_ATAN = (
     f"with {ATAN[0]} and, twice, {ATAN[1]} as atan(x) for x in -1..1; f64 needs __nv_atan in the module"
 )
-_XOR = "gpu.shuffle xor by 16, 8, 4, 2 and 1"
 _BY_SHUFFLES = {
-    "all_reduce": f"reduce each subgroup with {_XOR}, and their results through workgroup memory",
-    "subgroup_reduce": f"reduce with {_XOR}",
+    "all_reduce": "use gpu.subgroup_reduce, and reduce its results through workgroup memory",
     "rotate": "use gpu.shuffle idx",
     "subgroup_broadcast": "use gpu.shuffle idx",
 }
@@ -99,6 +97,7 @@ TABLE: dict[str, Row] = {
     **_rows("subgroup_mma_extract_thread_local", None, "store the matrix, and load its elements", "gpu"),
     **_rows("subgroup_mma_insert_thread_local", None, "store the elements, and load them as a matrix", "gpu"),
     **_rows("shuffle", ("i32", "i64", "f32", "f64"), "extend or bitcast it to 32 bits", "gpu"),
+    **_rows("subgroup_reduce", (*FLOATS, INTEGERS), "", "gpu"),
     **{f"gpu.{name}": Row(None, remedy) for name, remedy in _BY_SHUFFLES.items()},
     **_rows("subgroup_id num_subgroups subgroup_size", None, _BY_LANE, "gpu"),
     **_rows("warp_execute_on_lane_0", None, "use scf.if with gpu.lane_id", "gpu"),

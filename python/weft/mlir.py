@@ -1,6 +1,6 @@
 """The only module that imports MLIR's bindings. It works around their defects.
 
-It uses `mlir-python-bindings` if that is installed, otherwise the upstream bindings in torch-mlir.
+It uses those in the folder `WEFT_MLIR`, a package `mlir` if one is installed, or those in torch-mlir.
 """
 
 import importlib
@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft import bindings, late_imports, mlir_text, phase, quick_builders, unknown_names
+from weft import bindings, late_imports, mlir_text, phase, quick_builders, sound_types, unknown_names
 from weft.errors import Diagnostic, Location, WeftError
 
-_CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir==20261001")
+_CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
 LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
@@ -124,7 +124,7 @@ def find_dialect(name: str, module: str) -> None:
 def version() -> str:
     """The PyPI project and version of the bindings."""
     with late_imports.whole():
-        return bindings.distribution(DISTRIBUTION, bindings.PROJECTS[DISTRIBUTION])
+        return bindings.distribution(DISTRIBUTION)
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:
@@ -195,7 +195,7 @@ def located(name: str | None = None) -> Iterator[None]:
 def parse(text: str, context: Any, name: str = "-") -> Any:
     """Parses a module. Raises WeftError with the source location of each mistake, in the file `name`."""
     with _parsing(text, name):
-        return ir.Module.parse(text, context)
+        return _sound(ir.Module.parse(text, context), text, name)
 
 
 @contextmanager
@@ -212,14 +212,23 @@ def _parsing(text: str, name: str) -> Iterator[None]:
 def parse_operation(text: str, context: Any, name: str = "-") -> Any:
     """Parses a single operation, as `parse` does with a module."""
     with _parsing(text, name):
-        return ir.Operation.parse(text, source_name=name, context=context)
+        return _sound(ir.Operation.parse(text, source_name=name, context=context), text, name)
 
 
 def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
     """Parses a module in MLIR's bytecode. Raises WeftError where that can't be done."""
     phase.enter(f"parsing {name}")
     with located(name):
-        return ir.Module.parse(data, context)
+        return _sound(ir.Module.parse(data, context), None, name)
+
+
+def _sound(root: Any, text: str | None, name: str) -> Any:
+    """What was parsed. Raises WeftError for wrong types and attributes of Python-defined dialects."""
+    defining = (each.name for each in ext.Dialect.__subclasses__() if each.types or each.attributes)
+    walks = text is None or any(f"!{each}." in text or f"#{each}." in text for each in defining)
+    if walks and (wrong := sound_types.diagnostics(ir, root, lambda at: location(at, name))):
+        raise WeftError(*wrong)
+    return root
 
 
 def parse_attribute(text: str, name: str) -> Any:
@@ -227,11 +236,14 @@ def parse_attribute(text: str, name: str) -> Any:
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
     try:
-        return ir.Attribute.parse(text)
+        parsed = ir.Attribute.parse(text)
     except MLIRError as failure:
         # MLIR uses the text itself as the file name.
         pairs = [(d, d.location and replace(d.location, file=name)) for d in error(failure).diagnostics]
         raise WeftError(*(replace(d, location=located) for d, located in pairs)) from None
+    if wrong := sound_types.complaint(ir, [parsed]):
+        raise WeftError(Diagnostic(f"attribute {wrong}", Location(name, 1, 1)))
+    return parsed
 
 
 def parse_file(path: str | Path, context: Any) -> Any:
@@ -250,7 +262,7 @@ def parse_file(path: str | Path, context: Any) -> Any:
         line = failure.object.count(b"\n", 0, failure.start) + 1
         raise WeftError(f"cannot read {path}: line {line} isn't UTF-8 text") from None
     with _parsing(text, str(path)):
-        return ir.Module.parseFile(str(path), context)
+        return _sound(ir.Module.parseFile(str(path), context), text, str(path))
 
 
 def _parse_error(failure: Any, text: str, name: str) -> WeftError:

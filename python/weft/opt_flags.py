@@ -22,6 +22,7 @@ SWITCHES = {
     "--no-verify": "run passes without verifying after each",
     "--list-passes": "list passes and pipelines, and stop",
     "--show-dialects": "list dialects, and stop",
+    "--dump-irdl": "print Weft's dialects in IRDL, for mlir-opt --irdl-file, and stop",
     "--no-implicit-module": "don't put a module around the input, which must be one operation",
     "--dump-pass-pipeline": "print the pipeline that runs, to stderr",
     "--run-reproducer": "run the pipeline that a reproducer holds",

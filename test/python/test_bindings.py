@@ -102,6 +102,35 @@ def test_without_bindings_the_message_recommends_an_installation(tmp_path, impor
         bindings.choose(("mlir", "no_such_package"), "pip install it")
 
 
+PRINTS = "from weft import mlir; print(mlir.DISTRIBUTION, mlir.ir.__spec__.origin, *mlir.LEFT)"
+
+
+@pytest.mark.parametrize("folder", ["build", "empty"])
+def test_a_folder_with_bindings_is_used_alone(folder, tmp_path):
+    """Also before a package of the same name on Python's path."""
+    real = Path(sys.modules[f"{DISTRIBUTION}.ir"].__file__).parent
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / DISTRIBUTION).symlink_to(real)
+    written(tmp_path / "path", {"mlir/ir.py": "", "mlir_python_bindings/__init__.py": ""})
+    given = {"WEFT_MLIR": str(tmp_path / folder), "PYTHONPATH": str(tmp_path / "path")}
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS], env=os.environ | given, capture_output=True, text=True, check=False
+    )
+    if folder == "empty":
+        assert "WEFT_MLIR must be a folder that contains mlir/ir.py, such as " in done.stderr
+        return
+    name, origin, said = done.stdout.strip().split(" ", 2)
+    assert (name, origin) == (DISTRIBUTION, str(real / "ir.py"))
+    assert said == "the package mlir-python-bindings 0.0.1 of PyPI is an empty placeholder"
+
+
+def test_the_commit_of_the_bindings_is_the_one_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "mlir.md").read_text()
+    commit = bindings.revision(DISTRIBUTION)
+    assert f"| {bindings.distribution(DISTRIBUTION)}" in page and f"`{commit}`" in page
+
+
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["no package", "raises OSError"])

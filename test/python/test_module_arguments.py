@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.dialects import tile
+from weft import mlir
+from weft.dialects import context, tile
 from weft.mlir import ir
 
 LANES = "S[(8,4,4):(4@laneid,1@laneid,1)]"
@@ -261,12 +262,36 @@ def test_there_are_builders_to_try():
         (((16, 2**40), None, LANES), "shape must have extents"),
         (((16, 8), None, "S[(8,4):(1@laneid"), "expected"),
         (((16, 8), None, 3), "expected"),
+        (
+            ((16, 8), None, "S[(128):(1)]"),
+            "a fragment of layout S.*: each of 32 lanes must hold one element",
+        ),
     ],
 )
 def test_a_fragment_of_a_wrong_layout_is_refused(given, said):
     shape, element, layout = given
     with weft.Module(), pytest.raises(weft.WeftError, match=said):
         tile.FragmentType.of(shape, element or ir.F16Type.get(), layout)
+
+
+@pytest.mark.parametrize("stages", ["a", 0, 2**70, None])
+def test_a_ring_has_a_number_of_stages_by_itself(stages):
+    with weft.Module(), pytest.raises(weft.WeftError, match=r"stages must be an integer in 1\.\.64"):
+        tile.RingType.of(stages)
+
+
+@pytest.mark.parametrize(
+    ("space", "layout", "said"),
+    [
+        ("shared", "S[(16,8):(4,1)]", "a buffer of layout S.*: its elements must not overlap"),
+        ("shared", "S[(2,8):(8,1)]", "a buffer of shape .16, 8. whose layout doesn't fit: shape"),
+        ("tmem", "S[(16,8):(8,1)]", "a buffer in tensor memory of layout S.*: its axes must be among"),
+    ],
+)
+def test_types_are_verified_where_they_are_built(space, layout, said):
+    with weft.Module(), pytest.raises(weft.WeftError, match=said):
+        kind = tile.BufferType.of((16, 8), ir.F16Type.get(), layout, space)
+        pytest.fail(f"got {kind}")
 
 
 @pytest.mark.parametrize("stages", ["a", 0, 2**70, None])
@@ -284,3 +309,11 @@ def test_functions_inside_of_functions_are_refused(begin):
         begin(module),
     ):
         pass
+
+
+def test_types_in_bytecode_are_verified(tmp_path):
+    path = tmp_path / "a.mlirbc"
+    with path.open("wb") as file:
+        ir.Module.parse("func.func private @f(!tile.ring<0>)", context()).operation.write_bytecode(file)
+    with pytest.raises(weft.WeftError, match="op has a ring whose stages must be in"):
+        mlir.parse_file(path, context())

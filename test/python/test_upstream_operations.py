@@ -310,6 +310,55 @@ def test_a_width_may_be_no_power_of_two(mode: str, fixed: bool) -> None:
     assert (result == np.where((source >= 0) & (source < 13), source, -1)).all()
 
 
+REDUCTIONS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "add": (np.add, ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64")),
+    "mul": (np.multiply, ("f32", "i64")),
+    **{f"max{kind}": (np.maximum, (of,)) for kind, of in (("si", "i16"), ("numf", "bf16"), ("imumf", "f64"))},
+    **{f"min{kind}": (np.minimum, (of,)) for kind, of in (("si", "i64"), ("numf", "f16"), ("imumf", "f32"))},
+    "maxui": (np.maximum, ("i32",)),
+    "minui": (np.minimum, ("i8",)),
+    "and": (np.bitwise_and, ("i32",)),
+    "or": (np.bitwise_or, ("i64",)),
+    "xor": (np.bitwise_xor, ("i8",)),
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(("size", "stride"), [(32, 1), (8, 1), (4, 8), (2, 4), (1, 1)])
+def test_subgroups_reduce_as_numpy_does(size: int, stride: int) -> None:
+    """In each kernel, all reductions; one is of a vector."""
+    chosen = [(name, each, kind) for name, (each, kinds) in REDUCTIONS.items() for kind in kinds]
+    cluster = "" if size == 32 else f"cluster(size = {size}, stride = {stride})"
+    lines, arguments, arrays = [], [], []
+    for i, (name, _, kind) in enumerate(chosen):
+        memory = f"memref<64x{kind}>"
+        arguments += [f"%p{i}: {memory}", f"%o{i}: {memory}"]
+        lines.append(f"%v{i} = memref.load %p{i}[%t] : {memory}")
+        lines.append(f"%r{i} = gpu.subgroup_reduce {name} %v{i} {cluster} : ({kind}) -> ({kind})")
+        lines.append(f"memref.store %r{i}, %o{i}[%t] : {memory}")
+        values = np.random.default_rng(i).integers(1, 3, 64).astype(upstream_cases.dtype(kind))
+        arrays += [values, np.zeros_like(values)]
+    pair = "vector<2xf32>"
+    arguments += ["%pv: memref<128xf32>", "%ov: memref<128xf32>"]
+    lines += ["%two = arith.constant 2 : index", "%at = arith.muli %t, %two : index"]
+    lines.append(f"%vv = vector.load %pv[%at] : memref<128xf32>, {pair}")
+    lines.append(f"%rv = gpu.subgroup_reduce add %vv {cluster} : ({pair}) -> ({pair})")
+    lines.append(f"vector.store %rv, %ov[%at] : memref<128xf32>, {pair}")
+    pairs = np.arange(128, dtype=np.float32)
+    arrays += [pairs, np.zeros_like(pairs)]
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, 64), "sm_80")
+    assert not kernel.emulate(*arrays, grid=(1, 1, 1)).findings
+
+    def reduced(function: Any, values: Any) -> Any:
+        clusters = values.reshape(-1, size, stride)  # lanes of one cluster are `stride` apart
+        return np.broadcast_to(reduce(function, np.moveaxis(clusters, 1, 0))[:, None], clusters.shape)
+
+    for (name, function, kind), given, got in zip(chosen, arrays[::2], arrays[1::2], strict=False):
+        assert (got == reduced(function, given).ravel()).all(), (name, kind)
+    for column in (0, 1):
+        assert (arrays[-1][column::2] == reduced(np.add, pairs[column::2]).ravel()).all()
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -323,8 +372,8 @@ def test_a_width_may_be_no_power_of_two(mode: str, fixed: bool) -> None:
             "on i16 isn't lowered",
         ),
         (
-            "%r = gpu.subgroup_reduce add %x : (i32) -> (i32)",
-            "isn't lowered by any pass of Weft: reduce with gpu.shuffle xor by 16",
+            "%r = gpu.all_reduce add %x {} : (i32) -> (i32)",
+            "isn't lowered by any pass of Weft: use gpu.subgroup_reduce, and reduce its results through",
         ),
         (
             "%f = arith.sitofp %x : i32 to f32; %r = arith.truncf %f upward : f32 to f16",

@@ -23,6 +23,7 @@ def versions() -> str:
             names.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
+    names += [f"{each}={os.environ[each]}" for each in ("WEFT_MLIR",) if each in os.environ]
     return ", ".join([*names, f"Python {sys.version.split()[0]}"])
 
 

@@ -339,7 +339,7 @@ func.func @ring_result() {
 // -----
 
 func.func @ring_of_no_stages() {
-  // expected-error @below {{'tile.make_ring' op stages must be in 1..64, got 0}}
+  // expected-error @below {{'tile.make_ring' op has a ring whose stages must be in 1..64, got 0}}
   %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<0>
   return
 }

@@ -1,0 +1,60 @@
+"""Verifies types and attributes of Python-defined dialects, by a method `complaint` of their classes, which
+MLIR's parser can't call.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weft.errors import Diagnostic, Location
+
+
+def complaint(ir: Any, kinds: Iterable[Any]) -> str | None:
+    """What is wrong with one of these types and attributes, or with one in them."""
+    return next(iter(_complaints(ir, kinds, set())), None)
+
+
+def diagnostics(ir: Any, root: Any, location: Callable[[Any], Location | None]) -> list[Diagnostic]:
+    """The complaints about all types and attributes in an operation, each once."""
+    seen: set[int] = set()
+    found: list[Diagnostic] = []
+
+    def verify(op: Any, kinds: Iterable[Any], at: Any) -> None:
+        found.extend(Diagnostic(f"'{op.name}' op {w}", location(at)) for w in _complaints(ir, kinds, seen))
+
+    def visit(op: Any) -> Any:
+        verify(op, op.attributes.values(), op.location)
+        verify(op, (result.type for result in op.results), op.location)
+        for region in op.regions:
+            for block in region:
+                for argument in block.arguments:
+                    verify(op, (argument.type,), argument.location)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def _complaints(ir: Any, kinds: Iterable[Any], seen: set[int]) -> Iterable[str]:
+    for kind in kinds:
+        # The hash is the address of what MLIR has once.
+        if (key := hash(kind)) in seen:
+            continue
+        seen.add(key)
+        if not hasattr(kind, "complaint"):
+            yield from _complaints(ir, _inner(ir, kind), seen)
+        elif wrong := kind.complaint():
+            yield wrong
+
+
+def _inner(ir: Any, kind: Any) -> Iterable[Any]:
+    if isinstance(kind, ir.FunctionType):
+        return (*kind.inputs, *kind.results)
+    if isinstance(kind, ir.TupleType):
+        return [kind.get_type(number) for number in range(kind.num_types)]
+    if isinstance(kind, ir.ShapedType):
+        return [kind.element_type]
+    if isinstance(kind, ir.ArrayAttr):
+        return list(kind)
+    if isinstance(kind, ir.DictAttr):
+        return [named.attr for named in kind]
+    return [kind.value] if isinstance(kind, ir.TypeAttr) else ()
