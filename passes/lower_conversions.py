@@ -1,5 +1,5 @@
 """`--lower-conversions`: conversions of integers to bf16 round once, on chips without the instruction. LLVM
-would round to f32, and then to bf16.
+would round to f32, and then to bf16. Conversions of fp8, for which it has none, become arithmetic.
 """
 
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 from weft.dialects.op import target_of
 from weft.isa.conversion import BF16_FROM_INTEGERS
 from weft.mlir import arith, ir, operations
-from weft.passes.builders import emit
+from weft.passes.builders import emit, small_floats
 from weft.passes.registry.pass_ import Pass
 
 _DIGITS = 24  # of f32
@@ -23,6 +23,12 @@ def run(module: ir.Operation) -> None:
         return target is not None and target.chip.name not in BF16_FROM_INTEGERS
 
     convert_once(module, lacks_it)
+    for op in operations(module, arith.ExtFOp, arith.TruncFOp, arith.ConvertFOp):
+        (value,), made = op.operands, op.operation.results[0]
+        if small_floats.is_small(value.type) or small_floats.is_small(made.type):
+            with ir.InsertionPoint(op), op.location:
+                made.replace_all_uses_with(small_floats.convert(value, made.type))
+            op.operation.erase()
 
 
 def convert_once(module: ir.Operation, chosen: Callable[[Any], bool] = lambda op: True) -> None:
@@ -63,5 +69,5 @@ def _with(kind: ir.Type, element: ir.Type) -> ir.Type:
 
 
 LOWER_CONVERSIONS = Pass(
-    "lower-conversions", "round conversions of integers to bf16 once, on chips without the instruction", run
+    "lower-conversions", "round conversions of integers to bf16 once, and compute those of fp8", run
 )

@@ -15,6 +15,7 @@ from weft.mlir import arith, ir, llvm, operations
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 SHORT_FLOATS = ("f16", "bf16", "f32")
+FP8 = ("f8E4M3FN", "f8E5M2")
 INTEGERS = "integers up to 64 bits"
 WIDER = "integers of 2 to 64 bits"  # LLVM 22.1 takes one bit for its complement, or without its sign
 WORDS = ("i8", "i16", "i32", "i64")
@@ -71,7 +72,8 @@ TABLE: dict[str, Row] = {
     **_rows("floordivsi ceildivsi ceildivui maxsi maxui minsi minui cmpi extsi extui trunci", (INTEGERS,)),
     **_rows("addui_extended subui_extended mulsi_extended mului_extended", (INTEGERS,)),
     **_rows("index_cast index_castui", (INTEGERS,)),
-    **_rows("addf subf mulf divf negf maximumf minimumf maxnumf minnumf extf truncf convertf", FLOATS),
+    **_rows("addf subf mulf divf negf maximumf minimumf maxnumf minnumf", FLOATS),
+    **_rows("extf truncf convertf", (*FLOATS, *FP8)),
     **_rows("cmpf", (*FLOATS, *BOOLEANS)),
     **_rows("sitofp", (*FLOATS, WIDER), "extend i1 with arith.extsi first"),
     **_rows("uitofp", (*FLOATS, INTEGERS)),

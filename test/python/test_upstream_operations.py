@@ -1,6 +1,7 @@
 """What kernels contain of upstream's arith, math, vector and gpu dialects: right, or refused at its line."""
 
 import math
+from fractions import Fraction
 from functools import cache, reduce
 from importlib import import_module
 from typing import Any
@@ -308,6 +309,49 @@ def test_a_width_may_be_no_power_of_two(mode: str, fixed: bool) -> None:
     source = {"xor": lane ^ 4, "up": lane - 4, "down": lane + 4, "idx": np.full(13, 4)}[mode]
     assert not kernel.emulate(result, grid=(1, 1, 1)).findings
     assert (result == np.where((source >= 0) & (source < 13), source, -1)).all()
+
+
+@pytest.mark.each_value(2)
+@pytest.mark.parametrize("wide", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("small", upstream_cases.SHORT)
+def test_fp8_is_rounded_once(small: str, wide: str) -> None:
+    """What is midway between two numbers of fp8, next to it, and beyond the range; by vectors. And all of
+    fp8 in the other type.
+    """
+    codes = np.arange(256, dtype=np.uint8).view(upstream_cases.dtype(small))
+    kind = upstream_cases.dtype(wide)
+    finite = np.sort(np.unique(codes.astype(np.float64)[np.isfinite(codes.astype(np.float64))]))
+    step = finite[-1] - finite[-2]
+    steps = np.concatenate([finite[:1] - step, finite, finite[-1:] + step])
+    middle = ((steps[1:] + steps[:-1]) / 2).astype(kind)
+    near = [np.nextafter(middle, kind(end)) for end in (-np.inf, np.inf)]
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 6e4, -6e4], kind)
+    values = np.zeros(1024, kind)
+    found = np.concatenate([finite.astype(kind), middle, *near, special])
+    values[: len(found)] = found
+    text = f"vector<4x{wide}>", f"vector<4x{small}>"
+    lines = [
+        "%four = arith.constant 4 : index",
+        "%at = arith.muli %t, %four : index",
+        f"%a = vector.load %p[%at] : memref<1024x{wide}>, {text[0]}",
+        f"%r = arith.truncf %a : {text[0]} to {text[1]}",
+        f"vector.store %r, %o[%at] : memref<1024x{small}>, {text[1]}",
+        f"%c = memref.load %q[%t] : memref<256x{small}>",
+        f"%e = arith.extf %c : {small} to {wide}",
+        f"memref.store %e, %w[%t] : memref<256x{wide}>",
+    ]
+    arguments = [f"%p: memref<1024x{wide}>", f"%o: memref<1024x{small}>"]
+    arguments += [f"%q: memref<256x{small}>", f"%w: memref<256x{wide}>"]
+    got, extended = np.zeros(1024, codes.dtype), np.zeros(256, kind)
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, 256), "sm_80")
+    assert not kernel.emulate(values, got, codes, extended, grid=(1, 1, 1)).findings
+    rounded = [  # ml_dtypes rounds f64 twice
+        math.copysign(upstream_cases.nearest(Fraction(x), small), x) if x and math.isfinite(x) else x
+        for x in values.astype(np.float64).tolist()
+    ]
+    for one, other in ((got, np.array(rounded).astype(codes.dtype)), (extended, codes.astype(kind))):
+        x, y = one.astype(np.float64), other.astype(np.float64)
+        assert ((np.isnan(x) & np.isnan(y)) | ((x == y) & (np.signbit(x) == np.signbit(y)))).all()
 
 
 REDUCTIONS: dict[str, tuple[Any, tuple[str, ...]]] = {

@@ -287,7 +287,7 @@ def _fused(kind: str) -> Callable[..., Any]:
         exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
         if not exact:
             return float(x * y + z)
-        return _nearest(exact, kind)
+        return nearest(exact, kind)
 
     def reference(*arrays: Any) -> Any:
         columns = [each.astype(np.float64) for each in arrays]
@@ -296,7 +296,7 @@ def _fused(kind: str) -> Callable[..., Any]:
     return reference
 
 
-def _nearest(exact: Fraction, kind: str) -> float:
+def nearest(exact: Fraction, kind: str) -> float:
     """The nearest number of a type, as a float."""
     limits = ml_dtypes.finfo(dtype(kind))
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
@@ -344,9 +344,7 @@ def cast_cases(kind: str) -> Iterator[Case]:
 
             def rounded(x: Any, other: str = other, signed: bool = signed) -> Any:
                 exact = integers(x, other, signed=signed)
-                return np.array([_nearest(Fraction(n), kind) if n else 0.0 for n in exact]).astype(
-                    dtype(kind)
-                )
+                return np.array([nearest(Fraction(n), kind) if n else 0.0 for n in exact]).astype(dtype(kind))
 
             def truncated(x: Any, other: str = other) -> Any:
                 return wrapped([int(n) if math.isfinite(n) else 0 for n in x.astype(np.float64)], other)

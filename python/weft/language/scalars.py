@@ -13,12 +13,9 @@ from weft.language.carried import Carried, written
 from weft.language.dtypes import DTYPES, NUMBERS, DType, checked_type, e4m3, f16, f32, i1, i32
 from weft.language.mistakes import check_value, mistake
 from weft.mlir import arith, ir
-from weft.passes.builders import emit
+from weft.passes.builders import emit, small_floats
 from weft.passes.kernels import fragments
 
-_E4M3_NAN = 0x7F
-_F16_NAN = 0x7FFF  # as `cvt` returns it
-_E4M3_SCALE = 256.0  # 2 to the power of the difference of the exponents' biases
 _DIGITS = {"f64": (53, 1023), "f32": (24, 127), "bf16": (8, 127), "f16": (11, 15), "f8E5M2": (3, 15)}
 """Of types of floats, and the largest exponent."""
 _RANGES = {
@@ -305,23 +302,4 @@ def _from_fp8(lane: Any) -> Any:
     halves = _kind(lane, f16)
     if trace.current().chip in FP8_ROUNDING:
         return fragments.convert(lane, halves)
-    kind = _integers(lane, 16)
-    bits = arith.extui(kind, arith.bitcast(_integers(lane, 8), lane))
-    if dtype_of(lane.type) != e4m3:  # the upper byte of f16
-        return arith.bitcast(halves, _shifted(bits, 8))
-    magnitude = arith.andi(bits, emit.constant(kind, _E4M3_NAN))
-    sign = _shifted(arith.subi(bits, magnitude), 8)
-    scaled = arith.bitcast(halves, arith.ori(sign, _shifted(magnitude, 7)))
-    number = arith.mulf(scaled, emit.constant(halves, _E4M3_SCALE))
-    is_nan = arith.cmpi(arith.CmpIPredicate.eq, magnitude, emit.constant(kind, _E4M3_NAN))
-    return arith.select(is_nan, arith.bitcast(halves, emit.constant(kind, _F16_NAN)), number)
-
-
-def _integers(lane: Any, bits: int) -> Any:
-    """A vector type of integers, as many as in a vector."""
-    return ir.VectorType.get(lane.type.shape, ir.IntegerType.get_signless(bits))
-
-
-def _shifted(value: Any, bits: int) -> Any:
-    """Integers, shifted to the left."""
-    return arith.shli(value, emit.constant(value.type, bits))
+    return small_floats.to_f16(lane)
