@@ -62,7 +62,7 @@ class DescriptorOp(Op):
         return self.fields.complaint()
 
     @classmethod
-    def make(cls, address: Any | None = None, **attributes: Any) -> Any:
+    def make(cls, address: ir.Value | None = None, **attributes: Any) -> ir.Value:
         """Builds the op and returns the descriptor. Raises WeftError for illegal fields."""
         kind = ir.IntegerType.get_signless(32 if address is None else 64)
         operands = [] if address is None else [address]

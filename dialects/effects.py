@@ -42,7 +42,7 @@ class Effects:
         interface: Any = type("Interface", (ir.MemoryEffectsOpInterface,), {"get_effects": self._append})
         interface.attach(op_name)
 
-    def _append(self, op: Any, effects: Any) -> None:
+    def _append(self, op: ir.OpView, effects: Any) -> None:
         for effect, names in ((ir.MemoryEffect.Read, self.reads), (ir.MemoryEffect.Write, self.writes)):
             for name in names:
                 for target in [None] if name == ALL else _in_memory(op, name):
@@ -51,7 +51,7 @@ class Effects:
             effects.append(ir.MemoryEffect.Allocate, getattr(op, name))
 
 
-def _in_memory(op: Any, name: str) -> Iterator[Any]:
+def _in_memory(op: ir.OpView, name: str) -> Iterator[Any]:
     """The operands of a field that are in memory."""
     field = getattr(op, name)
     values = [] if field is None else [field] if isinstance(field, ir.Value) else list(field)

@@ -40,7 +40,7 @@ _MOST_LISTED = 16  # values of an attribute in a message
 UNSET: Any = None
 
 
-def judge(family: Family[Any], op: Any) -> str | None:
+def judge(family: Family[Any], op: ir.OpView) -> str | None:
     """The table's complaint about the op's form on the op's target, or None."""
     verdict = family.judge(op.form, op.target.chip.name if op.target else None)
     return None if verdict is None else str(verdict)
@@ -110,7 +110,7 @@ class InstructionOp(Op):
         return op.operation.results[0] if len(results) == 1 else op
 
     @classmethod
-    def _results(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> list[Any]:
+    def _results(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> list[ir.Type]:
         """The types of the results. For an illegal form, placeholders, so that the verifier can give the
         reason.
         """
@@ -155,7 +155,7 @@ class InstructionOp(Op):
             return self.values(name)
         return self.attribute(name) if name in self.operation.attributes else None
 
-    def values(self, name: str) -> list[Any]:
+    def values(self, name: str) -> list[ir.Value]:
         """The registers of one operand."""
         return _listed(getattr(self, name))
 
@@ -223,7 +223,7 @@ class InstructionOp(Op):
         return f"; legal with {' and '.join(f'{o.name} of type {o.type}' for o in other)}" if other else ""
 
 
-def repeated(op: Any, operands: Mapping[str, Sequence[Any]]) -> Any:
+def repeated(op: ir.Operation, operands: Mapping[str, Sequence[ir.Value]]) -> ir.Operation:
     """An operation like `op` with other registers of the same types, in the order of its operands. It isn't
     verified, since `op` was.
     """
@@ -247,7 +247,7 @@ def _varies(field: Any) -> bool:
     return bool(field.variadicity != ext.Variadicity.single)
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: Any) -> list[ir.Value]:
     if value is None:
         return []
     return list(value) if isinstance(value, Iterable) and not isinstance(value, ir.Value | str) else [value]
@@ -265,7 +265,7 @@ def _immediate_complaint(operand: Registers, got: int) -> str | None:
     return f"{operand.name} must be {number_choice(operand.values)}, got {got}"
 
 
-def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:
+def _constant_complaint(operand: Registers, values: Sequence[ir.Value]) -> str | None:
     """A complaint about a constant in a register that PTX would accept as an immediate."""
     for value in values:
         owner = value.owner
@@ -279,19 +279,19 @@ def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None
     return None
 
 
-def _result_complaint(wanted: Registers, got: Any) -> str | None:
+def _result_complaint(wanted: Registers, got: ir.Value | None) -> str | None:
     want = struct_of(wanted)
     if got is None:
         return f"expects to return {want}, got nothing"
     return None if got.type == want else f"expects to return {want}, got {got.type}"
 
 
-def _inout_complaint(wanted: Registers, got: Any) -> str | None:
+def _inout_complaint(wanted: Registers, got: ir.Value) -> str | None:
     want = struct_of(wanted)
     return None if got.type == want else f"expects inouts of type {want}, got {got.type}"
 
 
-def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
+def registers_complaint(wanted: Registers, got: Sequence[ir.Type]) -> str | None:
     """A complaint about an operand's registers, if their number or type differs from the row's."""
     types = sorted({str(kind) for kind in got})
     if len(got) == wanted.count and types == [wanted.type]:
@@ -303,11 +303,11 @@ def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
     return f"expects {wanted.count} {wanted.name.upper()} registers of {wanted.type}, got {actual}"
 
 
-def struct_of(registers: Registers) -> Any:
+def struct_of(registers: Registers) -> ir.Type:
     """The result type of an instruction: a struct of registers, or the type of a single register."""
     return struct_type([registers.type] * registers.count)
 
 
-def struct_type(kinds: Sequence[str]) -> Any:
+def struct_type(kinds: Sequence[str]) -> ir.Type:
     """The type of several registers: a struct, or the type of a single register."""
     return ir.Type.parse(kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from weft.mlir import ir
 from weft.target import Target
 
 Kind = tuple[Any, ...]
@@ -28,7 +29,7 @@ class Known:
     of_types: dict[tuple[Any, int], Any] = field(default_factory=dict)
 
 
-def known(context: Any) -> Known:
+def known(context: ir.Context) -> Known:
     """What is known in a context."""
     facts: Known | None = context.__dict__.get("weft_known")
     return context.__dict__.setdefault("weft_known", Known()) if facts is None else facts
@@ -40,7 +41,7 @@ def of_type(compute: Callable[[Any], _Fact]) -> Callable[[Any], _Fact]:
     """
 
     @functools.wraps(compute)
-    def get(kind: Any) -> _Fact:
+    def get(kind: ir.Type) -> _Fact:
         facts, key = known(kind.context).of_types, (compute, hash(kind))
         if key not in facts:
             facts[key] = compute(kind)
@@ -50,7 +51,7 @@ def of_type(compute: Callable[[Any], _Fact]) -> Callable[[Any], _Fact]:
     return get
 
 
-def kind_on(op: Any, target: Any) -> Kind:
+def kind_on(op: ir.Operation, target: Any) -> Kind:
     """The kind of an operation on a target.
 
     The hash of an attribute or type is its address, which no other value has while the context lives.
@@ -68,7 +69,7 @@ def kind_on(op: Any, target: Any) -> Kind:
     )
 
 
-def module_with_target(op: Any) -> Any | None:
+def module_with_target(op: ir.Operation) -> ir.Operation | None:
     """The `gpu.module` around `op`, or `op` itself, that names targets."""
     while op is not None:
         if op.name == "gpu.module" and "targets" in op.attributes:

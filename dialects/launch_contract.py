@@ -20,7 +20,7 @@ class LaunchAttribute:
     meaning: str
     written_by: str
 
-    def of(self, kernel: Any) -> Any | None:
+    def of(self, kernel: ir.OpView) -> ir.Attribute | None:
         """A kernel's attribute of this name, or None. Raises WeftError for one of another class."""
         attributes = kernel.operation.attributes
         if self.name not in attributes:
@@ -30,11 +30,11 @@ class LaunchAttribute:
             raise refuse(kernel, f"{self.name} must be {self.words}, got {attribute}")
         return attribute
 
-    def on(self, kernel: Any) -> bool:
+    def on(self, kernel: ir.OpView) -> bool:
         """Whether a kernel has the attribute."""
         return self.name in kernel.operation.attributes
 
-    def set(self, kernel: Any, value: Any) -> None:
+    def set(self, kernel: ir.Operation, value: ir.Attribute) -> None:
         """Sets a kernel's attribute."""
         kernel.operation.attributes[self.name] = value
 

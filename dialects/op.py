@@ -92,7 +92,7 @@ class Op(ext.Operation):
             setattr(cls, results[-1].name, property(lambda self: self.results[rest:]))
 
     @staticmethod
-    def verify_invariants(op: Any) -> bool:
+    def verify_invariants(op: ir.OpView) -> bool:
         """MLIR's entry: emits `check`'s complaint at the op's location."""
         if not (op.decided_by_kind and _checks.get()):
             message = _complaint(op)
@@ -122,20 +122,20 @@ class Op(ext.Operation):
         return judging_target(self.operation)
 
 
-def judging_target(op: Any) -> Target | None:
+def judging_target(op: ir.Operation) -> Target | None:
     """The target for an operation's checks: that of `judged_on`, otherwise that of the enclosing module."""
     chip = _chip.get()
     return target_of(op) if chip is None else Target.of(chip)
 
 
-def kind_of(op: Any) -> Kind:
+def kind_of(op: ir.Operation) -> Kind:
     """The key of an operation: operations with equal keys are verified and lowered alike."""
     module = _chip.get() or module_with_target(op)
     target = module if module is None or isinstance(module, str) else hash(module.attributes["targets"])
     return kind_on(op, target)
 
 
-def _complaint(op: Any) -> str | None:
+def _complaint(op: ir.OpView) -> str | None:
     """What is wrong with an op, by its declaration or by its `check`."""
     with op.location:
         try:
@@ -145,7 +145,7 @@ def _complaint(op: Any) -> str | None:
             return error.diagnostics[0].message
 
 
-def target_of(op: Any) -> Target | None:
+def target_of(op: ir.Operation) -> Target | None:
     """The target of the `gpu.module` around `op`, or None. Raises WeftError for an unknown chip."""
     module = module_with_target(op)
     if module is None:
@@ -157,7 +157,7 @@ def target_of(op: Any) -> Target | None:
     return cached[hash(targets)]
 
 
-def _named_target(module: Any, targets: Any) -> Target | None:
+def _named_target(module: ir.Operation, targets: ir.Attribute) -> Target | None:
     texts = [str(entry) for entry in targets]
     chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
     if len(chips) > 1:
@@ -169,7 +169,7 @@ def _named_target(module: Any, targets: Any) -> Target | None:
     return _target(chips[0], module) if chips else None
 
 
-def _target(chip: str, holder: Any) -> Target:
+def _target(chip: str, holder: ir.Operation) -> Target:
     try:
         return Target.of(chip)
     except WeftError as error:
@@ -182,7 +182,7 @@ def _chip_in(text: str) -> str:
     return rest.partition('"')[0] if label else "sm_75"
 
 
-def _miscounted(op: Any) -> str | None:
+def _miscounted(op: ir.OpView) -> str | None:
     """A complaint about the number of operands, results or regions: the accessors would read past their
     ends.
     """
@@ -197,7 +197,7 @@ def _miscounted(op: Any) -> str | None:
     return None
 
 
-def _unsound(op: Any) -> str | None:
+def _unsound(op: ir.OpView) -> str | None:
     """A complaint about the type of an operand or result, or about an attribute."""
     operation = op.operation
     values = (*operation.operands, *operation.results)
@@ -224,7 +224,7 @@ def _declared_attributes(kind: Any) -> tuple[Any, ...]:
     return tuple(field for field in kind._fields if isinstance(field, ext.AttributeDef))
 
 
-def _undeclared(op: Any) -> str | None:
+def _undeclared(op: ir.OpView) -> str | None:
     """A complaint about a declared attribute that is missing or of the wrong class. IRDL's own verifier runs
     later.
     """
@@ -246,7 +246,7 @@ def _undeclared(op: Any) -> str | None:
     return _unknown(op) or _bad_segments(op)
 
 
-def _unknown(op: Any) -> str | None:
+def _unknown(op: ir.OpView) -> str | None:
     """A complaint about an unknown attribute, such as a misspelled one. Names with a dot are allowed."""
     known = [field.name for field in _declared_attributes(op.__class__)] + list(op.optional)
     for name in op.operation.attributes:
@@ -256,7 +256,7 @@ def _unknown(op: Any) -> str | None:
     return None
 
 
-def _bad_segments(op: Any) -> str | None:
+def _bad_segments(op: ir.OpView) -> str | None:
     """A complaint about 'operandSegmentSizes': with wrong sizes, the accessors would read past the
     operands.
     """
@@ -282,7 +282,7 @@ def _bad_segments(op: Any) -> str | None:
     return None
 
 
-def _operand_groups(op: Any) -> list[Any]:
+def _operand_groups(op: ir.OpView) -> list[Any]:
     return [field for field in op._fields if isinstance(field, ext.OperandDef)]
 
 
@@ -295,25 +295,25 @@ _KINDS = {
 }
 
 
-def _words(kind: Any, attribute: Any) -> str:
+def _words(kind: Any, attribute: ir.Attribute) -> str:
     """A class of attributes in words, for a message about an attribute that isn't of that class."""
     if kind is ir.IntegerAttr and isinstance(attribute, kind):
         return mlir.INTEGER
     return _KINDS.get(kind.__name__, str(kind.__name__))
 
 
-def _class_of(default: Any, attribute: Any) -> Any:
+def _class_of(default: Any, attribute: ir.Attribute) -> Any:
     """The class of an optional attribute with this default. With a default of None, any class is allowed."""
     kinds = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}
     return type(attribute) if default is None else kinds[type(default)]
 
 
-def _is(attribute: Any, kind: Any) -> bool:
+def _is(attribute: ir.Attribute, kind: Any) -> bool:
     """Whether an attribute is of a class. An integer must also have at most 64 bits."""
     return mlir.is_integer(attribute) if kind is ir.IntegerAttr else isinstance(attribute, kind)
 
 
-def _python_value(attribute: Any) -> Any:
+def _python_value(attribute: ir.Attribute) -> Any:
     for kind in (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr):
         if isinstance(attribute, kind):
             return attribute.value
@@ -394,7 +394,7 @@ def build(
     return op.opview
 
 
-def check_constants(ops: Iterable[Any]) -> None:
+def check_constants(ops: Iterable[ir.OpView]) -> None:
     """Raises WeftError for an operation with a constant operand that it can't have."""
     for op in ops:
         if isinstance(op, Op) and (message := op.check_constants()):
@@ -465,7 +465,7 @@ class Related:
     note: str
 
 
-def refuse(op: Any, wrong: str | Related) -> WeftError:
+def refuse(op: ir.Operation, wrong: str | Related) -> WeftError:
     """A pass's error about `op`, with its source location and name."""
     notes: tuple[Diagnostic, ...] = ()
     if isinstance(wrong, Related):

@@ -70,7 +70,7 @@ def _upstream() -> frozenset[str]:
     return frozenset(names_in(ir.Context()))
 
 
-def names_in(context: Any) -> list[str]:
+def names_in(context: ir.Context) -> list[str]:
     """The names of all dialects that a context has, in order."""
     try:
         ir.Module.parse("weft_no_dialect.op", context)
@@ -92,7 +92,7 @@ def instruction_ops(of: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(op for dialect in of for op in dialect.operations if issubclass(op, InstructionOp))
 
 
-def context() -> Any:
+def context() -> ir.Context:
     """A new MLIR context with upstream's dialects, Weft's and registered ones, in any thread. Use it in one
     thread at a time. Raises WeftError where an installed extension can't be loaded.
 

@@ -79,7 +79,7 @@ from weft.dialects.tile_types import (
     matrix_complaint,
 )
 from weft.isa.mma.matrix_moves import UNPACKED
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 # What users of the ops need too: all of the dialect under one name.
 __all__ = [
@@ -164,14 +164,14 @@ __all__ = [
 ]
 
 
-def _access_complaint(op: Any, fragment: Any) -> str | None:
+def _access_complaint(op: ir.OpView, fragment: ir.Value) -> str | None:
     """Why a fragment can't be loaded or stored as a tile of two dimensions."""
     if len(fragment.type.shape) != 2:
         return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
     return vector_complaint(op, (0, 2, 4, 8, 16))
 
 
-def _tensor_access_complaint(op: Any, memory: Any) -> str | None:
+def _tensor_access_complaint(op: ir.OpView, memory: ir.Value) -> str | None:
     """Why an access to tensor memory can't have its attributes: they are about addresses in bytes."""
     if not is_tensor_buffer(memory):
         return None
@@ -276,7 +276,7 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
         return wrong or element_complaint(self.source, self.fragment)
 
 
-def _parts_complaint(op: Any, buffer: Any) -> str | None:
+def _parts_complaint(op: ir.OpView, buffer: ir.Type) -> str | None:
     """Why a buffer isn't a grid of whole fragments."""
     outer, inner = buffer.shape, op.fragment.type.shape[:: -1 if op.attribute("transpose") else 1]
     if len(outer) != 2:
@@ -352,7 +352,7 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
         return _lane_complaint(self.fragment, self.lane)
 
 
-def _lane_complaint(fragment: Any, lane: Any) -> str | None:
+def _lane_complaint(fragment: ir.Value, lane: ir.Value) -> str | None:
     if not is_fragment(fragment):
         return f"expects a tile.fragment, got {fragment.type}"
     want = fragment.type.lane_type
@@ -360,15 +360,15 @@ def _lane_complaint(fragment: Any, lane: Any) -> str | None:
 
 
 def load(
-    source: Any,
-    row: Any,
-    column: Any,
-    fragment: Any,
+    source: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
+    fragment: ir.Type,
     *,
     transpose: bool = False,
     vector_bytes: int = 0,
     only_inside: bool = False,
-) -> Any:
+) -> ir.Value:
     """Builds `tile.load` and returns the fragment, of type `fragment`."""
     return build(
         LoadOp,
@@ -378,7 +378,7 @@ def load(
     ).fragment
 
 
-def load_row(source: Any, column: Any, fragment: Any, *, vector_bytes: int = 0) -> Any:
+def load_row(source: ir.Value, column: ir.Value, fragment: ir.Type, *, vector_bytes: int = 0) -> ir.Value:
     """Builds `tile.load_row` and returns the fragment, of type `fragment`."""
     return build(
         LoadRowOp,
@@ -389,8 +389,14 @@ def load_row(source: Any, column: Any, fragment: Any, *, vector_bytes: int = 0) 
 
 
 def store(
-    fragment: Any, destination: Any, row: Any, column: Any, *, transpose: bool = False, vector_bytes: int = 0
-) -> Any:
+    fragment: ir.Value,
+    destination: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
+    *,
+    transpose: bool = False,
+    vector_bytes: int = 0,
+) -> ir.OpView:
     """Builds `tile.store`."""
     return build(
         StoreOp,
@@ -399,11 +405,11 @@ def store(
     )
 
 
-def from_lane(lane: Any, fragment: Any) -> Any:
+def from_lane(lane: Any, fragment: Any) -> ir.Value:
     """Builds `tile.from_lane` and returns the fragment, of type `fragment`."""
     return build(FromLaneOp, operands=[lane], results=[fragment]).fragment
 
 
-def to_lane(fragment: Any) -> Any:
+def to_lane(fragment: ir.Value) -> ir.Value:
     """Builds `tile.to_lane` and returns the lane's vector."""
     return build(ToLaneOp, operands=[fragment], results=lambda: [fragment.type.lane_type]).lane

@@ -82,27 +82,27 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     }
 
     @property
-    def d(self) -> Any:
+    def d(self) -> ir.Value:
         """D: the result, or C where the product is written over it."""
         results = self.operation.results
         return results[0] if len(results) else self.c
 
     @property
-    def scales(self) -> tuple[Any, Any] | None:
+    def scales(self) -> tuple[ir.Value, ir.Value] | None:
         """The scales of A and of B."""
         if len(self.scales_and_n) < 2:
             return None
         return unwrapped(self.scales_and_n[0]), unwrapped(self.scales_and_n[1])
 
     @property
-    def n(self) -> Any | None:
+    def n(self) -> ir.Value | None:
         """N where it is known only at run time."""
         if self.attribute("scale_block") or len(self.scales_and_n) % 2 == 0:
             return None
         return unwrapped(self.scales_and_n[-1])
 
     @property
-    def number(self) -> Any | None:
+    def number(self) -> ir.Value | None:
         """The number of the first scale, with `scale_block`."""
         return unwrapped(self.scales_and_n[-1]) if self.attribute("scale_block") else None
 
@@ -287,7 +287,7 @@ def gemm_async(
     return None if is_tensor_buffer(c) else op.d
 
 
-def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
+def wait_gemm(*fragments: ir.Value, pending: int = 0) -> list[ir.Value]:
     """Builds `tile.wait_gemm` and returns the fragments."""
     op = build(
         WaitGemmOp,
@@ -298,6 +298,6 @@ def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
     return list(op.operation.results)
 
 
-def pin(fragment: Any) -> Any:
+def pin(fragment: ir.Value) -> ir.Value:
     """Builds `tile.pin` and returns the fragment."""
     return build(PinOp, operands=[fragment], results=lambda: [fragment.type]).pinned

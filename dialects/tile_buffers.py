@@ -163,7 +163,7 @@ def _steps_complaint(whole: Sequence[int], part: Sequence[int], steps: tuple[int
     return None if covered else f"expects a buffer {expected}, got {list(whole)}"
 
 
-def _columns_complaint(what: str, buffer: Any, distance: Mapping[str, int]) -> str | None:
+def _columns_complaint(what: str, buffer: ir.Type, distance: Mapping[str, int]) -> str | None:
     """Why parts of a buffer in tensor memory at this distance don't begin at whole columns."""
     bits = distance.get("TCol", 0) * buffer.element_bits
     if bits % COLUMN_BITS == 0:
@@ -215,12 +215,12 @@ class AddressOp(Op, dialect=Tile, name="address", traits=[Pure]):
         )
 
 
-def _pointer(buffer: Any) -> str:
+def _pointer(buffer: ir.Type) -> str:
     """The type of a buffer's address."""
     return f"!llvm.ptr<{ADDRESS_SPACES[buffer.space]}>"
 
 
-def stage_type(buffer: Any) -> Any | None:
+def stage_type(buffer: ir.Type) -> ir.Type | None:
     """The type of one tile along the buffer's first dimension; None where that has more than one stride."""
     layout = _stage_layout(buffer)
     if layout is None:
@@ -229,7 +229,7 @@ def stage_type(buffer: Any) -> Any | None:
 
 
 @of_type
-def _stage_layout(buffer: Any) -> str | None:
+def _stage_layout(buffer: ir.Type) -> str | None:
     """The notation of the layout of one tile along the buffer's first dimension, if that has one stride."""
     if len(buffer.shape) < 2:
         return None
@@ -240,7 +240,7 @@ def _stage_layout(buffer: Any) -> str | None:
 
 
 @of_type
-def stage_bytes(buffer: Any) -> int:
+def stage_bytes(buffer: ir.Type) -> int:
     """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type` and
     isn't in tensor memory.
     """
@@ -248,47 +248,49 @@ def stage_bytes(buffer: Any) -> int:
     return int(sum(strides) * buffer.element_bits // 8)
 
 
-def slice_type(buffer: Any, shape: Sequence[int]) -> Any:
+def slice_type(buffer: Any, shape: Sequence[int]) -> ir.Type:
     """The type of a slice of a buffer of rank 2. Raises LayoutError where no layout describes it."""
     inner = replace(buffer.layout, swizzle=None).slice(buffer.shape, (0, 0), shape)
     inner = replace(inner, swizzle=buffer.layout.swizzle)
     return BufferType.of(shape, buffer.element_type, inner, buffer.space)
 
 
-def peer_type(buffer: Any) -> Any:
+def peer_type(buffer: ir.Type) -> ir.Type:
     """The type of a buffer like this one in another CTA of the cluster."""
     return BufferType.of(buffer.shape, buffer.element_type, buffer.layout, "cluster")
 
 
-def alloc(buffer_type: Any, *, over: Any = None) -> Any:
+def alloc(buffer_type: ir.Type, *, over: ir.Value | None = None) -> ir.Value:
     """Builds `tile.alloc` and returns the buffer, which overlaps the buffer `over` if there is one."""
     return build(AllocOp, operands=[] if over is None else [over], results=[buffer_type]).buffer
 
 
-def stage(buffer: Any, index: Any) -> Any:
+def stage(buffer: Any, index: ir.Value) -> ir.Value:
     """Builds `tile.stage` and returns `buffer[index]`."""
     return build(StageOp, operands=[buffer, index], results=_typed(buffer, stage_type)).tile
 
 
-def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int], *, row_step: int = 0) -> Any:
+def slice_(
+    buffer: ir.Value, row: ir.Value, column: ir.Value, shape: Sequence[int], *, row_step: int = 0
+) -> ir.Value:
     """Builds `tile.slice` and returns the slice, of this shape."""
     results = _typed(buffer, lambda whole: slice_type(whole, shape))
     attributes = {"row_step": row_step}
     return build(SliceOp, operands=[buffer, row, column], results=results, attributes=attributes).tile
 
 
-def peer(buffer: Any, rank: Any) -> Any:
+def peer(buffer: ir.Value, rank: ir.Value) -> ir.Value:
     """Builds `tile.peer` and returns the peer's buffer."""
     results = _typed(buffer, lambda kind: peer_type(kind) if kind.space == "shared" else kind)
     return build(PeerOp, operands=[buffer, rank], results=results).peer
 
 
-def address(buffer: Any) -> Any:
+def address(buffer: ir.Value) -> ir.Value:
     """Builds `tile.address` and returns the pointer."""
     results = _typed(buffer, lambda kind: ir.Type.parse(_pointer(kind)))
     return build(AddressOp, operands=[buffer], results=results).address
 
 
-def _typed(buffer: Any, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+def _typed(buffer: ir.Value, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
     """The type of an op's result by that of its buffer; None for other values, which the verifier refuses."""
     return lambda: [result(buffer.type) if is_buffer(buffer) and not buffer.type.complaint() else None]

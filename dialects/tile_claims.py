@@ -61,7 +61,7 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
         return _parties_complaint(constant(self.parties))
 
 
-def _counters_complaint(counters: Any) -> str | None:
+def _counters_complaint(counters: ir.Value) -> str | None:
     """Why parties can't meet at such counters."""
     kind = counters.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
@@ -84,7 +84,9 @@ def _shares_complaint(op: ClaimOp, most: int) -> str | None:
     return f"shares must be in 1..{most}, the number of parties, got {op.shares.value}"
 
 
-def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -> Any:
+def claim(
+    counters: ir.Value, index: ir.Value, party: ir.Value, parties: ir.Value, *, shares: int
+) -> ir.Value:
     """Builds `tile.claim` and returns the mask of shares."""
     return build(
         ClaimOp,
@@ -94,7 +96,7 @@ def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -
     ).claimed
 
 
-def await_others(counters: Any, index: Any, parties: Any) -> Any:
+def await_others(counters: ir.Value, index: ir.Value, parties: ir.Value) -> ir.Value:
     """Builds `tile.await_others` and returns whether they have arrived."""
     op = build(
         AwaitOthersOp,

@@ -1,11 +1,9 @@
 """What coordinates, stages and phases must be where they are constants. Others are known only at run time."""
 
-from typing import Any
-
-from weft.mlir import constant
+from weft.mlir import constant, ir
 
 
-def constant_complaint(name: str, value: Any, count: int, step: int = 1) -> str | None:
+def constant_complaint(name: str, value: ir.Value, count: int, step: int = 1) -> str | None:
     """Why a constant isn't one of `count` multiples of `step`, from 0 on. None for any other value."""
     number = constant(value)
     if number is None or number in range(0, count * step, step):
@@ -15,7 +13,7 @@ def constant_complaint(name: str, value: Any, count: int, step: int = 1) -> str 
     return f"{name} must be {legal}, got {number}"
 
 
-def part_complaint(op: Any, whole: Any, part: Any, transpose: bool = False) -> str | None:
+def part_complaint(op: ir.OpView, whole: ir.Type, part: ir.Type, transpose: bool = False) -> str | None:
     """Why constants `row` and `column` of an op aren't those of a part of a buffer of type `whole`."""
     steps = part.shape[:: -1 if transpose else 1]
     for name, value, extent, step in zip(

@@ -25,7 +25,7 @@ from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import GATHERED_ROWS, JOINED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 CHUNK_BITS = 8
 """The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
@@ -34,14 +34,14 @@ EDGES = ZERO, BOTH, ANY, INSIDE = ("zero", "both", "any", "inside")
 """What a tile has beyond the edges of the matrix: zeros, undefined elements, or it never reaches beyond."""
 
 
-def vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
+def vector_complaint(op: ir.OpView, widths: Sequence[int]) -> str | None:
     width = op.attribute("vector_bytes")
     if width not in widths:
         return f"expects vector_bytes to be one of {', '.join(map(str, widths))}, got {width}"
     return None
 
 
-def _copy_complaint(op: Any, name: str, matrix: Any) -> str | None:
+def _copy_complaint(op: ir.OpView, name: str, matrix: ir.Value) -> str | None:
     """Why threads can't copy between the op's tile and its `matrix`, which is its `name`."""
     if wrong := matrix_complaint(f"the {name}", matrix, ELEMENT_TYPES):
         return wrong
@@ -54,12 +54,12 @@ def _copy_complaint(op: Any, name: str, matrix: Any) -> str | None:
     return _rank_complaint("a tile", op.tile.type) or element_complaint(matrix, op.tile)
 
 
-def _rank_complaint(name: str, kind: Any) -> str | None:
+def _rank_complaint(name: str, kind: ir.Type) -> str | None:
     """Why a type isn't that of a tile of rows and columns."""
     return None if len(kind.shape) == 2 else f"expects {name} of rank 2, got shape {list(kind.shape)}"
 
 
-def _barrier_complaint(op: Any, barrier: Any) -> str | None:
+def _barrier_complaint(op: ir.OpView, barrier: ir.Value) -> str | None:
     """Why a value isn't the address of an mbarrier in shared memory that a copy can signal."""
     if str(barrier.type) != "!llvm.ptr<3>":
         return f"expects a barrier of type !llvm.ptr<3>, got {barrier.type}"
@@ -170,7 +170,7 @@ class CopyOutOp(
         return _copy_complaint(self, "destination", self.destination)
 
 
-def cta_group_complaint(op: Any) -> str | None:
+def cta_group_complaint(op: ir.OpView) -> str | None:
     """Why a copy by TMA can't have its attribute `cta_group`."""
     group = op.attribute("cta_group")
     if group not in CTA_GROUPS:
@@ -392,17 +392,17 @@ class AddAsyncOp(Op, dialect=Tile, name="add_async", traits=[ORDERS]):
 
 
 def copy_async(
-    source: Any,
-    row: Any,
-    column: Any,
-    tile: Any,
+    source: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
+    tile: ir.Value,
     *,
     vector_bytes: int = 0,
     rows: str = ZERO,
     columns: str = ZERO,
-    barrier: Any = None,
+    barrier: ir.Value | None = None,
     cta_group: int = 1,
-) -> Any:
+) -> ir.OpView:
     """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
     return build(
         CopyAsyncOp,
@@ -411,12 +411,12 @@ def copy_async(
     )
 
 
-def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
+def copy(source: ir.Value, row: ir.Value, column: ir.Value, tile: ir.Value) -> ir.OpView:
     """Builds `tile.copy`."""
     return build(CopyOp, operands=[source, row, column, tile])
 
 
-def copy_out(tile: Any, destination: Any, row: Any, column: Any) -> None:
+def copy_out(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
     """Builds `tile.copy_out`."""
     build(CopyOutOp, operands=[tile, destination, row, column])
 
@@ -432,7 +432,7 @@ def tensor_map(
     any_rows: bool = False,
     skewed: bool = False,
     joined: bool = False,
-) -> Any:
+) -> ir.Value:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {
         "l2_promotion": l2_promotion,
@@ -448,13 +448,20 @@ def tensor_map(
     ).map
 
 
-def member(batch: Any, index: Any) -> Any:
+def member(batch: ir.Value, index: ir.Value) -> ir.Value:
     """Builds `tile.member` and returns the map of one matrix."""
     return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
 
 
 def copy_multicast(
-    source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any, *, cta_group: int = 1
+    source: ir.Value,
+    row: ir.Value,
+    column: ir.Value,
+    tile: ir.Value,
+    barrier: ir.Value,
+    mask: ir.Value,
+    *,
+    cta_group: int = 1,
 ) -> None:
     """Builds `tile.copy_multicast`."""
     operands = [source, row, column, tile, barrier, mask]
@@ -462,18 +469,25 @@ def copy_multicast(
 
 
 def gather_async(
-    source: Any, indices: Any, first: Any, column: Any, tile: Any, barrier: Any, *, cta_group: int = 1
+    source: ir.Value,
+    indices: ir.Value,
+    first: ir.Value,
+    column: ir.Value,
+    tile: ir.Value,
+    barrier: ir.Value,
+    *,
+    cta_group: int = 1,
 ) -> None:
     """Builds `tile.gather_async`."""
     operands = [source, indices, first, column, tile, barrier]
     build(GatherAsyncOp, operands=operands, attributes={"cta_group": cta_group})
 
 
-def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
+def store_async(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
     """Builds `tile.store_async`."""
     build(StoreAsyncOp, operands=[tile, destination, row, column])
 
 
-def add_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
+def add_async(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
     """Builds `tile.add_async`."""
     build(AddAsyncOp, operands=[tile, destination, row, column])

@@ -52,17 +52,17 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         return next((wrong for op in operations if (wrong := _foreign(op))), None)
 
     @property
-    def block(self) -> Any:
+    def block(self) -> ir.Block:
         """The block of the region."""
         return self.body.blocks[0]
 
     @property
-    def sum(self) -> Any:
+    def sum(self) -> ir.Value:
         """The argument for the sum."""
         return self.block.arguments[0]
 
     @property
-    def result(self) -> Any:
+    def result(self) -> ir.Value:
         """What the region yields."""
         *_, last = self.block.operations
         return last.element
@@ -73,7 +73,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         return [op for op in self.block.operations if isinstance(op, LoadElementOp)]
 
     @property
-    def varying(self) -> set[Any]:
+    def varying(self) -> set[ir.Value]:
         """The values that differ from element to element."""
         found = set(self.block.arguments)
         for op in self.block.operations:
@@ -82,7 +82,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         return found
 
 
-def _foreign(op: Any) -> str | None:
+def _foreign(op: ir.OpView) -> str | None:
     """Why an operation can't be part of an epilogue."""
     if isinstance(op, LoadElementOp | YieldOp):
         return None
@@ -163,7 +163,7 @@ class YieldOp(Op, dialect=Tile, name="yield", traits=[ir.IsTerminatorTrait, Pure
         return None
 
 
-def epilogue(kind: Any, element: Callable[[Any, Any, Any], Any]) -> Any:
+def epilogue(kind: ir.Type, element: Callable[[Any, Any, Any], Any]) -> ir.Value:
     """Builds `tile.epilogue` for sums of type `kind`, and returns its result, an operand of `matmul`.
     `element` takes the sum, the row and the column of an element of D, and returns the element.
     """
@@ -178,7 +178,7 @@ def epilogue(kind: Any, element: Callable[[Any, Any, Any], Any]) -> Any:
     return op.result
 
 
-def load_element(source: Any, *indices: Any) -> Any:
+def load_element(source: ir.Value, *indices: ir.Value) -> ir.Value:
     """Builds `tile.load_element` in a region of `epilogue`, and returns the element."""
     check_in_a_module(LoadElementOp)
     arguments = ir.InsertionPoint.current.block.arguments

@@ -37,7 +37,7 @@ class AwaitFlagOp(Op, dialect=Tile, name="await_flag", traits=[ORDERS]):
         return index_complaint([self.index, self.value, self.limit])
 
 
-def flags_complaint(flags: Any, what: str = "flags") -> str | None:
+def flags_complaint(flags: ir.Value, what: str = "flags") -> str | None:
     """Why a value isn't memory of flags, or of counters."""
     kind = flags.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
@@ -47,7 +47,9 @@ def flags_complaint(flags: Any, what: str = "flags") -> str | None:
     return None
 
 
-def await_flag(flags: Any, index: Any, value: Any, limit: Any, *, proxy: str = "generic") -> None:
+def await_flag(
+    flags: ir.Value, index: ir.Value, value: ir.Value, limit: ir.Value, *, proxy: str = "generic"
+) -> None:
     """Builds `tile.await_flag`."""
     build(AwaitFlagOp, operands=[flags, index, value, limit], attributes={"proxy": proxy})
 
@@ -84,7 +86,7 @@ class IsLastOp(Op, dialect=Tile, name="is_last", traits=[ORDERS]):
         return flags_complaint(self.counters, "counters") or index_complaint([self.index, self.count])
 
 
-def is_last(counters: Any, index: Any, count: Any) -> Any:
+def is_last(counters: ir.Value, index: ir.Value, count: ir.Value) -> ir.Value:
     """Builds `tile.is_last` and returns whether the thread is the last."""
     return build(
         IsLastOp, operands=[counters, index, count], results=lambda: [ir.IntegerType.get_signless(1)]
@@ -130,12 +132,12 @@ class SendAsyncOp(Op, dialect=Tile, name="send_async", traits=[ORDERS]):
         return index_complaint([self.index])
 
 
-def send_async(tile: Any, memory: Any, index: Any) -> None:
+def send_async(tile: ir.Value, memory: ir.Value, index: ir.Value) -> None:
     """Builds `tile.send_async`."""
     build(SendAsyncOp, operands=[tile, memory, index])
 
 
-def remote_type(element: Any) -> Any:
+def remote_type(element: ir.Type) -> ir.Type:
     """The type of memory of another GPU, for elements of a type. Raises WeftError if it can't have them."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
     try:
@@ -145,11 +147,11 @@ def remote_type(element: Any) -> Any:
         raise WeftError(f"element must be an MLIR type that memory can have, got {got}") from None
 
 
-def signal(flags: Any, index: Any, value: Any) -> None:
+def signal(flags: ir.Value, index: ir.Value, value: ir.Value) -> None:
     """Builds `tile.signal`."""
     build(SignalOp, operands=[flags, index, value])
 
 
-def remote(address: Any, element: Any) -> Any:
+def remote(address: ir.Value, element: ir.Type) -> ir.Value:
     """Builds `tile.remote` and returns the memory."""
     return build(RemoteOp, operands=[address], results=lambda: [remote_type(element)]).memory

@@ -8,7 +8,7 @@ from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.tile_types import Tile, is_buffer, is_fragment
 from weft.isa import block_scales
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 CONTAINER = "i8"
 """The type of bytes that hold an element of 4 or 6 bits each."""
@@ -78,7 +78,7 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
         return a, b
 
     @property
-    def scales(self) -> tuple[Any, Any]:
+    def scales(self) -> tuple[ir.Value, ir.Value]:
         """The scales of A and of B."""
         return self.scale_a, self.scale_b
 
@@ -116,12 +116,12 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
         return None
 
 
-def _mnk(op: Any) -> tuple[int, int, int]:
+def _mnk(op: ir.OpView) -> tuple[int, int, int]:
     m, k = op.a.type.shape
     return m, op.b.type.shape[1], k
 
 
-def _tile_complaint(tiles: Sequence[tuple[str, Any]]) -> str | None:
+def _tile_complaint(tiles: Sequence[tuple[str, ir.Value]]) -> str | None:
     """Why a value isn't a tile of rank 2."""
     for name, value in tiles:
         if not (is_fragment(value) or is_buffer(value)):
@@ -131,7 +131,7 @@ def _tile_complaint(tiles: Sequence[tuple[str, Any]]) -> str | None:
     return None
 
 
-def _shape_complaint(op: Any, tiles: Sequence[tuple[str, Any]]) -> str | None:
+def _shape_complaint(op: ir.OpView, tiles: Sequence[tuple[str, ir.Value]]) -> str | None:
     m, n, k = op.mnk
     want = {"A": (m, k), "B": (k, n), "C": (m, n), "D": (m, n)}
     for name, value in tiles:
@@ -143,7 +143,15 @@ def _shape_complaint(op: Any, tiles: Sequence[tuple[str, Any]]) -> str | None:
     return None
 
 
-def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float | None = None) -> Any:
+def gemm(
+    a: ir.Value,
+    b: ir.Value,
+    c: ir.Value | None,
+    d_type: ir.Type,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+) -> ir.Value:
     """Builds `tile.gemm` and returns D of type `d_type`. `beta` is 1 by default where there is a C; with 0, C
     isn't read. Raises WeftError for tiles that the op doesn't take.
     """
@@ -167,7 +175,7 @@ def gemm_scaled(
     first_group: int = 0,
     a_element: str | None = None,
     b_element: str | None = None,
-) -> Any:
+) -> ir.Value:
     """Builds `tile.gemm_scaled` and returns D, of C's type. Raises WeftError for tiles that the op doesn't
     take.
     """

@@ -11,7 +11,7 @@ from weft.dialects.tile_types import Tile
 from weft.mlir import ext, ir
 
 
-def _complaint(op: Any) -> str | None:
+def _complaint(op: ir.OpView) -> str | None:
     if wrong := use_complaint(op):
         return wrong
     maker = ring_of(op.ring)
@@ -59,12 +59,12 @@ class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ri
         return _complaint(self)
 
 
-def try_cancel(ring: Any, stage: Any) -> None:
+def try_cancel(ring: ir.Value, stage: ir.Value) -> None:
     """Builds `tile.try_cancel`."""
     build(TryCancelOp, operands=[ring, stage])
 
 
-def query_cancel(ring: Any, stage: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+def query_cancel(ring: ir.Value, stage: ir.Value) -> tuple[Any, tuple[Any, Any, Any]]:
     """Builds `tile.query_cancel` and returns whether there was a cluster, and the CTA's coordinates."""
 
     def results() -> list[Any]:

@@ -129,7 +129,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     }
 
     @property
-    def c(self) -> Any | None:
+    def c(self) -> ir.Value | None:
         """The matrix that beta scales: C, or D without one; None where beta is 0."""
         if self.attribute("beta") == 0.0:
             return None
@@ -137,7 +137,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return self.d if c is None else c
 
     @property
-    def batch(self) -> Any | None:
+    def batch(self) -> ir.Value | None:
         """The operand with a matrix for each product: D, or B where rows of A select one; None for a single
         product.
         """
@@ -160,12 +160,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return value is not None and list(value.type.shape) == [1]
 
     @property
-    def extra(self) -> list[Any]:
+    def extra(self) -> list[ir.Value]:
         """The memrefs after D."""
         return [unwrapped(value) for value in self.inputs]
 
     @property
-    def roles(self) -> dict[str, Any]:
+    def roles(self) -> dict[str, ir.Value]:
         """The memrefs after D, and those of the team, by their roles."""
         given = self.given
         team = given.pop(TEAM, None)
@@ -173,7 +173,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return given if team is None else given | team.owner.opview.roles
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, ir.Value]:
         """What comes after D, by its roles."""
         inputs = list(self.inputs)  # of most products, none
         names = role_names(self.attribute("roles"), len(inputs)) if inputs else ()
@@ -191,7 +191,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return [] if self.epilogue is None else self.epilogue.loads
 
     @property
-    def read(self) -> list[tuple[str, Any, Sequence[str]]]:
+    def read(self) -> list[tuple[str, ir.Value, Sequence[str]]]:
         """The memrefs after D and those that the epilogue loads from, except for those that have one element
         for all: each with its name in messages, and the names of its last sizes in `extents`.
         """
@@ -209,7 +209,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
             *(("the source of tile.load_element", load.source, load.sizes) for load in self.loads),
         ]
 
-    def role(self, name: str) -> Any | None:
+    def role(self, name: str) -> ir.Value | None:
         """The operand with a role; None if there is none."""
         return self.roles.get(name)
 
@@ -297,7 +297,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return self.role("partials") is not None and self.a.type.rank == 2
 
 
-def _factor(value: Any, d: Any) -> Any:
+def _factor(value: Any, d: ir.Value) -> Any:
     """A number as an attribute: of f64 where D is, and f32 would round it."""
     number = as_float(value)
     if not isinstance(number, float) or not isinstance(d, ir.Value) or not is_f64(d):
@@ -306,9 +306,9 @@ def _factor(value: Any, d: Any) -> Any:
 
 
 def matmul(
-    a: Any,
-    b: Any,
-    d: Any,
+    a: ir.Value,
+    b: ir.Value,
+    d: ir.Value,
     c: Any | None = None,
     *,
     transpose_a: bool = False,
@@ -317,23 +317,23 @@ def matmul(
     beta: float | None = None,
     bias: Any | None = None,
     activation: str | None = None,
-    residual: Any | None = None,
-    epilogue: Any | None = None,
+    residual: ir.Value | None = None,
+    epilogue: ir.Value | None = None,
     promote: bool = False,
     accumulate: str | None = None,
     bit_op: str | None = None,
-    scale_a: Any | None = None,
-    scale_b: Any | None = None,
+    scale_a: ir.Value | None = None,
+    scale_b: ir.Value | None = None,
     groups: Any | None = None,
-    row_ends: Any | None = None,
-    k_ends: Any | None = None,
+    row_ends: ir.Value | None = None,
+    k_ends: ir.Value | None = None,
     row_factors: Any | None = None,
     column_factors: Any | None = None,
-    team: Any | None = None,
+    team: ir.Value | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,
     schedule: AnySchedule | str | None = None,
-) -> Any:
+) -> ir.OpView:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
     a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. `epilogue`
     and `team` are results of the functions of these names. Raises WeftError for operands that the op doesn't

@@ -44,14 +44,14 @@ _MADE = {EPILOGUE: EpilogueOp, TEAM: TeamOp}
 """The operations that return operands which are no memrefs, by their roles."""
 
 
-def role_names(attribute: Any, count: int) -> list[str]:
+def role_names(attribute: ir.Attribute | None, count: int) -> list[str]:
     """The role of each of `count` operands by the attribute `roles`; without it the only one is C."""
     if attribute is None:
         return ["c"][:count]
     return [role.value for role in attribute]
 
 
-def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
+def role_complaint(attribute: Any, values: Sequence[ir.Value]) -> str | None:
     """Why the attribute doesn't assign each value a role of its own, or a value doesn't suit its role."""
     if attribute is None:
         if len(values) > 1:
@@ -76,7 +76,7 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
     return None
 
 
-def type_complaint(op: Any) -> str | None:
+def type_complaint(op: ir.OpView) -> str | None:
     """What is wrong with the element types, or with what only some of them have."""
     types = op.types
     if not may_be_mixed(types.a, types.b):
@@ -103,7 +103,7 @@ def type_complaint(op: Any) -> str | None:
     return activation_complaint(op.attribute("activation"), types.sums, (*ACTIVATIONS, *GATES))
 
 
-def conversion_complaint(op: Any, target: Target | None) -> str | None:
+def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
     """Why the target can't convert elements of C, or of what the epilogue loads, to the type of the sums."""
     c = op.role("c") if op.attribute("beta") != 0.0 else None
     read = [("C", c)] if c is not None else []
@@ -115,7 +115,7 @@ def conversion_complaint(op: Any, target: Target | None) -> str | None:
     return None
 
 
-def epilogue_complaint(op: Any) -> str | None:
+def epilogue_complaint(op: ir.OpView) -> str | None:
     """Why the sums can't be what the function of the epilogue takes, or it can't load what it does."""
     if op.epilogue is None:
         return None
@@ -131,7 +131,7 @@ def epilogue_complaint(op: Any) -> str | None:
     return None
 
 
-def _scale_complaint(op: Any, types: Types) -> str | None:
+def _scale_complaint(op: ir.OpView, types: Types) -> str | None:
     """Why there are no products with these scales, or with promoted sums."""
     scale_a, scale_b = op.role("scale_a"), op.role("scale_b")
     if wrong := accumulate_complaint(op.attribute("accumulate"), types):
@@ -166,7 +166,7 @@ def _scale_complaint(op: Any, types: Types) -> str | None:
     return None
 
 
-def _block_complaint(op: Any, types: Types) -> str | None:
+def _block_complaint(op: ir.OpView, types: Types) -> str | None:
     """Why so many elements can't share a scale."""
     block, kinds = (
         op.attribute("scale_block"),
@@ -188,7 +188,7 @@ def _block_complaint(op: Any, types: Types) -> str | None:
     return None
 
 
-def batch_complaint(op: Any) -> str | None:
+def batch_complaint(op: ir.OpView) -> str | None:
     """What is wrong with batches and groups."""
     batches = [(name, v) for name, v in _named(op) if v.type.rank == 3]
     if wrong := _grouped_complaint(op, [name for name, _ in batches]):
@@ -208,7 +208,7 @@ def batch_complaint(op: Any) -> str | None:
     return None
 
 
-def team_complaint(op: Any) -> str | None:
+def team_complaint(op: ir.OpView) -> str | None:
     """What is wrong with what the GPUs of a team exchange."""
     if op.role(TEAM) is None:
         return None
@@ -229,7 +229,7 @@ def team_complaint(op: Any) -> str | None:
     return None
 
 
-def _scattered_complaint(op: Any) -> str | None:
+def _scattered_complaint(op: ir.OpView) -> str | None:
     """What is wrong where sums are added up over several GPUs."""
     if op.a.type.rank not in (2, 3) or (op.b.type.rank, op.d.type.rank) != (2, 2):
         kinds = f"{op.a.type}, {op.b.type} and {op.d.type}"
@@ -241,7 +241,7 @@ def _scattered_complaint(op: Any) -> str | None:
     return None if op.grouping is None else f"expects no {op.grouping} with partials"
 
 
-def _grouped_complaint(op: Any, batches: list[str]) -> str | None:
+def _grouped_complaint(op: ir.OpView, batches: list[str]) -> str | None:
     """What is wrong with the ranks, where products have different sizes."""
     grouping, rank_3 = op.grouping, " and ".join(batches) or "none"
     if len(given := [name for name in GROUPINGS if op.role(name) is not None]) > 1:
@@ -259,13 +259,13 @@ def _grouped_complaint(op: Any, batches: list[str]) -> str | None:
     return None
 
 
-def _named(op: Any) -> list[tuple[str, Any]]:
+def _named(op: ir.OpView) -> list[tuple[str, ir.Value]]:
     """The operands by their names in messages."""
     roles = ((title(role), value) for role, value in op.roles.items())
     return [("A", op.a), ("B", op.b), ("D", op.d), *roles]
 
 
-def shape_complaint(op: Any) -> str | None:
+def shape_complaint(op: ir.OpView) -> str | None:
     """Which sizes of operands differ, or are no multiple of what the types need."""
     (m, k), (k_b, n), (m_d, n_d) = op.sizes("a"), op.sizes("b"), dims(op.d)
     if op.gate is not None:
@@ -288,7 +288,7 @@ def shape_complaint(op: Any) -> str | None:
     return _role_shape_complaint(op, m_d, n_d, k or k_b)
 
 
-def _role_shape_complaint(op: Any, m: int | None, n: int | None, k: int | None) -> str | None:
+def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | None) -> str | None:
     """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
     batched = op.d.type.rank == 3
     of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
@@ -317,17 +317,17 @@ def _role_shape_complaint(op: Any, m: int | None, n: int | None, k: int | None) 
     return None
 
 
-def _written_a(op: Any) -> str:
+def _written_a(op: ir.OpView) -> str:
     """The sizes of A in messages."""
     return "K x M" if op.attribute("transpose_a") else "M x K"
 
 
-def _written_b(op: Any) -> str:
+def _written_b(op: ir.OpView) -> str:
     """The sizes of one B in messages."""
     return "N x K" if op.attribute("transpose_b") else "K x N"
 
 
-def schedule_complaint(op: Any) -> str | None:
+def schedule_complaint(op: ir.OpView) -> str | None:
     """Why kernels of the schedule can't compute this product."""
     attribute = op.attribute("schedule")
     if attribute is None:
@@ -343,7 +343,7 @@ def schedule_complaint(op: Any) -> str | None:
     )
 
 
-def _gate_complaint(op: Any, schedule: AnySchedule) -> str | None:
+def _gate_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None:
     """Why kernels of this schedule can't compute a gate."""
     if op.gate is None:
         return None
@@ -361,7 +361,7 @@ def _gate_complaint(op: Any, schedule: AnySchedule) -> str | None:
     )
 
 
-def _team_schedule_complaint(op: Any, schedule: AnySchedule) -> str | None:
+def _team_schedule_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None:
     """Why kernels of this schedule can't work with those of other GPUs."""
     if op.role("team") is None:
         return None
@@ -379,7 +379,7 @@ def _team_schedule_complaint(op: Any, schedule: AnySchedule) -> str | None:
     return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
 
 
-def _alpha_complaint(alpha: Any, products: int | None) -> str | None:
+def _alpha_complaint(alpha: ir.Value, products: int | None) -> str | None:
     """Why an operand doesn't have an element for each product, or one for all."""
     (size,) = sizes_of(alpha)
     if size in (None, 1) or products in (None, size):
@@ -392,17 +392,17 @@ def _blocks(size: int | None, block: int) -> int | None:
     return size and ceil_div(size, block)
 
 
-def is_f64(matrix: Any) -> bool:
+def is_f64(matrix: ir.Value) -> bool:
     """Whether a value is a memref of f64."""
     return isinstance(matrix.type, ir.MemRefType) and isinstance(matrix.type.element_type, ir.F64Type)
 
 
-def sizes_of(value: Any) -> tuple[int | None, ...]:
+def sizes_of(value: ir.Value) -> tuple[int | None, ...]:
     """The sizes of a memref; None for those that its type doesn't have."""
     kind = value.type
     return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
 
 
-def dims(value: Any) -> tuple[int | None, ...]:
+def dims(value: ir.Value) -> tuple[int | None, ...]:
     """The sizes of the last two dimensions."""
     return sizes_of(value)[-2:]

@@ -43,7 +43,7 @@ def of_one_type(values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def unwrapped(value: Any) -> Any:
+def unwrapped(value: ir.Value) -> ir.Value:
     """The value that a `tile.operand` wraps; any other value itself."""
     owner = value.owner
     is_wrapped = not isinstance(owner, ir.Block) and isinstance(owner.opview, OperandOp)

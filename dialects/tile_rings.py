@@ -152,7 +152,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
         return None if verdict is None else f"filled_by must not be clc on this chip: {CANCEL.name} {verdict}"
 
 
-def ring_of(ring: Any) -> MakeRingOp | None:
+def ring_of(ring: ir.Value) -> MakeRingOp | None:
     """The op that made a ring; None where the value comes from elsewhere."""
     owner = None if isinstance(ring.owner, ir.Block) else ring.owner.opview
     return owner if isinstance(owner, MakeRingOp) else None
@@ -164,7 +164,7 @@ def _fills_with(maker: MakeRingOp) -> str:
     return f", which fills with {name}"
 
 
-def use_complaint(op: Any, *numbers: Any) -> str | None:
+def use_complaint(op: ir.OpView, *numbers: ir.Value) -> str | None:
     """Why the operands of an op on a ring aren't a ring, one of its stages, and numbers."""
     return ring_complaint(op.ring) or index_complaint([op.stage, *numbers])
 
@@ -368,7 +368,7 @@ class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
         return use_complaint(self)
 
 
-def ring_of_barrier(barrier: Any) -> MakeRingOp | None:
+def ring_of_barrier(barrier: ir.Value) -> MakeRingOp | None:
     """The op that made the ring of a `tile.full_barrier`; None where the value comes from elsewhere."""
     owner = None if isinstance(barrier.owner, ir.Block) else barrier.owner.opview
     return ring_of(owner.ring) if isinstance(owner, FullBarrierOp) else None
@@ -383,7 +383,7 @@ def make_ring(
     emptied_by: str = WARPGROUPS,
     lanes_read: bool = True,
     cta_group: int = 1,
-) -> Any:
+) -> ir.Value:
     """Builds `tile.make_ring` and returns the ring."""
     attributes = {
         "cta_group": cta_group,
@@ -396,49 +396,49 @@ def make_ring(
     return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes=attributes).ring
 
 
-def acquire(ring: Any, stage: Any, phase: Any) -> None:
+def acquire(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
     """Builds `tile.acquire`."""
     build(AcquireOp, operands=[ring, stage, phase])
 
 
-def drain(ring: Any, stage: Any, phase: Any) -> None:
+def drain(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
     """Builds `tile.drain`."""
     build(DrainOp, operands=[ring, stage, phase])
 
 
-def expect(ring: Any, stage: Any, bytes_: int) -> None:
+def expect(ring: ir.Value, stage: ir.Value, bytes_: int) -> None:
     """Builds `tile.expect`."""
     build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
 
 
-def commit(ring: Any, stage: Any, *, copies: bool = False) -> None:
+def commit(ring: ir.Value, stage: ir.Value, *, copies: bool = False) -> None:
     """Builds `tile.commit`."""
     build(CommitOp, operands=[ring, stage], attributes={"copies": copies})
 
 
-def await_(ring: Any, stage: Any, phase: Any) -> None:
+def await_(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
     """Builds `tile.await`."""
     build(AwaitOp, operands=[ring, stage, phase])
 
 
-def full_barrier(ring: Any, stage: Any) -> Any:
+def full_barrier(ring: ir.Value, stage: ir.Value) -> ir.Value:
     """Builds `tile.full_barrier` and returns the address."""
     return build(
         FullBarrierOp, operands=[ring, stage], results=lambda: [ir.Type.parse("!llvm.ptr<3>")]
     ).barrier
 
 
-def release(ring: Any, stage: Any, mask: Any = None) -> None:
+def release(ring: ir.Value, stage: ir.Value, mask: Any = None) -> None:
     """Builds `tile.release`, to the CTAs of `mask` if it is given."""
     build(ReleaseOp, operands=[ring, stage, *([] if mask is None else [mask])])
 
 
-def release_peer(ring: Any, stage: Any, rank: Any) -> None:
+def release_peer(ring: ir.Value, stage: ir.Value, rank: ir.Value) -> None:
     """Builds `tile.release_peer`."""
     build(ReleasePeerOp, operands=[ring, stage, rank])
 
 
-def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
+def advance(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Builds `tile.advance` and returns the next stage and phase."""
     op = build(
         AdvanceOp,

@@ -20,7 +20,7 @@ _READ = ("f32", "i32", "f16")
 _ROUNDED = ("f16", "bf16")
 
 
-def sum_registers(kind: Any) -> int:
+def sum_registers(kind: ir.Type) -> int:
     """The registers of a lane's sums, of a fragment type."""
     return int(kind.registers * kind.element_type.width // REGISTER_BITS)
 
@@ -133,7 +133,11 @@ def clear_sums(first_sum: int, count: int) -> None:
 
 
 def add_products(
-    first_product: int, first_sum: int, count: int, factors: Sequence[Any] = (), numbers: Sequence[int] = ()
+    first_product: int,
+    first_sum: int,
+    count: int,
+    factors: Sequence[ir.Value] = (),
+    numbers: Sequence[int] = (),
 ) -> None:
     """Builds `tile.add_products`."""
     attributes: dict[str, Any] = {"first_product": first_product, "first_sum": first_sum, "count": count}
@@ -142,14 +146,16 @@ def add_products(
     build(AddProductsOp, operands=list(factors), attributes=attributes)
 
 
-def reading(fragment: Any) -> ReadSumsOp | None:
+def reading(fragment: ir.Value) -> ReadSumsOp | None:
     """The `tile.read_sums` that returns a fragment; None for another one."""
     owner = fragment.owner
     made = not isinstance(owner, ir.Block) and isinstance(owner.opview, ReadSumsOp)
     return owner.opview if made else None
 
 
-def read_sums(kind: Any, first_sum: int, order: Sequence[int] | None = None, rounds: bool = False) -> Any:
+def read_sums(
+    kind: ir.Type, first_sum: int, order: Sequence[int] | None = None, rounds: bool = False
+) -> ir.Value:
     """Builds `tile.read_sums` and returns the fragment, of type `kind`."""
     attributes = {
         "first_sum": first_sum,

@@ -6,7 +6,7 @@ from weft.dialects.effects import Pure
 from weft.dialects.op import Op, build, check_in_a_module
 from weft.dialects.operand_roles import TEAM_ROLES, element_types
 from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 _TOGETHER = (
     ("gathered", "arrivals"),
@@ -66,7 +66,7 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
     team: ext.Result[Any]
 
     @property
-    def roles(self) -> dict[str, Any]:
+    def roles(self) -> dict[str, ir.Value]:
         """The memrefs by their roles in the product, of which the state's is "team"."""
         found = {role: getattr(self, "state" if role == "team" else role) for role in TEAM_ROLES}
         return {role: value for role, value in found.items() if value is not None}
@@ -88,16 +88,16 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
 
 
 def team(
-    state: Any,
+    state: ir.Value,
     *,
-    gathered: Any | None = None,
-    gathered_scales: Any | None = None,
-    arrivals: Any | None = None,
-    partials: Any | None = None,
-    signals: Any | None = None,
-    peers: Any | None = None,
-    bands: Any | None = None,
-) -> Any:
+    gathered: ir.Value | None = None,
+    gathered_scales: ir.Value | None = None,
+    arrivals: ir.Value | None = None,
+    partials: ir.Value | None = None,
+    signals: ir.Value | None = None,
+    peers: ir.Value | None = None,
+    bands: ir.Value | None = None,
+) -> ir.Value:
     """Builds `tile.team` and returns its result, an operand of `matmul`."""
     check_in_a_module(TeamOp)
     optional = gathered, gathered_scales, arrivals, partials, signals, peers, bands

@@ -54,7 +54,7 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
         ]
 
     @property
-    def starts(self) -> dict[Any, int]:
+    def starts(self) -> dict[ir.Value, int]:
         """The first column of each buffer, counted from the first one of the allocation."""
         starts: dict[Any, int] = {}
         total = 0
@@ -94,7 +94,7 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
         return f"{self.columns} ({' + '.join(sizes)})"
 
 
-def _region_around(op: Any) -> str | None:
+def _region_around(op: ir.Operation) -> str | None:
     """The innermost role, or other `tile.tensor_memory`, around an operation."""
     parent = op.parent
     while parent is not None:
@@ -138,7 +138,7 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
         return None
 
 
-def copy_tmem(source: Any, destination: Any, *, cta_group: int = 1) -> None:
+def copy_tmem(source: ir.Value, destination: ir.Value, *, cta_group: int = 1) -> None:
     """Builds `tile.copy_tmem`."""
     build(CopyTmemOp, operands=[source, destination], attributes={"cta_group": cta_group})
 

@@ -44,7 +44,7 @@ class LayoutAttr(Tile.Attribute, name="layout"):
     text: ir.StringAttr
 
     @staticmethod
-    def of(layout: Layout | str) -> Any:
+    def of(layout: Layout | str) -> ir.Attribute:
         """The attribute of a layout or of its notation. Raises LayoutError for an invalid one."""
         return LayoutAttr.get(ir.StringAttr.get(_canonical(str(layout))))
 
@@ -79,7 +79,9 @@ def _check_context(what: str) -> None:
         raise WeftError(f"{what} needs an MLIR context: use it inside 'with weft.Module()'")
 
 
-def _parts(shape: Sequence[int], element: Any, layout: Layout | str) -> tuple[Any, Any, Any]:
+def _parts(
+    shape: Sequence[int], element: ir.Type, layout: Layout | str
+) -> tuple[ir.Attribute, ir.Type, ir.Attribute]:
     """A tile's shape, element type and layout as attributes."""
     _check_context("a tile's type")
     try:
@@ -94,21 +96,21 @@ def _parts(shape: Sequence[int], element: Any, layout: Layout | str) -> tuple[An
 
 
 @of_type
-def _shape(kind: Any) -> tuple[int, ...]:
+def _shape(kind: ir.Type) -> tuple[int, ...]:
     return tuple(ir.DenseI64ArrayAttr(kind.extents))
 
 
-def _element_type(kind: Any) -> Any:
+def _element_type(kind: ir.Type) -> ir.Type:
     return ir.TypeAttr(kind.element).value
 
 
 @of_type
-def _layout(kind: Any) -> Layout:
+def _layout(kind: ir.Type) -> Layout:
     return LayoutAttr(kind.map).layout
 
 
 @of_type
-def _groups(kind: Any) -> tuple[tuple[Iter, ...], ...]:
+def _groups(kind: ir.Type) -> tuple[tuple[Iter, ...], ...]:
     """The iterators of each dimension of a tile."""
     layout: Layout = kind.layout
     return layout.group(kind.shape)
@@ -122,7 +124,7 @@ class FragmentType(Tile.Type, name="fragment"):
     map: LayoutAttr
 
     @staticmethod
-    def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
+    def of(shape: Sequence[int], element: ir.Type, layout: Layout | str) -> ir.Type:
         """The type of a tile of `shape` with this layout."""
         return _sound(FragmentType.get(*_parts(shape, element, layout)))
 
@@ -144,7 +146,7 @@ class FragmentType(Tile.Type, name="fragment"):
         return int(self.layout.span("m"))
 
     @property
-    def lane_type(self) -> Any:
+    def lane_type(self) -> ir.Type:
         """The vector of one lane's elements, in register order."""
         return ir.VectorType.get([self.registers], self.element_type)
 
@@ -165,7 +167,7 @@ class BufferType(Tile.Type, name="buffer"):
     memory: ir.StringAttr
 
     @staticmethod
-    def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
+    def of(shape: Sequence[int], element: ir.Type, layout: Layout | str, space: str = "shared") -> ir.Type:
         """The type of a tile of `shape` in the memory `space`, with this layout. Raises WeftError for
         arguments that no tile has.
         """
@@ -220,7 +222,7 @@ class MapType(Tile.Type, name="map"):
     map: LayoutAttr
 
     @staticmethod
-    def of(tile: Any) -> Any:
+    def of(tile: ir.Type | int) -> ir.Type:
         """The type of a matrix that is copied to and from buffers of type `tile`. Raises WeftError for
         another type.
         """
@@ -235,7 +237,7 @@ class MapType(Tile.Type, name="map"):
     groups = property(_groups)
 
     @property
-    def buffer_type(self) -> Any:
+    def buffer_type(self) -> ir.Type:
         """The type of its tiles in shared memory."""
         return BufferType.get(self.extents, self.element, self.map, ir.StringAttr.get("shared"))
 
@@ -253,7 +255,7 @@ class RingType(Tile.Type, name="ring"):
     count: ir.IntegerAttr
 
     @staticmethod
-    def of(stages: int) -> Any:
+    def of(stages: int) -> ir.Type:
         """The type of a ring of this number of stages. Raises WeftError for a number that no ring has."""
         _check_context("tile.ring")
         if not isinstance(stages, int) or not 1 <= stages <= MOST_STAGES:
@@ -282,7 +284,7 @@ def _sound(kind: Any) -> Any:
     return kind
 
 
-def _complaint(tile: Any, kind: str) -> str | None:
+def _complaint(tile: ir.Type, kind: str) -> str | None:
     if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
         return f"has a {kind} whose shape must be array<i64: ...>, got {tile.extents}"
     if not tile.shape or min(tile.shape) < 1:
@@ -298,7 +300,7 @@ def _complaint(tile: Any, kind: str) -> str | None:
     return wrong and f"has a {kind} of layout {tile.layout}: {wrong}"
 
 
-def _tensor_complaint(buffer: Any) -> str | None:
+def _tensor_complaint(buffer: ir.Type) -> str | None:
     """Why a buffer with a sound layout doesn't fit into tensor memory."""
     if buffer.element_bits > tensor_layouts.COLUMN_BITS:
         most = tensor_layouts.COLUMN_BITS
@@ -392,32 +394,32 @@ def _overlap(layout: Layout, axes: Sequence[str]) -> str | None:
     return None
 
 
-def is_fragment(value: Any) -> bool:
+def is_fragment(value: ir.Value) -> bool:
     """Whether a value is a tile in registers."""
     return isinstance(value.type, FragmentType)
 
 
-def is_buffer(value: Any) -> bool:
+def is_buffer(value: ir.Value) -> bool:
     """Whether a value is a tile in a memory."""
     return isinstance(value.type, BufferType)
 
 
-def is_tensor_buffer(value: Any) -> bool:
+def is_tensor_buffer(value: ir.Value) -> bool:
     """Whether a value is a tile in tensor memory."""
     return is_buffer(value) and value.type.space == TMEM
 
 
-def is_map(value: Any) -> bool:
+def is_map(value: ir.Value) -> bool:
     """Whether a value is a matrix in global memory as TMA copies it."""
     return isinstance(value.type, MapType)
 
 
-def is_memref(value: Any) -> bool:
+def is_memref(value: ir.Value) -> bool:
     """Whether a value is a matrix in global memory."""
     return isinstance(value.type, ir.MemRefType)
 
 
-def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int) -> str | None:
+def matrix_complaint(name: str, value: ir.Value, elements: Sequence[str], *ranks: int) -> str | None:
     """Why `value` isn't a row-major memref in global memory, of one of these element types and `ranks` (2 by
     default).
     """
@@ -445,7 +447,7 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int
     return None
 
 
-def index_complaint(values: Sequence[Any]) -> str | None:
+def index_complaint(values: Sequence[ir.Value]) -> str | None:
     """Why a value isn't a coordinate or number, an i32."""
     for value in values:
         if str(value.type) != "i32":
@@ -453,14 +455,14 @@ def index_complaint(values: Sequence[Any]) -> str | None:
     return None
 
 
-def element_complaint(one: Any, other: Any) -> str | None:
+def element_complaint(one: ir.Value, other: ir.Value) -> str | None:
     """Why two values aren't tiles or matrices of the same elements."""
     if one.type.element_type == other.type.element_type:
         return None
     return f"expects equal element types, got {one.type} and {other.type}"
 
 
-def tensor_complaint(matrix: Any, tile: Any) -> str | None:
+def tensor_complaint(matrix: ir.Value, tile: ir.Value) -> str | None:
     """Why TMA can't copy between a matrix and a buffer."""
     if not is_map(matrix):
         return f"expects the matrix to be a tile.map, got {matrix.type}"
@@ -471,6 +473,6 @@ def tensor_complaint(matrix: Any, tile: Any) -> str | None:
     return None
 
 
-def ring_complaint(ring: Any) -> str | None:
+def ring_complaint(ring: ir.Value) -> str | None:
     """Why a value isn't a ring."""
     return None if isinstance(ring.type, RingType) else f"expects a tile.ring, got {ring.type}"

@@ -109,7 +109,7 @@ class MatrixDescriptorOp(
     address: ext.Operand[Any]
     descriptor: ext.Result[Any]
 
-    def complaint(self) -> Any:
+    def complaint(self) -> Verdict | None:
         if self.target is not None and self.target.chip.name not in isa.FENCE.chips():
             legal = describe(isa.FENCE.chips())
             return Verdict("target", f"is on {legal} only, got {self.target.chip.name}")

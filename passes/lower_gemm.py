@@ -11,6 +11,7 @@ from weft.dialects import mma
 from weft.dialects.element_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.dialects.tile import GemmOp, GemmScaledOp
 from weft.isa import mma as isa
+from weft.mlir import ir
 from weft.passes.analysis import uniformity
 from weft.passes.builders import scaled_products
 from weft.passes.builders.warp_products import Operands, Product, tiles
@@ -18,7 +19,7 @@ from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every product by the first candidate that fits."""
     with uniformity.remembered():
         rewrite(module, [GemmOp], lambda op: [dispatch(op, CANDIDATES)])
@@ -32,7 +33,7 @@ def _form(op: GemmOp, shape: str) -> isa.Sync:
     return isa.Sync(shape, a, b, c, d)
 
 
-def _element(tile: Any) -> str:
+def _element(tile: ir.Value) -> str:
     return str(tile.type.element_type)
 
 

@@ -1,13 +1,12 @@
 """`--lower-mma`: lowers the `mma` dialect to LLVM intrinsics, or to inline PTX where there is none."""
 
-from typing import Any
-
 from weft.dialects.mma import Mma
+from weft.mlir import ir
 from weft.passes.builders.instructions import lower_all
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every `mma` operation."""
     lower_all(module, Mma.operations)
 

@@ -1,13 +1,12 @@
 """`--lower-wmma`: the operations of the `wmma` dialect become LLVM intrinsics."""
 
-from typing import Any
-
 from weft.dialects.wmma import Wmma
+from weft.mlir import ir
 from weft.passes.builders.instructions import lower_all
 from weft.passes.registry.pass_ import Pass
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Lowers every `wmma` operation."""
     lower_all(module, Wmma.operations)
 

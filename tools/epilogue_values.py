@@ -30,7 +30,7 @@ class Values:
 
 
 def results(
-    function: EpilogueOp, loaded: Mapping[Any, Array], sums: Array, error: Array
+    function: EpilogueOp, loaded: Mapping[ir.Value, Array], sums: Array, error: Array
 ) -> tuple[Array, Array]:
     """The elements of D before they are rounded to its type, and their errors. `loaded` has the arrays of the
     memrefs that the function loads from. Raises WeftError for an operation that isn't known here.
@@ -39,7 +39,7 @@ def results(
     given = Values(sums, error), Values(row), Values(column)
     known: dict[Any, Values] = dict(zip(function.block.arguments, given, strict=True))
 
-    def of(value: Any) -> Values:
+    def of(value: ir.Value) -> Values:
         if value not in known:
             known[value] = _result(value.owner.opview, of, loaded)
         return known[value]
@@ -48,7 +48,7 @@ def results(
     return np.broadcast_to(found.values, sums.shape), np.broadcast_to(found.error, sums.shape)
 
 
-def _result(op: Any, of: Callable[[Any], Values], loaded: Mapping[Any, Array]) -> Values:
+def _result(op: ir.OpView, of: Callable[[Any], Values], loaded: Mapping[ir.Value, Array]) -> Values:
     name, kind = op.operation.name, op.operation.results[0].type
     if isinstance(op, LoadElementOp):
         array = loaded[op.source]
@@ -81,14 +81,14 @@ def _unknown(op: Any) -> Exception:
     )
 
 
-def _unit(kind: Any) -> float | None:
+def _unit(kind: ir.Type) -> float | None:
     """The relative error of rounding to a type of floats; None for other types."""
     if (name := str(kind)) not in ("f16", "bf16", "f32", "f64"):
         return None
     return float(ml_dtypes.finfo(numpy_dtype(name)).eps) / 2  # type: ignore[no-untyped-call]
 
 
-def _wrapped(values: Array, kind: Any) -> Array:
+def _wrapped(values: Array, kind: ir.Type) -> Array:
     """Integers modulo those of a type."""
     if not isinstance(kind, ir.IntegerType) or kind.width == 1:
         return values

@@ -12,7 +12,7 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.launch import arrays, runtime
 from weft.launch.kernel import Kernel
-from weft.mlir import operations
+from weft.mlir import ir, operations
 from weft.tools import cli, source, values
 from weft.tools.product import Product, Shape, shape_of
 
@@ -57,7 +57,7 @@ def prepare(options: Namespace, seed: int, text: str | None = None) -> Prepared:
     return Prepared(Kernel(compiled, launch), product, created)
 
 
-def _product(module: Any, name: str, shape: Shape | None, *, checked: bool) -> Product | None:
+def _product(module: ir.Module, name: str, shape: Shape | None, *, checked: bool) -> Product | None:
     """The product that a module is, None for another kernel; and for a product that nothing can check, where
     its arguments are given.
     """

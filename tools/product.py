@@ -50,7 +50,7 @@ def shape_of(text: str) -> Shape:
 class Product:
     """One product: what the op in the source specifies, and the kernel argument that each operand is."""
 
-    module: Any  # an operation does not keep its module alive, and dies with it
+    module: ir.Module  # an operation does not keep its module alive, and dies with it
     op: MatmulOp
     m: int
     n: int
@@ -58,7 +58,7 @@ class Product:
     argument_numbers: dict[str, int]  # A, B, D, and C, bias and residual where they are given
 
     @classmethod
-    def of(cls, module: Any, name: str, shape: Shape | None) -> "Product":
+    def of(cls, module: ir.Module, name: str, shape: Shape | None) -> "Product":
         """A module's only product, in sizes of `shape` where its types leave them open. Raises WeftError."""
         products = operations(module, MatmulOp)
         if not products:

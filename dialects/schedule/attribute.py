@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 from weft import late_imports
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
+from weft.mlir import ir
 
 LEFT_OUT: Mapping[str, bool] = {"left out": True}
 """The metadata of a flag that is written only where it is true."""
@@ -18,7 +19,7 @@ class Written:
     counts: ClassVar[dict[str, int]] = {}
 
     @classmethod
-    def of(cls, attribute: Any) -> Self:
+    def of(cls, attribute: ir.Attribute) -> Self:
         """The schedule that an attribute states. Raises WeftError for a field that is missing, unknown or
         of another type.
         """
@@ -29,7 +30,7 @@ class Written:
             raise WeftError(f"schedule must have the field '{missing[0]}'")
         return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in entries.items()})
 
-    def attribute(self) -> Any:
+    def attribute(self) -> ir.Attribute:
         """The attribute that states this schedule. Fields that are 0 are left out: it is their default. So
         are flags that are false, if their metadata is LEFT_OUT.
         """
@@ -38,7 +39,7 @@ class Written:
 
         i64 = ir.IntegerType.get_signless(64)
 
-        def as_attribute(value: Any) -> Any:
+        def as_attribute(value: Any) -> ir.Attribute:
             if isinstance(value, tuple):
                 return ir.DenseI64ArrayAttr.get(value)
             return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
@@ -60,7 +61,7 @@ def check_names(entries: Iterable[str], *kinds: Iterable[str]) -> None:
     raise WeftError(f"schedule has no field '{unknown[0]}': its fields are {legal}{meant}")
 
 
-def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
+def _value(name: str, attribute: ir.Attribute, count: int | None, flag: bool) -> Any:
     with late_imports.whole():
         from weft import mlir
         from weft.mlir import ir

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from weft.mlir import ir
 from weft.passes.analysis.uniformity import FUNCTIONS, UNCONDITIONAL
 
 _ONCE = ("scf.if", "scf.index_switch", "tile.role", "builtin.module", "gpu.module", *UNCONDITIONAL)
 
 
-def around(op: Any) -> str | None:
+def around(op: ir.OpView) -> str | None:
     """The innermost loop around an operation, to follow "inside". None if there is none."""
     inner = op.operation
     while inner.parent is not None:
@@ -21,7 +22,7 @@ def around(op: Any) -> str | None:
     return None
 
 
-def _is_in_cycle(block: Any) -> bool:
+def _is_in_cycle(block: ir.Block) -> bool:
     """Whether a block may be executed again after itself."""
     found, left = list[Any](), [block]
     while left:

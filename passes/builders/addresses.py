@@ -17,7 +17,7 @@ def pointer_type(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>")
 
 
-def offset(base: ir.Value, bytes_: Any) -> ir.Value:
+def offset(base: ir.Value, bytes_: ir.Value | int) -> ir.Value:
     """The pointer plus some bytes, a number or an integer value."""
     byte = ir.IntegerType.get_signless(8)
     if isinstance(bytes_, int):
@@ -49,7 +49,7 @@ def of_leader(address: ir.Value) -> ir.Value:
     return llvm.inttoptr(address.type, kept)
 
 
-def element(array: Any, at: Sequence[Any]) -> Any:
+def element(array: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
     """The address of an element of a memref in global memory, at indices of type index."""
     _, begin, *extents = memref.extract_strided_metadata(array)
     for index, stride in zip(at, extents[len(at) :], strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import LANES_OF_ROW, REGISTER_BITS
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
 
@@ -81,7 +82,7 @@ def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit
     return tuple(dimensions)
 
 
-def lane_coordinate(digits: tuple[LaneDigit, ...]) -> Any:
+def lane_coordinate(digits: tuple[LaneDigit, ...]) -> ir.Value | int:
     """One coordinate of the lane's first element."""
     total: Any = 0
     for digit in digits:

@@ -200,7 +200,7 @@ def _lane_start(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value, ir.Value]:
     return emit.add(op.row, row), emit.add(op.column, column)
 
 
-def _lane_offset(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value, ir.Value | int]:
+def _lane_offset(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value | int, ir.Value | int]:
     """The coordinates of the lane's first element in the fragment."""
     digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
     if digits is None:

@@ -11,6 +11,7 @@ from weft.dialects.tile import LoadOp, StoreOp
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.isa.mma.matrix_moves import UNPACKED, UNPACKED_SHIFT
 from weft.layout import LayoutError
+from weft.mlir import ir
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import addresses, emit, fragment_coordinates, thread_ids
@@ -41,7 +42,7 @@ def transposes(op: LoadOp | StoreOp) -> bool:
     return bool(op.attribute("transpose"))
 
 
-def complaint(op: LoadOp, kind: Any) -> str | None:
+def complaint(op: LoadOp, kind: ir.Type) -> str | None:
     """Why ldmatrix doesn't load a fragment whose elements don't have 16 bits."""
     bits = kind.element_type.width
     if op.source.type.space != "shared":
@@ -61,7 +62,7 @@ def complaint(op: LoadOp, kind: Any) -> str | None:
     return wrong and wrong.replace("expects", "needs")
 
 
-def moves(op: LoadOp | StoreOp, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:
+def moves(op: LoadOp | StoreOp, buffer: ir.Value, kind: ir.Type) -> Iterator[tuple[int, ir.Value, bool]]:
     """The ldmatrix or stmatrix that move a fragment, four registers at a time where they form a grid: the
     number of registers, the lane's address, and whether the matrices are transposed.
     """
@@ -95,7 +96,9 @@ def moves(op: LoadOp | StoreOp, buffer: Any, kind: Any) -> Iterator[tuple[int, A
         done += count
 
 
-def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[int]]:
+def _warp_parts(
+    kind: ir.Type, swap: bool
+) -> tuple[tuple[ir.Value | int, ir.Value | int], set[int], set[int]]:
     """The coordinates in the buffer of a warp's part of a warpgroup's fragment, and their possible values."""
     if kind.warps == 1:
         return (0, 0), {0}, {0}
@@ -110,7 +113,7 @@ def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[i
     return (starts[order[0]], starts[order[1]]), possible[order[0]], possible[order[1]]
 
 
-def _matrices(op: Any, kind: Any) -> tuple[Sequence[tuple[int, int]], bool]:
+def _matrices(op: Any, kind: ir.Type) -> tuple[Sequence[tuple[int, int]], bool]:
     """The first row and column of each register's matrix, and whether ldmatrix transposes."""
     pack = REGISTER_BITS // kind.element_type.width
     if kind.registers % pack:
@@ -136,7 +139,7 @@ def _at_once(matrices: Sequence[tuple[int, int]]) -> int:
     return 2 if pair else 1
 
 
-def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+def _lane_origin(lane: ir.Value, origins: Sequence[tuple[int, int]]) -> tuple[ir.Value | int, ir.Value | int]:
     """The origin of the matrix of which a lane addresses a row, relative to the first matrix."""
     origin: list[Any] = [0, 0]
     for step, bit in ((1, 3), (2, 4)):

@@ -31,7 +31,7 @@ def block(
     emit.loop(thread, rows, threads, [], one)
 
 
-def run(vector: Any, first: Any, count: int) -> None:
+def run(vector: ir.Value, first: ir.Value, count: int) -> None:
     """Asks L2, in one thread, for `count` elements of an array from one on: a multiple of 16 bytes, which
     begins at one.
     """

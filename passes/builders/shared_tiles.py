@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp, stage_bytes
 from weft.layout import Iter, Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 
 
@@ -26,7 +27,7 @@ class SharedTile:
         self.groups = buffer_type.groups
         self.swizzle = buffer_type.layout.swizzle
 
-    def offset(self, row: Point, column: Point) -> Any:
+    def offset(self, row: Point, column: Point) -> ir.Value | int:
         """The byte offset of an element: the swizzled run-time digits plus the constant digits that the
         swizzle doesn't change.
         """
@@ -40,7 +41,7 @@ class SharedTile:
         low = constant % period
         return emit.add(self._swizzled(emit.add(dynamic, low)), constant - low)
 
-    def _bytes_of(self, elements: Any) -> Any:
+    def _bytes_of(self, elements: ir.Value | int) -> Any:
         """The bytes of a number of elements; whole ones of elements with less than 8 bits."""
         return emit.mul(elements, self.bytes) if self.bytes else emit.div(elements, 8 // self._bits)
 
@@ -58,14 +59,14 @@ class SharedTile:
             return f"expects runs of {elements} elements in a row of the buffer to be contiguous and aligned"
         return None
 
-    def _swizzled(self, byte_offset: Any) -> Any:
+    def _swizzled(self, byte_offset: ir.Value) -> ir.Value:
         swizzle = self.swizzle
         assert swizzle is not None
         mask = ((1 << swizzle.bits) - 1) << swizzle.base
         return emit.xor(byte_offset, emit.bit_and(emit.shift_right(byte_offset, swizzle.shift), mask))
 
 
-def index_offset(value: Any, digits: tuple[Iter, ...]) -> Any:
+def index_offset(value: ir.Value | int, digits: tuple[Iter, ...]) -> ir.Value | int:
     """The offset of an index: the sum of its digits times their strides. The outermost digit is unbounded."""
     total: Any = 0
     for number, digit in reversed(list(enumerate(digits))):
@@ -75,7 +76,7 @@ def index_offset(value: Any, digits: tuple[Iter, ...]) -> Any:
     return total
 
 
-def view_offset(view: StageOp | SliceOp, unit: int = 1) -> Any:
+def view_offset(view: StageOp | SliceOp, unit: int = 1) -> ir.Value | int:
     """The distance of a stage or slice from the start of its buffer, in units of so many bytes, which divide
     it.
     """
@@ -100,7 +101,9 @@ def carry_free(digits: tuple[Iter, ...], unit: int) -> bool:
     return True
 
 
-def split_point(value: Any, constant: int, parts: set[int], extent: int, digits: tuple[Iter, ...]) -> Point:
+def split_point(
+    value: ir.Value, constant: int, parts: set[int], extent: int, digits: tuple[Iter, ...]
+) -> Point:
     """`value + constant` in two parts, or in one where they might carry into each other's digits.
 
     `value` is a multiple of `extent` plus one of `parts`; with the constant, that remains below `extent`.

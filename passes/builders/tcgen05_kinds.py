@@ -1,7 +1,5 @@
 """The kind of `tcgen05.mma` for the types, scales and packing of a `tile.gemm_async`."""
 
-from typing import Any
-
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
 from weft.dialects.tile_types import TMEM
@@ -9,6 +7,7 @@ from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, Kind
 from weft.isa.tcgen05.mma_rows import scale_vecs
 from weft.isa.tcgen05.tensor_layouts import SCALES_OF_COLUMN
 from weft.isa.types import ELEMENT_TYPES
+from weft.mlir import ir
 
 BYTE = 8
 _UNIT = 16  # elements of 4 or 6 bits that have 16 bytes where each takes a byte
@@ -44,7 +43,7 @@ def container_of(kind: str, element: str) -> int:
     return bits if is_packed_kind(kind) else max(bits, BYTE)
 
 
-def container_bits(buffer: Any) -> int:
+def container_bits(buffer: ir.Type) -> int:
     """The bits that an element of a buffer of this type takes of its memory: a byte for elements of 6 bits,
     and for those of 4 bits where 16 have 16 bytes.
     """

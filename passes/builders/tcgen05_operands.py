@@ -4,7 +4,6 @@ Matrix Layout", "Canonical Layouts").
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescripto
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, UNIT, WIDEST
 from weft.layout import Iter, Layout
 from weft.layout.iterators import point_table
+from weft.mlir import ir
 
 _UNIT_BITS = 8 * UNIT
 _WIDE_GROUP = 4  # rows of K in an atom of swizzle WIDE_ATOMS
@@ -44,7 +44,7 @@ class SharedOperand:
 
     @staticmethod
     def of(
-        buffer: Any, kind: str, *, rows: int, steps: Steps, container_bits: int, k_first: bool
+        buffer: ir.Type, kind: str, *, rows: int, steps: Steps, container_bits: int, k_first: bool
     ) -> "SharedOperand | str":
         """The operand of instructions of `kind` in a buffer of type `buffer`: K x M (or N) if `k_first`, M
         (or N) x K otherwise. What its layout must be, where no descriptor describes it.

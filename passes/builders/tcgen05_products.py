@@ -20,6 +20,7 @@ from weft.isa.tcgen05.descriptors import (
     steps,
 )
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import tensor_memory_parts
 from weft.passes.builders.tcgen05_kinds import BYTE, container_bits, container_of, scale_size, scale_vec
 from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
@@ -142,7 +143,7 @@ class Product:
         """B, or what its layout must be."""
         return self._shared("B", self.op.b, self.columns, not self.op.attribute("transpose_b"))
 
-    def _shared(self, name: str, buffer: Any, rows: int, k_first: bool) -> SharedOperand | str:
+    def _shared(self, name: str, buffer: ir.Value, rows: int, k_first: bool) -> SharedOperand | str:
         element = self.types["AB".index(name)]
         bits = container_of(self.kind, element)
         if container_bits(buffer.type) != bits:

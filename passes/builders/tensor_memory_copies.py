@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES
 from weft.isa.wgmma.descriptors import UNIT as DESCRIPTOR_UNIT
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table
+from weft.mlir import ir
 from weft.passes.analysis import active_threads
 from weft.passes.builders import matrix_descriptors, tensor_memory_tiles, thread_ids
 from weft.passes.builders.tcgen05_operands import CanonicalLayout
@@ -57,7 +57,7 @@ class Plan:
     others: tuple[tuple[str, str], ...]
 
 
-def copy(op: Any) -> None:
+def copy(op: ir.OpView) -> None:
     """A `tile.copy_tmem`."""
     scope = active_threads.scope(op)
     if scope not in ("thread", "warp"):
@@ -83,7 +83,7 @@ def copy(op: Any) -> None:
             )
 
 
-def plan(source: Any, destination: Any) -> Plan | str:
+def plan(source: ir.Type, destination: ir.Type) -> Plan | str:
     """How a buffer is copied to another of the same shape and elements; a complaint, to follow "expects", if
     no instruction does.
     """

@@ -3,7 +3,6 @@ and their addresses.
 """
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import AXES, Iter, Layout
 from weft.layout.iterators import point_table
+from weft.mlir import ir
 
 Indices = tuple[int, ...]
 _AXES = [AXES.index(axis) for axis in ("TLane", "TCol")]
@@ -18,7 +18,7 @@ _WORD = tensor_layouts.SCALES_OF_COLUMN
 _PAIR_M = 128  # of the pair whose D is divided into two parts
 
 
-def part(buffer: Any, rows: Indices, columns: Indices, wanted: Layout) -> int | None:
+def part(buffer: ir.Type, rows: Indices, columns: Indices, wanted: Layout) -> int | None:
     """The address of a part of a tile from that of the tile; None where the part isn't laid out as `wanted`
     or begins within a column.
     """
@@ -44,7 +44,7 @@ def _part(
     return lane, column
 
 
-def scale_part(buffer: Any, rows: Indices, first: int, count: int, banks: int) -> int | None:
+def scale_part(buffer: ir.Type, rows: Indices, first: int, count: int, banks: int) -> int | None:
     """The address of the column with scale number `first` of these rows, from that of the buffer; None where
     the `count` scales from there on of each row aren't laid out as those of one instruction, whose D has so
     many `banks` of lanes.

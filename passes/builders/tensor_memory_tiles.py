@@ -1,6 +1,7 @@
 """The addresses of elements, stages and slices of buffers in tensor memory: `lane << 16 | column`."""
 
 from dataclasses import replace
+from typing import Any
 
 from weft.dialects.tile_buffers import SliceOp, StageOp
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, LANE_SHIFT
@@ -39,7 +40,7 @@ def offset(kind: ir.Type, coordinates: tuple[tuple[ir.Value, tuple[Iter, ...]], 
     return emit.div(emit.add(*parts), per_column // unit)
 
 
-def advanced(address: ir.Value, distance: ir.Value | int | None) -> ir.Value:
+def advanced(address: ir.Value, distance: Any) -> ir.Value:
     """The address so many lanes and columns further."""
     return addresses.offset(address, distance)
 

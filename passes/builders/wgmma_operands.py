@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, UNIT, MatrixDescriptor
 from weft.layout import Layout
+from weft.mlir import ir
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class SharedOperand:
     mn_major: bool
 
     @staticmethod
-    def of(kind: Any, mn_major: bool) -> "SharedOperand | str":
+    def of(kind: ir.Type, mn_major: bool) -> "SharedOperand | str":
         """The operand in a buffer of type `kind`: K x M (or N) if `mn_major`, M (or N) x K otherwise. What
         its layout must be, where no descriptor describes it.
         """

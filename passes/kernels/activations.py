@@ -87,7 +87,7 @@ _ERF = (
 _SIGN = -(2**31)
 
 
-def erf(x: ir.Value) -> Any:
+def erf(x: ir.Value) -> ir.Value:
     """The error function of every element of a vector of f32, within 3e-7 of it."""
     size, bits = _magnitude(x), ir.VectorType.get(x.type.shape, emit.i32())
     near = arith.mulf(x, _horner(arith.mulf(x, x), _ERF))

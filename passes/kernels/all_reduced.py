@@ -30,14 +30,20 @@ class AllReduction(TeamReduction):
         super().__init__(op, sent, tiles, writer)
         self._kinds: Any = None  # the types of a warpgroup's and of a thread's sums
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         """Lane i of each warp keeps the addresses of GPU i, so that nothing waits for them later."""
         member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
         return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
 
     def collect_next(
-        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
-    ) -> list[Any]:
+        self,
+        sums: ir.Value,
+        at: Tile,
+        row: ir.Value,
+        column: ir.Value,
+        warpgroup: ir.Value,
+        kept: list[ir.Value],
+    ) -> list[ir.Value]:
         (call, data, flags), lane = kept, tile.to_lane(sums)
         self._kinds = sums.type, lane.type
         slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
@@ -56,7 +62,7 @@ class AllReduction(TeamReduction):
             tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
         return kept
 
-    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         call, *_ = kept
         (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
 
@@ -69,17 +75,17 @@ class AllReduction(TeamReduction):
         self.tiles.walk([], one)
         super().end(warpgroup, kept)
 
-    def _total(self, call: Any, part: Any, warpgroup: ir.Value) -> Any:
+    def _total(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> ir.Value:
         """A warpgroup's sums of all GPUs, in their order."""
         self.await_others(call, part, warpgroup)
         fragment, kind = self._kinds
 
         last = emit.sub(self.members, 1)
 
-        def of(member: Any) -> Any:
+        def of(member: ir.Value | int) -> ir.Value:
             return self.read(self.slot(call, emit.minimum(member, last), part), kind.shape[0])
 
-        def add_some(first: Any, carried: list[Any]) -> list[Any]:
+        def add_some(first: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             (total,) = carried
             members = [emit.add(first, number) for number in range(_AT_ONCE)]
             for member, each in zip(members, [of(member) for member in members], strict=True):

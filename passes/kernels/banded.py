@@ -5,11 +5,10 @@ So a multiprocessor has nothing to do with the links. The order of tiles and of 
 `ScatteredReduction`.
 """
 
-from typing import Any
-
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.matrices import size, vector_of
@@ -34,27 +33,27 @@ class BandedReduction(ScatteredReduction):
         clusters = emit.mul(tiles.order.rows, tiles.order.columns)
         self._in_band = emit.mul(emit.ceil_div(clusters, self._bands), self._of_tile)
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         return self.kept(self.call())
 
     def await_count(self) -> None:
         return
 
-    def part(self, at: Tile, warpgroup: Any) -> Any:
+    def part(self, at: Tile, warpgroup: ir.Value) -> ir.Value:
         """In the order in which tiles are computed, so that the parts of a band are contiguous."""
         number = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
         return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
 
-    def slot(self, call: Any, source: Any, part: Any) -> Any:
+    def slot(self, call: ir.Value, source: ir.Value, part: ir.Value) -> ir.Value:
         return emit.add(emit.mul(self._among_others(source), self.parts), part)
 
-    def memory_for(self, member: Any) -> Any:
+    def memory_for(self, member: ir.Value) -> ir.Value:
         return self.data(self.team.rank)
 
-    def sent_to(self, call: Any, member: Any, part: Any) -> Any:
+    def sent_to(self, call: ir.Value, member: ir.Value, part: ir.Value) -> ir.Value:
         return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)
 
-    def signal(self, call: Any, member: Any, part: Any) -> None:
+    def signal(self, call: ir.Value, member: ir.Value, part: ir.Value) -> None:
         """Sets the flag of a band, if this part is the last one of it."""
         band = emit.div(part, self._in_band)
         left = emit.sub(self.parts, emit.mul(band, self._in_band))
@@ -63,7 +62,7 @@ class BandedReduction(ScatteredReduction):
             flag = emit.add(emit.mul(self._of_sums_sent(member), self._bands), band)
             tile.signal(self.flags(self.team.rank), emit.value(flag), call)
 
-    def await_others(self, call: Any, part: Any, warpgroup: Any) -> None:
+    def await_others(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> None:
         member, is_other = self.other()
         band = emit.div(part, self._in_band)
         with emit.when(is_other):
@@ -71,10 +70,10 @@ class BandedReduction(ScatteredReduction):
             self.team.await_(self.signals, flag, call)
         meet_warpgroup(warpgroup)
 
-    def _among_others(self, member: Any) -> Any:
+    def _among_others(self, member: ir.Value) -> ir.Value:
         """The number of another GPU among the others."""
         return emit.select(emit.less(self.team.rank, member), emit.sub(member, 1), member)
 
-    def _of_sums_sent(self, member: Any) -> Any:
+    def _of_sums_sent(self, member: ir.Value) -> ir.Value:
         """The part of the memory for another GPU's sums: after those for sums that come."""
         return emit.add(emit.sub(self.members, 1), self._among_others(member))

@@ -113,7 +113,7 @@ class DirectKernel:
         element = elements[name].type.element_type if name in elements else self._sum
         return FragmentType.of(shape, element, layout)
 
-    def _rows(self, matrix: ir.Value, index: Any, first: ir.Value, count: int) -> _Rows:
+    def _rows(self, matrix: ir.Value, index: ir.Value | None, first: ir.Value, count: int) -> _Rows:
         """A lane's rows among `count` from `first` on; in place of those beyond the matrix, its last one."""
         source = Matrix(member(matrix, index))
         last = emit.sub(source.rows, 1)
@@ -199,7 +199,9 @@ class DirectKernel:
             )
         return tile.to_lane(total)
 
-    def _add_up(self, buffer: ir.Value, warp: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
+    def _add_up(
+        self, buffer: ir.Value, warp: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None
+    ) -> None:
         """Adds the sums of the warps along K, in their order, and stores them: each warp some tiles of an
         instruction's size.
         """
@@ -226,7 +228,7 @@ class DirectKernel:
 
         emit.loop(warp, count, warps, [], one)
 
-    def _store(self, sums: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
+    def _store(self, sums: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
         store(self.op, widened(sums), row, column, index, run=PAIR)
 
 

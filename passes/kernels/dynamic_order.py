@@ -10,6 +10,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule.tcgen05 import ANSWERS
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Body, Order
 
@@ -29,7 +30,7 @@ class DynamicOrder:
     answers: Any
     ctas: int
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: Any, step: ir.Value, carried: list[Any], body: Body) -> list[Any]:
         """A loop over tile `first` and those that are taken over, for a warp or its elected thread. Returns
         what it carries.
         """
@@ -37,7 +38,7 @@ class DynamicOrder:
         def before(number: Any, *rest: Any) -> tuple[Any, list[Any]]:
             return emit.less(_NONE, number), [number, *rest]
 
-        def after(number: Any, stage: Any, phase: Any, *carried: Any) -> list[Any]:
+        def after(number: Any, stage: ir.Value, phase: Any, *carried: Any) -> list[Any]:
             left = body(self.order.at(number), list(carried))
             tile.await_(self.answers, stage, phase)
             number = self._answer(stage)
@@ -50,7 +51,7 @@ class DynamicOrder:
     def ask(self) -> None:
         """Asks for tiles until there are none left; for one thread of the cluster, in the CTA of rank 0."""
 
-        def before(stage: Any, phase: Any) -> tuple[Any, list[Any]]:
+        def before(stage: ir.Value, phase: Any) -> tuple[Any, list[Any]]:
             tile.acquire(self.answers, stage, phase)
             tile.try_cancel(self.answers, stage)
             tile.await_(self.answers, stage, phase)
@@ -59,7 +60,7 @@ class DynamicOrder:
 
         emit.repeat([emit.value(0), emit.value(0)], before)
 
-    def _answer(self, stage: Any) -> Any:
+    def _answer(self, stage: ir.Value) -> Any:
         """The number of the tile in an answer, or a negative number without one."""
         exists, (x, _, _) = tile.query_cancel(self.answers, stage)
         return emit.select(exists, emit.div(x, self.ctas), _NONE)

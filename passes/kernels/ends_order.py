@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects.product_types import GROUP_ROWS
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Body, MaskedOrder, Order, Tile, element
 
@@ -15,22 +16,24 @@ class Ends:
     """
 
     ends: Any
-    size: Any
+    size: ir.Value
 
-    def begin(self, group: Any) -> Any:
+    def begin(self, group: ir.Value) -> ir.Value:
         """The first row or column of a group."""
         before = self.following(emit.maximum(emit.sub(group, 1), 0))
         return emit.select(emit.equal(group, 0), 0, before)
 
-    def following(self, group: Any) -> Any:
+    def following(self, group: ir.Value) -> ir.Value:
         """The row or column at which the next group begins."""
         return emit.mul(emit.ceil_div(self.end(group), GROUP_ROWS), GROUP_ROWS)
 
-    def end(self, group: Any) -> Any:
+    def end(self, group: Any) -> ir.Value:
         """The one after the last."""
         return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
 
-    def k_span(self, group: Any, tile: Any, tile_rows: int, blocks: Any) -> tuple[int, Any] | None:
+    def k_span(
+        self, group: ir.Value, tile: ir.Value, tile_rows: int, blocks: ir.Value
+    ) -> tuple[int, ir.Value] | None:
         """The first of all `blocks` K blocks of tile number `tile` of rows in a group of rows, and the one
         after the last: one block after the end of the group. None where each tile has all.
         """
@@ -38,7 +41,7 @@ class Ends:
             return None
         return 0, emit.select(emit.less(emit.mul(tile, tile_rows), self.end(group)), blocks, 1)
 
-    def k_blocks(self, group: Any, block_k: int) -> tuple[Any, Any]:
+    def k_blocks(self, group: ir.Value, block_k: int) -> tuple[Any, Any]:
         """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
         begin, end = self.begin(group), self.end(group)
         first = emit.div(begin, block_k)
@@ -61,13 +64,13 @@ class RowEndsOrder(MaskedOrder):
         """Where the groups of rows end."""
         return Ends(self.filled, self.most)
 
-    def _filled(self, member: Any) -> Any:
+    def _filled(self, member: ir.Value) -> ir.Value:
         return emit.maximum(emit.sub(self.ends.end(member), self.ends.begin(member)), 0)
 
-    def _rows(self, member: Any) -> Any:
+    def _rows(self, member: ir.Value) -> ir.Value:
         return emit.mul(emit.ceil_div(self._filled(member), GROUP_ROWS), GROUP_ROWS // self.tile_rows)
 
-    def _tile(self, row: Any, column: Any, member: Any) -> Tile:
+    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
         first = emit.div(self.ends.begin(member), self.tile_rows)
         row, column = (row, emit.add(column, first)) if self.swap else (emit.add(row, first), column)
         span = self.ends.k_span(member, column if self.swap else row, self.tile_rows, self.blocks)
@@ -82,18 +85,18 @@ class KEndsOrder:
 
     order: Order
     ends: Ends
-    blocks: Any
+    blocks: ir.Value
     block_k: int
 
-    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
         """A loop over every `step`-th tile from `first` on."""
 
-        def one(tile: Tile, carried: list[Any]) -> list[Any]:
+        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             return body(replace(tile, k_span=self._span(tile.member)), carried)
 
         return self.order.walk(first, step, carried, one)
 
-    def _span(self, group: Any) -> tuple[Any, Any]:
+    def _span(self, group: Any) -> tuple[ir.Value, ir.Value]:
         """The first K block of a group, and the one after its last. An empty group has the one after all,
         which reads zeros.
         """

@@ -100,7 +100,7 @@ class Piece:
 _PIECE = 16  # registers of a lane, at most if the layout allows it
 
 
-def split(sums: ir.Value, count: int) -> Iterator[tuple[Any, int, int]]:
+def split(sums: ir.Value, count: int) -> Iterator[tuple[ir.Value, int, int]]:
     """So many equal fragments of sums along the dimension in which a lane has most elements, each with its
     row and column relative to them.
     """
@@ -161,7 +161,7 @@ class _Epilogue:
         row: ir.Value,
         column: ir.Value,
         run: int,
-        number: Any,
+        number: ir.Value | None,
         known: Shared,
         groups: list[Piece],
         preloaded: tuple[Preload, ir.Value] | None,

@@ -90,7 +90,7 @@ def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
     return emit.constant(kind, number) if factor is None and number != 1.0 else factor
 
 
-def _inlined(function: EpilogueOp, *arguments: Any) -> Any:
+def _inlined(function: EpilogueOp, *arguments: ir.Value) -> ir.Value:
     """What a function returns for these arguments, computed at the insertion point."""
     values = dict(zip(function.block.arguments, arguments, strict=True))
     *body, last = function.block.operations

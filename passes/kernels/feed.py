@@ -7,6 +7,7 @@ from weft.dialects import tile
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.isa.chips import WARPGROUP, WARPS
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.promoted_scales import BlockScales
@@ -18,7 +19,7 @@ from weft.passes.kernels.tiles import Tiles, each_k_block
 _S = TypeVar("_S", bound=AnySchedule)
 
 
-def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
+def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> ir.Value:
     """The ring of stages: every consumer of every CTA that shares this one's copies must release a stage. In
     a cluster, a thread of each warpgroup does so for each CTA.
     """
@@ -36,7 +37,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
 class StagedScales(Protocol):
     """Scales that a stage holds in addition to A and B."""
 
-    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+    def copy(self, at: Tile, block: Any, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block into a stage."""
 
 
@@ -45,7 +46,7 @@ class Feed(Generic[_S]):
 
     def __init__(
         self,
-        ring: Any,
+        ring: ir.Value,
         tiles: Tiles[_S],
         types: Types,
         operands: tuple[StagedOperand, StagedOperand],
@@ -56,7 +57,7 @@ class Feed(Generic[_S]):
         self._bytes = self.schedule.copied_bytes(types)
         self.gate = RowGate.of(tiles.team, tiles.schedule, tiles.k_blocks)
 
-    def fill(self, at: Tile, position: list[Any]) -> list[Any]:
+    def fill(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
         (m, n, k), ctas, half = self.schedule.block, self.schedule.cta_group, self.tiles.half
         left = emit.add(emit.mul(at.row, m), emit.mul(half, m // ctas))
@@ -65,7 +66,9 @@ class Feed(Generic[_S]):
         # The CTAs of a row of the cluster share the left operand, those of a column the right one.
         in_row, in_column = (self.tiles.sharing(along, half) for along in ("row", "column"))
 
-        def copy(number: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
+        def copy(
+            number: ir.Value | int, position: list[ir.Value], before: Callable[[], None] = lambda: None
+        ) -> list[ir.Value]:
             stage, phase = position
             tile.acquire(self.ring, stage, phase)
             tile.expect(self.ring, stage, self._bytes)
@@ -94,13 +97,13 @@ class Feed(Generic[_S]):
         assert at.k_span is not None
         return each_k_block(at, copy(at.k_span[0], position, begin), copy)
 
-    def prepare(self, at: Tile, number: Any, stage: Any, phase: Any) -> None:
+    def prepare(self, at: Tile, number: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
         """Waits for what else a stage needs before the products of K block `number` of a tile; for all
         consumers.
         """
         return
 
-    def release(self, stage: Any) -> None:
+    def release(self, stage: ir.Value) -> None:
         """Releases a stage to every CTA that copies into it."""
         down, across = self.schedule.cluster
         if (down, across) == (1, 1):
@@ -114,7 +117,7 @@ class Feed(Generic[_S]):
         for number in range(down + across - 1):
             tile.release_peer(self.ring, stage, emit.value(self._sharer(number)))
 
-    def _sharer(self, number: Any) -> Any:
+    def _sharer(self, number: Any) -> ir.Value:
         """The rank of a CTA that copies into this one: first those of its row of the cluster, from its own
         on, then the others of its column.
         """

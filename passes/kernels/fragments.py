@@ -166,7 +166,7 @@ def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     return arith.bitcast(kind, vector.bitcast(_bytes(kind), words))
 
 
-def _from_fp8(lane: ir.Value, kind: ir.Type) -> Any:
+def _from_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
     pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[Any]()
     two = ir.VectorType.get([2], ir.F16Type.get())

@@ -43,7 +43,7 @@ def narrow_panels(rows: int, columns: int, bits: int, outer: int, *, expanded: b
     return f"S[({outer},{rows},{columns // width},{units}):({strides})] xor 128B"
 
 
-def alternating(kind: ir.Type) -> Any:
+def alternating(kind: ir.Type) -> ir.Type:
     """The type of MN-major stages of bytes as fragments read them: columns alternate between the halves of
     16, as `ldmatrix` transposes pairs of bytes.
     """
@@ -60,7 +60,7 @@ def size(matrix: ir.Value, dimension: int) -> ir.Value:
     return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), number)))
 
 
-def member(matrix: Any, *indices: Any) -> ir.Value:
+def member(matrix: Any, *indices: ir.Value | None) -> ir.Value:
     """One matrix of a batch, a memref of rank 3, or of a batch of batches, by its indices. All products share
     a memref of rank 2.
     """
@@ -69,12 +69,12 @@ def member(matrix: Any, *indices: Any) -> ir.Value:
     return _part(matrix, indices, [_extent(matrix, number - 2) for number in range(2)])
 
 
-def with_rows(matrix: ir.Value, rows: Any) -> Any:
+def with_rows(matrix: ir.Value, rows: ir.Value) -> ir.Value:
     """The first `rows` rows of a matrix, or all of them if it has fewer."""
     return _part(matrix, (), [emit.as_index(emit.minimum(size(matrix, 0), rows)), _extent(matrix, 1)])
 
 
-def vector_of(matrix: ir.Value, *indices: Any) -> Any:
+def vector_of(matrix: ir.Value, *indices: Any) -> ir.Value:
     """The last dimension of an array, at these indices of the others."""
     return _part(matrix, indices, [_extent(matrix, -1)])
 
@@ -109,7 +109,7 @@ def _extent(matrix: ir.Value, dimension: int) -> ir.Value:
     return memref.dim(matrix, arith.constant(ir.IndexType.get(), dimension % matrix.type.rank))
 
 
-def map_of_member(matrix: Any, map_: ir.Value, *indices: Any) -> ir.Value:
+def map_of_member(matrix: Any, map_: ir.Value, *indices: ir.Value | None) -> ir.Value:
     """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
     if matrix.type.rank > 2:
         for index in indices:
@@ -117,7 +117,7 @@ def map_of_member(matrix: Any, map_: ir.Value, *indices: Any) -> ir.Value:
     return map_
 
 
-def distance(array: Any, dimension: int) -> Any:
+def distance(array: ir.Value, dimension: int) -> ir.Value:
     """The bytes from an element of an array to the next one along a dimension: an i64."""
     strides = memref.extract_strided_metadata(array)[2 + array.type.rank :]
     bytes_ = arith.muli(strides[dimension], emit.as_index(element_bytes(array)))

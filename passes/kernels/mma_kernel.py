@@ -449,7 +449,7 @@ class MmaKernel:
         stage_b: ir.Value,
         start_m: ir.Value,
         start_n: ir.Value | int,
-        factors: Any,
+        factors: ir.Value | None,
     ) -> ir.Value:
         """A warp's sums and its products of a K block."""
         total = self._begin(sums)
@@ -464,7 +464,7 @@ class MmaKernel:
         kind = self.accumulator_type
         return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
 
-    def _end(self, sums: ir.Value, total: ir.Value, factors: Any) -> ir.Value:
+    def _end(self, sums: ir.Value, total: ir.Value, factors: ir.Value | None) -> ir.Value:
         """The sums after a K block."""
         if not self.op.types.promoted:
             return total

@@ -43,7 +43,7 @@ class Preload:
         fitting = [matrix for matrix in matrices(op) if matrix.type.element_type == element]
         return cls(fitting[-1], op.d, buffer) if fitting else None
 
-    def begin(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value) -> None:
+    def begin(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
         """Starts to copy a warpgroup's part, at a row and a column of D, when the store before has read
         the memory.
         """
@@ -60,7 +60,9 @@ class Preload:
                 barrier=barrier,
             )
 
-    def end(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value, phase: Any) -> None:
+    def end(
+        self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value, phase: Any
+    ) -> None:
         """Waits, in all threads of a warpgroup, for its part. If TMA doesn't copy the matrix, the threads do
         so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.writer import Writer
@@ -14,28 +15,30 @@ class Reduction:
         """What a warpgroup keeps from one tile to the next, before the first."""
         return []
 
-    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+    def prepare(
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
+    ) -> None:
         """Asks L2, before a tile's products, for what `collect_next` will read."""
         return
 
     def collect_next(
-        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
+        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
     ) -> list[Any]:
         """As `collect`, with what the warpgroup keeps. Returns what it keeps then."""
         self.collect(sums, at, row, column, warpgroup)
         return kept
 
-    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
         """Takes a warpgroup's sums at a row and a column of the left and the right operand. A reduction that
         keeps something has a `collect_next` instead.
         """
         raise NotImplementedError
 
-    def end(self, warpgroup: Any, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         """Ends the consumers' role, after all tiles, with what the warpgroup keeps."""
         self.finish_consumers(warpgroup)
 
-    def finish_consumers(self, warpgroup: Any) -> None:
+    def finish_consumers(self, warpgroup: ir.Value) -> None:
         """Ends the consumers' role, after all tiles."""
         return
 
@@ -58,17 +61,25 @@ class NoReduction(Reduction):
     def __init__(self, writer: Writer) -> None:
         self.writer, self.preloads = writer, writer.preload()
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         return [emit.value(0)] if self.preloads else []
 
-    def prepare(self, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]) -> None:
+    def prepare(
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
+    ) -> None:
         self.writer.ask(row, column, at.member, warpgroup)
 
     def collect_next(
-        self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any, kept: list[Any]
-    ) -> list[Any]:
+        self,
+        sums: ir.Value,
+        at: Tile,
+        row: ir.Value,
+        column: ir.Value,
+        warpgroup: ir.Value,
+        kept: list[ir.Value],
+    ) -> list[ir.Value]:
         phase = self.writer.write(sums, row, column, at.member, warpgroup, *kept)
         return [phase] if self.preloads else []
 
-    def finish_consumers(self, warpgroup: Any) -> None:
+    def finish_consumers(self, warpgroup: ir.Value) -> None:
         self.writer.finish()

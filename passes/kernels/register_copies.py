@@ -9,6 +9,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa.chips import LANES
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes
 
@@ -20,7 +21,7 @@ class RegisterCopy:
     `width` is how many elements of a row are contiguous in the buffer: a power of two, at least 16 bytes.
     """
 
-    matrix: Any
+    matrix: ir.Value
     buffer: Any
     width: int
     warps: int
@@ -42,7 +43,7 @@ class RegisterCopy:
         return at_once * next(n for n in range(1, units + 1) if units % n == 0 and n * self.warps >= units)
 
     @property
-    def _fragment(self) -> Any:
+    def _fragment(self) -> ir.Type:
         """What a warp holds: each lane has vectors of a row."""
         columns, vector, across = self.buffer.type.shape[2], self._vector, self._lanes_of_row
         at_once, panels = LANES // across, columns // self.width
@@ -53,12 +54,12 @@ class RegisterCopy:
         shape = self._rows, columns
         return FragmentType.of(shape, self.matrix.type.element_type, Layout.parse(layout))
 
-    def load(self, row: Any, column: Any, warp: Any) -> Any:
+    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> Any:
         """The warp's part of the tile at (`row`, `column`) of the matrix. What is outside is zero."""
         start = emit.value(emit.add(row, emit.mul(warp, self._rows)))
         return tile.load(self.matrix, start, emit.value(column), self._fragment, vector_bytes=VECTOR_BYTES)
 
-    def store(self, loaded: Any, stage: Any, warp: Any) -> None:
+    def store(self, loaded: Any, stage: Any, warp: ir.Value) -> None:
         """Stores a loaded part to its rows of a stage. Warps beyond the last row store nothing."""
         row, rows = emit.mul(warp, self._rows), self.buffer.type.shape[1]
         target = tile.stage(self.buffer, emit.value(stage))

@@ -25,7 +25,9 @@ class _Staged:
         self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, extent), ir.F32Type.get(), layout))
         self.map = tile.tensor_map(matrix, tile.stage_type(self.buffer.type))
 
-    def copy(self, number: Any, at: Tile, block: Any, stage: ir.Value, barrier: ir.Value) -> None:
+    def copy(
+        self, number: ir.Value | int, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value
+    ) -> None:
         """Starts to copy the scales of tile `number` along this operand for a K block."""
         source, column = (
             map_of_member(self.matrix, self.map, at.member),
@@ -43,12 +45,12 @@ class RowScales:
         extents = schedule.block[:2]
         self.left, self.right = (_Staged(*each, schedule) for each in zip(matrices, extents, strict=True))
 
-    def copy(self, at: Tile, block: Any, stage: ir.Value, barrier: ir.Value) -> None:
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block."""
         self.left.copy(at.row, at, block, stage, barrier)
         self.right.copy(at.column, at, block, stage, barrier)
 
-    def of_tile(self, _: Tile, rows: list[Any], kind: ir.Type) -> "TileRowScales":
+    def of_tile(self, _: Tile, rows: list[ir.Value], kind: ir.Type) -> "TileRowScales":
         """The scales of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""
         return TileRowScales(self, rows, kind)
 
@@ -58,10 +60,10 @@ class TileRowScales:
     """The scales of one tile."""
 
     all: RowScales
-    rows: list[Any]
+    rows: list[ir.Value]
     kind: ir.Type
 
-    def of_b(self, _: Any) -> list[Any]:
+    def of_b(self, _: ir.Value | int) -> list[Any]:
         """Scales that are read from global memory: none."""
         return []
 
@@ -70,7 +72,7 @@ class TileRowScales:
         """For each of a lane's products, the index of its factor: each has one of its own."""
         return list(range(self.kind.registers))
 
-    def factors(self, part: int, stage: ir.Value, _: list[Any]) -> list[Any]:
+    def factors(self, part: int, stage: ir.Value, _: list[Any]) -> list[ir.Value]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         left, right = (tile.stage(each.buffer, stage) for each in (self.all.left, self.all.right))
         of_rows = tile.load_row(left, emit.value(self.rows[part]), transposed(self.kind))

@@ -10,7 +10,7 @@ from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels.matrices import member, size
 
 
-def matrices(op: MatmulOp, index: Any) -> tuple[Any, Any]:
+def matrices(op: MatmulOp, index: Any) -> tuple[ir.Value, ir.Value]:
     """The scales of A and of B for one product of a batch."""
     of_a, of_b = (member(op.role(f"scale_{name}"), index) for name in "ab")
     return of_a, of_b
@@ -26,7 +26,7 @@ class LaneScales:
         op: MatmulOp,
         schedule: AnySchedule,
         kind: ir.Type,
-        scales: tuple[Any, Any],
+        scales: tuple[ir.Value, ir.Value],
         row: ir.Value,
         column: ir.Value,
     ) -> None:
@@ -40,7 +40,7 @@ class LaneScales:
         self._rows = list(dict.fromkeys(row for row, _ in self._inside))
         self._columns = list(dict.fromkeys(column for _, column in self._inside))
 
-    def load(self, block: Any) -> list[Any]:
+    def load(self, block: Any) -> list[ir.Value]:
         """The scales of a K block: those of rows, then those of columns, or the one of all. Beyond the last
         row, column or K block, where there are no scales, those of the last.
         """
@@ -50,7 +50,7 @@ class LaneScales:
             return loaded + [_element(of_b, block, emit.add(self._column, each)) for each in self._columns]
         return [*loaded, _element(of_b, emit.div(self._column, PROMOTED), block)]
 
-    def factors(self, loaded: list[Any]) -> Any:
+    def factors(self, loaded: list[ir.Value]) -> ir.Value:
         """The vector of what a lane's sums of a K block are multiplied by."""
         rows, of_b = dict(zip(self._rows, loaded, strict=False)), loaded[len(self._rows) :]
         if self._of_columns:
@@ -65,17 +65,17 @@ def of_lane(
     op: MatmulOp,
     schedule: AnySchedule,
     kind: ir.Type,
-    scales: tuple[Any, Any],
+    scales: tuple[ir.Value, ir.Value],
     block: Any,
     row: ir.Value,
     column: ir.Value,
-) -> Any:
+) -> ir.Value:
     """The factors of a lane's sums of a K block, for a fragment of type `kind` at (`row`, `column`)."""
     lane = LaneScales(op, schedule, kind, scales, row, column)
     return lane.factors(lane.load(block))
 
 
-def _element(matrix: ir.Value, row: ir.Value, column: ir.Value) -> Any:
+def _element(matrix: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
     """The element at (`row`, `column`) of a matrix, or the nearest one."""
     nearest = (emit.minimum(at, emit.sub(size(matrix, i), 1)) for i, at in enumerate((row, column)))
     return memref.load(matrix, [emit.as_index(at) for at in nearest])

@@ -39,19 +39,19 @@ class ScatteredReduction(TeamReduction):
     def senders(self) -> int:
         return 0 if self.sent.buffer is None else self.schedule.warpgroups
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         (call,) = super().begin()
         return self.kept(call)
 
-    def kept(self, call: Any) -> list[Any]:
+    def kept(self, call: ir.Value) -> list[ir.Value]:
         """What a warpgroup keeps at first."""
         return [call, *self._buffer_is_with(_WARPGROUP)]
 
-    def _buffer_is_with(self, who: int) -> list[Any]:
+    def _buffer_is_with(self, who: int) -> list[ir.Value]:
         return [emit.value(who)] if self.senders else []
 
     def prepare(
-        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
     ) -> None:
         """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
         with emit.when(emit.equal(at.member, self.team.rank)):
@@ -62,18 +62,24 @@ class ScatteredReduction(TeamReduction):
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
     def collect_next(
-        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
-    ) -> list[Any]:
+        self,
+        sums: ir.Value,
+        at: Tile,
+        row: ir.Value,
+        column: ir.Value,
+        warpgroup: ir.Value,
+        kept: list[ir.Value],
+    ) -> list[ir.Value]:
         call, *holder = kept
         own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
 
-        def add_up() -> list[Any]:
+        def add_up() -> list[ir.Value]:
             total = tile.from_lane(self._total(call, lane, part, warpgroup), sums.type)
             self._take_back(holder, warpgroup)
             self.writer.write(total, row, column, None, warpgroup)
             return self._buffer_is_with(_WARPGROUP)
 
-        def send() -> list[Any]:
+        def send() -> list[ir.Value]:
             if self.senders:
                 self._hand_over(lane, holder, warpgroup)
             else:
@@ -82,18 +88,18 @@ class ScatteredReduction(TeamReduction):
 
         return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
 
-    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         call, *holder = kept
         self._take_back(holder, warpgroup)
         super().end(warpgroup, [call])
 
-    def _take_back(self, holder: list[Any], warpgroup: ir.Value) -> None:
+    def _take_back(self, holder: list[ir.Value], warpgroup: ir.Value) -> None:
         """Waits for the buffer, if the warp that sends has it."""
         for who in holder:
             with emit.when(emit.equal(who, _SENDER)):
                 await_empty(warpgroup)
 
-    def _hand_over(self, lane: ir.Value, holder: list[Any], warpgroup: ir.Value) -> None:
+    def _hand_over(self, lane: ir.Value, holder: list[ir.Value], warpgroup: ir.Value) -> None:
         """Puts sums into the buffer for the warp that sends them."""
         part = tile.stage(self.sent.buffer, emit.value(warpgroup))
         fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
@@ -120,7 +126,7 @@ class ScatteredReduction(TeamReduction):
 
             self.tiles.walk([], one)
 
-    def _send_buffer(self, call: Any, at: Tile, warpgroup: ir.Value) -> None:
+    def _send_buffer(self, call: ir.Value, at: Tile, warpgroup: ir.Value) -> None:
         """Copies a warpgroup's sums to another GPU, and signals them."""
         part = self.part(at, warpgroup)
         slot, buffer = (
@@ -139,7 +145,7 @@ class ScatteredReduction(TeamReduction):
             nvvm.cp_async_bulk_wait_group(0)
             self.signal(call, at.member, part)
 
-    def _send(self, call: Any, lane: ir.Value, member: Any, part: Any, warpgroup: ir.Value) -> None:
+    def _send(self, call: ir.Value, lane: ir.Value, member: Any, part: ir.Value, warpgroup: ir.Value) -> None:
         """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""
         slot = emit.value(self.sent_to(call, member, part))
         self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(member), slot)
@@ -147,15 +153,15 @@ class ScatteredReduction(TeamReduction):
         with thread_ids.one_thread():
             self.signal(call, member, part)
 
-    def memory_for(self, member: Any) -> Any:
+    def memory_for(self, member: Any) -> ir.Value:
         """The memory to which sums for another GPU are stored."""
         return self.data(member)
 
-    def sent_to(self, call: Any, member: Any, part: Any) -> Any:
+    def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         """The slot of sums in this memory."""
         return self.slot(call, self.team.rank, part)
 
-    def signal(self, call: Any, member: Any, part: Any) -> None:
+    def signal(self, call: ir.Value, member: Any, part: ir.Value) -> None:
         """Signals that sums for another GPU have been stored."""
         tile.signal(self.flags(member), emit.value(self.slot(call, self.team.rank, part)), call)
 
@@ -163,17 +169,17 @@ class ScatteredReduction(TeamReduction):
         """Lets the call be counted, whose number warps that send have read."""
         meet_consumers(self.schedule.warpgroups, self.senders)
 
-    def _total(self, call: Any, lane: ir.Value, part: Any, warpgroup: ir.Value) -> Any:
+    def _total(self, call: ir.Value, lane: ir.Value, part: ir.Value, warpgroup: ir.Value) -> ir.Value:
         """A thread's sums of this GPU's rows: its own, and those of the others in the order of ranks."""
         others, count = emit.sub(self.members, 1), len(emit.elements(lane))
 
-        def source(number: Any) -> Any:
+        def source(number: ir.Value) -> ir.Value:
             before = emit.less(number, self.team.rank)
             return self.slot(call, emit.select(before, number, emit.add(number, 1)), part)
 
         self.await_others(call, part, warpgroup)
 
-        def add_one(number: Any, carried: list[Any]) -> list[Any]:
+        def add_one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             return [add(carried[0], convert(self.read(source(number), count), lane.type))]
 
         return emit.loop(0, others, 1, [lane], add_one)[0]

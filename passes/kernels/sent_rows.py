@@ -45,7 +45,7 @@ class RowSender:
         """The sender of a product that sends its rows; otherwise None."""
         return RowSender(op, tiles) if op.is_sending else None
 
-    def begin(self) -> Any:
+    def begin(self) -> ir.Value:
         """Reads the number of the call, after the launch before, and counts it once all of this GPU's CTAs
         have read it; for all threads of the warpgroup that copies.
         """
@@ -57,12 +57,12 @@ class RowSender:
             memref.store(call, self._state, [emit.as_index(CALL)])
         return call
 
-    def send(self, call: Any) -> None:
+    def send(self, call: ir.Value) -> None:
         """Sends all slices, in the warps that don't copy."""
         half = emit.mul(emit.bit_and(call, 1), self._members)
         matrix = emit.mul(emit.add(half, self._team.rank), emit.mul(self._rows, self._columns))
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[Any]) -> list[Any]:
             self._send_slice(number, matrix)
             meet_senders(SENDERS)
             self._signal(number, call)
@@ -72,7 +72,7 @@ class RowSender:
         with emit.when(emit.less(0, warp)):
             emit.loop(0, self._slices, 1, [], one)
 
-    def _send_slice(self, number: Any, matrix: ir.Value) -> None:
+    def _send_slice(self, number: ir.Value, matrix: ir.Value) -> None:
         """Stores this CTA's part of a slice in the memory of all other GPUs."""
         begin = emit.minimum(emit.mul(number, self._slice_columns), self._columns)
         columns = emit.minimum(emit.sub(self._columns, begin), self._slice_columns)
@@ -83,7 +83,7 @@ class RowSender:
         first = emit.add(emit.mul(cta, SENDERS), emit.sub(emit.thread(), LANES))
         last = emit.sub(vectors, 1)
 
-        def some(start: Any, carried: list[Any]) -> list[Any]:
+        def some(start: ir.Value, carried: list[Any]) -> list[Any]:
             numbers = [emit.add(start, emit.mul(step, each)) for each in range(_AT_ONCE)]
             places = list[tuple[Any, Any]]()
             for each in numbers:
@@ -103,11 +103,11 @@ class RowSender:
     def _store(
         self,
         matrix: ir.Value,
-        numbers: list[Any],
-        vectors: Any,
-        places: list[tuple[Any, Any]],
-        found: list[Any],
-        member: Any,
+        numbers: list[ir.Value],
+        vectors: ir.Value,
+        places: list[tuple[ir.Value, ir.Value]],
+        found: list[ir.Value],
+        member: ir.Value,
     ) -> None:
         """Stores vectors in the memory of a GPU."""
         to = tile.remote(self._address(member, DATA), self._a.type.element_type)
@@ -116,19 +116,19 @@ class RowSender:
                 at = emit.add(matrix, emit.mul(row, self._columns), column)
                 vector.StoreOp(value, to, [emit.as_index(at)], alignment=VECTOR_BYTES)
 
-    def _signal(self, number: Any, call: Any) -> None:
+    def _signal(self, number: ir.Value, call: ir.Value) -> None:
         """Raises the flags of a slice, one for each other GPU, in the last CTA that has sent its part: each
         lane of a warp raises one of them.
         """
         with emit.when(emit.less(emit.thread(), 2 * LANES)):
             lane = thread_ids.lane()
 
-            def arrive() -> list[Any]:
+            def arrive() -> list[ir.Value]:
                 counter = emit.value(emit.add(number, SLICES))
                 last = tile.is_last(self._state, counter, self._ctas)
                 return [arith.extui(emit.i32(), last)]
 
-            def nothing() -> list[Any]:
+            def nothing() -> list[ir.Value]:
                 return [emit.value(0)]
 
             (last,) = emit.either(emit.equal(lane, 0), [emit.i32()], arrive, nothing)
@@ -140,7 +140,7 @@ class RowSender:
                 flag = emit.add(emit.mul(self._team.rank, self._slices), number)
                 tile.signal(flags, emit.value(flag), call)
 
-    def _address(self, member: Any, which: int) -> Any:
+    def _address(self, member: ir.Value, which: int) -> ir.Value:
         """An address of a GPU's memory: of its rows or its flags."""
         at = [emit.as_index(member), arith.constant(ir.IndexType.get(), which)]
         return memref.load(self._peers, at)

@@ -46,7 +46,7 @@ class SentSums:
             shape = schedule.warpgroups, *self.shape
             self.buffer = tile.alloc(BufferType.of(shape, self.element, dense), over=writer.buffer)
 
-    def rounded(self, lane: ir.Value) -> Any:
+    def rounded(self, lane: ir.Value) -> ir.Value:
         """A thread's sums as they are sent."""
         return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
 
@@ -76,11 +76,11 @@ class TeamReduction(Reduction):
         """Warps of the warpgroup that copies which send sums; they, too, read the number of the call."""
         return 0
 
-    def call(self) -> Any:
+    def call(self) -> ir.Value:
         """The number of the call, before it is counted."""
         return element(self._state, CALL)
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         """Reads the number of the call, and counts it once all of this GPU's CTAs have read it. Other threads
         copy the first tiles meanwhile.
         """
@@ -92,51 +92,51 @@ class TeamReduction(Reduction):
                 memref.store(emit.add(call, 1), self._state, [emit.as_index(CALL)])
         return [call]
 
-    def end(self, warpgroup: ir.Value, kept: list[Any]) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         self.writer.finish()
 
-    def slot(self, call: Any, source: Any, part: Any) -> Any:
+    def slot(self, call: ir.Value, source: ir.Value, part: ir.Value) -> ir.Value:
         """The number of the sums that a GPU has sent for a warpgroup's part of a tile."""
         first = emit.mul(emit.bit_and(call, 1), self.members)
         return emit.add(emit.mul(emit.add(first, source), self.parts), part)
 
-    def part(self, at: Tile, warpgroup: ir.Value) -> Any:
+    def part(self, at: Tile, warpgroup: ir.Value) -> ir.Value:
         """The number of a warpgroup's part of a tile."""
         number = emit.add(emit.mul(at.row, self._columns), at.column)
         return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
 
-    def other(self) -> tuple[Any, Any]:
+    def other(self) -> tuple[ir.Value, ir.Value]:
         """A GPU for each of a warpgroup's first threads, and whether it is another one, an i1."""
         member = emit.rem(emit.thread(), WARPGROUP)
         different = emit.negate(emit.equal(member, self.team.rank))
         return member, arith.andi(emit.less(member, self.members), different)
 
-    def await_others(self, call: Any, part: Any, warpgroup: ir.Value) -> None:
+    def await_others(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> None:
         """Waits for the sums of a part that other GPUs send: each of the first threads for one of them."""
         member, is_other = self.other()
         with emit.when(is_other):
             self.team.await_(self.signals, self.slot(call, member, part), call)
         meet_warpgroup(warpgroup)
 
-    def address(self, member: Any, which: int) -> Any:
+    def address(self, member: ir.Value, which: int) -> ir.Value:
         """An address of a GPU's memory: of its data or its flags."""
         return memref.load(self.peers, [emit.as_index(member), _index(which)])
 
-    def flags(self, member: Any) -> Any:
+    def flags(self, member: ir.Value) -> ir.Value:
         """The flags of another GPU."""
         return tile.remote(self.address(member, FLAGS), emit.i32())
 
-    def data(self, member: Any) -> Any:
+    def data(self, member: ir.Value) -> ir.Value:
         """The memory of another GPU for sums."""
         return tile.remote(self.address(member, DATA), self.sent.element)
 
-    def store(self, numbers: list[Any], memory: Any, slot: ir.Value) -> None:
+    def store(self, numbers: list[ir.Value], memory: ir.Value, slot: ir.Value) -> None:
         """Stores a thread's sums, as they are sent, in a slot of a GPU's memory."""
         for index, run in enumerate(self._runs(numbers)):
             value = vector.from_elements(ir.VectorType.get([len(run)], self.sent.element), run)
             vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=self.sent.vector_bytes)
 
-    def read(self, slot: ir.Value, count: int) -> Any:
+    def read(self, slot: ir.Value, count: int) -> ir.Value:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
         kind, numbers = self.sent.element, [None] * count
         found = list[Any]()
@@ -151,7 +151,7 @@ class TeamReduction(Reduction):
         width = self.sent.width
         return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
 
-    def _at(self, slot: ir.Value, vector_index: int, numbers: list[Any]) -> Any:
+    def _at(self, slot: ir.Value, vector_index: int, numbers: list[Any]) -> ir.Value:
         """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
         width = self.sent.width
         thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
@@ -160,5 +160,5 @@ class TeamReduction(Reduction):
         return arith.addi(first, inside)
 
 
-def _index(number: int) -> Any:
+def _index(number: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), number)

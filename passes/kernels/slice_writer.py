@@ -99,7 +99,12 @@ class StagedSlices:
         return 2 if self.schedule.halves else 1
 
     def write(
-        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value
+        self,
+        parts: FragmentParts,
+        at: SliceOrigin,
+        index: ir.Value | None,
+        warpgroup: ir.Value,
+        staging: ir.Value,
     ) -> ir.Value:
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run, pieces = run_of(self.schedule), self._finished(parts, at, index)
@@ -118,7 +123,7 @@ class StagedSlices:
         return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
     def _finished(
-        self, parts: FragmentParts, at: SliceOrigin, index: Any
+        self, parts: FragmentParts, at: SliceOrigin, index: ir.Value | None
     ) -> Iterator[tuple[ir.Value, int, int]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""
         row, run = emit.value(at.own_row), run_of(self.schedule)
@@ -128,7 +133,7 @@ class StagedSlices:
             pieces = finish(self.op, sums, row, column, run=run, number=index, known=known)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
-    def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: Any) -> None:
+    def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
         """Stores a slot: by TMA, unless rows aren't aligned for it or it would write beyond their end."""
         end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
         ragged = arith.andi(self._ragged, emit.less(size(self.op.d, -1), end))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
 from weft.passes.kernels.team import Team
@@ -18,7 +19,7 @@ from weft.passes.kernels.team import Team
 class StagedOperand:
     """A or B: its buffer, built at the insertion point, and the map that fills it."""
 
-    matrix: Any
+    matrix: ir.Value
     k_major: bool
     extent: int  # rows of the left operand's tile, or columns of the right one's, in one CTA
     block_k: int
@@ -28,8 +29,8 @@ class StagedOperand:
     cta_group: int = 1
     expanded: bool = False  # elements of 4 or 6 bits to bytes
     wide_atoms: bool = False  # of the swizzle, as tcgen05 reads MN-major elements of 32 bits
-    buffer: Any = field(init=False)
-    map: Any = field(init=False)
+    buffer: ir.Value = field(init=False)
+    map: ir.Value = field(init=False)
     skewed: ClassVar[bool] = False
     joined: ClassVar[bool] = False
 
@@ -37,7 +38,7 @@ class StagedOperand:
         self.buffer = tile.alloc(self._buffer_type)
         self.map = self._map_of(self.matrix)
 
-    def _map_of(self, matrix: Any) -> Any:
+    def _map_of(self, matrix: ir.Value) -> ir.Value:
         """The map that fills stages from a matrix, or a batch."""
         copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
@@ -47,7 +48,7 @@ class StagedOperand:
         return tile.tensor_map(matrix, copied, l2_promotion=promotion, l2_eviction=eviction, **kind)
 
     @property
-    def _buffer_type(self) -> Any:
+    def _buffer_type(self) -> ir.Type:
         """The type of the stages: K-major tiles, or MN-major ones."""
         rows, columns = (self.extent, self.block_k) if self.k_major else (self.block_k, self.extent)
         element = self.matrix.type.element_type
@@ -89,7 +90,16 @@ class StagedOperand:
         extent, depth = self._share
         return (extent, depth) if self.k_major else (depth, extent)
 
-    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
+    def copy(
+        self,
+        start: ir.Value,
+        k: ir.Value | int,
+        member: Any,
+        stage: ir.Value,
+        barrier: ir.Value,
+        share: Any,
+        mask: Any,
+    ) -> None:
         """Starts to copy the block at (`start`, `k`), or this CTA's `share` of it, into a stage. `member` is
         the index in a batch, `mask` the CTAs of the cluster that receive a share.
         """
@@ -105,15 +115,17 @@ class StagedOperand:
         part = self._slice(stage, inside, below, extent, depth)
         tile.copy_multicast(source, row, column, part, barrier, mask, cta_group=self.cta_group)
 
-    def begin_member(self, member: Any) -> None:
+    def begin_member(self, member: ir.Value) -> None:
         """Begins to copy from a matrix of a team's other GPUs, by its index."""
         return
 
-    def part(self, stage: Any, start: Any, extent: int) -> Any:
+    def part(self, stage: ir.Value, start: ir.Value | int, extent: int) -> ir.Value:
         """`extent` rows of the left operand's stage, or columns of the right one's, from `start` on."""
         return self._slice(stage, start, 0, extent, self.block_k)
 
-    def _slice(self, stage: Any, start: Any, k: Any, extent: int, depth: int) -> Any:
+    def _slice(
+        self, stage: ir.Value, start: ir.Value | int, k: ir.Value | int, extent: int, depth: int
+    ) -> ir.Value:
         """The part of a stage from (`start`, `k`) on."""
         whole = tile.stage(self.buffer, stage)
         if (extent, depth) == (self.extent, self.block_k):
@@ -130,7 +142,7 @@ class JoinedOperand(StagedOperand):
     joined = True
 
     @property
-    def _buffer_type(self) -> Any:
+    def _buffer_type(self) -> ir.Type:
         """Without a swizzle, eight rows are a core matrix."""
         size, columns = self.block_k * self.extent, self.extent
         layout = f"S[({self.stages},{self.block_k},{columns}):({size},{columns},1)]"
@@ -152,7 +164,16 @@ class GatheredOperand(StagedOperand):
         self._other.matrix = self.others
         self._other.map = self._map_of(self.others)
 
-    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
+    def copy(
+        self,
+        start: ir.Value,
+        k: ir.Value | int,
+        member: Any,
+        stage: ir.Value,
+        barrier: ir.Value,
+        share: Any,
+        mask: ir.Value,
+    ) -> None:
         def of_own() -> list[Any]:
             StagedOperand.copy(self, start, k, member, stage, barrier, share, mask)
             return []
@@ -163,7 +184,7 @@ class GatheredOperand(StagedOperand):
 
         emit.either(emit.equal(member, self.team.rank), [], of_own, of_other)
 
-    def begin_member(self, member: Any) -> None:
+    def begin_member(self, member: ir.Value) -> None:
         self._member = member
 
 

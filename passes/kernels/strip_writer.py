@@ -26,11 +26,11 @@ from weft.passes.kernels.writer import StagedWriter, run_of, spare
 class _Slots:
     """The memory of strips of one width: slots for each warpgroup, and the map that stores them."""
 
-    buffer: Any
-    map: Any
+    buffer: ir.Value
+    map: ir.Value
     count: int
 
-    def slot(self, warpgroup: ir.Value, number: Any) -> Any:
+    def slot(self, warpgroup: ir.Value, number: ir.Value | int) -> ir.Value:
         """A warpgroup's slot for strip `number`."""
         inside = emit.rem(number, self.count)
         return tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, self.count), inside)))
@@ -93,11 +93,16 @@ class StripWriter(StagedWriter):
         return phase
 
     def _write_in_loop_of_strips(
-        self, strips: list[list[Any]], row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value
+        self,
+        strips: list[list[tuple[ir.Value, int, int]]],
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
     ) -> None:
         """Stores wide strips with one copy of the code that does."""
 
-        def one(number: Any, _: list[Any]) -> list[Any]:
+        def one(number: ir.Value, _: list[Any]) -> list[Any]:
             part = self._slots.slot(warpgroup, number)
             start = emit.value(emit.add(column, emit.mul(number, self._width)))
             for which, strip in enumerate(strips):
@@ -111,7 +116,13 @@ class StripWriter(StagedWriter):
         emit.loop(0, len(strips), 1, [], one)
 
     def _write_strip(
-        self, strip: list[Any], number: int, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value
+        self,
+        strip: list[tuple[ir.Value, int, int]],
+        number: int,
+        row: ir.Value,
+        column: ir.Value,
+        index: Any,
+        warpgroup: ir.Value,
     ) -> None:
         slots = self._slots if number < self._wide or self._rest is None else self._rest
         part = slots.slot(warpgroup, number)
@@ -121,7 +132,7 @@ class StripWriter(StagedWriter):
 
     def _fill(
         self,
-        part: Any,
+        part: ir.Value,
         strip: list[Any],
         number: int,
         row: ir.Value,
@@ -143,8 +154,8 @@ class StripWriter(StagedWriter):
         meet_warpgroup(warpgroup)
 
     def _finished(
-        self, strip: list[Any], number: int, row: ir.Value, column: ir.Value, index: Any
-    ) -> Iterator[tuple[Any, int, int]]:
+        self, strip: list[tuple[ir.Value, int, int]], number: int, row: ir.Value, column: ir.Value, index: Any
+    ) -> Iterator[tuple[ir.Value, int, int]]:
         """D's fragments of a strip, each with its row and column in the strip."""
         run, ahead = run_of(self.schedule), spare(self.schedule)
         for piece, below, right in strip:

@@ -14,6 +14,7 @@ from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa import block_scales
 from weft.isa.tcgen05 import tensor_layouts
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import map_of_member
 from weft.passes.kernels.tile_order import Tile
@@ -27,11 +28,11 @@ class TensorTiles:
     stages of shared memory from where they come, as rows x groups.
     """
 
-    stages: Any
+    stages: ir.Value
     blocks: int
     deep: int
     cta_group: int
-    _buffer: Any = field(init=False)
+    _buffer: ir.Value = field(init=False)
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -44,11 +45,11 @@ class TensorTiles:
         element = self.stages.type.element_type
         self._buffer = tile.alloc(BufferType.of(self._shape, element, layout, "tmem"))
 
-    def load(self, stage: Any) -> None:
+    def load(self, stage: ir.Value) -> None:
         """Copies a stage's scales to tensor memory, of both CTAs of a pair."""
         tile.copy_tmem(tile.stage(self.stages, stage), self._buffer, cta_group=self.cta_group)
 
-    def rows(self, first: int, count: int) -> Any:
+    def rows(self, first: int, count: int) -> ir.Value:
         """The scales of at least `count` rows in tensor memory, from row `first` on."""
         if (
             count >= self._shape[0] or count % block_scales.LANES
@@ -69,8 +70,8 @@ class _Scales:
     stages: int
     cta_group: int
     tensor: TensorTiles = field(init=False)
-    _arrived: Any = field(init=False)
-    _map: Any = field(init=False)
+    _arrived: ir.Value = field(init=False)
+    _map: ir.Value = field(init=False)
 
     def __post_init__(self) -> None:
         """Builds the stages and the tensor map at the insertion point."""
@@ -82,7 +83,14 @@ class _Scales:
         self.tensor = TensorTiles(tiles, self.blocks, self.deep, self.cta_group)
         self._map = tile.tensor_map(self.matrix, tile.stage_type(self._arrived.type), chunk=_BYTES)
 
-    def copy(self, row: Any, block: Any, member: Any, stage: Any, barrier: Any) -> None:
+    def copy(
+        self,
+        row: ir.Value,
+        block: ir.Value | int,
+        member: ir.Value | None,
+        stage: ir.Value,
+        barrier: ir.Value,
+    ) -> None:
         """Starts to copy the scales of a K block, from row `row` of the operand on, into a stage."""
         source = map_of_member(self.matrix, self._map, member)
         first, column = emit.value(emit.div(row, _ROWS)), emit.value(emit.mul(block, self.deep * _BYTES))
@@ -103,7 +111,7 @@ class TensorScales:
         self.left = _Scales(left, tiles.left, *common)
         self.right = _Scales(right, tiles.right, *common)
 
-    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a K block of this CTA's rows, and of all columns, into a stage."""
         m, n, _ = self.schedule.block
         row = emit.add(emit.mul(at.row, m), emit.mul(self.half, self.schedule.cta_rows))
@@ -115,13 +123,13 @@ class TensorScales:
         self.left.tensor.allocate()
         self.right.tensor.allocate()
 
-    def load(self, at: Tile, number: Any, stage: Any, position: list[Any]) -> list[Any]:
+    def load(self, at: Tile, number: ir.Value, stage: ir.Value, position: list[Any]) -> list[Any]:
         """Copies a stage's scales to tensor memory; for the thread that issues the products."""
         self.left.tensor.load(stage)
         self.right.tensor.load(stage)
         return position
 
-    def of_part(self, part: int, at: Tile, number: Any) -> dict[str, Any]:
+    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, Any]:
         """The scales of a part of a tile, of its rows and of its columns, as `tile.gemm_async` takes them."""
         n, rows = self.schedule.block[1], block_scales.ROWS
         first = emit.rem(emit.mul(at.column, n), rows) if n % rows else 0

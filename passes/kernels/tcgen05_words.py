@@ -169,7 +169,7 @@ class WordScales:
         inside = emit.rem(emit.sub(number, at.k_span[0]), self._period)
         return emit.either(emit.equal(inside, 0), [emit.i32()] * 2, copy, lambda: position)
 
-    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, ir.Value]:
+    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, Any]:
         """The scales of a part of a tile for K block `number`, as `tile.gemm_async` takes them."""
         rows = block_scales.ROWS
         scales = {

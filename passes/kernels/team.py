@@ -22,8 +22,8 @@ class Team:
     """
 
     op: MatmulOp
-    rank: Any
-    limit: Any
+    rank: ir.Value
+    limit: ir.Value
 
     @staticmethod
     def of(op: MatmulOp) -> "Team | None":
@@ -32,18 +32,18 @@ class Team:
             return None
         return Team(op, *(element(team, number) for number in (RANK, LIMIT)))
 
-    def first(self, op: MatmulOp) -> Any:
+    def first(self, op: MatmulOp) -> ir.Value:
         """The rank whose rows a kernel computes first: this one's where rows come from others, and the next
         one's where sums go to others.
         """
         return emit.add(self.rank, 1) if op.is_scattered else self.rank
 
-    def await_(self, flags: Any, index: Any, call: Any, proxy: str = "generic") -> None:
+    def await_(self, flags: ir.Value, index: ir.Value, call: ir.Value, proxy: str = "generic") -> None:
         """Waits for a flag of a call, in one thread."""
         tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
 
 
-def each_other(rank: Any, ranks: Any, body: Callable[[Any], None]) -> None:
+def each_other(rank: ir.Value, ranks: ir.Value, body: Callable[[Any], None]) -> None:
     """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
 
     def one(step: ir.Value, carried: list[Any]) -> list[Any]:
@@ -58,7 +58,7 @@ class RowGate:
     slices of K, before each of them.
     """
 
-    def __init__(self, team: Team, schedule: AnySchedule, k_blocks: Any) -> None:
+    def __init__(self, team: Team, schedule: AnySchedule, k_blocks: ir.Value) -> None:
         """Reads sizes at the insertion point."""
         roles = team.op.roles
         self.call: Any = None
@@ -81,7 +81,7 @@ class RowGate:
             return None
         return RowGate(team, schedule, k_blocks)
 
-    def await_rows(self, at: Tile) -> Any:
+    def await_rows(self, at: Tile) -> ir.Value:
         """Waits for the rows of a tile, unless they are this GPU's own, after the launch before, which may
         count the call. Returns which matrix of `gathered` has them: calls use two halves in turn, if there
         are two.
@@ -99,7 +99,7 @@ class RowGate:
         half = emit.select(self._has_halves, emit.bit_and(call, 1), 0)
         return emit.add(at.member, emit.mul(half, self._ranks))
 
-    def await_block(self, at: Tile, block: Any) -> None:
+    def await_block(self, at: Tile, block: ir.Value | int) -> None:
         """Waits for the slice that begins with a K block of a tile, if one does."""
         if not self._has_slices:
             return
@@ -108,6 +108,6 @@ class RowGate:
             number = emit.div(block, self._in_slice)
             self._team.await_(vector_of(self._arrivals, at.member), number, self.call, proxy="async")
 
-    def _of_others(self, at: Tile) -> Any:
+    def _of_others(self, at: Tile) -> ir.Value:
         """Whether a tile's rows are those of another GPU, an i1."""
         return emit.negate(emit.equal(at.member, self._team.rank))

@@ -70,7 +70,7 @@ class Order:
     members: ir.Value | None = None
     slices: int = 1
     blocks: Any = None
-    first_member: int = 0
+    first_member: ir.Value | int = 0
     inside_lines: ir.Value | None = None
 
     @property

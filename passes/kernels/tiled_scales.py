@@ -8,6 +8,7 @@ from weft.dialects.schedule import TmaMmaSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.block_scales import GROUPS, ROWS, TILE_BYTES, Stages
 from weft.isa.tensor_map import MOST_BOX
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import map_of_member
 from weft.passes.kernels.tile_order import Tile
@@ -17,7 +18,7 @@ from weft.passes.kernels.tile_order import Tile
 class _Side:
     """The scales of A, or of B: their matrix, its map, and the stages as tiles and as rows x groups."""
 
-    matrix: Any
+    matrix: ir.Value
     map: Any
     tiles: Any
     rows: Any
@@ -46,12 +47,12 @@ class TiledScales:
         self.element = element
 
     @property
-    def views(self) -> tuple[Any, Any]:
+    def views(self) -> tuple[ir.Value, ir.Value]:
         """The stages of the scales of A and of B, as rows x groups."""
         a, b = (side.rows for side in self._sides)
         return a, b
 
-    def copy(self, at: Tile, block: Any, stage: Any, barrier: Any) -> None:
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block into a stage."""
         for side, number in zip(self._sides, (at.row, at.column), strict=True):
             source = map_of_member(side.matrix, side.map, at.member)

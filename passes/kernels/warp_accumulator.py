@@ -110,7 +110,7 @@ class WarpAccumulator:
         return sorted_sums(sums, self.left.alternates, self.right.alternates)
 
     def _steps(
-        self, sums: ir.Value, loaded: _Fragments, stage: ir.Value, scales: list[Any]
+        self, sums: ir.Value, loaded: _Fragments, stage: ir.Value, scales: list[ir.Value]
     ) -> tuple[ir.Value, _Fragments]:
         """Multiplies all steps of a stage but the last. Returns the sums and the last step's operands."""
         for step in range(1, self.steps):
@@ -118,7 +118,7 @@ class WarpAccumulator:
             sums, loaded = self._gemm(loaded, sums, step - 1, scales), following
         return sums, loaded
 
-    def _gemm(self, operands: _Fragments, sums: ir.Value, step: int, scales: list[Any]) -> ir.Value:
+    def _gemm(self, operands: _Fragments, sums: ir.Value, step: int, scales: list[ir.Value]) -> ir.Value:
         """Adds the products of a step."""
         if self.scales is None:
             return tile.gemm(*operands, sums, self.kind)

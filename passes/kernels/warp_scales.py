@@ -17,7 +17,7 @@ from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiled_scales import TiledScales
 
 
-def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[Any, Any]:
+def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[ir.Type, ir.Type]:
     """The types of a warp's scales of so many rows of A and columns of B, of `groups` of K: a lane has 4
     scales of a row or column in a register, of one in each 32 rows.
     """
@@ -59,7 +59,7 @@ class LoadedScales(WarpScales):
     """The scales that a stage brings, for a warp whose part of a tile begins at row and column `first`."""
 
     def __init__(
-        self, staged: TiledScales, schedule: TmaMmaSchedule, types: Types, first: tuple[Any, Any]
+        self, staged: TiledScales, schedule: TmaMmaSchedule, types: Types, first: tuple[ir.Value, ir.Value]
     ) -> None:
         self._staged, self._block, self._first = staged, schedule.block, first
         scaling, form = types.block_scaling, schedule.form(types)
@@ -68,7 +68,7 @@ class LoadedScales(WarpScales):
         groups = schedule.block[2] // scaling.group
         self._kinds = fragment_types(*schedule.warp_tile, groups, staged.element)
 
-    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
         sides = zip(
             self._staged.views, (at.row, at.column), self._block, self._first, self._kinds, strict=False
         )
@@ -82,5 +82,5 @@ class LoadedScales(WarpScales):
             loaded.append(scales if side == "a" else tile.from_lane(tile.to_lane(scales), kind))
         return loaded
 
-    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
         return loaded, step * self._groups_of_step

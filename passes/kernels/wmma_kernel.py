@@ -30,7 +30,7 @@ class _Operand(Operand):
     """A or B in padded rows, of which `wmma.load` reads fragments."""
 
     @property
-    def buffer_type(self) -> Any:
+    def buffer_type(self) -> ir.Type:
         """The type of the stages: padded rows, contiguous as in global memory."""
         rows, columns = (self.extent, self.block_k) if self.k_major else (self.block_k, self.extent)
         layout = f"S[({self.stages},{rows},{columns}):({rows * self._pitch},{self._pitch},1)]"
@@ -51,7 +51,7 @@ class _Operand(Operand):
         """Never: `wmma.load` transposes elements of any width."""
         return False
 
-    def registers(self, stage: ir.Value, start: Any, k: int, **form: str) -> list[Any]:
+    def registers(self, stage: ir.Value, start: ir.Value | int, k: int, **form: str) -> list[Any]:
         """The registers of one instruction's fragment from row or column `start` and depth `k` on."""
         row, column = (start, k) if self.k_major else (k, start)
         at = emit.mul(emit.add(emit.mul(row, self._pitch), column), element_bytes(self.matrix))
@@ -75,7 +75,7 @@ class WmmaKernel(MmaKernel):
 
     a: _Operand
     b: _Operand
-    scratch: Any = field(init=False)  # in which a warp exchanges its sums
+    scratch: ir.Value = field(init=False)  # in which a warp exchanges its sums
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WmmaKernel":
@@ -116,7 +116,7 @@ class WmmaKernel(MmaKernel):
         return 2 if self.op.types.half_sums else 1
 
     @property
-    def _word(self) -> Any:
+    def _word(self) -> ir.Type:
         """The type of a word of sums, as loops carry it and shared memory holds it."""
         return emit.i32() if self.op.types.half_sums else ir.Type.parse(self.op.types.sums)
 
@@ -126,7 +126,7 @@ class WmmaKernel(MmaKernel):
         rows, columns = self.schedule.warp_tile
         return rows // ATOM, columns // ATOM
 
-    def _zero(self) -> Any:
+    def _zero(self) -> ir.Value:
         down, across = self._atoms
         count = down * across * self.form.operands[0].count
         return emit.constant(ir.VectorType.get([count], self._word), 0)
@@ -137,8 +137,8 @@ class WmmaKernel(MmaKernel):
         return False
 
     def _load(
-        self, stage_a: Any, stage_b: Any, start_m: ir.Value, start_n: ir.Value | int, k: int
-    ) -> list[Any]:
+        self, stage_a: ir.Value, stage_b: ir.Value, start_m: ir.Value, start_n: ir.Value | int, k: int
+    ) -> list[ir.Value]:
         """The registers of a warp's operands at depth `k` of a stage: those of A by rows, and those of B."""
         form, (down, across) = self.form, self._atoms
         return [
@@ -153,7 +153,7 @@ class WmmaKernel(MmaKernel):
             )
         ]
 
-    def _product(self, sums: ir.Value, operands: list[Any]) -> Any:
+    def _product(self, sums: ir.Value, operands: list[ir.Value]) -> ir.Value:
         """The sums and the products of one instruction's K."""
         form, (down, across) = self.form, self._atoms
         d, a, b, _ = form.operands
@@ -167,7 +167,7 @@ class WmmaKernel(MmaKernel):
                 totals[at] = [_cast(member, self._word) for member in _members(product, d)]
         return emit.vector_of([register for group in totals for register in group])
 
-    def _epilogue(self, accumulator: Any, row: ir.Value, column: ir.Value, aligned: bool) -> None:
+    def _epilogue(self, accumulator: ir.Value, row: ir.Value, column: ir.Value, aligned: bool) -> None:
         """Exchanges the sums 16 rows at a time, finishes and stores them."""
         if self._asynchronous:
             nvvm.cp_async_wait_group(0)
@@ -196,7 +196,7 @@ class WmmaKernel(MmaKernel):
             at = emit.add(row, i * ATOM)
             store(self.op, self._unpacked(loaded), at, column, self.tile.member, run=_RUN if aligned else 1)
 
-    def _unpacked(self, loaded: Any) -> Any:
+    def _unpacked(self, loaded: ir.Value) -> ir.Value:
         """The words of 16 rows as sums."""
         if not self.op.types.half_sums:
             return loaded
@@ -220,7 +220,7 @@ class WmmaKernel(MmaKernel):
         return Layout.parse(f"S[({','.join(map(str, extents))}):({','.join(strides)})]")
 
 
-def _members(value: ir.Value, registers: Registers) -> list[Any]:
+def _members(value: ir.Value, registers: Registers) -> list[ir.Value]:
     """The registers of a fragment, which a struct holds unless there is only one."""
     if registers.count == 1:
         return [value]
@@ -228,11 +228,11 @@ def _members(value: ir.Value, registers: Registers) -> list[Any]:
     return [llvm.extractvalue(kind, value, [number]) for number in range(registers.count)]
 
 
-def _cast(value: ir.Value, kind: ir.Type) -> Any:
+def _cast(value: ir.Value, kind: ir.Type) -> ir.Value:
     """The value as a register of another type."""
     return value if value.type == kind else llvm.bitcast(kind, value)
 
 
-def _groups(values: list[Any], count: int) -> list[list[Any]]:
+def _groups(values: list[ir.Value], count: int) -> list[list[ir.Value]]:
     """The values in lists of so many."""
     return [values[start : start + count] for start in range(0, len(values), count)]

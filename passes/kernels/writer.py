@@ -151,11 +151,11 @@ class StagedWriter:
         a fifth of the time to compile. Returns the next phase.
         """
 
-        def start(number: Any) -> tuple[Any, Any]:
+        def start(number: ir.Value) -> tuple[ir.Value, ir.Value]:
             down, across = (emit.mul(number, step) for step in parts[1][1:])
             return emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             if self.preloaded is not None:
                 with emit.when(emit.less(0, number)):
                     self.preloaded.begin(*start(number), index, warpgroup)
@@ -240,7 +240,7 @@ def store(
     index: ir.Value | None,
     run: int,
     stored: int | None = None,
-    known: Any = None,
+    known: dict[ir.Value, ir.Value] | None = None,
     ahead: int = 0,
 ) -> None:
     """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other

@@ -389,7 +389,7 @@ def groups(op: ir.OpView) -> list[list[int]]:
     return [[int(i.value) for i in group] for group in op.attributes["reassociation"]]
 
 
-def is_splat(numbers: Any) -> bool:
+def is_splat(numbers: ir.Attribute) -> bool:
     """Whether a constant tensor is the same number everywhere."""
     return isinstance(numbers, ir.DenseElementsAttr) and bool(numbers.is_splat)
 

@@ -14,7 +14,7 @@ _COUNTS = {"ctpop": 1, "ctlz": 2, "cttz": 2}
 _WORDS = ("i8", "i16", "i32", "i64")
 
 
-def is_own_call(call: Any) -> bool:
+def is_own_call(call: ir.OpView) -> bool:
     """Whether a call of an intrinsic is as `Real` or `counted` writes it, which LLVM always translates."""
     operation = call.operation
     kinds = [str(each.type) for each in (*operation.results, *operation.operands)]

@@ -39,7 +39,7 @@ class Sizes:
         """All sizes of a tensor."""
         return [self.of(value, dimension) for dimension in range(value.type.rank)]
 
-    def of(self, value: ir.Value, dimension: int) -> Number:
+    def of(self, value: ir.Value, dimension: Any) -> Number:
         """One size. Raises UnknownSizeError where no operation defines it."""
         kind = value.type
         if not 0 <= dimension < kind.rank:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.mlir import ir
 from weft.passes.raising.formulas import FORMATS
 
 ZERO = -1
@@ -16,7 +17,7 @@ ZERO = -1
 class Unraisable(Exception):
     """Why something can't be raised: a sentence, and the operation that it is about."""
 
-    def __init__(self, message: str, op: Any = None) -> None:
+    def __init__(self, message: str, op: ir.Operation | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.op = op
@@ -66,7 +67,7 @@ class Product:
     left: Element
     right: Element
     rank: int
-    op: Any
+    op: ir.OpView
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Apply(Expression):
 
     name: str
     operands: tuple[Expression, ...]
-    op: Any
+    op: ir.OpView
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ class Reshaped(Expression):
     large: tuple[int | None, ...]
     expands: bool
     dims: tuple[int, ...]
-    op: Any
+    op: ir.OpView
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ class Opaque(Expression):
     """A number that no kernel of one product computes."""
 
     reason: str
-    op: Any
+    op: ir.OpView
 
 
 Dims = Sequence[int]

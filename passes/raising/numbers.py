@@ -161,7 +161,7 @@ class Numbers:
         except Unraisable:
             return None
 
-    def size(self, tensor: ir.Value, dimension: int) -> Number:
+    def size(self, tensor: ir.Value, dimension: Any) -> Number:
         """One size of a tensor."""
         try:
             return self._sizes.of(tensor, dimension)

@@ -49,7 +49,7 @@ class Plain:
     tensor: ir.Value
     inputs: dict[ir.Value, Buffer]
     ops: tuple[ir.OpView, ...]
-    op: ir.OpView
+    op: Any
     reason: str
     sizes: tuple[Number, ...] = ()
     scalars: dict[ir.Value, Number] = field(default_factory=dict)

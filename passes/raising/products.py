@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weft.mlir import ir
 from weft.passes.raising.activations import activation_of, inner_forms, products_in
 from weft.passes.raising.expressions import (
     ZERO,
@@ -46,7 +47,7 @@ Materialize = Callable[[Expression, tuple[int | None, ...], Any], Buffer]
 """Has a tensor of these sizes written to memory by an earlier product. Raises Unraisable where none can."""
 
 
-def recognized(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
+def recognized(expression: Expression, d: Buffer, op: ir.Operation, materialize: Materialize) -> Matmul:
     """The product that computes every element of `d`. Where several do, all but one are added as C or
     residual from memory. Raises Unraisable with what is in the way.
     """
@@ -61,7 +62,7 @@ def recognized(expression: Expression, d: Buffer, op: Any, materialize: Material
     return _recognized(expression, d, op, materialize)
 
 
-def _recognized(expression: Expression, d: Buffer, op: Any, materialize: Materialize) -> Matmul:
+def _recognized(expression: Expression, d: Buffer, op: ir.Operation, materialize: Materialize) -> Matmul:
     top = form(expression)
     products = products_in(top)
     if len({each.product for each in products}) > 1:
@@ -115,7 +116,7 @@ def _with_memory(expression: Expression, product: Sum, materialize: Materialize)
     return mapped(expression, change)
 
 
-def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
+def _activated(top: Form, product: Sum, op: ir.Operation) -> tuple[Form, str, Form]:
     """The argument of the activation, its name, and what is added to it."""
     applied = next(part.op for part in top if isinstance(part, Apply))
     for argument in inner_forms(top, product):
@@ -132,7 +133,7 @@ def _activated(top: Form, product: Sum, op: Any) -> tuple[Form, str, Form]:
 
 
 def _roles(
-    argument: Form, rest: Form | None, product: Sum, d: Buffer, op: Any
+    argument: Form, rest: Form | None, product: Sum, d: Buffer, op: ir.Operation
 ) -> tuple[dict[str, Element], dict[str, float]]:
     """The elements by their roles, and alpha and beta. `rest` is added after an activation; None without."""
     rank, roles = len(d.shape), dict[str, Element]()
@@ -190,7 +191,7 @@ def _is_matrix(dims: tuple[int, ...], rank: int) -> bool:
 class _Operands:
     """A and B of a product: the dimensions of D that each has, and how it is transposed."""
 
-    def __init__(self, product: Sum, rank: int, op: Any) -> None:
+    def __init__(self, product: Sum, rank: int, op: ir.Operation) -> None:
         self._rank, self._op = rank, op
         each = product.product
         if sorted(product.dims) != list(range(rank)) or rank > _MOST:

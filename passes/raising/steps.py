@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weft.mlir import ir
 from weft.passes.raising.expressions import Buffer, Expression, Sum, Unraisable
 from weft.passes.raising.plain import Plain
 from weft.passes.raising.products import Matmul, recognized
@@ -47,7 +48,7 @@ class Steps:
                 named[each.d.source] = f"{what} {each.d.source.number}"
         return named
 
-    def materialize(self, expression: Expression, shape: Shape, op: Any) -> Buffer:
+    def materialize(self, expression: Expression, shape: Shape, op: ir.Operation) -> Buffer:
         """Writes an expression to memory, once. Raises Unraisable where no product computes it."""
         key = _key(expression)
         if key in self._written:
@@ -60,7 +61,7 @@ class Steps:
         self._written[key] = expression, buffer
         return buffer
 
-    def plain(self, tensor: Any, collect: Callable[[Buffer], Plain]) -> Buffer:
+    def plain(self, tensor: ir.Value, collect: Callable[[Buffer], Plain]) -> Buffer:
         """Has a plain kernel write a tensor to memory. `collect` makes the kernel for its memory, after those
         that write its operands. Raises Unraisable where no kernel computes it.
         """
@@ -70,7 +71,7 @@ class Steps:
         self._kernels.append(replace(plain, d=buffer))
         return buffer
 
-    def leave(self, buffer: Buffer, target: Any) -> bool:
+    def leave(self, buffer: Buffer, target: ir.Value | Result) -> bool:
         """Has what is in memory between kernels left in the memory `target` of the function instead. Returns
         False, and leaves it, where that isn't possible: a kernel may read what `target` was.
         """
@@ -87,7 +88,7 @@ class Steps:
         """Where what was in memory between kernels is left."""
         return _placed(buffer, self._outputs)
 
-    def output(self, output: Output) -> Any:
+    def output(self, output: Output) -> ir.Value:
         """Writes what the function leaves in memory. Returns its memory."""
         if not is_shaped(output.value):
             raise Unraisable("must leave matrices only, as tensors or memrefs of known rank", output.op)
@@ -125,11 +126,11 @@ def _key(expression: Expression) -> Any:
     return id(expression)
 
 
-def _placed(buffer: Buffer, targets: Mapping[Memory, Result]) -> Buffer:
+def _placed(buffer: Buffer, targets: Mapping[Memory, Any]) -> Buffer:
     return replace(buffer, source=targets.get(buffer.source, buffer.source))
 
 
-def _moved(kernel: Matmul | Plain, targets: Mapping[Memory, Any]) -> Matmul | Plain:
+def _moved(kernel: Matmul | Plain, targets: Mapping[Memory, ir.Value | Result]) -> Matmul | Plain:
     """The kernel with other memory for some."""
 
     def moved(buffer: Buffer) -> Buffer:

@@ -1,16 +1,16 @@
 """Remarks about how operations are lowered, for `--tile-explain-dispatch`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from weft import instrumentation, mlir
 from weft.errors import Diagnostic
+from weft.mlir import ir
 
 Path = tuple[str, Sequence[str]]
 """The instructions that an operation becomes, and for each faster way why it isn't taken."""
 
 
-def explain(op: Any, path: Callable[[], Path]) -> None:
+def explain(op: ir.OpView, path: Callable[[], Path]) -> None:
     """Reports how `op` is lowered if remarks are enabled; `path` is called only then."""
 
     def said() -> Diagnostic:
@@ -20,7 +20,7 @@ def explain(op: Any, path: Callable[[], Path]) -> None:
     instrumentation.explain(said)
 
 
-def remark(op: Any, message: str, notes: Sequence[str]) -> Diagnostic:
+def remark(op: ir.OpView, message: str, notes: Sequence[str]) -> Diagnostic:
     """A remark about an operation, with these notes and MLIR's own one, which shows the operation."""
     at = mlir.location(op.location)
     notes = [*notes, f"see current operation: {op.operation.get_asm(skip_regions=True)}"]

@@ -37,12 +37,12 @@ class Module:
         weakref.finalize(self, _keep, self._parts).atexit = False
 
     @property
-    def context(self) -> Any:
+    def context(self) -> ir.Context:
         """The `ir.Context` of the module's types, attributes and operations."""
         return self._parts.context
 
     @property
-    def mlir(self) -> Any:
+    def mlir(self) -> ir.Module:
         """The `ir.Module`."""
         return self._parts.mlir
 
@@ -75,7 +75,7 @@ class Module:
         page.code(str(self))
         return page.text()
 
-    def finished(self) -> Any:
+    def finished(self) -> ir.Module:
         """The `ir.Module`. Raises WeftError while a function is under construction, and after a block that
         failed.
         """
@@ -90,7 +90,7 @@ class Module:
         return self.mlir
 
     @contextmanager
-    def func(self, name: str, arguments: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    def func(self, name: str, arguments: Sequence[ir.Type]) -> Iterator[Sequence[ir.Value]]:
         """A `func.func` with these argument types (see `memref`). Yields its arguments; adds the return."""
         self._check_outside()
         function = func.FuncOp(module_arguments.symbol(name), (module_arguments.types(arguments), []))
@@ -103,14 +103,14 @@ class Module:
     def kernel(
         self,
         name: str,
-        arguments: Sequence[Any],
+        arguments: Sequence[ir.Type],
         *,
         block: Sequence[int],
         grid: Sequence[int] | None = None,
         chip: str | None = None,
         cluster: Sequence[int] | None = None,
         writes: Sequence[int] | None = None,
-    ) -> Iterator[Sequence[Any]]:
+    ) -> Iterator[Sequence[ir.Value]]:
         """A `gpu.func` kernel in a `gpu.module` of its own. Yields its arguments; adds the return.
 
         `block` is the number of threads in x, y and z; `grid` is the number of CTAs. Without `grid`, each
@@ -145,7 +145,7 @@ class Module:
         gpu.return_([], loc=function.location, ip=ir.InsertionPoint(entry))
 
     @contextmanager
-    def _inside(self, body: Any) -> Iterator[None]:
+    def _inside(self, body: ir.Block) -> Iterator[None]:
         """Operations of the block are built in a function's body."""
         entered = construction.enter(self._parts.unknown, ir.InsertionPoint(body), located=self.located)
         self._functions.append(entered)
@@ -237,7 +237,9 @@ def _drop_unused() -> None:
             _kept.append(each)
 
 
-def memref(shape: Sequence[int | str] | str, element: str, strides: Sequence[int | str] | None = None) -> Any:
+def memref(
+    shape: Sequence[int | str] | str, element: str, strides: Sequence[int | str] | None = None
+) -> ir.Type:
     """A matrix type in the current context: `memref((16, "?"), "bf16")`, or `memref("16x?", "bf16")`.
 
     Strides are in elements; without them, the matrix is contiguous. Raises WeftError for an invalid type.

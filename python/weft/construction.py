@@ -33,7 +33,9 @@ _entered: ContextVar["Block | None"] = ContextVar("weft_entered", default=None)
 class Block:
     """A `with` block: MLIR's stack entries for it, and the thread, task and frame that entered it."""
 
-    def __init__(self, unknown: Any, point: Any, caller: FrameType | None, *, located: bool) -> None:
+    def __init__(
+        self, unknown: ir.Location, point: ir.InsertionPoint, caller: FrameType | None, *, located: bool
+    ) -> None:
         below = _thread.top
         inherited = ir.Location.current if below is not None and below.unknown is unknown else None
         self.unknown: Any = unknown
@@ -66,7 +68,7 @@ class Block:
         return True
 
 
-def enter(unknown: Any, point: Any, *, located: bool = True) -> Block:
+def enter(unknown: ir.Location, point: ir.InsertionPoint, *, located: bool = True) -> Block:
     """Makes `point` current for this task's operations, until `leave`.
 
     `unknown` is the module's unknown location: the same object for each of its blocks. Operations of a block
@@ -172,7 +174,7 @@ def _location(frame: FrameType) -> Any:
     return location
 
 
-def _of(frame: FrameType, context: Any) -> Any:
+def _of(frame: FrameType, context: ir.Context) -> ir.Location:
     code, (line, last, column, end) = frame.f_code, callers.span(frame)
     file = callers.readable(code.co_filename)
     name = callers.readable(getattr(code, "co_qualname", code.co_name))
@@ -225,13 +227,13 @@ class _Builders:
 def _located(build: Any, create: Any) -> tuple[Any, Any]:
     """Upstream's functions, with the location of the user's code where a block is entered and none given."""
 
-    def located_build(self: Any, *arguments: Any, **named: Any) -> None:
+    def located_build(self: ir.OpView, *arguments: Any, **named: Any) -> None:
         # With keywords it builds; with an operation alone it wraps.
         if named and _thread.top is not None and named.get("loc") is None:
             named["loc"] = _location(sys._getframe(1))
         build(self, *arguments, **named)
 
-    def located_create(*arguments: Any, **named: Any) -> Any:
+    def located_create(*arguments: Any, **named: Any) -> ir.Operation:
         if _thread.top is not None and named.get("loc") is None:
             named["loc"] = _location(sys._getframe(1))
         return create(*arguments, **named)

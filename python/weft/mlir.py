@@ -356,14 +356,14 @@ def torch_exporter_error() -> type[Exception]:
     return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError
 
 
-def constant(value: Any) -> Any:
+def constant(value: Any) -> int | None:
     """The number of an `arith.constant`; None for any other value."""
     owner = value.owner
     is_constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
     return owner.opview.literal_value if is_constant else None
 
 
-def splat(value: Any) -> Any:
+def splat(value: Any) -> int | None:
     """The number of an `arith.constant`, or that of all elements of a vector; None for any other value."""
     owner = value.owner
     if not isinstance(value.type, ir.VectorType):

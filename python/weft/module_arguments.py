@@ -1,7 +1,6 @@
 """Checks of the arguments of `weft.Module` and `weft.memref`. The bindings' errors show C++ signatures."""
 
 import re
-from typing import Any
 
 from weft import mlir
 from weft.dialects.op import string_complaint
@@ -25,7 +24,7 @@ def symbol(name: object) -> str:
     return name
 
 
-def types(arguments: object) -> list[Any]:
+def types(arguments: object) -> list[ir.Type]:
     """The types of a function's arguments. Raises WeftError for anything else."""
     kinds = listed("arguments", arguments, "MLIR types, such as results of weft.memref")
     for kind in kinds:
@@ -47,14 +46,14 @@ def writes(value: object, arguments: int) -> list[int]:
     return known
 
 
-def target(chip: object) -> Any:
+def target(chip: object) -> ir.Attribute:
     """The target attribute of a `gpu.module` for a chip. Raises WeftError for an unknown chip."""
     if not isinstance(chip, str):
         raise WeftError(f"chip must be a string such as 'sm_90a', got {shown(chip)}")
     return ir.Attribute.parse(f'#nvvm.target<chip = "{Target.of(chip)}">')
 
 
-def memref(shape: object, element: object, strides: object) -> Any:
+def memref(shape: object, element: object, strides: object) -> ir.Type:
     """The type of a matrix, in the current context. Raises WeftError for an invalid type."""
     given = shape.split("x") if isinstance(shape, str) else listed("shape", shape, "integers")
     sizes = [_size(each) for each in given]

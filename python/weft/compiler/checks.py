@@ -2,8 +2,6 @@
 WeftError with the source location of the mistake.
 """
 
-from typing import Any
-
 from weft import mlir
 from weft.compiler.kernel_functions import argument_types, kernels
 from weft.compiler.launch_record import Launch
@@ -18,7 +16,7 @@ from weft.passes.plain.functions import is_plain
 from weft.target import Target
 
 
-def names(module: Any) -> None:
+def names(module: ir.Module | ir.OpView) -> None:
     """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
     products = [f for f in operations(module, func.FuncOp) if is_plain(f) or operations(f, MatmulOp)]
     for function in (*products, *operations(module, gpu.GPUFuncOp), *kernels(module)):
@@ -29,7 +27,7 @@ def names(module: Any) -> None:
             raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
 
 
-def sizes(module: Any) -> None:
+def sizes(module: ir.Module | ir.OpView) -> None:
     """Raises WeftError for matrices of sizes that no launch can have."""
     signatures = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
     for function, kinds in (*signatures, *((k, argument_types(k)) for k in kernels(module))):
@@ -40,7 +38,7 @@ def sizes(module: Any) -> None:
                     raise refuse(function, f"has an argument of type {kind}: {complaint}")
 
 
-def shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
+def shared_bytes(module: ir.Module | ir.OpView, launches: dict[str, Launch], target: Target) -> None:
     """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
     holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
     taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
@@ -50,7 +48,7 @@ def shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> No
             raise refuse(op, f"shared memory must be {limit}, got {count}")
 
 
-def library_calls(module: Any) -> None:
+def library_calls(module: ir.Module | ir.OpView) -> None:
     """Raises WeftError for calls that nothing would resolve."""
     defined = {
         str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks

@@ -1,23 +1,21 @@
 """The kernel of a module that is to be compiled, where it has several, or host code."""
 
-from typing import Any
-
 from weft import mlir
 from weft.compiler.kernel_functions import kernels
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.mlir import func, gpu, operations
+from weft.mlir import func, gpu, ir, operations
 from weft.passes.plain.functions import is_plain
 
 
-def is_mixed(module: Any) -> bool:
+def is_mixed(module: ir.Module | ir.OpView) -> bool:
     """Whether a module has something beside a `gpu.module`, or a module in it."""
     names = [op.operation.name for op in module.operation.regions[0].blocks[0].operations]
     return "builtin.module" in names or (len(names) > 1 and gpu.GPUModuleOp.OPERATION_NAME in names)
 
 
-def pick(module: Any, kernel: str | None, name: str, option: str) -> None:
+def pick(module: ir.Module, kernel: str | None, name: str, option: str) -> None:
     """Erases what doesn't belong to `kernel`, and host code: one `gpu.module`, or a function that becomes a
     kernel, remains. `option` is what selects a kernel. Raises WeftError for a module that has several, and
     for an unknown name.
@@ -43,7 +41,7 @@ def pick(module: Any, kernel: str | None, name: str, option: str) -> None:
             inner.operation.erase()
 
 
-def _keep(module: Any, chosen: Any) -> None:
+def _keep(module: ir.Module, chosen: ir.OpView) -> None:
     """Erases everything but an operation, and the functions that a `func.func` may call."""
     is_device = isinstance(chosen, gpu.GPUModuleOp)
     if chosen.operation.parent.operation != module.operation:
@@ -53,7 +51,7 @@ def _keep(module: Any, chosen: Any) -> None:
             op.operation.erase()
 
 
-def _kernels(op: Any) -> list[str]:
+def _kernels(op: ir.OpView) -> list[str]:
     """The kernels that an operation holds or becomes."""
     if isinstance(op, func.FuncOp):
         return [mlir.symbol(op)] if is_plain(op) or operations(op, MatmulOp) else []

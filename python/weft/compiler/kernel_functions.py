@@ -12,22 +12,22 @@ _CLUSTER = ("known_cluster_size", "gpu.known_cluster_size", "nvvm.cluster_dim")
 _MARKS = ("kernel", "gpu.kernel", "nvvm.kernel")
 
 
-def kernels(module: Any) -> list[Any]:
+def kernels(module: ir.Module | ir.OpView) -> list[ir.OpView]:
     """The kernels below an operation."""
     return [f for f in operations(module, gpu.GPUFuncOp, llvm.LLVMFuncOp) if is_kernel(f)]
 
 
-def is_kernel(function: Any) -> bool:
+def is_kernel(function: ir.OpView) -> bool:
     """Whether a function is a kernel: text has `kernel`, upstream's passes `gpu.kernel` or `nvvm.kernel`."""
     return any(mark in function.operation.attributes for mark in _MARKS)
 
 
-def is_lowered(kernel: Any) -> bool:
+def is_lowered(kernel: ir.OpView) -> bool:
     """Whether a kernel is in LLVM's dialect."""
     return isinstance(kernel, llvm.LLVMFuncOp)
 
 
-def argument_types(kernel: Any) -> list[Any]:
+def argument_types(kernel: ir.OpView) -> list[ir.Type]:
     """The types of a kernel's arguments; those that a lowered one had before, where it has recorded them.
 
     Raises WeftError for a record that doesn't fit the function.
@@ -53,17 +53,17 @@ def _parameters(kind: Any) -> int:
     return 3 + 2 * int(kind.rank) if isinstance(kind, ir.MemRefType) else 1
 
 
-def block(kernel: Any) -> tuple[int, int, int] | None:
+def block(kernel: ir.OpView) -> tuple[int, int, int] | None:
     """The threads of a CTA on x, y and z; None where the kernel doesn't fix them."""
     return _extents(kernel, _BLOCK)
 
 
-def cluster(kernel: Any) -> tuple[int, int, int] | None:
+def cluster(kernel: ir.OpView) -> tuple[int, int, int] | None:
     """The CTAs of a cluster on x, y and z; None where the kernel doesn't fix them."""
     return _extents(kernel, _CLUSTER)
 
 
-def _extents(kernel: Any, names: tuple[str, ...]) -> tuple[int, int, int] | None:
+def _extents(kernel: ir.OpView, names: tuple[str, ...]) -> tuple[int, int, int] | None:
     attributes = kernel.operation.attributes
     for name in names:
         if name in attributes:

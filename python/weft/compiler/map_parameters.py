@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from itertools import takewhile
-from typing import Any
 
 from weft import mlir
 from weft.compiler.launch_record import MapParameter
@@ -16,7 +15,7 @@ _NAME = TENSOR_MAPS.name
 _RANKS = range(2, 5)  # of matrices, batches and batches of batches
 
 
-def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
+def read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParameter, ...]:
     """The tensor maps among a kernel's arguments, of these types: the last ones, as its attribute describes
     them. Raises WeftError for an attribute that doesn't fit.
     """
@@ -33,7 +32,7 @@ def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
     return maps
 
 
-def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
+def _complaint(one: MapParameter, kinds: Sequence[ir.Type]) -> str | None:
     if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
         return f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
     if kinds[one.matrix].rank not in _RANKS:
@@ -44,7 +43,7 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
     return None
 
 
-def _read_map(kernel: Any, entry: Any) -> MapParameter:
+def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
     kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr, "skewed": ir.UnitAttr}
     kinds |= {"joined": ir.UnitAttr, "tf32": ir.UnitAttr}

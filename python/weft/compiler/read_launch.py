@@ -28,7 +28,7 @@ from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, llvm
 
 
-def read_launch(kernel: Any) -> Launch:
+def read_launch(kernel: ir.OpView) -> Launch:
     """The launch that a kernel's attributes describe. Raises WeftError for attributes that don't fit it."""
     attributes = kernel.operation.attributes
     for name in attributes:
@@ -65,7 +65,7 @@ def read_launch(kernel: Any) -> Launch:
     )
 
 
-def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
+def _writes(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> set[int]:
     """The numbers of the arguments that the kernel writes: all where it doesn't say."""
     numbers = launch_contract.WRITES.of(kernel)
     if numbers is None:
@@ -76,7 +76,7 @@ def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     return set(numbers)
 
 
-def _count(kernel: Any, attribute: LaunchAttribute) -> int | None:
+def _count(kernel: ir.OpView, attribute: LaunchAttribute) -> int | None:
     name, count = attribute.name, attribute.of(kernel)
     if count is None:
         return None
@@ -87,7 +87,7 @@ def _count(kernel: Any, attribute: LaunchAttribute) -> int | None:
     return int(count.value)
 
 
-def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
+def _aligned(kernel: ir.OpView, arguments: int) -> tuple[int, ...]:
     attribute = launch_contract.ALIGNED.of(kernel)
     alignments = tuple(attribute or ())
     if alignments and (len(alignments) != arguments or min(alignments) < 1):
@@ -98,7 +98,7 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
     return alignments
 
 
-def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
+def _argument(kind: ir.Type, writes: bool, kernel: ir.OpView) -> Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
     what, location = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
@@ -128,7 +128,7 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
 _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 
 
-def _grid(kernel: Any, arguments: Sequence[Argument]) -> SizesMap | None:
+def _grid(kernel: ir.OpView, arguments: Sequence[Argument]) -> SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
     sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
     grid = _sizes_map(kernel, launch_contract.GRID, len(sizes), 3)
@@ -147,7 +147,9 @@ def _has_size(expression: Expression) -> bool:
     return expression[0] == SIZE or any(_has_size(each) for each in expression[1:])
 
 
-def _sizes_map(kernel: Any, attribute: LaunchAttribute, sizes: int, count: int | None) -> SizesMap | None:
+def _sizes_map(
+    kernel: ir.OpView, attribute: LaunchAttribute, sizes: int, count: int | None
+) -> SizesMap | None:
     """An affine map of all sizes of the memref arguments, with `count` results. The sizes are its dimensions,
     or its symbols, which may be multiplied by each other.
     """
@@ -176,7 +178,7 @@ _BINARY = {
 _DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
 
 
-def _expression(expression: Any, kernel: Any) -> Expression:
+def _expression(expression: Any, kernel: ir.OpView) -> Expression:
     if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
         return int(constant.value)
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:

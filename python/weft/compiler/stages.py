@@ -65,25 +65,25 @@ def compile_module(
             raise (with_default_note(error, target) if assumed else error) from None
 
 
-def lower_in_place(module: Any, arch: str) -> Compiled:
+def lower_in_place(module: ir.Module, arch: str) -> Compiled:
     """Lowers a module of one `gpu.module` to LLVM's dialect in place, and returns what it is compiled to."""
     _check(module)
     return _lowered(module, Target.of(arch), "-", "aligned")
 
 
-def _check(module: Any) -> None:
+def _check(module: ir.Module | ir.OpView) -> None:
     """Raises WeftError for what the passes would only find later, or not at all."""
     checks.names(module)
     unlowered.check(module)
     checks.sizes(module)
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: ir.Module | ir.OpView) -> bool:
     known = isinstance(value, ir.Module | ir.Operation | ir.OpView)
     return known and value.operation.name == "builtin.module"
 
 
-def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
+def _compile(module: ir.Module | ir.OpView, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
     on_disk = cache.default()
     # What is to be shown of the passes shows only where they run.
@@ -105,7 +105,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     return compiled[0] if compiled else of_entry(entry)
 
 
-def decides_all(module: Any) -> bool:
+def decides_all(module: ir.Module | ir.OpView) -> bool:
     """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
     also depends on the files of tuned schedules, where any are asked.
     """
@@ -114,14 +114,14 @@ def decides_all(module: Any) -> bool:
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 
 
-def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
+def _lowered(module: ir.Module | ir.OpView, target: Target, name: str, rows: str) -> Compiled:
     """Lowers the module to LLVM IR in place, and returns it with its kernels' launches."""
     # One full collection of garbage takes as long as all passes, where PyTorch is imported.
     with garbage.uncollected():
         return _lowered_in_place(module, target, name, rows)
 
 
-def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
+def _lowered_in_place(module: ir.Module | ir.OpView, target: Target, name: str, rows: str) -> Compiled:
     bytecode = _bytecode(module)
     checks.shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     passes.check_printed(pipeline.text(target, rows))
@@ -153,20 +153,20 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     return Compiled(bytecode, name, target, version, text, launches, rows)
 
 
-def _apart(module: Any) -> Any:
+def _apart(module: Any) -> ir.Module:
     """A copy in a context of its own: passes of several threads in one would get each other's errors."""
     with mlir.located():
         return ir.Module.parse(_bytecode(module), new_context())
 
 
-def _bytecode(module: Any) -> bytes:
+def _bytecode(module: ir.Module | ir.OpView) -> bytes:
     """The module with its locations."""
     written = io.BytesIO()
     module.operation.write_bytecode(written)
     return written.getvalue()
 
 
-def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target, bool]:
+def _target(module: ir.Module | ir.OpView, arch: str | None, default: str | None) -> tuple[Target, bool]:
     """The chip to compile for, and whether it is the default; a module that names another than `arch` is
     refused.
     """

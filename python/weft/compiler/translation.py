@@ -12,7 +12,7 @@ from weft.mlir import certainly_has, ir, llvm, location
 _MODULES = ("builtin.module", "gpu.module")
 
 
-def translate(op: Any, *, apart: bool = False) -> str:
+def translate(op: ir.OpView, *, apart: bool = False) -> str:
     """The LLVM IR of a module of LLVM-dialect operations. Raises WeftError for any other operation.
 
     The check is needed because MLIR's translation crashes on unknown operations. It also crashes when it
@@ -26,10 +26,10 @@ def translate(op: Any, *, apart: bool = False) -> str:
     return respelled(str(llvm.translate_module_to_llvmir(op.operation)))
 
 
-def _check_lowered(op: Any) -> None:
+def _check_lowered(op: ir.OpView) -> None:
     unlowered: list[Diagnostic] = []
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> Any:
         known = inner.name.startswith(("llvm.", "nvvm.")) or inner.name in _MODULES
         if not known:
             unlowered.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
@@ -43,7 +43,7 @@ def _check_lowered(op: Any) -> None:
 _TIMEOUT_SECONDS = 300.0  # of a translation in a separate process
 
 
-def _translate_apart(op: Any) -> str:
+def _translate_apart(op: ir.OpView) -> str:
     """`translate` in a child process, which may crash."""
     text: str = op.operation.get_asm(enable_debug_info=True)
     command = system.python("-m", "weft.compiler.translation")

@@ -4,7 +4,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from weft.compiler.launch_record import WorkspaceParameter
 from weft.dialects.launch_contract import CTA_WORKSPACE, GRID, WORKSPACE
@@ -12,7 +11,7 @@ from weft.dialects.op import refuse
 from weft.mlir import ir
 
 
-def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParameter, ...]:
+def read_workspaces(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[WorkspaceParameter, ...]:
     """The last of a kernel's arguments, of these types, for which it has numbers of rows. Raises WeftError
     for an attribute that doesn't fit.
     """
@@ -34,7 +33,7 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
     return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(rows) :], rows, strict=True))
 
 
-def _parameter(kernel: Any, name: str, kind: Any, rows: int) -> WorkspaceParameter:
+def _parameter(kernel: ir.OpView, name: str, kind: ir.Type, rows: int) -> WorkspaceParameter:
     plain = isinstance(kind, ir.MemRefType) and isinstance(kind.layout, ir.AffineMapAttr) and kind.rank > 0
     if not plain or [i for i in range(kind.rank) if kind.is_dynamic_dim(i)] != [0]:
         raise refuse(
