@@ -18,7 +18,8 @@ class Attempt:
         if traced_now.is_tracing():
             current = trace.current()
             self._first = emit.constant(emit.i32(), 0).owner
-            self._removable, self._state = len(current.removable), current.state()
+            self._noted = [(each, len(each)) for each in current.operations()]
+            self._state = current.state()
             self._region = Region(scope)
 
     def keep(self) -> None:
@@ -35,7 +36,8 @@ class Attempt:
         point = ir.InsertionPoint.current
         built = list(point.block.operations)
         end = len(built) if point.ref_operation is None else built.index(point.ref_operation)
-        del trace.current().removable[self._removable :]
+        for operations, count in self._noted:
+            del operations[count:]
         for each in reversed(built[built.index(self._first) : end]):
             each.operation.erase()
         trace.current().restore(self._state)

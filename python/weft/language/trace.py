@@ -313,6 +313,10 @@ class Trace:
         """The positions of all rings."""
         return [[ring.filled, ring.taken] for ring in self.rings]
 
+    def operations(self) -> list[list[Any]]:
+        """The lists of operations that are visited again after they were built."""
+        return [self.removable, *([] if self.single is None else [self.single.changes])]
+
     @property
     def depth(self) -> int:
         """How many regions around what is built now have been entered."""
