@@ -5,8 +5,9 @@ the order of the PTX ISA; a result of several registers is a struct of them.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, SpaceOf
 from weft.isa import mma as isa
@@ -117,10 +118,7 @@ class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMA
     d: ext.Result[Any]
 
 
-sync = SyncOp.make
-sp_sync = SpSyncOp.make
-block_scale = BlockScaleOp.make
-sp_block_scale = SpBlockScaleOp.make
-ldmatrix = LdmatrixOp.make
-stmatrix = StmatrixOp.make
-movmatrix = MovmatrixOp.make
+if TYPE_CHECKING:
+    from weft.dialects.mma_builders import *  # noqa: F403
+else:
+    vars().update(builders(Mma))

@@ -7,8 +7,9 @@ registers is one operand.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure, reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
@@ -368,24 +369,7 @@ class SharedMemoryDescriptorOp(
         return self.fields.complaint(self.target.chip.name if self.target else None)
 
 
-alloc = AllocOp.make
-dealloc = DeallocOp.make
-relinquish_alloc_permit = RelinquishAllocPermitOp.make
-commit = CommitOp.make
-wait = WaitOp.make
-fence = FenceOp.make
-cp = CpOp.make
-shift = ShiftOp.make
-ld = LdOp.make
-st = StOp.make
-ld_red = LdRedOp.make
-ld_spcompress = LdSpcompressOp.make
-mma = MmaOp.make
-sp_mma = SpMmaOp.make
-mma_block_scale = MmaBlockScaleOp.make
-sp_mma_block_scale = SpMmaBlockScaleOp.make
-mma_ws = MmaWsOp.make
-sp_mma_ws = SpMmaWsOp.make
-instruction_descriptor = InstructionDescriptorOp.make
-block_scaled_descriptor = BlockScaledDescriptorOp.make
-shared_memory_descriptor = SharedMemoryDescriptorOp.make
+if TYPE_CHECKING:
+    from weft.dialects.tcgen05_builders import *  # noqa: F403
+else:
+    vars().update(builders(Tcgen05))

@@ -1,8 +1,9 @@
 """The `wgmma` dialect: asynchronous products of a warpgroup, held to the rows of `weft.isa.wgmma`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure
 from weft.dialects.instruction import InstructionOp, Lookup
@@ -116,9 +117,7 @@ class MatrixDescriptorOp(
         return super().complaint()
 
 
-mma_async = MmaAsyncOp.make
-sp_mma_async = SpMmaAsyncOp.make
-fence = FenceOp.make
-commit_group = CommitGroupOp.make
-wait_group = WaitGroupOp.make
-descriptor = MatrixDescriptorOp.make
+if TYPE_CHECKING:
+    from weft.dialects.wgmma_builders import *  # noqa: F403
+else:
+    vars().update(builders(Wgmma))

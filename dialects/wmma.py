@@ -6,8 +6,9 @@ take each register as one operand.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa import wmma as isa
@@ -55,6 +56,7 @@ class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA, traits=[Pur
     d: ext.Result[Any]
 
 
-load = LoadOp.make
-store = StoreOp.make
-mma = MmaOp.make
+if TYPE_CHECKING:
+    from weft.dialects.wmma_builders import *  # noqa: F403
+else:
+    vars().update(builders(Wmma))

@@ -189,7 +189,8 @@ def _multiply(op: GemmAsyncOp) -> ir.Value:
                 b=b.slice(column, step * depth),
                 scale_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
-                **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
+                trans_a=int(_mn_major(op, "A")),
+                trans_b=int(_mn_major(op, "B")),
                 first_sum=first + number * registers.count if named else -1,
             )
         results += [] if named else _members(struct, registers, op.d.type)

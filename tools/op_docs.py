@@ -1,16 +1,17 @@
-"""Writes docs/ops.md, the operations of the instruction dialects, and docs/tile.md, those of tiles:
-`python -m weft.tools.op_docs [FOLDER]`.
+"""Writes docs/ops.md, the operations of the instruction dialects, and docs/tile.md, those of tiles, and what
+type checkers read about their builders: `python -m weft.tools.op_docs [FOLDER]`.
 """
 
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from pathlib import Path
 from typing import Any
 
 from weft.dialects import DIALECTS, tile
+from weft.dialects.builders import Builder
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.instruction import InstructionOp
@@ -257,6 +258,31 @@ def pages() -> dict[str, str]:
     return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([about, *tiles])}
 
 
+def stubs() -> dict[str, str]:
+    """The signatures of the builders of each dialect of instructions, by file in dialects/."""
+    written = {}
+    for dialect in DIALECTS:
+        if made := [
+            each for each in vars(sys.modules[dialect.__module__]).values() if isinstance(each, Builder)
+        ]:
+            name = dialect.DIALECT_NAMESPACE
+            lines = [_STUB.format(name)]
+            for each in made:
+                shown = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(signature(each)))  # types without quotes
+                lines.append(f"def {each.__name__}{shown}: ...")
+            written[f"{name}_builders.pyi"] = "\n".join([*lines, ""])
+    return written
+
+
+_STUB = """\
+\"\"\"Builders of `{}`, written by `python -m weft.tools.op_docs`.\"\"\"
+
+from collections.abc import Sequence
+
+from weft.mlir import ir
+"""
+
+
 def _subjects() -> Iterator[str]:
     """The operations of tiles by subject."""
     yield from ("| for | operations |", "|---|---|")
@@ -363,6 +389,8 @@ def main(arguments: list[str]) -> int:
     """Writes the pages, to docs/ of the checkout unless a folder is named."""
     for name, text in pages().items():
         Path(arguments[0] if arguments else "docs", name).write_text(text, encoding="utf-8")
+    for name, text in stubs().items():
+        (_ROOT / "dialects" / name).write_text(text, encoding="utf-8")
     return 0
 
 

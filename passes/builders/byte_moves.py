@@ -145,7 +145,7 @@ def _loaded(
             split_point(emit.add(op.column, column), first.column, columns, extents[1], column_digits),
         )
         count = 2 * (1 + len(rest))
-        form = {"shape": _WIDE.shape, "num": count // 2, "type": _WIDE.type}
+        form: dict[str, Any] = {"shape": _WIDE.shape, "num": count // 2, "type": _WIDE.type}
         form = form if whole else {"shape": "m8n8", "num": count}
         result = mma.ldmatrix(address=addresses.offset(base, offset), trans=True, **form)
         loaded = [llvm.extractvalue(word, result, [i]) for i in range(count)]

@@ -78,7 +78,7 @@ def copy(op: ir.OpView) -> None:
                 descriptor=matrix_descriptors.advance(starts[record], each.units),
                 shape=each.shape,
                 multicast=each.multicast,
-                source_format=found.source_format or None,
+                source_format=found.source_format or "",
                 cta_group=op.attribute("cta_group"),
             )
 

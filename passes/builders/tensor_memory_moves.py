@@ -350,11 +350,11 @@ def _addressed(
         yield move, tensor_memory_tiles.advanced(base, (move.lane << LANE_SHIFT) + move.column)
 
 
-def _attributes(move: Move) -> dict[str, int | str]:
+def _attributes(move: Move) -> dict[str, Any]:
     return {"shape": move.shape, "num": move.num, "offset": move.offset}
 
 
-def _flag(name: str, chosen: Plan) -> dict[str, bool]:
+def _flag(name: str, chosen: Plan) -> dict[str, Any]:
     return {name: True} if chosen.words.packed else {}
 
 

@@ -2,7 +2,7 @@
 in common.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -22,7 +22,7 @@ from weft.passes.builders.tf32 import to_tf32
 from weft.passes.registry.candidates import Candidate, Predicate
 
 Gemm = GemmOp | GemmScaledOp
-Operands = Mapping[str, Sequence[Any]]
+Operands = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Functions that build instructions report every mistake with the verifier's message and a location."""
 
+import inspect
+import pydoc
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import weft
 from weft.dialects import mma, tcgen05, tile, wgmma, wmma
+from weft.dialects.builders import Builder
 from weft.dialects.op import Op
 from weft.dialects.tile_types import MapType
 from weft.mlir import ir
@@ -15,7 +18,7 @@ BUILDERS = [
     pytest.param(value, id=f"{dialect.__name__.rpartition('.')[2]}.{name}")
     for dialect in (wmma, mma, wgmma, tcgen05)
     for name, value in vars(dialect).items()
-    if isinstance(kind := getattr(value, "__self__", None), type) and issubclass(kind, Op)
+    if isinstance(value, Builder)
 ]
 WHOLE = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group")
 
@@ -35,12 +38,22 @@ def test_every_builder_is_tried():
     assert len(BUILDERS) >= 30
 
 
+def test_builders_have_signatures():
+    parameters = inspect.signature(mma.sync).parameters
+    assert list(parameters)[:5] == ["a", "b", "c", "shape", "a_type"]
+    assert parameters["shape"].annotation is str and parameters["a_layout"].default == "row"
+    assert inspect.signature(tcgen05.commit).parameters["mask"].default is None
+    page = pydoc.render_doc(mma.movmatrix, renderer=pydoc.plaintext)
+    assert "movmatrix(*, a: 'ir.Value | Sequence[ir.Value]', shape: str = 'm8n8'" in page
+    assert "an 8x8 matrix of 16-bit elements" in page
+
+
 @pytest.mark.each_value(34)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_a_mistake_is_reported_with_its_source_location(builder, mistake):
-    name = builder.__self__.OPERATION_NAME
+    name = builder.op.OPERATION_NAME
     if not mistake and name in WHOLE:
         return
     with weft.Module(), pytest.raises(weft.WeftError) as caught:

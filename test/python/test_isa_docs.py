@@ -23,6 +23,12 @@ def test_the_pages_of_operations_are_made_from_them():
         assert (DOCS.parent / name).read_text() == text, "run python -m weft.tools.op_docs"
 
 
+def test_the_signatures_of_builders_are_those_of_the_tables():
+    assert len(op_docs.stubs()) == 4
+    for name, text in op_docs.stubs().items():
+        assert (DOCS.parents[1] / "dialects" / name).read_text() == text, "run python -m weft.tools.op_docs"
+
+
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.said)
 def test_claims_are_as_wrong_as_they_say(claim):
     assert (isa_docs.claim_verdict(claim) is None) == claim.legal

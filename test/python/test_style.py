@@ -39,7 +39,26 @@ def test_mypy_finds_nothing():
             (package / path.name).symlink_to(path)
     for name in PACKAGES:
         (package / name).symlink_to(ROOT / name)
-    run("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), "weft", cwd=package.parent)
+    # A mistake that mypy doesn't find makes the comment an error.
+    (package.parent / "mistakes.py").write_text(MISTAKES, "utf-8")
+    modules = ("-p", "weft", "-m", "mistakes")
+    run("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), *modules, cwd=package.parent)
+
+
+MISTAKES = """
+from weft.dialects import mma, wgmma
+from weft.mlir import ir
+
+
+def built(a: ir.Value, kind: ir.Type) -> ir.Value:
+    mma.movmatrix(a=kind)  # type: ignore[arg-type]
+    mma.movmatrix(a=a, shape=8)  # type: ignore[arg-type]
+    mma.movmatrix(a=a, shapes="m8n8")  # type: ignore[call-arg]
+    mma.ldmatrix(address=a, shape="m8n8")  # type: ignore[call-arg]
+    a.type = a  # type: ignore[assignment]
+    kind = wgmma.descriptor(a)  # type: ignore[assignment]
+    return mma.movmatrix(a=a)
+"""
 
 
 def test_pages_are_in_american_english():

@@ -1,0 +1,9 @@
+"""Builders of `wmma`, written by `python -m weft.tools.op_docs`."""
+
+from collections.abc import Sequence
+
+from weft.mlir import ir
+
+def load(*, address: ir.Value | Sequence[ir.Value], stride: ir.Value | Sequence[ir.Value] | None = None, shape: str, fragment: str, type: str, layout: str = 'row') -> ir.Value: ...
+def store(*, address: ir.Value | Sequence[ir.Value], d: ir.Value | Sequence[ir.Value], stride: ir.Value | Sequence[ir.Value] | None = None, shape: str, type: str, layout: str = 'row') -> ir.OpView: ...
+def mma(*, a: ir.Value | Sequence[ir.Value], b: ir.Value | Sequence[ir.Value], c: ir.Value | Sequence[ir.Value], shape: str, a_type: str, b_type: str, c_type: str, d_type: str, a_layout: str = 'row', b_layout: str = 'col', bit_op: str = '', satfinite: bool = False) -> ir.Value: ...
