@@ -10,28 +10,36 @@ its own `gpu.shuffle` is pure, too. `control-flow-sink`, which moves pure operat
 run on kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.errors import WeftError
 from weft.mlir import ext, ir, llvm
 
 Pure = ext.Pure
 ALL = "all memory"
-_MEMORY = (ir.MemRefType, llvm.PointerType)
+_MEMORY = (ir.MemRefType, ir.UnrankedMemRefType, llvm.PointerType, ir.DynamicType)
 
 
 @dataclass(frozen=True)
 class Effects:
     """A trait: the operands in which an operation reads and writes memory, and the results that it allocates.
 
-    Names are those of fields. Operands in registers don't count: a type of another dialect is memory if it
-    has an attribute `is_memory` that is true.
+    Names are those of fields. Operands in registers don't count: numbers and vectors, and values of a type
+    of a Python-defined dialect whose class has an attribute `is_memory` that is false.
     """
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     allocates: tuple[str, ...] = ()
+
+    def check_names(self, op: str, fields: Sequence[str]) -> None:
+        """Raises WeftError for a name that isn't one of the fields of an operation."""
+        for name in (*self.reads, *self.writes, *self.allocates):
+            if name not in (ALL, *fields):
+                legal = ", ".join(fields) or "none"
+                raise WeftError(f"'{op}' has no field '{name}' for an effect: it has {legal}")
 
     def attach(self, op_name: str) -> None:
         """Tells MLIR, in the current context, that operations of this name have these effects. Of bindings of
@@ -57,7 +65,7 @@ def _in_memory(op: ir.OpView, name: str) -> Iterator[Any]:
     values = [] if field is None else [field] if isinstance(field, ir.Value) else list(field)
     for operand in op.operation.op_operands:
         value = op.operation.operands[operand.operand_number]
-        if value in values and (isinstance(value.type, _MEMORY) or getattr(value.type, "is_memory", False)):
+        if value in values and getattr(value.type, "is_memory", isinstance(value.type, _MEMORY)):
             yield operand
 
 

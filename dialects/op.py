@@ -9,7 +9,8 @@ from functools import cache
 from numbers import Real
 from typing import Any
 
-from weft import mlir
+from weft import extensions, mlir
+from weft.dialects.effects import Effects
 from weft.dialects.kinds import Kind, kind_on, known, module_with_target
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -90,6 +91,9 @@ class Op(ext.Operation):
                 setattr(cls, field.name, property(lambda self, number=number: self.results[number]))
             rest = len(results) - 1
             setattr(cls, results[-1].name, property(lambda self: self.results[rest:]))
+        for trait in cls._traits:
+            if isinstance(trait, Effects):
+                trait.check_names(cls.OPERATION_NAME, [field.name for field in cls._fields])
 
     @staticmethod
     def verify_invariants(op: ir.OpView) -> bool:
@@ -138,11 +142,16 @@ def kind_of(op: ir.Operation) -> Kind:
 def _complaint(op: ir.OpView) -> str | None:
     """What is wrong with an op, by its declaration or by its `check`."""
     with op.location:
+        unsound = _unsound(op)
         try:
-            wrong = _miscounted(op) or _undeclared(op) or _unsound(op)
+            wrong = _miscounted(op) or _undeclared(op) or unsound
             return wrong or (op.check() if _checks.get() else None)
         except WeftError as error:  # the enclosing module names an unknown chip
             return error.diagnostics[0].message
+        except Exception:
+            name = str(op.operation.name)
+            with extensions.blamed(f"the verifier of '{name}'", extensions.of_dialect(name)):
+                raise
 
 
 def target_of(op: ir.Operation) -> Target | None:

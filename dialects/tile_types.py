@@ -119,6 +119,8 @@ def _groups(kind: ir.Type) -> tuple[tuple[Iter, ...], ...]:
 class FragmentType(Tile.Type, name="fragment"):
     """A tile in the registers of a warp or warpgroup."""
 
+    is_memory = False
+
     extents: Any
     element: Any
     map: LayoutAttr
@@ -158,8 +160,6 @@ class FragmentType(Tile.Type, name="fragment"):
 
 class BufferType(Tile.Type, name="buffer"):
     """A tile in a memory."""
-
-    is_memory = True
 
     extents: Any
     element: Any
@@ -215,8 +215,6 @@ class BufferType(Tile.Type, name="buffer"):
 class MapType(Tile.Type, name="map"):
     """A matrix in global memory as TMA copies it: in tiles that have this layout in shared memory."""
 
-    is_memory = True
-
     extents: Any
     element: Any
     map: LayoutAttr
@@ -249,8 +247,6 @@ class MapType(Tile.Type, name="map"):
 
 class RingType(Tile.Type, name="ring"):
     """The barriers of a ring of stages: for each stage, one for full and one for empty."""
-
-    is_memory = True
 
     count: ir.IntegerAttr
 

@@ -355,6 +355,11 @@ def source(kind: str, name: str) -> Source | None:
     return next(filter(None, entries_of), None)
 
 
+def of_dialect(name: str) -> Source | None:
+    """Who registered the dialect of an operation, type or attribute with this name."""
+    return source("dialect", name.partition(".")[0])
+
+
 def _forget(source: Source) -> None:
     for registry in _registries:
         registry.remove(source)

@@ -5,6 +5,7 @@ MLIR's parser can't call.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from weft import extensions
 from weft.errors import Diagnostic, Location
 
 
@@ -42,8 +43,17 @@ def _complaints(ir: Any, kinds: Iterable[Any], seen: set[int]) -> Iterable[str]:
         seen.add(key)
         if not hasattr(kind, "complaint"):
             yield from _complaints(ir, _inner(ir, kind), seen)
-        elif wrong := kind.complaint():
+        elif wrong := _complaint(kind):
             yield wrong
+
+
+def _complaint(kind: Any) -> str | None:
+    try:
+        return kind.complaint()  # type: ignore[no-any-return]
+    except Exception:
+        name = str(getattr(kind, "type_name", None) or kind.attr_name)
+        with extensions.blamed(f"the complaint of '{name}'", extensions.of_dialect(name)):
+            raise
 
 
 def _inner(ir: Any, kind: Any) -> Iterable[Any]:

@@ -7,8 +7,10 @@ from typing import ClassVar
 import pytest
 
 import weft
-from weft import extensions, mlir
-from weft.dialects import tile
+from weft import extensions, mlir, passes
+from weft.dialects import context, tile
+from weft.dialects.effects import reads, writes
+from weft.dialects.op import Op
 from weft.dialects.schedule import AnySchedule, Schedule
 from weft.errors import WeftInternalError
 from weft.passes import Candidate, Pass, Predicate
@@ -332,3 +334,73 @@ def test_a_kind_of_schedule_that_fails_is_named(kind):
     with pytest.raises(weft.WeftError, match=message) as caught:
         weft.compile(product(), arch="sm_80")
     assert not isinstance(caught.value, WeftInternalError)
+
+
+MINE = """
+class Mine(mlir.ext.Dialect, name="mine"):
+    "A dialect."
+
+class HandleType(Mine.Type, name="handle"):
+    size: mlir.ir.IntegerAttr
+
+    def complaint(self):
+        return {complaint}
+
+class PutOp(Op, dialect=Mine, name="put", traits=[writes({effect!r})]):
+    handle: mlir.ext.Operand[HandleType]
+
+    def check(self):
+        return {check}
+
+class TakeOp(Op, dialect=Mine, name="take", traits=[reads("handle")]):
+    handle: mlir.ext.Operand[HandleType]
+    value: mlir.ext.Result[mlir.ir.F32Type]
+"""
+
+
+def mine(complaint="None", check="None", effect="handle"):
+    """A dialect of this source."""
+    scope = {"mlir": mlir, "Op": Op, "reads": reads, "writes": writes, "fails": fails}
+    exec(MINE.format(complaint=complaint, check=check, effect=effect), scope)
+    return scope["Mine"]
+
+
+BODY = """
+func.func @f(%h: !mine.handle<4 : i64>) -> (f32, f32) {
+  %0 = "mine.take"(%h) : (!mine.handle<4 : i64>) -> f32
+  "mine.put"(%h) : (!mine.handle<4 : i64>) -> ()
+  %1 = "mine.take"(%h) : (!mine.handle<4 : i64>) -> f32
+  return %0, %1 : f32, f32
+}"""
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize(
+    "where, what", [("complaint", "complaint of 'mine.handle'"), ("check", "verifier of 'mine.put'")]
+)
+def test_a_verifier_that_fails_is_named_with_its_line(where, what):
+    weft.register_dialect(mine(**{where: "fails()"}))
+    line = fails.__code__.co_firstlineno + 1
+    message = rf"mistakes.py:{line}:5: error: the {what}, registered by .*, failed: KeyError: 'boom'"
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        mlir.parse(BODY, context())
+    assert not isinstance(caught.value, WeftInternalError)
+
+
+def test_an_effect_on_no_field_is_refused():
+    with pytest.raises(
+        weft.WeftError, match=r"^'mine.put' has no field 'handel' for an effect: it has handle$"
+    ):
+        mine(effect="handel")
+
+
+@pytest.mark.usefixtures("registries")
+def test_values_of_a_type_of_an_extension_are_memory_unless_it_says_otherwise():
+    dialect = mine()
+    weft.register_dialect(dialect)
+    module = mlir.parse(BODY, context())
+    passes.manager("cse", module.context).run(module.operation)
+    assert str(module).count("mine.take") == 2
+    dialect.types[0].is_memory = False
+    passes.manager("cse", module.context).run(module.operation)
+    assert str(module).count("mine.take") == 1
