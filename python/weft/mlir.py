@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft import bindings, late_imports, mlir_text, phase, quick_builders, sound_types, unknown_names
+from weft.conversions import kept_conversions
 from weft.errors import Diagnostic, Location, WeftError
 
 _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
@@ -42,7 +43,7 @@ memref: Any = _module("dialects.memref")
 nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
 vector: Any = _module("dialects.vector")
-rewrite: Any = _module("rewrite")
+rewrite: Any = kept_conversions(_module("rewrite"))
 
 MLIRError: type[Exception] = ir.MLIRError
 

@@ -49,7 +49,7 @@ def _complaints(ir: Any, kinds: Iterable[Any], seen: set[int]) -> Iterable[str]:
 
 def _complaint(kind: Any) -> str | None:
     try:
-        return kind.complaint()  # type: ignore[no-any-return]
+        return kind.complaint()
     except Exception:
         name = str(getattr(kind, "type_name", None) or kind.attr_name)
         with extensions.blamed(f"the complaint of '{name}'", extensions.of_dialect(name)):

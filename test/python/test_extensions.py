@@ -376,3 +376,33 @@ def test_help_needs_no_mlir_where_no_extension_is_installed():
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+# The bindings keep neither of these functions, nor the converter: they ended the process.
+CONVERSIONS = """
+from weft.dialects import context
+from weft.mlir import arith, ir, rewrite
+
+def conversions():
+    types, patterns = rewrite.TypeConverter(), rewrite.RewritePatternSet()
+    types.add_conversion(lambda kind: ir.F32Type.get() if isinstance(kind, ir.F16Type) else kind)
+
+    def lower(op, adaptor, types, rewriter):
+        with rewriter.ip, op.location:
+            rewriter.replace_op(op, [arith.constant(types.convert_type(op.results[0].type), 2.0)])
+
+    patterns.add_conversion("a.b", lower, types)
+    return patterns.freeze()
+
+with context() as known, ir.Location.unknown():
+    known.allow_unregistered_dialects = True
+    module, target = ir.Module.parse('%0 = "a.b"() : () -> f16'), rewrite.ConversionTarget()
+    target.add_legal_dialect("arith")
+    target.add_illegal_op("a.b")
+    rewrite.apply_partial_conversion(module.operation, target, conversions())
+    print("constant 2.000000e+00 : f32" in str(module))
+"""
+
+
+def test_conversion_patterns_keep_the_functions_that_they_call(python):
+    assert python(CONVERSIONS) == "True\n"
