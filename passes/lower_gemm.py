@@ -91,7 +91,7 @@ def _steps(shape: str) -> tuple[int, int, int]:
     return isa.Sync(shape, "f16", "f16", "f32", "f32").mnk
 
 
-def _build(operands: Operands, form: Any) -> Any:
+def _build(operands: Operands, form: Any) -> ir.Value:
     return mma.sync(**operands, **vars(form))
 
 

@@ -97,7 +97,7 @@ class StagedOperand:
         member: Any,
         stage: ir.Value,
         barrier: ir.Value,
-        share: Any,
+        share: ir.Value | int,
         mask: Any,
     ) -> None:
         """Starts to copy the block at (`start`, `k`), or this CTA's `share` of it, into a stage. `member` is

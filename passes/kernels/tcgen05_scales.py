@@ -129,7 +129,7 @@ class TensorScales:
         self.right.tensor.load(stage)
         return position
 
-    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, Any]:
+    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, ir.Value]:
         """The scales of a part of a tile, of its rows and of its columns, as `tile.gemm_async` takes them."""
         n, rows = self.schedule.block[1], block_scales.ROWS
         first = emit.rem(emit.mul(at.column, n), rows) if n % rows else 0

@@ -42,7 +42,9 @@ class _Words:
         self.tensor = TensorTiles(tiles, self.blocks, self.deep, self.cta_group)
         self._start = tile.address(tiles)
 
-    def read(self, index: Any, first: ir.Value, deep: ir.Value | int, groups: ir.Value) -> list[ir.Value]:
+    def read(
+        self, index: ir.Value | None, first: ir.Value, deep: ir.Value | int, groups: ir.Value
+    ) -> list[ir.Value]:
         """A lane's words of the tiles from row `first` of the operand on, and from row `deep` of its words.
         Of its `groups` scales along K, words have four each; bytes after the last one are 0.
         """

@@ -136,10 +136,10 @@ class MaskedOrder:
     """
 
     filled: Any
-    most: Any
+    most: ir.Value
     members: Any
     tile_rows: int
-    columns: Any
+    columns: ir.Value
     group: int
     swap: bool = False
 
@@ -163,15 +163,15 @@ class MaskedOrder:
 
         return emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)[2:]
 
-    def _rows(self, member: Any) -> Any:
+    def _rows(self, member: ir.Value) -> ir.Value:
         """The rows of tiles that a product's filled rows take."""
         return emit.ceil_div(self._filled(member), self.tile_rows)
 
-    def _filled(self, member: Any) -> Any:
+    def _filled(self, member: ir.Value) -> ir.Value:
         """A product's filled rows."""
         return emit.minimum(emit.maximum(element(self.filled, member), 0), self.most)
 
-    def _tile(self, row: ir.Value, column: ir.Value, member: Any) -> Tile:
+    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
         """A product's tile in a row and a column of its tiles."""
         return Tile(row, column, member)
 
@@ -206,10 +206,10 @@ class GroupedOrder:
     tile_rows: int
     swap: bool = False
 
-    def walk(self, first: Any, step: ir.Value, carried: list[Any], body: Body) -> list[Any]:
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
         """A loop over every `step`-th tile from `first` on; tiles without a product are skipped."""
 
-        def one(tile: Tile, carried: list[Any]) -> list[Any]:
+        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             row = tile.column if self.swap else tile.row
             member = element(self.groups, emit.mul(row, self.tile_rows))
             has, kinds = emit.less(-1, member), [value.type for value in carried]

@@ -3,7 +3,6 @@ rows. PTX doesn't specify which lane holds which sum, so the epilogue reads the 
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from weft.dialects import tile, wmma
 from weft.dialects.schedule import wmma as schedules
@@ -51,7 +50,7 @@ class _Operand(Operand):
         """Never: `wmma.load` transposes elements of any width."""
         return False
 
-    def registers(self, stage: ir.Value, start: ir.Value | int, k: int, **form: str) -> list[Any]:
+    def registers(self, stage: ir.Value, start: ir.Value | int, k: int, **form: str) -> list[ir.Value]:
         """The registers of one instruction's fragment from row or column `start` and depth `k` on."""
         row, column = (start, k) if self.k_major else (k, start)
         at = emit.mul(emit.add(emit.mul(row, self._pitch), column), element_bytes(self.matrix))

@@ -296,7 +296,7 @@ class Elements:
         number = indices.linear(at, self.sizes.shape(op.results[0]))
         return self.of(op.operands[0], indices.coordinates(number, self.sizes.shape(op.operands[0])))
 
-    def _slice(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _slice(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         names = "offsets", "sizes", "strides"
         offsets, _, steps = (self.sizes.mixed(op, n, segment(op, i + 1)) for i, n in enumerate(names))
         large: list[Number] = [0] * len(offsets)
@@ -342,10 +342,10 @@ class Elements:
             condition = each if condition is None else arith.andi(condition, each)
         return condition
 
-    def _concat(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _concat(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         return self._joined(op, list(op.operands), at)
 
-    def _joined(self, op: ir.OpView, parts: Sequence[Any], at: Coordinates) -> Any:
+    def _joined(self, op: ir.OpView, parts: Sequence[ir.Value], at: Coordinates) -> ir.Value:
         dimension = op.attributes["dim"].value
         first, *rest = parts
         if not rest:
@@ -361,7 +361,7 @@ class Elements:
 
     def _either(
         self, condition: ir.Value, kind: ir.Type, then: Callable[[], Any], otherwise: Callable[[], Any]
-    ) -> Any:
+    ) -> ir.Value:
         branch = scf.IfOp(condition, [kind], has_else=True)
         for block, value in ((branch.then_block, then), (branch.else_block, otherwise)):
             with ir.InsertionPoint(block), self._scope():

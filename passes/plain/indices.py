@@ -64,7 +64,7 @@ def within(number: Number, first: Number, end: Number) -> Any:
     return arith.andi(above, below(number, end))
 
 
-def below(number: Number, end: Number) -> Any:
+def below(number: Number, end: Number) -> ir.Value:
     """Whether `number < end`, of any sign: an i1 value."""
     return arith.cmpi(arith.CmpIPredicate.slt, value(number), value(end))
 

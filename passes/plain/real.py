@@ -71,7 +71,7 @@ class Real:
         """The larger; NaN where one is."""
         return self._with(arith.maximumf, other)
 
-    def below(self, other: "float | Real") -> Any:
+    def below(self, other: "float | Real") -> ir.Value:
         """Whether this is smaller: an i1 value, false for NaN."""
         return arith.cmpf(arith.CmpFPredicate.OLT, self.value, self.of(other).value)
 

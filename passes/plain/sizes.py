@@ -65,7 +65,7 @@ class Sizes:
             return owner.operands[len(owner.operands) - outs + list(owner.results).index(value)]
         return owner.operands[0] if owner.name in ("tensor.cast", "bufferization.to_tensor") else None
 
-    def mixed(self, op: ir.OpView, name: str, dynamic: Sequence[Any]) -> list[Number]:
+    def mixed(self, op: ir.OpView, name: str, dynamic: Sequence[ir.Value]) -> list[Number]:
         """Numbers of an operation of which some are in the attribute `static_…`, the others operands."""
         rest = iter(dynamic)
         unknown = ir.ShapedType.get_dynamic_size()
@@ -113,14 +113,14 @@ class Sizes:
         return total
 
 
-def segment(op: ir.OpView, number: int) -> list[Any]:
+def segment(op: ir.OpView, number: int) -> list[ir.Value]:
     """One of the groups of operands of an operation with `operandSegmentSizes`."""
     counts = list(op.attributes["operandSegmentSizes"])
     first = sum(counts[:number])
     return list(op.operands)[first : first + counts[number]]
 
 
-def kept_dimensions(op: ir.OpView, small: Any) -> list[int]:
+def kept_dimensions(op: ir.OpView, small: ir.Type) -> list[int]:
     """The dimensions of a slice that its tensor, of type `small`, has: the others are of size 1."""
     sizes = list(op.attributes["static_sizes"])
     unknown = ir.ShapedType.get_dynamic_size()

@@ -147,7 +147,7 @@ def _in_group(op: ir.OpView, group: set[ir.OpView]) -> bool:
     return False
 
 
-def _once(value: ir.Value, root: ir.OpView, group: set[Any]) -> bool:
+def _once(value: ir.Value, root: ir.OpView, group: set[ir.OpView]) -> bool:
     """Whether a reduction reads each element once: all loops index the operand that it comes from."""
     maps = mlir.indexing_maps(root)
     return maps is not None and all(
@@ -158,7 +158,7 @@ def _once(value: ir.Value, root: ir.OpView, group: set[Any]) -> bool:
     )
 
 
-def _dimensions(each: Any) -> int:
+def _dimensions(each: ir.AffineMap) -> int:
     return len({str(x) for x in each.results if mlir.cast(ir.AffineDimExpr, x) is not None})
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from weft import disk_cache as disk
 from weft import system
@@ -50,7 +50,7 @@ def written(schedule: AnySchedule) -> str:
 
 
 @cache
-def _context() -> Any:
+def _context() -> ir.Context:
     """One for all, which a search writes more than a thousand schedules in."""
     return ir.Context()
 

@@ -34,7 +34,9 @@ class WorldQueue:
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel, views
 
-    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+    def launch(
+        self, prepared: tuple[Kernel, list[ArrayView]], operands: Sequence[Any], memory: Sequence[Bytes]
+    ) -> None:
         kernel, views = prepared
         kernel.emulate_on(self.stream, *views)
 

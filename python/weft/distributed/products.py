@@ -144,7 +144,7 @@ class Product:
             views[number] = self.batch(views[number], members or 1)
         return views
 
-    def batch(self, array: Any, members: int) -> ArrayView:
+    def batch(self, array: ArrayView, members: int) -> ArrayView:
         """A matrix as a batch of so many matrices, one below the other."""
         view = arrays.view(array)
         rows, columns = view.shape
@@ -239,7 +239,7 @@ class Plan(ABC):
         """All that the kernel takes."""
 
 
-def is_watched(team: Any, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
+def is_watched(team: Team, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
     """Whether PyTorch must see a call, to differentiate or cast it."""
     if not isinstance(team, Team):
         return False
@@ -266,7 +266,7 @@ def load_operators() -> None:
 def run_planned(
     name: str,
     make: Callable[[Any, Team], Any],
-    team: Any,
+    team: Team,
     operands: Sequence[Any],
     options: tuple[Any, ...],
     describe: Callable[[], Any],
@@ -277,7 +277,7 @@ def run_planned(
         return plan_of(name, make, team, operands, options, describe).run(operands)
 
 
-def lock_of(name: str, team: Any) -> Any:
+def lock_of(name: str, team: Team | None) -> Any:
     """What a thread holds while it calls a team. Raises WeftError for anything but a team."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")

@@ -185,7 +185,7 @@ class RecordedDevices:
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         raise NotImplementedError  # only captured calls need one
 
-    def key(self, operands: Sequence[Any]) -> Any:
+    def key(self, operands: Sequence[Operand]) -> Any:
         return None
 
     def agree(self, key: Any) -> None:
@@ -231,7 +231,7 @@ class RecordedTeam(Team):
         ranks = range(len(peers.ordinals))
         return [cls.of(RecordedDevices(peers, rank, shared), seconds) for rank in ranks]  # type: ignore[misc]
 
-    def _set(self, devices: Any, seconds: float) -> None:
+    def _set(self, devices: RecordedDevices, seconds: float) -> None:
         super()._set(devices, seconds)
         self._recorded: dict[str, RecordedExchange] = {}
         self._parity = 0

@@ -75,7 +75,7 @@ def push(ctas: int, chip: str, matrices: int = 1) -> kernel.Kernel:
     return kernel.compile_shared(module, chip)
 
 
-def _signal(peers: Any, rank: Any, call: Any, member: Any) -> None:
+def _signal(peers: ir.Value, rank: ir.Value, call: ir.Value, member: ir.Value) -> None:
     """Sets this rank's flag of another one."""
     tile.signal(_remote(peers, member, FLAGS), rank, call)
 
@@ -87,7 +87,9 @@ def _begin() -> None:
     nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
 
 
-def _copy(rows: Any, words: Any, peers: Any, first: Any, ctas: int, member: Any) -> None:
+def _copy(
+    rows: ir.Value, words: ir.Value, peers: ir.Value, first: ir.Value, ctas: int, member: ir.Value
+) -> None:
     """Copies rows to a rank, several vectors of each thread at a time."""
     to, last = _remote(peers, member, DATA), emit.sub(words, _WORDS)
     kind = ir.VectorType.get([_WORDS], emit.i32())
@@ -97,7 +99,7 @@ def _copy(rows: Any, words: Any, peers: Any, first: Any, ctas: int, member: Any)
         emit.mul(emit.thread(), _WORDS),
     )
 
-    def some(start: Any, carried: list[Any]) -> list[Any]:
+    def some(start: ir.Value, carried: list[Any]) -> list[Any]:
         places = [emit.add(start, number * at_once) for number in range(_VECTORS)]
         found = [
             vector.LoadOp(kind, rows, [emit.as_index(emit.minimum(at, last))], alignment=16).result
@@ -111,9 +113,9 @@ def _copy(rows: Any, words: Any, peers: Any, first: Any, ctas: int, member: Any)
     emit.loop(own, words, ctas * at_once * _VECTORS, [], some)
 
 
-def _remote(peers: Any, member: Any, which: int) -> Any:
+def _remote(peers: ir.Value, member: ir.Value, which: int) -> ir.Value:
     return tile.remote(memory.load(peers, [emit.as_index(member), _index(which)]), emit.i32())
 
 
-def _index(number: int) -> Any:
+def _index(number: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), number)

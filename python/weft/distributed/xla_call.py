@@ -24,11 +24,11 @@ _VERSION = 1
 _SECONDS = 30.0  # that a kernel waits for another GPU
 
 
-def _sums(make: Any, call: "TeamCall", product: Product, team: Any) -> Any:
+def _sums(make: Any, call: "TeamCall", product: Product, team: RecordedTeam) -> Any:
     return make(call.partials, product, team)
 
 
-def _scattered(call: "TeamCall", product: Product, team: Any) -> Any:
+def _scattered(call: "TeamCall", product: Product, team: RecordedTeam) -> Any:
     scatter.check_rows(product, team.size)
     return scatter.Scatter(call.partials, product, team)
 

@@ -95,7 +95,7 @@ def _view(name: str, array: Any) -> ArrayView:
         return arrays.view(array)
 
 
-def check_rows(x: Any, weights: Int4Weights) -> None:
+def check_rows(x: ArrayView, weights: Int4Weights) -> None:
     """Raises WeftError for an array whose rows don't have as many elements as those of the weights."""
     if not x.shape or x.shape[-1] != weights.columns:
         raise refuse(

@@ -26,7 +26,7 @@ _KEEP_SIGN = (
 )
 
 
-def alike(*values: Any) -> bool:
+def alike(*values: ir.Value) -> bool:
     """Whether each is computed from the kernel's arguments, the CTA's number and constants alone.
 
     What is loaded, or carried by a loop, may be the same, too: that isn't known.
@@ -52,7 +52,7 @@ def alike(*values: Any) -> bool:
     return True
 
 
-def computed_from(value: Any, operation: str) -> bool:
+def computed_from(value: ir.Value, operation: str) -> bool:
     """Whether a value is computed from results of an operation with this name, not through memory, loops or
     branches.
     """
@@ -69,7 +69,7 @@ def computed_from(value: Any, operation: str) -> bool:
     return False
 
 
-def not_negative(value: Any) -> bool:
+def not_negative(value: ir.Value) -> bool:
     """Whether a number is computed from sizes, from numbers of threads and CTAs, and from constants that
     aren't negative, without subtractions.
     """

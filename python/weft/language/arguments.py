@@ -46,7 +46,7 @@ class _Kind:
     def __init__(self, name: str, writes: bool) -> None:
         self._name, self._writes = name, writes
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: Any) -> ArrayArgument:
         pair: tuple[Any, Any] = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
         sizes, dtype = (pair[1], pair[0].dtype) if isinstance(pair[0], ArrayKind) else pair
         if not isinstance(sizes, str) or not sizes.split():

@@ -26,7 +26,7 @@ from weft.language.scalars import Scalar, as_scalar
 from weft.language.single_threads import once
 from weft.language.tile_vectors import element_at, vector_indices
 from weft.language.updates import compared, exchanged, fence, of_array, update
-from weft.mlir import arith, nvvm
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
@@ -36,7 +36,7 @@ _ADDED_SHARED = (f64, f32, f16, *_INTEGERS)
 _COMPARED = (f32, *_INTEGERS)
 
 
-def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
+def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Scalar | None:
     """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
     element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
     otherwise it is relaxed, so others may see the sum before what this thread stored earlier.
@@ -75,7 +75,7 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Any:
     return None
 
 
-def atomic_max(to: Any, value: Any) -> Any:
+def atomic_max(to: Any, value: Any) -> Scalar | None:
     """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
     all threads, and returns what it was before.
 
@@ -85,7 +85,7 @@ def atomic_max(to: Any, value: Any) -> Any:
     return _extreme("max", to, value)
 
 
-def atomic_min(to: Any, value: Any) -> Any:
+def atomic_min(to: Any, value: Any) -> Scalar | None:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
     return _extreme("min", to, value)
 
@@ -98,17 +98,17 @@ def atomic_and(to: Any, value: Any) -> Any:
     return _bits("and", to, value)
 
 
-def atomic_or(to: Any, value: Any) -> Any:
+def atomic_or(to: Any, value: Any) -> Scalar | None:
     """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _bits("or", to, value)
 
 
-def atomic_xor(to: Any, value: Any) -> Any:
+def atomic_xor(to: Place, value: Any) -> Any:
     """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _bits("xor", to, value)
 
 
-def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
+def atomic_cas(to: Any, expected: Any, value: Any) -> Scalar:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
 
@@ -120,7 +120,7 @@ def atomic_cas(to: Any, expected: Any, value: Any) -> Any:
     return Scalar(once(lambda: compared(pointer, *numbers)))
 
 
-def atomic_xchg(to: Any, value: Any) -> Any:
+def atomic_xchg(to: Any, value: Any) -> Scalar:
     """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
     one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
     """
@@ -129,7 +129,7 @@ def atomic_xchg(to: Any, value: Any) -> Any:
     return Scalar(once(lambda: exchanged(pointer, number)))
 
 
-def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DType]:
+def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
     """The address and type of an element of an array or a buffer."""
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not whole and not isinstance(to, Element):
@@ -142,12 +142,12 @@ def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[Any, DTy
     return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
-def _extreme(name: str, to: Any, value: Any) -> Any:
+def _extreme(name: str, to: Any, value: Any) -> Scalar | None:
     _check_changed(name, to, _COMPARED)
     return _combine(name, to, value)
 
 
-def _bits(name: str, to: Any, value: Any) -> Any:
+def _bits(name: str, to: Any, value: Any) -> Scalar | None:
     _check_changed(name, to, _INTEGERS)
     return _combine(name, to, value)
 
@@ -159,7 +159,7 @@ def _check_changed(name: str, to: Any, known: Sequence[DType]) -> None:
         raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
 
 
-def _combine(name: str, to: Any, value: Any) -> Any:
+def _combine(name: str, to: Any, value: Any) -> Scalar | None:
     """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
     the single element as it was before.
     """
@@ -173,7 +173,7 @@ def _combine(name: str, to: Any, value: Any) -> Any:
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
 
-        def changed(element: Any, at: Sequence[Any]) -> None:
+        def changed(element: ir.Value, at: Sequence[ir.Value]) -> None:
             if isinstance(to, Elements):
                 update(name, address(to.matrix, *at), element)
             else:
@@ -208,7 +208,7 @@ def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
     """
     fences = list[Any]()
 
-    def ordered() -> Any:
+    def ordered() -> ir.Value:
         fences.append(fence(shared=shared))
         old = change()
         fences.append(fence(shared=shared))
@@ -276,7 +276,7 @@ def _check_added(dtype: DType, value: Any) -> None:
         raise mistake(f"TMA adds elements of {known}, got {value}: leave via out")
 
 
-def _along(coordinates: Any, start: Any, limit: Any) -> list[tuple[Any, Any]]:
+def _along(coordinates: Any, start: ir.Value, limit: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
     """The index along an axis of each of a lane's elements, and whether it is inside of the array."""
     first = emit.add(coordinates.base.value, start)
     found = dict[int, tuple[Any, Any]]()

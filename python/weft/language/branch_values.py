@@ -12,6 +12,7 @@ from weft.language import carried, objects, trace
 from weft.language.carried import RESULT, Carried, Unbound
 from weft.language.mistakes import mistake, unseen
 from weft.language.regions import Region, fill, fix_shared
+from weft.mlir import ir
 
 _NO_VALUE = "has no value here"
 _ONE_SIDE = "is assigned in one side only of a branch of the GPU: assign it before the branch"
@@ -43,7 +44,7 @@ class _Side:
         for member in (objects.members(value) or {}).values():
             self._add(member, seen)
 
-    def of(self, value: Any) -> list[Any]:
+    def of(self, value: Any) -> list[ir.Value]:
         """The SSA values of a value."""
         found: list[Any] = self.parts[id(value)][1] if id(value) in self.parts else value.parts()
         return found
@@ -62,7 +63,7 @@ class _Plan:
         self.members: dict[Any, _Plan] | None = None
         self.made: Any = _ABSENT
 
-    def build(self, results: Sequence[Any]) -> Any:
+    def build(self, results: Sequence[ir.Value]) -> Any:
         """The value, made of the results of the branch."""
         if self.made is not _ABSENT:
             return self.made
@@ -134,7 +135,7 @@ class BranchValues:
                 self._changed.append((found.value, self._members(found.name, found.value, *members)))
         self._note_shared()
 
-    def after(self, results: Sequence[Any]) -> list[Any]:
+    def after(self, results: Sequence[ir.Value]) -> list[Any]:
         """The names' values and the rings' positions after the branch, made of its results, after changing
         objects likewise.
         """

@@ -16,6 +16,7 @@ from weft.language.dtypes import DType, i1, i8, i32
 from weft.language.mistakes import check_value, mistake
 from weft.language.scalars import as_scalar, dtype_of
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import panels
 
@@ -25,7 +26,9 @@ _BARRIER_BYTES = 16  # of each stage: one that it is full, one that it is empty
 class Buffer(Carried):
     """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
 
-    def __init__(self, value: Any, *, transposed: bool = False, ring: Any = None, slot: Any = None) -> None:
+    def __init__(
+        self, value: ir.Value, *, transposed: bool = False, ring: Any = None, slot: Any = None
+    ) -> None:
         check_value(value, "Buffer")
         self.value = value
         """The SSA value."""
@@ -154,7 +157,7 @@ def shared(rows: int, columns: int, dtype: DType) -> Buffer:
         return Buffer(tile.alloc(kind))
 
 
-def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) -> Any:
+def buffer_type(rows: Any, columns: Any, dtype: DType, stages: int | None = None) -> Any:
     """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills."""
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -183,7 +186,7 @@ def buffer_type(rows: Any, columns: Any, dtype: Any, stages: int | None = None) 
     return tile.stage_type(whole) if stages is None else whole
 
 
-def stages_complaint(kind: Any) -> str | None:
+def stages_complaint(kind: ir.Type) -> str | None:
     """Why stages of a buffer of this type can't be used: they begin within the pattern of their swizzle."""
     _, rows, columns = kind.shape
     one, apart = tile.stage_type(kind), tile.stage_bytes(kind)

@@ -123,7 +123,7 @@ def _multiplier(trace: Trace) -> Multiplier:
     return WgmmaProducts() if trace.chip in MMA_ASYNC.chips() else WarpProducts(trace.chip)
 
 
-def _place(kernel: Any, function: Callable[..., Any]) -> None:
+def _place(kernel: ir.OpView, function: Callable[..., Any]) -> None:
     """Gives the kernel and its return the line of its definition, not that of its call."""
     code = function.__code__
     name = code.co_filename.encode("utf-8", "backslashreplace").decode()
@@ -135,7 +135,7 @@ def _place(kernel: Any, function: Callable[..., Any]) -> None:
                 operation.operation.location = place
 
 
-def _type(kind: Any, dtype: Any) -> Any:
+def _type(kind: Any, dtype: Any) -> ir.Type:
     """The MLIR type of an argument."""
     if not isinstance(kind, ArrayArgument):
         return dtype.type
@@ -148,7 +148,7 @@ def _known(kind: ArrayArgument, meta: dict[str, Any]) -> tuple[int | None, ...]:
     return tuple(int(size) if size.isdigit() else meta.get(size) for size in kind.sizes)
 
 
-def _arguments(signature: Signature, special: Specialization, values: Sequence[Any]) -> list[Any]:
+def _arguments(signature: Signature, special: Specialization, values: Sequence[ir.Value]) -> list[Any]:
     """The arguments of the kernel function."""
     meta, result = dict(special.meta), list[Any]()
     for number, (name, kind) in enumerate(signature.arguments.items()):
@@ -176,8 +176,8 @@ def _finish(trace: Trace, result: Any) -> None:
     trace.finish_waiting()
     for value, operations in reversed(trace.removable):
         if not list(value.uses):
-            for each in operations:
-                each.operation.erase()
+            for op in operations:
+                op.operation.erase()
     share = register_share(trace.threads)
     if any(role.registers for role in trace.roles):
         total = sum(role.threads * (role.registers or share) for role in trace.roles)
@@ -199,7 +199,7 @@ def _tile_counts(
     return lambda: tuple(as_scalar(each, i32) for each in numbers_of(grid, {**named, **meta}))
 
 
-def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) -> None:
+def _set_cluster(kernel: ir.OpView, cluster: Any, meta: dict[str, Any], trace: Trace) -> None:
     """Writes the CTAs of a cluster in x, y and z, if the kernel has clusters."""
     made = call_with("cluster", cluster, meta) if callable(cluster) else cluster
     if made is None:
@@ -218,7 +218,7 @@ def _set_cluster(kernel: Any, cluster: Any, meta: dict[str, Any], trace: Trace) 
 
 
 def _set_launch(
-    kernel: Any, signature: Signature, special: Specialization, options: Options, trace: Trace
+    kernel: ir.OpView, signature: Signature, special: Specialization, options: Options, trace: Trace
 ) -> None:
     """Writes what a launch needs: the grid and the requirements as functions of the arrays' sizes."""
     meta, count = dict(special.meta), 0

@@ -9,6 +9,7 @@ from weft.language import objects
 from weft.language.dtypes import NUMBERS
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
+from weft.mlir import ir
 
 RESULT = "_weft_result"
 """The name that has a function's result."""
@@ -85,7 +86,7 @@ for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTA
     setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
-def parts(value: Any, seen: set[int] | None = None) -> list[Any]:
+def parts(value: Any, seen: set[int] | None = None) -> list[ir.Value]:
     """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
     if isinstance(value, Carried):
         return value.parts()

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from weft.isa.async_copy import TMA
 from weft.isa.chips import describe
@@ -69,20 +68,20 @@ def size(axis: int) -> int:
     return int(cluster[axis]) if cluster else 1
 
 
-def coordinate(axis: int) -> Any:
+def coordinate(axis: int) -> ir.Value:
     """The number of the CTA in its cluster along an axis, an SSA value."""
     number = gpu.block_id((gpu.Dimension.x, gpu.Dimension.y, gpu.Dimension.z)[axis])
     return emit.rem(emit.as_i32(number), size(axis))
 
 
-def peers(axis: int) -> list[Any]:
+def peers(axis: int) -> list[ir.Value]:
     """The ranks of the other CTAs along an axis, SSA values."""
     own, first = coordinate(axis), _first(axis)
     numbers = (emit.rem(emit.add(own, each), size(axis)) for each in range(1, size(axis)))
     return [emit.value(emit.add(first, emit.mul(each, _step(axis)))) for each in numbers]
 
 
-def check_alike(name: str, indices: Sequence[Any], axis: int) -> None:
+def check_alike(name: str, indices: Sequence[ir.Value], axis: int) -> None:
     """Raises WeftError for a buffer that is shared along an axis, if CTAs along it certainly fill it from
     different elements.
     """
@@ -94,7 +93,7 @@ def check_alike(name: str, indices: Sequence[Any], axis: int) -> None:
         )
 
 
-def _depends(value: Any, axis: int) -> bool:
+def _depends(value: ir.Value, axis: int) -> bool:
     """Whether sums and multiples make a value of the CTA's number along an axis."""
     if isinstance(value, int) or not isinstance(value.owner, ir.Operation | ir.OpView):
         return False
@@ -105,7 +104,7 @@ def _depends(value: Any, axis: int) -> bool:
     return isinstance(made, linear) and any(_depends(each, axis) for each in made.operands)
 
 
-def mask(axis: int) -> Any:
+def mask(axis: int) -> ir.Value:
     """The CTAs along an axis, this one among them: an i16 with a bit for each rank."""
     bits = emit.value(sum(1 << number * _step(axis) for number in range(size(axis))))
     return arith.trunci(ir.IntegerType.get_signless(16), arith.shli(bits, emit.value(_first(axis))))
@@ -116,6 +115,6 @@ def _step(axis: int) -> int:
     return prod(size(each) for each in range(axis))
 
 
-def _first(axis: int) -> Any:
+def _first(axis: int) -> ir.Value:
     """The rank of the first CTA along an axis."""
     return emit.sub(thread_ids.cluster_rank(), emit.mul(coordinate(axis), _step(axis)))

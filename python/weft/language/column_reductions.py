@@ -11,6 +11,7 @@ from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.roles import warpgroup_barrier
 from weft.layout import MEMORY, Iter, Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 
 
@@ -28,7 +29,7 @@ def distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(found)
 
 
-def across_warps(x: Fragment, values: dict[int, Any], fold: Callable[[list[Any]], Any]) -> Fragment:
+def across_warps(x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[Any]], Any]) -> Fragment:
     """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
     current, columns = trace.current(), x.shape[1]
     role = current.role
@@ -65,7 +66,7 @@ def across_warps(x: Fragment, values: dict[int, Any], fold: Callable[[list[Any]]
     return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
 
 
-def _scratch(warpgroups: int, columns: int, dtype: Any) -> Any:
+def _scratch(warpgroups: int, columns: int, dtype: Any) -> ir.Type:
     """The type of a row for each warp, of each warpgroup."""
     rows = f"S[({warpgroups},{WARPS},{columns}):({WARPS * columns},{columns},1)]"
     return BufferType.of((warpgroups, WARPS, columns), dtype.type, Layout.parse(rows))

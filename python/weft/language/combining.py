@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from weft.language import exchanges, operators
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, dtype_of
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 
 Values = tuple[Any, ...]
@@ -30,7 +30,7 @@ class Law:
         """The values of a part and of the one that follows it, as one."""
         raise NotImplementedError
 
-    def where(self, has: Any, values: Values) -> Part:
+    def where(self, has: ir.Value, values: Values) -> Part:
         """A part that exists where `has`, an i1, is true."""
         return Part(values, has)
 
@@ -61,7 +61,7 @@ class Sums(Law):
     def combined(self, one: Values, other: Values) -> Values:
         return (operators.apply("add", one[0], other[0]),)
 
-    def where(self, has: Any, values: Values) -> Part:
+    def where(self, has: ir.Value, values: Values) -> Part:
         return Part(_selected(has, values, tuple(emit.constant(each.type, 0) for each in values)))
 
     def folded(self, parts: Sequence[Part]) -> Part:
@@ -97,5 +97,5 @@ def check_parameters(combine: Callable[..., Any], count: int) -> None:
         raise mistake(f"combine must take {what}: {error}") from None
 
 
-def _selected(condition: Any, values: Values, others: Values) -> Values:
+def _selected(condition: ir.Value, values: Values, others: Values) -> Values:
     return tuple(arith.select(condition, *pair) for pair in zip(values, others, strict=True))

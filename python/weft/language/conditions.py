@@ -59,7 +59,7 @@ def _settled(value: Any) -> Any:
     return value.loaded() if isinstance(value, Loaded) else value
 
 
-def _as(one: Any, other: Any, word: str) -> Any:
+def _as(one: Scalar, other: Any, word: str) -> Any:
     """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
     other way round.
     """
@@ -144,7 +144,7 @@ def is_sequence(value: Any, count: int) -> bool:
     return of_parts and len(value) == count
 
 
-def chosen(value: Any) -> bool:
+def chosen(value: Scalar) -> bool:
     """The condition of a comprehension. Raises WeftError for one of the GPU."""
     known = condition(value)
     if isinstance(known, Scalar):

@@ -75,7 +75,7 @@ def failing(*around: _Construct) -> None:
             return
 
 
-def _rebuild(op: Any, operands: list[Any], results: list[Any]) -> Any:
+def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) -> ir.Operation:
     """A new operation in place of one, with its regions, but other operands and results."""
     new = ir.Operation.create(
         op.operation.name, results=results, operands=operands, regions=len(op.regions), loc=op.location
@@ -190,7 +190,7 @@ class QueueLoop(Loop):
             item = self.over.item(Scalar(self._block.arguments[0]))
         yield item
 
-    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def begin(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
         self._before = LoopValues(self._every, scope)
         self._before.hand_over()
         self._initial = self._before.parts()
@@ -273,7 +273,7 @@ class While(_Construct):
         self._point = trace.current().enter(self._test)
         return self._before.gives(iter(self._test.arguments))
 
-    def condition(self, value: Any, scope: dict[str, Any]) -> None:
+    def condition(self, value: Scalar, scope: dict[str, Any]) -> None:
         """Ends that part, with the condition."""
         parts = self._before.taken(scope, "in the condition of a loop of the GPU")
         test = scf.ConditionOp(as_scalar(value).value, parts)
@@ -411,7 +411,7 @@ class Ending(Branch):
         nvvm.exit()
         return False
 
-    def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def end_then(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
         """Ends the kernel and leaves the branch. Returns the names' values before it."""
         self._values.undo()
         nvvm.exit()

@@ -13,7 +13,7 @@ from weft.language.dtypes import i1
 from weft.language.fragments import Fragment, layout_for, zeros
 from weft.language.mistakes import mistake
 from weft.layout import Layout
-from weft.mlir import vector
+from weft.mlir import ir, vector
 from weft.passes.builders import emit
 
 _ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory
@@ -59,7 +59,7 @@ def _of_lanes(lane: Any, run: int) -> Fragment:
     return Fragment(lane, (count * WARPGROUP // run // _ROW_LANES, run * _ROW_LANES), layout)
 
 
-def lane_parts(x: Any) -> list[Fragment]:
+def lane_parts(x: Fragment) -> list[Fragment]:
     """The tile `w.by_lanes(x)` in parts of 16 bytes of each lane. Where registers are scarce, store these one
     by one: the addresses differ by constants, which the compiler doesn't find out of those of the whole tile.
     """
@@ -86,7 +86,7 @@ def _through_shared(x: Fragment, layout: Layout) -> Fragment:
     layouts = (moves.row(x.layout), moves.row(layout)) if one_row else (x.layout, layout)
     widths = [_vector_bytes(x, each) for each in (x.layout, layout)]
 
-    def scratch(warpgroups: int) -> Any:
+    def scratch(warpgroups: int) -> ir.Type:
         return _scratch(warpgroups, rows, columns, x.dtype)
 
     lane = moves.moved(x.lane, (rows, columns), layouts, widths, scratch)
@@ -101,7 +101,7 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
     return bytes_ if bytes_ > 1 else 0
 
 
-def _scratch(warpgroups: int, rows: int, columns: int, dtype: Any) -> Any:
+def _scratch(warpgroups: int, rows: int, columns: int, dtype: Any) -> ir.Type:
     """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
     if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         return buffer_type(rows, columns, dtype, warpgroups)

@@ -27,7 +27,7 @@ class Coordinates(Fragment):
         self.base, self.offsets = base, offsets
 
     @property
-    def lane(self) -> Any:
+    def lane(self) -> ir.Value:
         base = vector.broadcast(self._kind, self.base.value)
         return arith.addi(base, _constants(self._kind, self.offsets))
 
@@ -40,7 +40,7 @@ class Coordinates(Fragment):
         return i32
 
     @property
-    def _kind(self) -> Any:
+    def _kind(self) -> ir.Type:
         return ir.VectorType.get([len(self.offsets)], i32.type)
 
     def binary(self, name: str, other: Any, swapped: bool) -> Any:
@@ -65,7 +65,7 @@ class Coordinates(Fragment):
         return Fragment(lane, self.shape, self.layout)
 
 
-def _constants(kind: Any, numbers: tuple[int, ...]) -> Any:
+def _constants(kind: ir.Type, numbers: tuple[int, ...]) -> ir.Value:
     elements = [ir.IntegerAttr.get(kind.element_type, each) for each in numbers]
     return arith.constant(kind, ir.DenseElementsAttr.get(elements, kind))
 
@@ -80,7 +80,7 @@ def column(like: Fragment) -> Coordinates:
     return _along(like, 1)
 
 
-def _along(like: Any, axis: int) -> Coordinates:
+def _along(like: Fragment, axis: int) -> Coordinates:
     if not isinstance(like, Fragment) or len(like.shape) <= axis:
         raise mistake(f"expects a fragment with {'columns' if axis else 'rows'}, got {like}")
     digits = fragment_coordinates.lane_digits(like.layout, like.shape)

@@ -9,6 +9,7 @@ from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.mistakes import mistake
+from weft.mlir import ir
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class DType:
     """The name in `weft.language`."""
 
     @property
-    def type(self) -> Any:
+    def type(self) -> ir.Type:
         """The MLIR type, in the current context."""
         with late_imports.whole():
             from weft.mlir import ir

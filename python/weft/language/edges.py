@@ -13,12 +13,12 @@ from weft.language.matrices import Place
 from weft.language.neighbors import existing, may_begin_before
 from weft.language.scalars import Scalar
 from weft.layout import Layout
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
 
-def inside(number: Any, limit: Any, start: Any) -> Any:
+def inside(number: ir.Value, limit: ir.Value, start: ir.Value) -> ir.Value:
     """Whether the index of an element of a vector that begins at `start` is inside of the array: an i1."""
     below = emit.less(number, limit)
     if not may_begin_before(start):
@@ -45,7 +45,7 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any
     return where(inside, loaded, outside)
 
 
-def store_tile(fragment: Fragment, to: Place, rows: Any) -> None:
+def store_tile(fragment: Fragment, to: Place, rows: ir.Value | None) -> None:
     """Stores a tile, but not its elements on all sides that are outside of the array, or not in the first
     `rows` rows, an SSA value or None for all.
     """
@@ -63,12 +63,12 @@ def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: Any) -> None:
     tile.copy_out(via.value, limited(to.memref(), first_row, rows), first_row, first_column)
 
 
-def limited(matrix: Any, first_row: Any, rows: Any) -> Any:
+def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.Value:
     """A matrix without what follows `rows` rows from one on; all of it if they are None."""
     return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
 
 
-def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: Any = None) -> Gathered:
+def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
     """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
     local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))

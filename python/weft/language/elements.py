@@ -14,7 +14,7 @@ from weft.language.loaded import Loaded
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, as_scalar, operand
 from weft.language.single_threads import once
-from weft.mlir import llvm
+from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.shared_tiles import Point, SharedTile
 
@@ -22,7 +22,7 @@ from weft.passes.builders.shared_tiles import Point, SharedTile
 class Element(Loaded):
     """An element of a buffer. In arithmetic, it is the element's value."""
 
-    def __init__(self, buffer: Any, row: Any, column: Any) -> None:
+    def __init__(self, buffer: Any, row: ir.Value, column: ir.Value) -> None:
         self.buffer, self._at = buffer, (row, column)
         # At once, so that the element is that of now. Removed at the end if nothing needs it.
         self.element = Scalar(_read(buffer, self._at))
@@ -33,7 +33,7 @@ class Element(Loaded):
         return self.buffer.dtype
 
     @property
-    def address(self) -> Any:
+    def address(self) -> ir.Value:
         """A pointer to it: an SSA value."""
         return address(self.buffer, *self._at)
 
@@ -56,10 +56,10 @@ class Elements(Gathered):
     def size(self, axis: int) -> Any:
         return self.matrix.shape[axis]
 
-    def read(self, at: Sequence[Any]) -> Any:
+    def read(self, at: Sequence[ir.Value]) -> ir.Value:
         return _read(self.matrix, at)
 
-    def write(self, element: Any, at: Sequence[Any]) -> None:
+    def write(self, element: ir.Value, at: Sequence[ir.Value]) -> None:
         _write(self.matrix, at, element)
 
 
@@ -84,7 +84,7 @@ def store(buffer: Any, indices: Any, value: Any) -> None:
     once(lambda: _write(buffer, [each.value for each in at], number))
 
 
-def address(buffer: Any, row: Any, column: Any) -> Any:
+def address(buffer: Any, row: ir.Value, column: ir.Value) -> ir.Value:
     """A pointer to the element at these SSA values."""
     if buffer.transposed:
         row, column = column, row
@@ -92,14 +92,14 @@ def address(buffer: Any, row: Any, column: Any) -> Any:
     return addresses.offset(tile.address(buffer.value), emit.value(offset))
 
 
-def _read(buffer: Any, at: Sequence[Any]) -> Any:
+def _read(buffer: Any, at: Sequence[ir.Value]) -> ir.Value:
     kind = buffer.dtype.type
     load = llvm.load(addresses.stored_type(kind), address(buffer, *at), alignment=buffer.dtype.bytes)
     trace.current().removable.append((load, [load.owner]))
     return emit.bits(load, kind)
 
 
-def _write(buffer: Any, at: Sequence[Any], number: Any) -> None:
+def _write(buffer: Any, at: Sequence[ir.Value], number: ir.Value) -> None:
     word = emit.bits(number, addresses.stored_type(number.type))
     llvm.store(word, address(buffer, *at), alignment=buffer.dtype.bytes)
 

@@ -6,7 +6,7 @@ from weft.language.dtypes import f32
 from weft.language.fragments import Fragment
 from weft.language.maths import special_exp2
 from weft.language.mistakes import mistake
-from weft.mlir import arith, nvvm
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit
 
 _ROUNDS = 1.5 * 2**23  # added to a number, it leaves its nearest integer in the lowest bits
@@ -35,7 +35,7 @@ def exp2(x: Any, *, polynomial_every: int = 0) -> Any:
     return Fragment(emit.vector_of(elements), x.shape, x.layout)
 
 
-def _polynomial(x: Any) -> Any:
+def _polynomial(x: ir.Value) -> ir.Value:
     """2 to the power of an f32: a polynomial of its fraction, with its integer added to the exponent."""
     kind, rounds = x.type, emit.constant(x.type, _ROUNDS)
     x = arith.maximumf(x, emit.constant(kind, _LEAST))

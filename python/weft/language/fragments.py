@@ -99,17 +99,17 @@ class Fragment(operators.Operators, Carried):
         return Fragment(self.lane, self.shape[::-1], Layout((*columns, *rows), self.layout.replica))
 
     @property
-    def type(self) -> Any:
+    def type(self) -> ir.Type:
         """The `tile.fragment` type."""
         return FragmentType.of(self.shape, self.dtype.type, self.layout)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> ir.Value:
         """The SSA value of the fragment as a whole."""
         return tile.from_lane(self.lane, self.type)
 
     @staticmethod
-    def of(value: Any) -> "Fragment":
+    def of(value: ir.Value) -> "Fragment":
         """The fragment of an SSA value."""
         return Fragment(tile.to_lane(value), value.type.shape, value.type.layout)
 
@@ -121,7 +121,7 @@ class Fragment(operators.Operators, Carried):
         """The bits of each element as an element of another type with as many bits, in the same layout."""
         return self._with(reinterpreted(self.lane, checked_type(dtype)))
 
-    def _with(self, lane: Any) -> "Fragment":
+    def _with(self, lane: ir.Value) -> "Fragment":
         return Fragment(lane, self.shape, self.layout)
 
     def elements(self) -> list[Any]:
@@ -137,7 +137,7 @@ class Fragment(operators.Operators, Carried):
         pair = (second, one) if swapped else (one, second)
         return one._with(operators.apply(name, *(each.lane for each in pair)))
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         return [self.value]
 
     def of_zeros(self) -> "Fragment":

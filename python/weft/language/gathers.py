@@ -47,15 +47,15 @@ class Gathered(Foreign):
         """The fragments among the indices of rows."""
         return [each for each in self.indices[:-1] if isinstance(each, Fragment)]
 
-    def size(self, axis: int) -> Any:
+    def size(self, axis: int) -> ir.Value:
         """The size that an index along an axis is less than."""
         return matrices.size(self.matrix.value, axis)
 
-    def read(self, at: Sequence[Any]) -> Any:
+    def read(self, at: Sequence[ir.Value]) -> ir.Value:
         """Loads the element at these SSA values."""
         return memref.load(self.matrix.value, [emit.as_index(each) for each in at])
 
-    def write(self, element: Any, at: Sequence[Any]) -> None:
+    def write(self, element: ir.Value, at: Sequence[ir.Value]) -> None:
         """Stores the element at these SSA values."""
         memref.store(element, self.matrix.value, [emit.as_index(each) for each in at])
 
@@ -145,7 +145,7 @@ def _shape_of_rows(source: Gathered, shape: Any, like: Fragment | None) -> tuple
     return shape
 
 
-def _spread(source: Gathered) -> tuple[Fragment, list[tuple[Any, ...]]]:
+def _spread(source: Gathered) -> tuple[Fragment, list[tuple[ir.Value, ...]]]:
     """The fragment of indices with most dimensions, and the indices of each of a lane's elements, in its
     shape and layout.
     """
@@ -158,7 +158,7 @@ def _spread(source: Gathered) -> tuple[Fragment, list[tuple[Any, ...]]]:
     return largest, list(zip(*lists, strict=True))
 
 
-def _inside(source: Gathered, at: Sequence[Any]) -> Any:
+def _inside(source: Gathered, at: Sequence[ir.Value]) -> ir.Value:
     """Whether indices are inside of the array: an i1."""
     return _within((each, source.size(axis)) for axis, each in enumerate(at))
 
@@ -197,13 +197,13 @@ class _Rows:
         run = registers.run(self.layout, shape)
         self.width = min(run, _VECTOR_BYTES // self.matrix.bytes) if of.matrix.aligned else 1
 
-    def _elements(self, index: Scalar | Fragment) -> list[Any]:
+    def _elements(self, index: Scalar | Fragment) -> list[ir.Value]:
         """An index of rows for each of a lane's elements."""
         if isinstance(index, Fragment):
             return spread(index, self.shape, self.layout).elements()
         return [index.value] * len(self.offsets)
 
-    def indices(self) -> list[tuple[Any, ...]]:
+    def indices(self) -> list[tuple[ir.Value, ...]]:
         """The indices in the array of each of a lane's elements."""
         columns = [emit.value(emit.add(self.start, each)) for each in self.offsets]
         return list(zip(*self.at, columns, strict=True))
@@ -228,7 +228,7 @@ class _Rows:
 
         self._either([], stored)
 
-    def _loaded(self, width: int) -> Any:
+    def _loaded(self, width: int) -> ir.Value:
         elements = list[Any]()
         kind = self.matrix.element if width == 1 else ir.VectorType.get([width], self.matrix.element)
         for _, inside, address in self._runs(width):
@@ -237,7 +237,7 @@ class _Rows:
             elements += emit.elements(arith.select(inside, value, emit.constant(kind, 0)))
         return emit.vector_of(elements)
 
-    def _either(self, kinds: list[Any], build: Callable[[int], list[Any]]) -> list[Any]:
+    def _either(self, kinds: list[ir.Type], build: Callable[[int], list[Any]]) -> list[ir.Value]:
         """Accesses vectors where all are aligned and end inside of the array, otherwise single elements."""
         if self.width == 1:
             return build(1)
@@ -249,7 +249,7 @@ class _Rows:
                 scf.yield_(build(width))
         return list(branch.results)
 
-    def _runs(self, width: int) -> list[tuple[int, Any, Any]]:
+    def _runs(self, width: int) -> list[tuple[int, ir.Value, ir.Value]]:
         """The first register of each run of elements that are accessed at once, whether it is inside of the
         array, and its address.
         """

@@ -111,7 +111,7 @@ class ArraySizes:
     def __init__(self, name: str, names: tuple[str, ...], sizes: tuple[Any, ...]) -> None:
         self._name, self._names, self.shape = name, names, sizes
 
-    def size(self, dimension: int | str) -> Any:
+    def size(self, dimension: int | str) -> Size:
         """One of the sizes, by its number or by its name."""
         if isinstance(dimension, str):
             if dimension not in self._names:
@@ -125,12 +125,12 @@ class ArraySizes:
         return self.shape[max(len(self.shape) - 2, 0)]
 
     @property
-    def columns(self) -> Any:
+    def columns(self) -> Size:
         """The number of columns."""
         return self.shape[-1]
 
     @property
-    def matrices(self) -> Any:
+    def matrices(self) -> Size:
         """The number of matrices of a batch, or of a batch of batches."""
         return math.prod(self.shape[:-2])
 

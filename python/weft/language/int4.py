@@ -18,7 +18,9 @@ _MASK = 0x000F000F
 _BASES = {bf16: (0x43004300, 128.0), f16: (0x64006400, 1024.0)}
 
 
-def dequantize_int4(words: Any, scale: Any = None, zero: Any = 8, *, dtype: DType | None = None) -> Fragment:
+def dequantize_int4(
+    words: Fragment, scale: Any = None, zero: Any = 8, *, dtype: DType | None = None
+) -> Fragment:
     """`(q - zero) * scale` in 16 bits, for integers q in 0..15 that are packed in words: a fragment of 64 x
     16 L in the layout of sums, which may be `a` of `w.gemm`.
 
@@ -53,7 +55,7 @@ def dequantize_int4(words: Any, scale: Any = None, zero: Any = 8, *, dtype: DTyp
     return Fragment(lane, shape, registers.sums(shape))
 
 
-def _words_of(words: Any) -> int:
+def _words_of(words: Fragment) -> int:
     """The number of words of a thread."""
     if not isinstance(words, Fragment) or words.dtype != i32:
         raise mistake(f"words must be a fragment of w.i32, as w.load_contiguous loads it, got {words}")
@@ -85,7 +87,7 @@ def _check_rows(name: str, vector_: Fragment) -> None:
         )
 
 
-def _offsets(zero: Any, dtype: DType) -> list[Any]:
+def _offsets(zero: Any, dtype: DType) -> list[ir.Value]:
     """What is subtracted from a register's two elements, for each of a thread's two rows."""
     base = _BASES[dtype][1]
     if isinstance(zero, Fragment):
@@ -98,7 +100,7 @@ def _offsets(zero: Any, dtype: DType) -> list[Any]:
     return [emit.constant(ir.VectorType.get([2], dtype.type), base + zero)] * 2
 
 
-def _mask() -> Any:
+def _mask() -> ir.Value:
     """The mask of a word's integers, plus the sign of an array's size, which is 0: for a constant that it
     knows, ptxas would write a register before each use.
     """
@@ -115,11 +117,13 @@ def _mask() -> Any:
     return current.scratch["mask of integers"]
 
 
-def _pair(element: Any) -> Any:
+def _pair(element: ir.Value) -> ir.Value:
     return vector.broadcast(ir.VectorType.get([2], element.type), element)
 
 
-def _dequantized(word: Any, scales: Sequence[Any] | None, offsets: Sequence[Any], dtype: DType) -> list[Any]:
+def _dequantized(
+    word: ir.Value, scales: Sequence[ir.Value] | None, offsets: Sequence[ir.Value], dtype: DType
+) -> list[ir.Value]:
     """A word's elements in four registers: those of even number are in a thread's first row."""
     kind, one = ir.VectorType.get([2], dtype.type), ir.VectorType.get([1], i32.type)
     bits, mask = _BASES[dtype][0], _mask()

@@ -29,9 +29,9 @@ class Int4Weights:
 
     def __init__(
         self,
-        packed: Any,
-        scales: Any,
-        zeros: Any,
+        packed: Matrix,
+        scales: Matrix,
+        zeros: Matrix | None,
         *,
         columns: Any,
         group: int,
@@ -115,7 +115,7 @@ class Int4Weights:
 class Int4Operand:
     """Weights of a tile in a stage, the left operand of products."""
 
-    def __init__(self, weights: Int4Weights, slot: Any, tile: Any, block: Any, blocks: int) -> None:
+    def __init__(self, weights: Int4Weights, slot: Slot, tile: Any, block: Any, blocks: int) -> None:
         self._weights, self._slot, self._tile, self._block, self._blocks = weights, slot, tile, block, blocks
         self.shape = weights.rows, DEPTH * blocks
         self.dtype = slot.ring.kinds["scale"][-1]
@@ -131,7 +131,7 @@ class Int4Operand:
         ]
         return Fragment(emit.vector_of(elements), self.shape, registers.sums(self.shape))
 
-    def warp_gemm(self, b: Any, sums: Any = None) -> Fragment:
+    def warp_gemm(self, b: Any, sums: Fragment | None = None) -> Fragment:
         """`a @ b`, or `sums + a @ b`, by `w.warp_gemm`, 64 x N. Sums of a group are scaled in f32, not its
         weights; of a group of 32 columns, the weights are scaled.
 
@@ -165,7 +165,7 @@ class Int4Operand:
         line = self._tile * self._weights.lines + lines * (self._block + number)
         return load_contiguous(self._slot.q.rows(line, LINES))
 
-    def _of_groups(self, number: int) -> tuple[list[Any], list[Any]]:
+    def _of_groups(self, number: int) -> tuple[list[Fragment], list[Any]]:
         """The scales and zeros of the groups of a block, vectors of 64 rows."""
         weights, block = self._weights, self._block + number
         if weights.group % (2 * DEPTH):  # the two blocks may be of different groups
@@ -174,7 +174,7 @@ class Int4Operand:
         numbers = [first + n for n in range(max(DEPTH // weights.group, 1) if weights.group else 1)]
         like = zeros(ROWS, self.dtype)
 
-        def of(name: str) -> list[Any]:
+        def of(name: str) -> list[Fragment]:
             buffer, rows = getattr(self._slot, name), weights.rows
             return [load_column(buffer.columns(ROWS * each, rows), like=like) for each in numbers]
 
@@ -182,9 +182,9 @@ class Int4Operand:
 
 
 def int4_weights(
-    packed: Any,
-    scales: Any,
-    zeros: Any = None,
+    packed: Matrix,
+    scales: Matrix,
+    zeros: Matrix | None = None,
     *,
     columns: Any,
     group: int = 128,

@@ -8,6 +8,7 @@ from weft.language import operators
 from weft.language.carried import Carried
 from weft.language.dtypes import DType
 from weft.language.scalars import Scalar
+from weft.mlir import ir
 
 
 class Loaded(operators.Operators, Carried):
@@ -29,7 +30,7 @@ class Loaded(operators.Operators, Carried):
         """The bits of the number as a number of another type with as many bits."""
         return self.loaded().bitcast(dtype)
 
-    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+    def binary(self, name: str, other: Any, swapped: bool) -> Scalar:
         return self.loaded().binary(name, other, swapped)
 
     def __bool__(self) -> bool:
@@ -47,7 +48,7 @@ class Loaded(operators.Operators, Carried):
     def settled(self) -> Carried:
         return self.loaded()
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         return self.loaded().parts()
 
     def like(self, parts: Iterator[Any]) -> Scalar:

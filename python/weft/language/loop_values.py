@@ -19,6 +19,7 @@ from weft.language.mistakes import mistake, unseen
 from weft.language.objects import Found
 from weft.language.regions import UNSEEN, Region, fill, fix_shared
 from weft.language.scalars import Scalar, as_scalar
+from weft.mlir import ir
 
 _NO_VALUE = "has no value here"
 _BECOMES_OTHER = (
@@ -98,7 +99,7 @@ class LoopValues:
             }
         return found
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         """All SSA values, in order."""
         seen = set(self._placed)
         found = [part for value in self.values for part in carried.parts(value, seen)]
@@ -167,7 +168,7 @@ class LoopValues:
         for each in values:
             fix_shared(each, self._begun[key].name, "a loop or branch")
 
-    def taken(self, scope: dict[str, Any], where: str) -> list[Any]:
+    def taken(self, scope: dict[str, Any], where: str) -> list[ir.Value]:
         """All SSA values at the end of a body, in order. Raises WeftError for what can't be carried."""
         ends = [scope.get(name, value) for name, value in zip(self.names, self.values, strict=True)]
         begins = zip(self.names, self.values, ends, strict=True)
@@ -263,7 +264,7 @@ class LoopValues:
         place: tuple[str, str],
         before: Any,
         end: Any,
-        found: list[Any],
+        found: list[ir.Value],
         seen: set[int],
         error: Callable[[str], WeftError] = mistake,
     ) -> None:

@@ -62,7 +62,7 @@ def _instruction(name: str) -> Callable[[Any], Any]:
     its own, since MLIR crashes on unknown ones.
     """
 
-    def build(x: Any) -> Any:
+    def build(x: ir.Value) -> ir.Value:
         text = f"{name} $0, $1;"
         return llvm.inline_asm(x.type, [x], text, "=f,f", has_side_effects=False, is_align_stack=False)
 
@@ -102,7 +102,7 @@ def rcp(x: Any) -> Any:
     return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
 
 
-def sqrt(x: Any) -> Any:
+def sqrt(x: Fragment) -> Fragment:
     """The square root, correctly rounded."""
     return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
 
@@ -112,7 +112,7 @@ def rsqrt(x: Any) -> Any:
     return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Fragment) -> Fragment:
     """The hyperbolic tangent (`tanh.approx`)."""
     return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
 
@@ -147,12 +147,12 @@ def erf(x: Any) -> Any:
     return _unary(x, "erf", math.erf, activations.erf, whole=True)
 
 
-def gelu(x: Any) -> Any:
+def gelu(x: Fragment) -> Fragment:
     """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
     return _activation(x, "gelu")
 
 
-def silu(x: Any) -> Any:
+def silu(x: Fragment) -> Fragment:
     """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
     return _activation(x, "silu")
 
@@ -164,12 +164,12 @@ def sigmoid(x: Any) -> Any:
     return rcp(special_exp2(_operand(x, "sigmoid") * -math.log2(math.e)) + 1.0)
 
 
-def relu(x: Any) -> Any:
+def relu(x: Fragment) -> Fragment:
     """max(x, 0)."""
     return maximum(x, 0.0)
 
 
-def _activation(x: Any, name: str) -> Any:
+def _activation(x: Fragment, name: str) -> Fragment:
     value = as_scalar(x) if isinstance(x, NUMBERS) else x
     return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
 
@@ -342,7 +342,7 @@ def warpgroup_any(x: Any) -> Scalar:
     return Scalar(votes.in_warpgroup(roles.own_barrier(current.role), WARPGROUP, condition_))
 
 
-def _any_of_lane(x: Any, name: str) -> Any:
+def _any_of_lane(x: Any, name: str) -> ir.Value:
     """The i1 of a condition, which is that of any of the lane's elements. `name` is that of the caller."""
     if isinstance(x, Fragment):
         if x.dtype != i1:
@@ -380,19 +380,19 @@ def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any
     return _reduce(x, "add", axis, within)
 
 
-def argmax(x: Any, axis: int) -> Fragment:
+def argmax(x: Fragment, axis: int) -> Fragment:
     """The index along an axis of the first one of the largest elements, in i32. If any is NaN, it is that of
     the first NaN, as in NumPy and PyTorch.
     """
     return _first_index(x, "maximum", axis)
 
 
-def argmin(x: Any, axis: int) -> Fragment:
+def argmin(x: Fragment, axis: int) -> Fragment:
     """The index along an axis of the first one of the smallest elements, as `argmax`."""
     return _first_index(x, "minimum", axis)
 
 
-def _first_index(x: Any, name: str, axis: int) -> Fragment:
+def _first_index(x: Fragment, name: str, axis: int) -> Fragment:
     from weft.language.coordinates import column, row
 
     axis = from_first(x, axis)

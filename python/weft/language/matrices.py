@@ -21,7 +21,7 @@ from weft.language.mistakes import mistake
 from weft.language.neighbors import existing
 from weft.language.scalars import Scalar, as_scalar, dtype_of, operand
 from weft.language.single_threads import once
-from weft.mlir import memref
+from weft.mlir import ir, memref
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
@@ -32,7 +32,7 @@ class Matrix(Fixed, Foreign):
     a place in it.
     """
 
-    value: Any
+    value: ir.Value
     """The SSA value, a memref."""
     name: str
     sizes: tuple[str, ...]
@@ -72,17 +72,17 @@ class Matrix(Fixed, Foreign):
         return Scalar(matrices.size(self.value, dimension)) if known is None else known
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Scalar:
         """The number of rows, of a vector that of its elements."""
         return self.size(max(self.rank - 2, 0))
 
     @property
-    def columns(self) -> Any:
+    def columns(self) -> Scalar:
         """The number of columns."""
         return self.size(self.rank - 1)
 
     @property
-    def matrices(self) -> Any:
+    def matrices(self) -> Scalar:
         """The number of matrices of a batch, or of a batch of batches."""
         return math.prod(self.shape[:-2])
 
@@ -184,7 +184,7 @@ class Place(Loaded):
             raise mistake(f"a tile needs an array with rows and columns, got '{self.matrix.name}': {instead}")
 
     @property
-    def corner(self) -> tuple[Any, Any]:
+    def corner(self) -> tuple[ir.Value, ir.Value]:
         """The row and column of a tile's first element: SSA values."""
         if self.matrix.rank == 1:
             return emit.value(0), self.indices[0].value
@@ -193,19 +193,19 @@ class Place(Loaded):
         return rest[0], rest[1]
 
     @property
-    def member(self) -> list[Any]:
+    def member(self) -> list[ir.Value]:
         """The indices of the matrix in a batch, or in a batch of batches: SSA values, those left out 0."""
         count = max(self.matrix.rank - 2, 0)
         given = [each.value for each in self.indices[:count]]
         return [*given, *[emit.value(0)] * (count - len(given))]
 
     @property
-    def outer(self) -> list[Any]:
+    def outer(self) -> list[ir.Value]:
         """The indices of all dimensions but the last, as SSA values; those left out are 0."""
         given = [each.value for each in self.indices[: self.matrix.rank - 1]]
         return [*given, *[emit.value(0)] * (self.matrix.rank - 1 - len(given))]
 
-    def row(self) -> tuple[Any, list[Any], Any]:
+    def row(self) -> tuple[Any, list[ir.Value], ir.Value]:
         """Whether the array has the row of a vector, and its indices, as `existing` returns them. And the
         number of its elements: 0 if the array doesn't have it.
         """
@@ -213,7 +213,7 @@ class Place(Loaded):
         size = matrices.size(self.matrix.value, -1)
         return has_row, outer, size if has_row is None else emit.select(has_row, size, 0)
 
-    def memref(self) -> Any:
+    def memref(self) -> ir.Value:
         """The matrix of two dimensions in which it is. One that the batch doesn't have is without rows."""
         if not self.member:
             return self.matrix.value
@@ -223,7 +223,7 @@ class Place(Loaded):
             return member
         return matrices.with_rows(member, emit.select(has_matrix, matrices.size(member, 0), 0))
 
-    def map(self, buffer: Any) -> Any:
+    def map(self, buffer: ir.Type) -> ir.Value:
         """The matrix as TMA copies it to and from buffers of this type."""
         self.check_aligned(columns=True)
         known = trace.current().maps

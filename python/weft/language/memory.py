@@ -227,7 +227,7 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 
 
-def _through(fragment: Fragment, to: Place, via: Buffer, rows: Any, waits: bool) -> None:
+def _through(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None, waits: bool) -> None:
     """Stores through a buffer by TMA, or by the lanes on chips without it."""
     to.check_aligned()
     if not trace.current().has_tma:

@@ -10,6 +10,7 @@ from weft.language import registers, trace
 from weft.language.mistakes import mistake
 from weft.language.roles import warpgroup_barrier
 from weft.layout import Iter, Layout
+from weft.mlir import ir
 from weft.passes.builders import emit
 
 MOST_BYTES = 16
@@ -17,8 +18,12 @@ MOST_BYTES = 16
 
 
 def moved(
-    lane: Any, shape: tuple[int, int], layouts: tuple[Layout, Layout], widths: Sequence[int], scratch: Any
-) -> Any:
+    lane: Any,
+    shape: tuple[int, int],
+    layouts: tuple[Layout, Layout],
+    widths: Sequence[int],
+    scratch: Any,
+) -> ir.Value:
     """A lane's elements of a tile, moved from one layout to another one, by accesses of so many bytes.
 
     `scratch` returns the type of a buffer for the tiles of so many warpgroups.
@@ -45,7 +50,7 @@ def moved(
     return tile.to_lane(tile.load(mine, zero, zero, new, vector_bytes=widths[1]))
 
 
-def transposed(lane: Any, size: int, layout: Layout) -> tuple[Any, Layout]:
+def transposed(lane: Any, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
     """A lane's elements of a vector of rows as those of a vector of columns, or the other way around, and
     their layout.
     """
@@ -63,7 +68,7 @@ def transposed(lane: Any, size: int, layout: Layout) -> tuple[Any, Layout]:
     widths = [min(run * bytes_, MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
     text = f"S[({{}},1,{size}):({size},{size},1)]"
 
-    def scratch(warpgroups: int) -> Any:
+    def scratch(warpgroups: int) -> ir.Type:
         rows = Layout.parse(text.format(warpgroups))
         return BufferType.of((warpgroups, 1, size), lane.type.element_type, rows)
 

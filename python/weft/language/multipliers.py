@@ -7,7 +7,7 @@ from weft.dialects.element_types import PTX_INPUTS
 from weft.isa.wgmma import columns_complaint
 from weft.language import registers
 from weft.language.mistakes import mistake
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 from weft.passes.kernels.fragments import undefined
 
@@ -75,7 +75,7 @@ class WgmmaProducts(Multiplier):
 
     operand_bits = 8, 16
 
-    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
         check_order(a, b)
         if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
             raise mistake(f"b of w.gemm of {a.dtype} must have {complaint}")
@@ -90,7 +90,7 @@ class WgmmaProducts(Multiplier):
         )
         return result, None
 
-    def wait(self, products: list[Any], pending: int) -> list[Any]:
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
         done = dict[int, Any]()
         for kind in dict.fromkeys(each.kind for each in products):  # the operands of one wait have one type
             alike = [each for each in products if each.kind == kind]

@@ -8,20 +8,20 @@ from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
 
-def may_begin_before(start: Any) -> bool:
+def may_begin_before(start: ir.Value) -> bool:
     """Whether a first index, an SSA value, is a number of the GPU minus a constant. Then it may be less than
     0, and the elements before the first one need a comparison of their own.
     """
     return (_constant_part(start) or 0) < 0
 
 
-def may_be_outside(index: Any) -> bool:
+def may_be_outside(index: ir.Value) -> bool:
     """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
     known = mlir.constant(index)
     return known < 0 if known is not None else bool(_constant_part(index))
 
 
-def existing(array: Any, first: list[Any]) -> tuple[Any, list[Any]]:
+def existing(array: ir.Value, first: list[ir.Value]) -> tuple[Any, list[ir.Value]]:
     """Whether an array, a memref, has the matrix or row at these first indices, SSA values: an i1, or None
     where it must have it. And these indices, or zeros if it doesn't have it.
     """
@@ -34,7 +34,7 @@ def existing(array: Any, first: list[Any]) -> tuple[Any, list[Any]]:
     return has, first if has is None else [emit.select(has, each, 0) for each in first]
 
 
-def _constant_part(value: Any) -> int | None:
+def _constant_part(value: ir.Value) -> int | None:
     """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted. The number of
     a loop that begins below 0 counts as the first one.
     """
@@ -55,13 +55,13 @@ def _constant_part(value: Any) -> int | None:
     return left - right if subtracts else left + right
 
 
-def _is_quotient(made: Any) -> bool:
+def _is_quotient(made: ir.OpView) -> bool:
     """Whether a difference is a quotient of Python's //, which subtracts a truth value to round down."""
     rhs = made.rhs.owner
     return isinstance(made, arith.SubIOp) and not isinstance(rhs, ir.Block) and rhs.name == "arith.extui"
 
 
-def _first_number(argument: Any) -> int | None:
+def _first_number(argument: ir.Value) -> int | None:
     """The first number of a loop, if the argument of a block is its number and Python knows it."""
     loop = argument.owner.owner.opview
     if not isinstance(loop, scf.ForOp) or ir.BlockArgument(argument).arg_number != 0:

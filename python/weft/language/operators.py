@@ -147,7 +147,7 @@ class Operators:
     __hash__ = object.__hash__
 
 
-def apply(name: str, a: Any, b: Any) -> Any:
+def apply(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
     """The SSA value of an operation on two SSA values of one type, scalars or vectors. The type decides
     whether integers are signed.
     """
@@ -182,21 +182,21 @@ def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Callab
     return lambda a, b: function(getattr(predicates, name), a, b)
 
 
-def _floor_div(a: Any, b: Any) -> Any:
+def _floor_div(a: ir.Value, b: ir.Value) -> ir.Value:
     """The quotient rounded down, as Python has it."""
     quotient = arith.divsi(a, b)
     rest = arith.subi(a, arith.muli(quotient, b))
     return arith.subi(quotient, arith.extui(a.type, _differs(rest, b)))
 
 
-def _floor_mod(a: Any, b: Any) -> Any:
+def _floor_mod(a: ir.Value, b: ir.Value) -> ir.Value:
     """The remainder with the sign of the divisor, as Python has it."""
     rest = arith.remsi(a, b)
     zero = emit.constant(a.type, 0)
     return arith.addi(rest, arith.select(_differs(rest, b), b, zero))
 
 
-def _differs(rest: Any, divisor: Any) -> Any:
+def _differs(rest: ir.Value, divisor: ir.Value) -> ir.Value:
     """Whether a remainder isn't 0 and has another sign than the divisor."""
     zero = emit.constant(rest.type, 0)
     signs = arith.cmpi(arith.CmpIPredicate.slt, arith.xori(rest, divisor), zero)
@@ -210,7 +210,7 @@ def _by_any(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     Raises WeftError if Python knows that it is 0.
     """
 
-    def divided(a: Any, b: Any) -> Any:
+    def divided(a: ir.Value, b: ir.Value) -> ir.Value:
         known = mlir.splat(b)
         if known == 0:
             raise mistake("an integer can't be divided by 0")
@@ -231,7 +231,7 @@ _AMOUNT = 32
 def _shift_in_zeros(shift: Callable[[Any, Any], Any], unsigned: bool) -> Callable[[Any, Any], Any]:
     """A shift of integers that is 0 by their width or more, as PTX has it: LLVM's result is undefined."""
 
-    def shifted(a: Any, bits: Any) -> Any:
+    def shifted(a: ir.Value, bits: ir.Value) -> ir.Value:
         if _is_known(a, bits, unsigned):
             return shift(a, bits)
         width = emit.constant(bits.type, _width(a))
@@ -245,19 +245,19 @@ def _shift_in_zeros(shift: Callable[[Any, Any], Any], unsigned: bool) -> Callabl
     return shifted
 
 
-def _shift_right(a: Any, bits: Any) -> Any:
+def _shift_right(a: ir.Value, bits: ir.Value) -> ir.Value:
     """Signed integers shifted to the right. By their width or more, copies of the sign, as PTX has it."""
     if not _is_known(a, bits, False):
         bits = arith.minui(bits, emit.constant(bits.type, _width(a) - 1))
     return arith.shrsi(a, bits)
 
 
-def _width(value: Any) -> int:
+def _width(value: ir.Value) -> int:
     """The bits of a number, or of the elements of a vector."""
     return int(emit.element_of(value.type).width)
 
 
-def _is_known(a: Any, bits: Any, unsigned: bool) -> bool:
+def _is_known(a: ir.Value, bits: ir.Value, unsigned: bool) -> bool:
     """Whether Python knows the bits of a shift. Raises WeftError if they are too many, or negative."""
     known, width = mlir.splat(bits), _width(a)
     if known is None:

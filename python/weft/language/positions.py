@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from weft.language import carried, trace
 from weft.mlir import ir, scf
@@ -31,7 +30,7 @@ def of_one_thread(warp: int) -> Iterator[None]:
     current.restore(carried.rebuilt(current.state(), iter(before)))
 
 
-def with_results(branch: Any, then: list[Any], otherwise: list[Any]) -> list[Any]:
+def with_results(branch: ir.Operation, then: list[ir.Value], otherwise: list[ir.Value]) -> list[ir.Value]:
     """The results of a branch, rebuilt to have the values of `then` at its end, or those of `otherwise`."""
     op = branch.operation
     with ir.InsertionPoint(op):

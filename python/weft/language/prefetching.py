@@ -8,7 +8,7 @@ from weft.language.dtypes import i32
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
 from weft.language.scalars import as_scalar
-from weft.mlir import gpu
+from weft.mlir import gpu, ir
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.instructions import assembly
@@ -38,7 +38,7 @@ def prefetch(place: Any, rows: Any, columns: Any) -> None:
     if current.role is not None:
         number, step = emit.sub(number, current.role.first * WARPGROUP), current.role.threads
 
-    def ask(index: Any, _: list[Any]) -> list[Any]:
+    def ask(index: ir.Value, _: list[Any]) -> list[Any]:
         row, line = emit.add(first_row, emit.div(index, lines)), emit.rem(index, lines)
         start = matrix.element_of(matrix.row(row), first_column)
         address = addresses.offset(start, emit.value(emit.mul(line, _LINE)))

@@ -13,6 +13,7 @@ from weft.language.fragments import Fragment
 from weft.language.mistakes import at, mistake
 from weft.language.scalars import dtype_of
 from weft.language.warp_products import WarpProducts
+from weft.mlir import ir
 
 _MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
 
@@ -22,7 +23,7 @@ class Pending(Carried):
 
     until_carried = ": w.wait for it there, or begin with a product, w.gemm without sums, before the loop"
 
-    def __init__(self, kind: Any, value: Any, group: int, region: Any = None) -> None:
+    def __init__(self, kind: ir.Type, value: ir.Value | None, group: int, region: Any = None) -> None:
         self.kind, self.value, self.group = kind, value, group
         self.region = region
         """Where it is in tensor memory; there is no SSA value then."""
@@ -93,7 +94,7 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
     return Pending(kind, value, current.groups, region)
 
 
-def warp_gemm(a: Any, b: Any, sums: Any = None) -> Fragment:
+def warp_gemm(a: Any, b: Buffer, sums: Fragment | None = None) -> Fragment:
     """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
     result is there at once. The operands are those of `w.gemm`.
 
@@ -105,7 +106,7 @@ def warp_gemm(a: Any, b: Any, sums: Any = None) -> Fragment:
     return Fragment.of(value)
 
 
-def _checked(caller: str, a: Any, b: Any, sums: Any) -> Any:
+def _checked(caller: str, a: Any, b: Any, sums: Any) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     if current.role is None or current.one_thread:
@@ -178,7 +179,7 @@ def _check_operand(a: Fragment) -> None:
         )
 
 
-def _check_sums(sums: Any, kind: Any) -> None:
+def _check_sums(sums: Any, kind: ir.Type) -> None:
     """Raises WeftError for sums to which a product with sums of this type can't be added."""
     if sums is None:
         return
@@ -195,7 +196,7 @@ def _check_sums(sums: Any, kind: Any) -> None:
         raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
 
 
-def wait(*products: Any, pending: int = 0) -> Any:
+def wait(*products: Pending, pending: int = 0) -> Any:
     """Waits until at most `pending` products of the warpgroup are unfinished, and returns these products.
 
     The products that are finished by then become fragments: all of them with `pending=0`, otherwise all but

@@ -40,7 +40,7 @@ class Queue:
         self.begin()
 
     @property
-    def end(self) -> Any:
+    def end(self) -> ir.Value:
         """The number of tiles of the grid."""
         return self._tiles.end.value
 
@@ -56,7 +56,7 @@ class Queue:
         current = trace.current()
         return current.one_thread and current.has_tma
 
-    def first(self) -> Any:
+    def first(self) -> ir.Value:
         """The number of the first tile, at the beginning of a loop."""
         current, roles = trace.current(), self._roles
         role = current.role
@@ -95,14 +95,14 @@ class Queue:
             tile.commit(ring, stage)
         self.filled = self._next(stage, phase)
 
-    def _taken_number(self) -> Any:
+    def _taken_number(self) -> ir.Value:
         """The next number, of the whole grid. The last one to be taken sets the counter to 0 again: all tiles
         but the first of each CTA are taken, and once more by each CTA, which are as many as there are tiles.
         """
         end, place = self.end, self._counter
         array, indices = place.matrix.value, [emit.as_index(each.value) for each in place.indices]
 
-        def add(number: Any) -> Any:
+        def add(number: ir.Value | int) -> ir.Value:
             return memref.AtomicRMWOp(arith.AtomicRMWKind.addi, emit.value(number), array, indices).result
 
         number = add(1)
@@ -110,7 +110,7 @@ class Queue:
             add(emit.sub(0, end))
         return emit.value(emit.add(number, ctas(0).value))
 
-    def following(self) -> Any:
+    def following(self) -> ir.Value:
         """The number of the next tile, at the end of one."""
         ring, (stage, phase) = self._ring, (each.value for each in self.taken)
         tile.await_(ring, stage, phase)
@@ -121,10 +121,10 @@ class Queue:
         self.taken = self._next(stage, phase)
         return number
 
-    def _address(self, stage: Any) -> Any:
+    def _address(self, stage: ir.Value) -> ir.Value:
         return addresses.offset(self._numbers, emit.value(emit.mul(stage, i32.bytes)))
 
-    def _next(self, stage: Any, phase: Any) -> tuple[Scalar, Scalar]:
+    def _next(self, stage: ir.Value, phase: ir.Value) -> tuple[Scalar, Scalar]:
         following = tile.advance(self._ring, stage, phase)
         return Scalar(following[0]), Scalar(following[1])
 

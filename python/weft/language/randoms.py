@@ -29,12 +29,12 @@ def randint(seed: Any, offset: Any) -> Any:
     return _random(seed, offset, 1)[0]
 
 
-def rand(seed: Any, offset: Any) -> Any:
+def rand(seed: Any, offset: Any) -> Fragment:
     """Random floats in [0, 1), multiples of 2**-24, by a seed and an offset as for `w.randint`."""
     return _uniform(randint(seed, offset))
 
 
-def randn(seed: Any, offset: Any) -> Any:
+def randn(seed: Any, offset: Fragment) -> Fragment:
     """Random floats with mean 0 and variance 1, of a normal distribution, by a seed and an offset as for
     `w.randint`.
     """
@@ -43,7 +43,7 @@ def randn(seed: Any, offset: Any) -> Any:
     return radius * cos(second * (2 * math.pi))
 
 
-def _uniform(bits: Any) -> Any:
+def _uniform(bits: Fragment) -> Fragment:
     return ((bits >> 32 - _FRACTION) & 2**_FRACTION - 1).to(f32) * 2.0**-_FRACTION
 
 
@@ -61,7 +61,7 @@ def _random(seed: Any, offset: Any, count: int) -> list[Any]:
     return [Scalar(word) for word in words]
 
 
-def _of_elements(counter: Any, key: list[Any], count: int) -> list[Any]:
+def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> list[ir.Value]:
     """The first random words of a number, or of the elements of a vector, some at once."""
     if not isinstance(counter.type, ir.VectorType):
         return _philox(counter, key)[:count]
@@ -73,7 +73,7 @@ def _of_elements(counter: Any, key: list[Any], count: int) -> list[Any]:
     return [emit.vector_of(every) for every in found]
 
 
-def _words(seed: Any) -> list[Any]:
+def _words(seed: Any) -> list[ir.Value | int]:
     """The low and the high word of a seed: Python's numbers, or SSA values."""
     if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**64:
         return [seed % 2**32, seed >> 32]
@@ -86,18 +86,18 @@ def _words(seed: Any) -> list[Any]:
     return [emit.signless(each.to(u32).value) for each in (number, number >> 32)]
 
 
-def _as(word: Any, kind: Any) -> Any:
+def _as(word: ir.Value | int, kind: ir.Type) -> ir.Value:
     """A word in each element of a vector type, or as it is."""
     if isinstance(word, int):
         return _constant(word, kind)
     return vector.broadcast(kind, word) if isinstance(kind, ir.VectorType) else word
 
 
-def _constant(word: int, kind: Any) -> Any:
+def _constant(word: int, kind: ir.Type) -> ir.Value:
     return emit.constant(kind, word - 2**32 if word >= 2**31 else word)
 
 
-def _philox(counter: Any, key: list[Any]) -> list[Any]:
+def _philox(counter: ir.Value, key: list[ir.Value | int]) -> list[ir.Value]:
     """The random words of the counter (counter, 0, 0, 0), for the words of a seed."""
     kind = counter.type
     key = [_as(word, kind) for word in key]

@@ -41,7 +41,7 @@ class Range:
         if middle is not end:
             yield Part(middle, end, step, (0,))
 
-    def item(self, number: Scalar) -> Any:
+    def item(self, number: Scalar) -> Scalar:
         """What a number of the loop is for its body."""
         return number
 

@@ -127,7 +127,7 @@ class Ring(carried.Fixed):
                         self._start(name, each, of, barrier)
         self.filled = self._next(self.filled)
 
-    def _check_places(self, name: str, places: tuple[Any, ...]) -> None:
+    def _check_places(self, name: str, places: tuple[Place, ...]) -> None:
         """Raises WeftError for what a buffer can't be filled from."""
         rows, columns, dtype = self.kinds[name]
         extent = columns if rows == 1 else rows
@@ -161,7 +161,7 @@ class Ring(carried.Fixed):
                 f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
             )
 
-    def _parts(self, buffer: Any, places: Any) -> list[tuple[Place, Any]]:
+    def _parts(self, buffer: ir.Value, places: Any) -> list[tuple[Place, ir.Value]]:
         """The places from which a buffer, or parts of it, are filled, and these parts."""
         if not isinstance(places, tuple) or len(places) == 1:
             return [(places[0] if isinstance(places, tuple) else places, buffer)]
@@ -173,7 +173,7 @@ class Ring(carried.Fixed):
             made.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
         return made
 
-    def _start(self, name: str, place: Place, part: Any, barrier: Any) -> None:
+    def _start(self, name: str, place: Place, part: ir.Value, barrier: ir.Value) -> None:
         """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
         if name not in self._shared:
             tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
@@ -187,7 +187,7 @@ class Ring(carried.Fixed):
         row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
         tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
 
-    def _copy(self, places: dict[str, Any], stage: Any, phase: Any) -> None:
+    def _copy(self, places: dict[str, Any], stage: ir.Value, phase: ir.Value) -> None:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
         tile.acquire(self._ring, stage, phase)
         for name, places_of in places.items():
@@ -393,11 +393,11 @@ class Ring(carried.Fixed):
         """Whether one thread takes the stages."""
         return bool(self._alone)
 
-    def await_full(self, stage: Any, phase: Any) -> None:
+    def await_full(self, stage: ir.Value, phase: ir.Value) -> None:
         """Waits until a stage is full."""
         tile.await_(self._ring, stage, phase)
 
-    def release(self, stage: Any, meets: bool) -> None:
+    def release(self, stage: ir.Value, meets: bool) -> None:
         """Lets a stage be filled again, by all CTAs that copy into it; if `meets`, after a barrier of each
         warpgroup.
         """
@@ -412,7 +412,7 @@ class Ring(carried.Fixed):
             for rank in clusters.peers(axis):
                 tile.release_peer(self._ring, stage, rank)
 
-    def _part(self, name: str, stage: Any) -> Any:
+    def _part(self, name: str, stage: ir.Value) -> ir.Value:
         """One of the buffers of a stage, as an SSA value."""
         if wrong := stages_complaint(self._buffers[name].type):
             raise WeftError(Diagnostic(wrong, self._where))
@@ -423,7 +423,9 @@ class Ring(carried.Fixed):
         return Buffer(self._part(name, stage), ring=self, slot=slot)
 
 
-def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, **buffers: Any) -> Ring:
+def ring(
+    stages: int, *, takers: int = 1, shared: Any = None, over: Ring | None = None, **buffers: Any
+) -> Ring:
     """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
 
     `takers` warpgroups take, and release, each stage. Make it before the first role.
@@ -458,7 +460,7 @@ def ring(stages: int, *, takers: int = 1, shared: Any = None, over: Any = None, 
     return made
 
 
-def _check_over(over: Any, stages: int, takers: int, buffers: dict[str, Any], shared: Any) -> None:
+def _check_over(over: Ring | None, stages: int, takers: int, buffers: dict[str, Any], shared: Any) -> None:
     """Raises WeftError for a ring in whose memory another one can't be."""
     if over is None:
         return

@@ -135,14 +135,14 @@ def _of_all_threads() -> Role | None:
     return trace.current().role
 
 
-def own_barrier(role_: Role) -> Any:
+def own_barrier(role_: Role) -> ir.Value:
     """The number of the barrier of each warpgroup of a role."""
     if role_.own_barriers is None:
         role_.own_barriers = trace.current().named_barriers(role_.warpgroups)
     return emit.add(role_.number, role_.own_barriers)
 
 
-def meet(identity: Any, threads: int) -> Any:
+def meet(identity: ir.Value | int, threads: int) -> ir.OpView:
     """Waits at a named barrier until this number of threads has arrived. Returns the operation."""
     trace.current().meet()
     return nvvm.BarrierOp(barrierId=emit.value(identity), numberOfThreads=emit.value(threads))
@@ -161,13 +161,13 @@ class Turns:
         self._begin()
         meet(emit.add(as_scalar(me, i32).value, self.first), 2 * WARPGROUP)
 
-    def give(self, me: Any) -> None:
+    def give(self, me: Scalar) -> None:
         """Gives the turn to the warpgroup after `me`; does not wait."""
         self._begin()
         following = emit.add(as_scalar(me, i32).value, 1)
         self._arrive(emit.select(emit.equal(following, self.count), 0, following))
 
-    def _arrive(self, number: Any) -> None:
+    def _arrive(self, number: ir.Value | int) -> None:
         identity = emit.value(emit.add(number, self.first))
         nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
 

@@ -25,7 +25,7 @@ _RANGES = {
 """The largest number of a type of floats, and the least one that is rounded to infinity or NaN."""
 
 
-def dtype_of(kind: Any) -> DType:
+def dtype_of(kind: ir.Type) -> DType:
     """The element type of an MLIR type, which may be a vector."""
     return DTYPES[str(emit.element_of(kind))]
 
@@ -43,7 +43,7 @@ class Scalar(operators.Operators, Carried):
             "or an index of an array"
         )
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: ir.Value) -> None:
         check_value(value, "Scalar")
         self.value = value
         """The SSA value."""
@@ -75,7 +75,7 @@ class Scalar(operators.Operators, Carried):
             return Scalar(emit.ceil_div(self.value, other))
         return (self + (other - 1)) // other
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         return [self.value]
 
     def of_zeros(self) -> "Scalar":
@@ -196,7 +196,7 @@ def check_fits(value: float, dtype: DType) -> None:
         )
 
 
-def constant(kind: Any, number: float) -> Any:
+def constant(kind: ir.Type, number: float) -> ir.Value:
     """A number as an SSA value of this type, or in all elements of a vector type."""
     element = emit.element_of(kind)
     if isinstance(element, ir.IntegerType):
@@ -218,7 +218,7 @@ def condition(value: Any) -> bool | Scalar:
     return Scalar((value != 0).value)
 
 
-def converted(value: Any, dtype: DType) -> Any:
+def converted(value: Any, dtype: DType) -> ir.Value:
     """An SSA value, a scalar or a vector, in another type. Floats are rounded once; those beyond the range of
     fp8 become its largest value. Integers keep their lowest bits; as an i1, they are whether they aren't 0.
     """
@@ -249,7 +249,7 @@ def converted(value: Any, dtype: DType) -> Any:
     return emit.bits(number, kind)
 
 
-def reinterpreted(value: Any, dtype: DType) -> Any:
+def reinterpreted(value: Any, dtype: DType) -> ir.Value:
     """The bits of an SSA value, a scalar or a vector, in a type of the same width."""
     old = dtype_of(value.type)
     if old == i1 and dtype != i1:
@@ -259,12 +259,12 @@ def reinterpreted(value: Any, dtype: DType) -> Any:
     return emit.bits(value, _kind(value, dtype))
 
 
-def _kind(value: Any, dtype: DType) -> Any:
+def _kind(value: ir.Value, dtype: DType) -> ir.Type:
     """The MLIR type of a value's shape with elements of this type."""
     return ir.VectorType.get(value.type.shape, dtype.type) if _is_vector(value) else dtype.type
 
 
-def _is_vector(value: Any) -> bool:
+def _is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
@@ -272,7 +272,7 @@ def _is_fp8(dtype: DType) -> bool:
     return dtype.is_float and dtype.bits == 8
 
 
-def _of_pairs(value: Any, dtype: DType) -> Any:
+def _of_pairs(value: ir.Value, dtype: DType) -> ir.Value:
     """A conversion from or to fp8, of which instructions convert two numbers at once."""
     numbers = emit.elements(value)
     padded = emit.vector_of([*numbers, *numbers[: len(numbers) % 2]])
@@ -285,7 +285,7 @@ def _of_pairs(value: Any, dtype: DType) -> Any:
     return emit.vector_of(elements) if _is_vector(value) else elements[0]
 
 
-def _to_fp8(lane: Any, dtype: DType) -> Any:
+def _to_fp8(lane: ir.Value, dtype: DType) -> ir.Value:
     """A vector of floats in fp8."""
     chip = trace.current().chip
     if chip not in FP8_ROUNDING:
@@ -295,7 +295,7 @@ def _to_fp8(lane: Any, dtype: DType) -> Any:
     return fragments.convert(lane, _kind(lane, dtype))
 
 
-def _from_fp8(lane: Any) -> Any:
+def _from_fp8(lane: ir.Value) -> ir.Value:
     """A vector of fp8 in f16, which holds all of its values. Chips without the instruction compute it from
     the bits.
     """

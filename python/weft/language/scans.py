@@ -14,7 +14,7 @@ from weft.language.fragments import Fragment, from_first
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar, dtype_of
 from weft.layout import MEMORY, Iter
-from weft.mlir import arith, nvvm
+from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 
@@ -184,7 +184,7 @@ def _of_warps(
 
 
 def _of_all_warps(
-    slots: Sequence[Any], totals: Sequence[Values], count: int, stores: Any
+    slots: Sequence[ir.Value], totals: Sequence[Values], count: int, stores: ir.Value
 ) -> Iterator[list[Values]]:
     """For each slot, the values of all warps. Those of one array are loaded as the caller takes them; those
     of several at once, since the arrays share memory.
@@ -219,7 +219,7 @@ def _lanes(values: Values, it: Iter, law: Law) -> tuple[Part, Values]:
     return before, _of_lane(up_to.values, last, nvvm.ShflKind.idx)
 
 
-def _of_lane(values: Values, lane: Any, kind: nvvm.ShflKind) -> Values:
+def _of_lane(values: Values, lane: ir.Value | int, kind: nvvm.ShflKind) -> Values:
     return tuple(emit.of_lane(each, lane, kind) for each in values)
 
 
@@ -228,6 +228,6 @@ def _whole(each: Sequence[Values], law: Law) -> Part:
     return law.folded([Part(values) for values in each])
 
 
-def _before(each: Sequence[Values], warp: Any, law: Law) -> Part:
+def _before(each: Sequence[Values], warp: ir.Value, law: Law) -> Part:
     """What warps before this one have, combined."""
     return law.folded([law.where(emit.less(number, warp), values) for number, values in enumerate(each[:-1])])

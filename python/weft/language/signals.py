@@ -9,7 +9,7 @@ from weft.language.mistakes import mistake
 from weft.language.roles import one_thread, warpgroup_barrier
 from weft.language.scalars import as_scalar
 from weft.language.single_threads import once
-from weft.mlir import llvm, nvvm
+from weft.mlir import ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 
 _GPU = "device"  # LLVM's name of the scope
@@ -34,7 +34,7 @@ def signal(counter: Any) -> None:
         _signal(address)
 
 
-def _signal(address: Any) -> None:
+def _signal(address: ir.Value) -> None:
     def add() -> None:
         if trace.current().has_tma:
             nvvm.cp_async_bulk_wait_group(0)
@@ -44,7 +44,7 @@ def _signal(address: Any) -> None:
     once(add)
 
 
-def await_signals(counter: Any, number: Any) -> None:
+def await_signals(counter: Place, number: Any) -> None:
     """Waits until an element of an array of i32 is at least `number`. What was stored before these signals is
     then visible to the warpgroup, in loads and in additions by TMA.
 
@@ -57,7 +57,7 @@ def await_signals(counter: Any, number: Any) -> None:
         trace.current().check_whole("w.await_signals")
     address, count = _address(counter, "w.await_signals"), as_scalar(number, i32).value
 
-    def poll() -> tuple[Any, list[Any]]:
+    def poll() -> tuple[ir.Value, list[Any]]:
         found = llvm.load(emit.i32(), address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
         return emit.less(found, count), []
 
@@ -66,7 +66,7 @@ def await_signals(counter: Any, number: Any) -> None:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
 
 
-def _address(counter: Any, caller: str) -> Any:
+def _address(counter: Any, caller: str) -> ir.Value:
     if trace.current().role is None:
         raise mistake(f"{caller} must be in a role")
     if not isinstance(counter, Place) or len(counter.indices) != 1 or counter.matrix.rank != 1:

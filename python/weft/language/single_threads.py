@@ -55,14 +55,14 @@ def once(change: Callable[[], Any]) -> Any:
     return known
 
 
-def _execute_whole(branch: Any, single: trace.Single, meet: Callable[[], None]) -> None:
+def _execute_whole(branch: ir.OpView, single: trace.Single, meet: Callable[[], None]) -> None:
     """Lets all threads of the warpgroup execute a block. Where they read memory, or the result of a change,
     they meet before and after each change, so that all of them read the same.
     """
     built = [each.operation for each in branch.then_block.operations][:-1]
     reads = list[Any]()
 
-    def note(op: Any) -> ir.WalkResult:
+    def note(op: ir.Operation) -> ir.WalkResult:
         if op.name in _LOADS and list(op.results[0].uses):
             reads.append(op)
         return ir.WalkResult.ADVANCE
@@ -90,7 +90,7 @@ def _execute_whole(branch: Any, single: trace.Single, meet: Callable[[], None]) 
                 result.replace_all_uses_with(emit.bits(loaded, result.type))
 
 
-def _place(kind: Any) -> Any:
+def _place(kind: ir.Type) -> ir.Value:
     """The address in shared memory by which the thread passes a result of this type on."""
     current = trace.current()
     role = current.role

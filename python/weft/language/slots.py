@@ -9,12 +9,13 @@ from weft.language import trace
 from weft.language.buffers import Buffer
 from weft.language.carried import Carried
 from weft.language.mistakes import at, mistake
+from weft.mlir import ir
 
 
 class Slot(Carried):
     """A stage that was taken. Its buffers are attributes; it is released at the end of a `with`."""
 
-    def __init__(self, ring: Any, stage: Any, phase: Any) -> None:
+    def __init__(self, ring: Any, stage: ir.Value, phase: ir.Value) -> None:
         self.ring, self.stage, self._phase = ring, stage, phase
         self.where = callers.here()
         self.held = True
@@ -93,7 +94,7 @@ class Slot(Carried):
         if kind is None and self._released is None:
             self.release()
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         return [self.stage, self._phase]
 
     def like(self, parts: Iterator[Any]) -> "Slot":

@@ -62,7 +62,7 @@ class _Count:
         self.filled = (Scalar(emit.value(0)),)
 
     @property
-    def number(self) -> Any:
+    def number(self) -> ir.Value:
         """How many there are."""
         return self.filled[0].value
 
@@ -103,7 +103,7 @@ class TensorProducts(Multiplier):
             )
             raise WeftError(Diagnostic(message, self._regions[-1].where))
 
-    def _taken(self, shape: Sequence[int], element: Any) -> tuple[Region, Any]:
+    def _taken(self, shape: Sequence[int], element: ir.Type) -> tuple[Region, ir.Value]:
         """A region that nothing uses, and the buffer of this shape and type in it."""
         role, columns = self._trace.role, shape[1] * element.width // COLUMN_BITS * _blocks(shape[0])
         assert role is not None
@@ -121,7 +121,7 @@ class TensorProducts(Multiplier):
             self._regions.append(region)
         return region, self.buffer(region, shape, element)
 
-    def buffer(self, region: Region, shape: Sequence[int], element: Any) -> Any:
+    def buffer(self, region: Region, shape: Sequence[int], element: ir.Type) -> ir.Value:
         """The buffer of this shape and type in a region, for the warpgroup."""
         kind = _buffer_type(region, shape, element)
         if kind not in region.buffers:
@@ -132,7 +132,7 @@ class TensorProducts(Multiplier):
 
     # Products
 
-    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[Any, Region]:
         if b.dtype == f32:
             check_order(a, b)
         if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
@@ -167,7 +167,7 @@ class TensorProducts(Multiplier):
         self._count.filled = (Scalar(emit.value(emit.add(self._count.number, 1))),)
         return None, region
 
-    def _operand(self, a: Any) -> Any:
+    def _operand(self, a: Any) -> ir.Value:
         """The buffer with a fragment as left operand of the next product."""
         region, buffer = self._taken(a.shape, a.dtype.type)
         region.holder = None
@@ -175,7 +175,7 @@ class TensorProducts(Multiplier):
         self._operands.append((self._trace.groups + 1, self._trace.loops, region))
         return buffer
 
-    def wait(self, products: list[Any], pending: int) -> list[Any]:
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
         if self._trace.role is None or self._trace.one_thread:
             raise mistake("w.wait must be in a role, executed by whole warpgroups")
         if pending >= MOST_PENDING:
@@ -206,11 +206,11 @@ class TensorProducts(Multiplier):
         number = emit.sub(self._count.number, 1 + pending)
         tile.await_(self._ring(), *self._slot(number))
 
-    def _loaded(self, product: Any) -> Any:
+    def _loaded(self, product: Any) -> ir.Value:
         kind, zero = product.kind, emit.value(0)
         return tile.load(self.buffer(product.region, kind.shape, kind.element_type), zero, zero, kind)
 
-    def _slot(self, number: Any) -> tuple[Any, Any]:
+    def _slot(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The stage and the phase of a product in the ring of those that end."""
         role = self._trace.role
         assert role is not None
@@ -218,7 +218,7 @@ class TensorProducts(Multiplier):
         turn = arith.shrsi(emit.value(number), emit.value(MOST_PENDING.bit_length() - 1))
         return emit.value(stage), emit.bit_and(turn, 1)
 
-    def _ring(self) -> Any:
+    def _ring(self) -> ir.Value:
         role = self._trace.role
         assert role is not None
         if role.first not in self._rings:
@@ -265,7 +265,7 @@ def _check_held(product: Any) -> None:
         )
 
 
-def _store(fragment: Any, buffer: Any) -> None:
+def _store(fragment: Any, buffer: ir.Value) -> None:
     tile.store(fragment.value, buffer, emit.value(0), emit.value(0))
 
 
@@ -274,7 +274,7 @@ def _blocks(rows: int) -> int:
     return rows // LANES if rows % LANES == 0 else rows // (LANES // 2)
 
 
-def _buffer_type(region: Region, shape: Sequence[int], element: Any) -> Any:
+def _buffer_type(region: Region, shape: Sequence[int], element: ir.Type) -> ir.Type:
     """The type of the tiles of a region's warpgroups. Two of them with 64 rows each share columns, as each
     needs only half of the lanes.
     """

@@ -49,7 +49,7 @@ def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
-def _row_type(columns: int, dtype: DType, layout: Layout) -> Any:
+def _row_type(columns: int, dtype: DType, layout: Layout) -> ir.Type:
     """The type of a vector in this layout as a fragment of one row."""
     return FragmentType.of((1, columns), dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica))
 
@@ -115,18 +115,18 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
 
 
-def _one(dtype: DType) -> Any:
+def _one(dtype: DType) -> ir.Type:
     return ir.VectorType.get([1], dtype.type)
 
 
-def vector_indices(vector: Fragment, place: Place) -> tuple[list[Any], Any]:
+def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.Value]:
     """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
     base = row(vector)
     start = emit.add(base.base.value, place.indices[-1].value)
     return [emit.add(start, each) for each in base.offsets], place.row()[2]
 
 
-def element_at(place: Place, number: Any) -> list[Any]:
+def element_at(place: Place, number: ir.Value) -> list[ir.Value]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
 
@@ -138,14 +138,14 @@ def _check_element(place: Any, name: str) -> None:
     raise mistake(f"{name} expects an element of an array, with all its indices, got {place}{first}")
 
 
-def _row_of(place: Place) -> Any:
+def _row_of(place: Place) -> ir.Value:
     """The last dimension of an array, in which the place is, as a vector."""
     if place.matrix.rank == 1:
         return place.matrix.value
     return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
 
 
-def store_column(vector: Any, to: Any, *, rows: Any = None) -> None:
+def store_column(vector: Fragment, to: Any, *, rows: Any = None) -> None:
     """Stores a vector of rows to an array whose last dimension is these rows, or to a buffer of one row. One
     of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
     only the first `rows` elements are, of an array.
@@ -187,7 +187,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
             llvm.store(element, at, alignment=buffer.dtype.bytes)
 
 
-def store_row(vector: Any, to: Any) -> None:
+def store_row(vector: Fragment, to: Any) -> None:
     """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
     columns, or to a buffer of one row. Elements outside of the array are not written.
     """

@@ -8,7 +8,7 @@ from weft.language import warps as groups
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.scalars import Scalar
-from weft.mlir import arith
+from weft.mlir import arith, ir
 from weft.passes.builders import emit
 
 _DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
@@ -30,7 +30,7 @@ def total(x: Any, name: str, axis: int | None, within: str | None) -> Scalar:
     return Scalar(value if within == "warp" else _across_warps(value, name, warps))
 
 
-def _of_lane(x: Fragment, name: str) -> Any:
+def _of_lane(x: Fragment, name: str) -> ir.Value:
     """The reduction of a lane's elements. For sums, only the first of several lanes with the same ones."""
     value = exchanges.folded(name, x.elements())
     if name != "add" or all(it.extent == 1 for it in x.layout.replica):
@@ -38,7 +38,7 @@ def _of_lane(x: Fragment, name: str) -> Any:
     return arith.select(exchanges.first_of_copies(x.layout), value, emit.constant(value.type, 0))
 
 
-def _across_warps(value: Any, name: str, warps: int) -> Any:
+def _across_warps(value: ir.Value, name: str, warps: int) -> ir.Value:
     """The reduction over groups of so many warps, of a value of each warp; 0 for all warps of the role, or of
     the CTA.
     """

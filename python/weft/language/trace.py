@@ -64,7 +64,7 @@ class Role:
     first: int
     warpgroups: int
     registers: int
-    number: Any
+    number: ir.Value
     where: Location | None
     own_barriers: int | None = None  # the first of its warpgroups' named barriers
     common_barrier: int | None = None
@@ -93,7 +93,7 @@ class Trace:
     """The state of one trace."""
 
     name: str
-    function: Any  # the gpu.func
+    function: ir.OpView  # the gpu.func
     chip: str
     cta_threads: int | None = None  # where the kernel has no roles
     persistent: int | None = None
@@ -114,19 +114,21 @@ class Trace:
     rings: list[Moving] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
     first_barriers: Any = None  # the operation that makes the first ring
-    maps: dict[Any, Any] = field(default_factory=dict)
+    maps: dict[tuple[ir.Value, ir.Type], ir.Value] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     finished: int = 0  # of these, the first ones, that were waited for
-    meetings: list[Any] = field(default_factory=list)  # the blocks of code in which warpgroups met
+    meetings: list[ir.Block] = field(default_factory=list)  # the blocks of code in which warpgroups met
     shared_bytes: int = 0  # of the rings and buffers so far
     barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
-    removable: list[tuple[Any, list[Any]]] = field(default_factory=list)  # operations a value alone needs
-    scratch: dict[Any, Any] = field(default_factory=dict)  # shared memory of reductions across warps
+    removable: list[tuple[ir.Value, list[ir.OpView]]] = field(
+        default_factory=list
+    )  # operations a value alone needs
+    scratch: dict[Any, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
     fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
-    _points: list[Any] = field(default_factory=list)
+    _points: list[ir.InsertionPoint] = field(default_factory=list)
     _begun: list[Location | None] = field(default_factory=list)  # where each region begins
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
@@ -181,7 +183,7 @@ class Trace:
 
     # Regions
 
-    def enter(self, block: Any, *, loop: bool = False, alike: bool | None = None) -> Any:
+    def enter(self, block: ir.Block, *, loop: bool = False, alike: bool | None = None) -> ir.InsertionPoint:
         """Builds in a block from now on, until `leave`. `alike`, of a loop or branch, if all warpgroups run
         it equally often.
         """
@@ -195,7 +197,7 @@ class Trace:
             self._loops.append([])
         return point
 
-    def leave(self, point: Any) -> None:
+    def leave(self, point: ir.InsertionPoint) -> None:
         """Builds again where it did before `enter` returned this point."""
         if not self._points or self._points[-1] is not point:
             raise self._unfinished()

@@ -12,7 +12,7 @@ from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.layout import Layout
-from weft.mlir import llvm, nvvm, vector
+from weft.mlir import ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit, thread_ids
 from weft.passes.builders.instructions import assembly
 from weft.passes.builders.shared_tiles import SharedTile, split_point
@@ -40,7 +40,7 @@ def _of_operand(shape: tuple[int, int], layout: Layout) -> tuple[int, ...]:
     return tuple(held[row, interleaved_column(column)] for row, column in wanted)
 
 
-def interleaved(x: Any) -> Fragment:
+def interleaved(x: Fragment) -> Fragment:
     """The fragment with its columns in the order in which the left operand of `w.gemm` has those of 8 bits:
     of each 16 columns, 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15. Nothing moves.
 
@@ -61,7 +61,7 @@ def interleaved(x: Any) -> Fragment:
     return Fragment(lane, x.shape, registers.left_operand(x.shape, 8))
 
 
-def transpose(source: Any, to: Any, *, interleaved: bool = False) -> None:
+def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None:
     """Transposes a buffer of 8-bit elements to another one, by a warpgroup. Elements of 16 bits need no
     copy: `w.gemm` reads those in both orders.
 
@@ -99,7 +99,7 @@ def transpose(source: Any, to: Any, *, interleaved: bool = False) -> None:
     _Transpose(source, to, interleaved).emit()
 
 
-def _sorted_row(lane: Any) -> Any:
+def _sorted_row(lane: ir.Value) -> ir.Value:
     """The row of the source whose address a lane gives, so that a lane's four bytes are of four rows that
     follow each other: of two matrices, one has rows 0 1 4 5 8 9 12 13.
     """
@@ -109,7 +109,7 @@ def _sorted_row(lane: Any) -> Any:
     return emit.add(within, emit.mul(emit.div(matrix, 2), _UNIT))
 
 
-def _stored_row(lane: Any) -> Any:
+def _stored_row(lane: ir.Value) -> ir.Value:
     """The row of the result whose address a lane gives. Lanes of the upper half store odd columns of the
     source first: eight rows of the result are then in all banks.
     """
@@ -118,12 +118,12 @@ def _stored_row(lane: Any) -> Any:
     return emit.add(emit.mul(row, 2), odd)
 
 
-def _load(address: Any) -> list[Any]:
+def _load(address: ir.Value) -> list[ir.Value]:
     found = mma.ldmatrix(address=address, shape="m8n8", num=4, trans=True)
     return [llvm.extractvalue(emit.i32(), found, [number]) for number in range(4)]
 
 
-def _store(address: Any, words: list[Any]) -> None:
+def _store(address: ir.Value, words: list[ir.Value]) -> None:
     """Stores what `_load` has loaded: pairs of matrices, each with its even and odd columns."""
     lower = emit.less(thread_ids.lane(), 4 * _MATRIX // 2)
     selectors = emit.select(lower, _EVEN, _ODD), emit.select(lower, _ODD, _EVEN)
@@ -166,11 +166,13 @@ class _Transpose:
                 at = emit.add(self.first[1], self.stored_row), emit.add(self.first[0], self.stored_column)
                 _store(self._address(1, self.to, at, place[::-1]), words)
 
-    def _load(self, place: tuple[int, int]) -> list[Any]:
+    def _load(self, place: tuple[int, int]) -> list[ir.Value]:
         at = emit.add(self.first[0], self.loaded_row), self.first[1]
         return _load(self._address(0, self.source, at, place))
 
-    def _address(self, number: int, shared: SharedTile, at: tuple[Any, Any], place: tuple[int, int]) -> Any:
+    def _address(
+        self, number: int, shared: SharedTile, at: tuple[ir.Value, ir.Value], place: tuple[int, int]
+    ) -> ir.Value:
         """The address of an element of a buffer: `at` is a lane's, `place` that of a step."""
         extents = self.step if number == 0 else self.step[::-1]
         whole = (self.rows, self.columns) if number == 0 else (self.columns, self.rows)
@@ -211,7 +213,7 @@ class _InPlace:
                     _store(address, words)
                 held.clear()
 
-    def _block(self, distance: int) -> tuple[Any, Any]:
+    def _block(self, distance: int) -> tuple[ir.Value, ir.Value]:
         """The row and column of a lane's block, in units of blocks."""
         if distance == 0:  # two blocks that stay
             number = emit.add(self.warp, emit.select(self.second, WARPS, 0))
@@ -222,13 +224,13 @@ class _InPlace:
         other = emit.xor(one, distance)
         return emit.select(self.second, other, one), emit.select(self.second, one, other)
 
-    def _address(self, row: Any, within: Any, column: Any) -> Any:
+    def _address(self, row: ir.Value, within: ir.Value, column: ir.Value) -> ir.Value:
         """The address of a unit of 16 bytes, `within` the rows of a block of the first panel."""
         number = emit.add(emit.mul(row, _BLOCK), within)
         unit = emit.xor(column, emit.rem(within, _MATRIX))
         return addresses.offset(self.base, emit.add(emit.mul(number, _PANEL), emit.mul(unit, _UNIT)))
 
 
-def _hidden(number: Any) -> Any:
+def _hidden(number: ir.Value) -> ir.Value:
     """The number, of which the compiler doesn't know that it is the same wherever it is used."""
     return assembly("", ["=r", "0"], [number], ["i32"])[0]

@@ -1,7 +1,5 @@
 """Atomic updates of single elements in memory: each returns the element's value before it."""
 
-from typing import Any
-
 from weft.isa.atomics import BF16_ADD
 from weft.language import operators, trace
 from weft.language.dtypes import bf16, f32
@@ -15,7 +13,7 @@ _GPU = "device"  # LLVM's name of the scope
 _SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
 
 
-def fence(*, shared: bool) -> Any:
+def fence(*, shared: bool) -> ir.OpView:
     """A fence between what a thread accesses before and after it, for the threads that can access shared
     memory, or for all of the GPU's.
     """
@@ -23,7 +21,7 @@ def fence(*, shared: bool) -> Any:
     return llvm.FenceOp(_BOTH, syncscope=cta if shared else _GPU)
 
 
-def update(name: str, pointer: Any, number: Any) -> Any:
+def update(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
     """Adds a number to an element ("add"), makes the element the larger or smaller one of both ("max",
     "min"), or combines their bits ("and", "or", "xor").
     """
@@ -39,13 +37,13 @@ def update(name: str, pointer: Any, number: Any) -> Any:
     return _atomic(f"f{name}" if dtype.is_float else name, pointer, number)
 
 
-def _atomic(name: str, pointer: Any, number: Any) -> Any:
+def _atomic(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
     word = emit.signless(number)
     old = llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, word, _RELAXED, syncscope=_GPU)
     return emit.bits(old, number.type)
 
 
-def _extreme_of_floats(name: str, pointer: Any, number: Any) -> Any:
+def _extreme_of_floats(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
     """The bits of floats are ordered as integers: of positive floats as signed ones, and of negative floats,
     which as signed integers are less than those, in the opposite order of unsigned ones.
     """
@@ -61,13 +59,13 @@ def _extreme_of_floats(name: str, pointer: Any, number: Any) -> Any:
     return arith.bitcast(number.type, old)
 
 
-def _added_by_swaps(pointer: Any, number: Any) -> Any:
+def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
     """Compares and swaps 16 bits in global memory. LLVM would swap a word, of which the other half may be
     outside of the array, and begin with a plain load, which races with the swaps of other threads.
     """
     bits = ir.IntegerType.get_signless(16)
 
-    def swapped(old: Any) -> tuple[Any, list[Any]]:
+    def swapped(old: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         new = operators.apply("add", arith.bitcast(number.type, old), number)
         operands = [pointer, old, arith.bitcast(bits, new)]
         found = llvm.inline_asm(
@@ -80,7 +78,7 @@ def _added_by_swaps(pointer: Any, number: Any) -> Any:
     return arith.bitcast(number.type, old)
 
 
-def exchanged(pointer: Any, number: Any) -> Any:
+def exchanged(pointer: ir.Value, number: ir.Value) -> ir.Value:
     """Stores a number to an element. LLVM ignores that an exchange orders other accesses, so fences do."""
     fence(shared=False)
     old = _atomic("xchg", pointer, number)
@@ -88,13 +86,13 @@ def exchanged(pointer: Any, number: Any) -> Any:
     return old
 
 
-def compared(pointer: Any, expected: Any, number: Any) -> Any:
+def compared(pointer: ir.Value, expected: ir.Value, number: ir.Value) -> ir.Value:
     """Stores a number to an element that is the expected one."""
     expected, word = emit.signless(expected), emit.signless(number)
     swapped = llvm.cmpxchg(pointer, expected, word, _BOTH, _ACQUIRE, syncscope=_GPU)
     return emit.bits(llvm.extractvalue(word.type, swapped, [0]), number.type)
 
 
-def of_array(name: str, element: Any, array: Any, at: list[Any]) -> Any:
+def of_array(name: str, element: ir.Value, array: ir.Value, at: list[ir.Value]) -> ir.Value:
     """The same, of the element of an array at indices."""
     return update(name, addresses.element(array, at), element)

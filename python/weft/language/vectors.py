@@ -132,7 +132,7 @@ class _Vector:
         run = registers.run(layout, (count,))
         self.width = min(run, _VECTOR_BYTES // self.bytes) if run in (2, _RUN) else 1
 
-    def either(self, kinds: list[Any], build: Callable[[int], list[Any]]) -> list[Any]:
+    def either(self, kinds: list[Any], build: Callable[[int], list[Any]]) -> list[ir.Value]:
         """Accesses runs where the first one is aligned and none ends beyond the row, otherwise elements."""
         if self.width == 1:
             return build(1)
@@ -145,7 +145,7 @@ class _Vector:
             begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
         return emit.either(arith.andi(begins, whole), kinds, lambda: build(self.width), lambda: build(1))
 
-    def loaded(self, width: int, default: Any) -> Any:
+    def loaded(self, width: int, default: ir.Value) -> ir.Value:
         """A lane's elements, those outside of the row with the default."""
         elements = list[Any]()
         kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
@@ -158,7 +158,7 @@ class _Vector:
             elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 
-    def store(self, elements: list[Any], width: int) -> None:
+    def store(self, elements: list[ir.Value], width: int) -> None:
         """Stores a lane's elements that are inside of the row."""
         for number in range(0, len(elements), width):
             at, inside = self._run(number)
@@ -166,15 +166,15 @@ class _Vector:
             with emit.when(inside):
                 llvm.store(part[0] if width == 1 else emit.vector_of(part), at)
 
-    def _run(self, register: int) -> tuple[Any, Any]:
+    def _run(self, register: int) -> tuple[ir.Value, ir.Value]:
         """The address of the element of a register, and whether it is inside of the row."""
         number = emit.value(emit.add(self.first, self.offsets[register]))
         return self._at(number), edges.inside(number, self.limit, self.start)
 
-    def _at(self, number: Any) -> Any:
+    def _at(self, number: ir.Value) -> ir.Value:
         wide = arith.extsi(_i64(), emit.value(number))
         return addresses.offset(self._row, arith.muli(wide, arith.constant(_i64(), self.bytes)))
 
 
-def _i64() -> Any:
+def _i64() -> ir.Type:
     return ir.IntegerType.get_signless(64)

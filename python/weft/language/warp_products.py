@@ -18,6 +18,7 @@ from weft.language.fragments import Fragment
 from weft.language.mistakes import mistake
 from weft.language.multipliers import Multiplier
 from weft.layout import Layout
+from weft.mlir import ir
 from weft.passes.builders import emit, thread_ids
 
 _ROWS = registers.WGMMA_ROWS // WARPS
@@ -32,7 +33,7 @@ class WarpProducts(Multiplier):
     def __init__(self, chip: str) -> None:
         self._chip = chip
 
-    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
         columns, form = kind.shape[1], self._form(a, b, kind)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
@@ -63,10 +64,10 @@ class WarpProducts(Multiplier):
             block.put(elements, each)
         return tile.from_lane(emit.vector_of(elements), kind), None
 
-    def wait(self, products: list[Any], pending: int) -> list[Any]:
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
         return [each.value for each in products]
 
-    def _form(self, a: Any, b: Any, kind: Any) -> Sync:
+    def _form(self, a: Any, b: Any, kind: ir.Type) -> Sync:
         """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
         of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
@@ -85,23 +86,23 @@ class WarpProducts(Multiplier):
 class _Part:
     """16 rows of a warp's sums."""
 
-    def __init__(self, layout: Layout, shape: tuple[int, int], row: int, kind: Any) -> None:
+    def __init__(self, layout: Layout, shape: tuple[int, int], row: int, kind: ir.Type) -> None:
         self.row, self.kind = row, kind
         held = {at: number for number, at in enumerate(registers.registers_of(layout, shape))}
         wanted = registers.registers_of(kind.layout, kind.shape)
         self._numbers = [held[at[0] + row, at[1]] for at in wanted]
 
-    def taken(self, elements: Sequence[Any]) -> Any:
+    def taken(self, elements: Sequence[ir.Value]) -> ir.Value:
         """The warp's fragment, from a lane's elements of all sums."""
         return tile.from_lane(emit.vector_of([elements[number] for number in self._numbers]), self.kind)
 
-    def put(self, elements: list[Any], fragment: Any) -> None:
+    def put(self, elements: list[ir.Value], fragment: ir.Value) -> None:
         """Puts a lane's elements of the warp's fragment to their places."""
         for number, element in zip(self._numbers, emit.elements(tile.to_lane(fragment)), strict=True):
             elements[number] = element
 
 
-def _kind(shape: tuple[int, int], element: Any, atom: Registers) -> Any:
+def _kind(shape: tuple[int, int], element: ir.Type, atom: Registers) -> ir.Type:
     """The type of a fragment that is made up of the registers of instructions."""
     return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
 
@@ -113,7 +114,7 @@ def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int], of_warp: in
     if of_warp:
         first = emit.mul(thread_ids.warp(), of_warp)
 
-    def load(row: int, k: int) -> Any:
+    def load(row: int, k: int) -> ir.Value:
         at = (emit.value(emit.add(row, first)), emit.value(k))
         if atom.name == "b":
             at = at[::-1]
@@ -123,7 +124,7 @@ def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int], of_warp: in
     return load
 
 
-def _steps(fragment: Any, steps: int, kind: Any) -> list[Any]:
+def _steps(fragment: ir.Value, steps: int, kind: ir.Type) -> list[ir.Value]:
     """A fragment of several steps of K as those of each."""
     elements = emit.elements(tile.to_lane(fragment))
     count = len(elements) // steps
@@ -138,7 +139,7 @@ def _of_fragment(a: Fragment, atom: Registers, depth: int) -> Load:
     kind = _kind((_ROWS, depth), a.dtype.type, atom)
     wanted = registers.registers_of(kind.layout, kind.shape)
 
-    def take(row: int, k: int) -> Any:
+    def take(row: int, k: int) -> ir.Value:
         chosen = [elements[held[at[0] + row, at[1] + k]] for at in wanted]
         return tile.from_lane(emit.vector_of(chosen), kind)
 

@@ -11,11 +11,11 @@ from weft.language.dtypes import f32
 from weft.language.mistakes import mistake
 from weft.language.scalars import operand
 from weft.layout import Layout
-from weft.mlir import llvm
+from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit, thread_ids
 
 
-def group(warps: int) -> tuple[int, Any]:
+def group(warps: int) -> tuple[int, ir.Value]:
     """The number of warps that exchange values, and the thread's among them. `warps` is 0 for all of the
     role, or of the CTA. Raises WeftError where that isn't known.
     """
@@ -29,7 +29,7 @@ def _count() -> int:
     return threads // LANES
 
 
-def number(x: Any, axis: int | None, expected: str) -> Any:
+def number(x: Any, axis: int | None, expected: str) -> ir.Value:
     """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
     what is `expected` either, and for a number along an axis.
     """
@@ -40,13 +40,15 @@ def number(x: Any, axis: int | None, expected: str) -> Any:
     return found.value
 
 
-def of_each(value: Any, warps: int) -> list[Any]:
+def of_each(value: ir.Value, warps: int) -> list[ir.Value]:
     """The value that each warp of the group has in its first lane, in their order."""
     (found,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
     return found
 
 
-def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores: Any) -> Iterator[list[Any]]:
+def exchanged(
+    values: Sequence[tuple[ir.Value | int, ir.Value]], slots: int, warps: int, stores: ir.Value
+) -> Iterator[list[Any]]:
     """For each value, with its slot, those that all warps of the group have in this slot, in their order.
     They are loaded one after the other, as the caller takes them: all of them may need too many registers.
 
@@ -62,7 +64,7 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
             current.scratch[key] = tile.alloc(BufferType.of((count * slots,), kind, layout))
     base, warp = tile.address(current.scratch[key]), roles.thread() // LANES
 
-    def address(of: Any, slot: Any) -> Any:
+    def address(of: ir.Value, slot: ir.Value | int) -> ir.Value:
         number = emit.add(emit.mul(of, slots), slot)
         return addresses.offset(base, emit.value(emit.mul(number, size)))
 
@@ -75,7 +77,7 @@ def exchanged(values: Sequence[tuple[Any, Any]], slots: int, warps: int, stores:
     first = (warp - warp % warps).value
     alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
 
-    def loaded(number: int, slot: Any) -> Any:
+    def loaded(number: int, slot: ir.Value | int) -> ir.Value:
         at = addresses.offset(address(first, slot), number * slots * size)
         return emit.bits(llvm.load(kind, at, alignment=size, volatile_=alone), given)
 

@@ -351,7 +351,7 @@ class Kernel:
                 return memories
         return [np.zeros(space.nbytes, np.uint8) for space in spaces]
 
-    def emulate_on(self, stream: "emulator.Stream", *args: Any) -> None:
+    def emulate_on(self, stream: "emulator.Stream", *args: ArrayView) -> None:
         """Adds a launch to a stream of an `emulator.World`. Raises WeftError for arguments that don't fit."""
         views, aligned = checked(self.launch, args)
         if not aligned:
@@ -417,7 +417,7 @@ class Kernel:
             if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
                 view.numpy()[...] = within(copy.to_numpy(), view)
 
-    def prepare(self, *args: Any) -> Bound:
+    def prepare(self, *args: ArrayView) -> Bound:
         """A launch with these arrays, of one GPU, and numbers. It can be queued any number of times.
 
         The arrays must outlive the launch. Raises WeftError for arguments that don't fit.

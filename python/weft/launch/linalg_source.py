@@ -58,7 +58,7 @@ def from_linalg(module: Any, arch: str | None = None, function: str | None = Non
     return Program(function, steps, count, results, constants, raised.remarks)
 
 
-def _constants_as_arguments(function: Any) -> list[Any]:
+def _constants_as_arguments(function: ir.OpView) -> list[Any]:
     """Makes constant tensors, also those in resources of the file, arguments after the others, and returns
     their arrays. What is the same number everywhere stays.
     """
@@ -84,7 +84,7 @@ def _constants_as_arguments(function: Any) -> list[Any]:
     return found
 
 
-def _parsed(module: Any) -> Any:
+def _parsed(module: Any) -> ir.Module:
     """A module of the caller's in a context of its own."""
     if isinstance(module, (str, Path)):
         apart.check_parses(module)
@@ -110,13 +110,13 @@ def _step(raised: raise_linalg.Step, text: str, arch: str | None) -> Step:
 _LIFTED = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index")
 
 
-def _dtype(kind: Any) -> Any:
+def _dtype(kind: ir.Type) -> Any:
     """The NumPy type of a tensor's elements in memory."""
     element = str(kind.element_type)
     return arrays.numpy_dtype("i64" if element == "index" else element)
 
 
-def _of_resource(op: Any, kind: Any) -> Any:
+def _of_resource(op: ir.Operation, kind: ir.Type) -> Any:
     """The array of a constant in a resource of the file. The bindings don't read these: MLIR prints them, in
     hexadecimal digits after 4 bytes for the alignment.
     """
@@ -133,7 +133,7 @@ def _of_resource(op: Any, kind: Any) -> Any:
     return np.frombuffer(octets, dtype).reshape(kind.shape)
 
 
-def _array(numbers: Any, kind: Any) -> Any:
+def _array(numbers: ir.Attribute, kind: ir.Type) -> Any:
     """The array of a constant. The bindings don't read floats of 16 bits: MLIR makes integers of them."""
     dtype = _dtype(kind)
     if isinstance(numbers, ir.DenseIntElementsAttr):

@@ -8,7 +8,6 @@ nothing is added atomically. Groups and blocks lie within a tile; they need only
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from weft.builder import Module
 from weft.dialects.launch_contract import MIN_CTAS
@@ -104,7 +103,7 @@ def _hold(ctas: int) -> None:
 
 
 class _Maxima:
-    def __init__(self, matrix: Source, partials: Any, per_cta: Any, count: Any) -> None:
+    def __init__(self, matrix: Source, partials: ir.Value, per_cta: ir.Value, count: ir.Value) -> None:
         self.matrix, self.partials, self.per_cta, self.count = matrix, partials, per_cta, count
         self.cta = emit.as_i32(gpu.block_id(gpu.Dimension.x))
         self.down, self.across = emit.ceil_div(matrix.rows, SIDE), emit.ceil_div(matrix.columns, SIDE)
@@ -112,15 +111,15 @@ class _Maxima:
     def emit(self, grain: str) -> None:
         {"tensor": self._of_tensor, "row": self._of_rows, "column": self._of_columns}[grain]()
 
-    def _range(self, chunk: Any, total: Any) -> tuple[Any, Any]:
+    def _range(self, chunk: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value]:
         first = emit.mul(chunk, self.per_cta)
         return first, emit.minimum(emit.add(first, self.per_cta), total)
 
-    def _load(self, down: Any, across: Any) -> Square:
+    def _load(self, down: ir.Value, across: ir.Value) -> Square:
         return self.matrix.load(emit.mul(down, SIDE), emit.mul(across, SIDE))
 
     def _of_tensor(self) -> None:
-        def body(tile: Any) -> list[Any]:
+        def body(tile: ir.Value) -> list[ir.Value]:
             down = emit.div(tile, self.across)
             values = self._load(down, emit.sub(tile, emit.mul(down, self.across)))
             return scales.row_maxima(values)
@@ -187,7 +186,7 @@ def casting(cast: Cast) -> kernel.Kernel:
 
 
 class _Casting:
-    def __init__(self, cast: Cast, given: dict[str, Any]) -> None:
+    def __init__(self, cast: Cast, given: dict[str, ir.Value]) -> None:
         self.cast, self.given = cast, given
         self.rows, self.columns = given["rows"], given["columns"]
         cta, across = emit.as_i32(gpu.block_id(gpu.Dimension.x)), emit.ceil_div(self.columns, SIDE)
@@ -215,18 +214,20 @@ class _Casting:
         if cast.transposed:
             self._transpose(words)
 
-    def _keep(self, words: list[list[Any]]) -> None:
+    def _keep(self, words: list[list[ir.Value]]) -> None:
         target = Target(self.given["kept"], self.given["kept_pitch"], self.rows, self.columns)
         target.store(words, self.row, self.column)
 
-    def _transpose(self, words: list[list[Any]]) -> None:
+    def _transpose(self, words: list[list[ir.Value]]) -> None:
         target = Target(self.given["transposed"], self.given["transposed_pitch"], self.columns, self.rows)
         target.store_transposed(words, self.shared, self.row, self.column)
 
-    def _finish(self, maximum: Any) -> tuple[Any, Any]:
+    def _finish(self, maximum: ir.Value) -> tuple[ir.Value, ir.Value]:
         return scales.scale_and_factor(maximum, self.cast.element, self.cast.powers_of_two)
 
-    def _partials(self, first: Any, end: Any, step: int, at: Any, pitch: Any) -> Any:
+    def _partials(
+        self, first: ir.Value | int, end: ir.Value, step: int, at: ir.Value | int, pitch: ir.Value
+    ) -> ir.Value:
         base = llvm.addrspacecast(addresses.pointer_type(1), self.given["partials"])
         base = addresses.offset(base, arith.muli(i64(emit.value(at)), i64(4)))
         return scales.over_partials(base, first, end, step, pitch)
@@ -239,7 +240,7 @@ class _Casting:
         scales.put(scale, self.given["scales"], emit.value(0), first)
         return [[factor] * OWN] * OWN
 
-    def _of_line(self, start: Any, size: Any, other: Any, part: Any) -> list[Any]:
+    def _of_line(self, start: ir.Value, size: ir.Value, other: ir.Value, part: ir.Value) -> list[ir.Value]:
         """The factors of this thread's rows or columns: of the tile from `start` on, of `size`. The CTA whose
         coordinate `other` is 0 stores the scales.
         """
@@ -295,5 +296,5 @@ PITCH = 4
 """Rows of scales of groups begin at multiples of this number of elements: of 16 bytes, as TMA requires."""
 
 
-def _pitch(size: Any) -> Any:
+def _pitch(size: ir.Value) -> ir.Value:
     return emit.mul(emit.ceil_div(size, PITCH), PITCH)

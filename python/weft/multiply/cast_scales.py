@@ -19,7 +19,7 @@ _MAGNITUDE = 0x7FFFFFFF
 _POWER = -(1 << 23)  # the bits of the sign and the exponent
 
 
-def scale_and_factor(largest: Any, element: str, powers_of_two: bool) -> tuple[Any, Any]:
+def scale_and_factor(largest: ir.Value, element: str, powers_of_two: bool) -> tuple[ir.Value, ir.Value]:
     """The scale for elements with this largest magnitude, and its reciprocal."""
     scale = arith.divf(largest, emit.constant(f32(), LARGEST[element]))
     scale = llvm.intr_maxnum(scale, emit.constant(f32(), LEAST))
@@ -31,18 +31,18 @@ def scale_and_factor(largest: Any, element: str, powers_of_two: bool) -> tuple[A
     return scale, arith.divf(one, scale)
 
 
-def magnitude(x: Any) -> Any:
+def magnitude(x: ir.Value) -> ir.Value:
     """Without its sign."""
     bits = arith.andi(arith.bitcast(emit.i32(), x), emit.value(_MAGNITUDE))
     return arith.bitcast(f32(), bits)
 
 
-def larger(x: Any, y: Any) -> Any:
+def larger(x: ir.Value, y: ir.Value) -> ir.Value:
     """The larger of two magnitudes; of NaN and a number, the number."""
     return llvm.intr_maxnum(x, y)
 
 
-def largest(values: list[Any]) -> Any:
+def largest(values: list[ir.Value]) -> ir.Value:
     """The largest magnitude of some f32; 0 if all are NaN."""
     found = emit.constant(f32(), 0.0)
     for each in values:
@@ -50,7 +50,7 @@ def largest(values: list[Any]) -> Any:
     return found
 
 
-def row_maxima(values: Square) -> list[Any]:
+def row_maxima(values: Square) -> list[ir.Value]:
     """The largest magnitude of each row of a thread."""
     return [largest(row) for row in values]
 
@@ -60,7 +60,7 @@ def column_maxima(values: Square) -> list[Any]:
     return [largest(list(column)) for column in zip(*values, strict=True)]
 
 
-def over_row(maxima: list[Any]) -> Any:
+def over_row(maxima: list[ir.Value]) -> ir.Value:
     """The maximum over the lanes with the same 8 rows. A lane gets that of the row whose number are the low
     bits of the lane.
     """
@@ -77,7 +77,7 @@ def over_row(maxima: list[Any]) -> Any:
     return larger(maxima[0], _of_neighbor(maxima[0], OWN))
 
 
-def of_rows(number: Any) -> list[Any]:
+def of_rows(number: ir.Value) -> list[ir.Value]:
     """The numbers of this thread's 8 rows, of which each lane has one as `over_row` returns them."""
     first = emit.bit_and(emit.thread(), LANES - ACROSS)
     return [emit.of_lane(number, emit.add(first, i)) for i in range(OWN)]
@@ -96,7 +96,7 @@ def over_columns(maxima: list[Any], shared: Any) -> Any:
     return largest([llvm.load(f32(), addresses.offset(at, 4 * SIDE * i)) for i in range(ACROSS)])
 
 
-def over_all(maximum: Any, shared: Any) -> Any:
+def over_all(maximum: ir.Value, shared: ir.Value) -> ir.Value:
     """The maximum over all threads, in all of them. Shared memory must not be in use; it is free again after
     a barrier.
     """
@@ -113,7 +113,7 @@ def over_all(maximum: Any, shared: Any) -> Any:
     return largest([llvm.load(f32(), addresses.offset(kept, 4 * i)) for i in range(THREADS // LANES)])
 
 
-def shared_by(number: Any, shared: Any, part: Any) -> list[Any]:
+def shared_by(number: ir.Value, shared: ir.Value, part: ir.Value) -> list[ir.Value]:
     """The numbers from 8 * part on of those that the first 128 threads have."""
     at = addresses.offset(shared, FACTORS)
     with emit.when(emit.less(emit.thread(), SIDE)):
@@ -126,12 +126,14 @@ def shared_by(number: Any, shared: Any, part: Any) -> list[Any]:
     ]
 
 
-def over_partials(partials: Any, first: Any, end: Any, step: int, pitch: Any) -> Any:
+def over_partials(
+    partials: ir.Value, first: ir.Value | int, end: ir.Value, step: int, pitch: ir.Value
+) -> ir.Value:
     """The largest of the numbers at `first`, `first + step`, ... below `end`, each times `pitch`. `partials`
     is their address.
     """
 
-    def body(number: Any, carried: list[Any]) -> list[Any]:
+    def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         at = arith.muli(i64(number), i64(pitch))
         found = llvm.load(f32(), addresses.offset(partials, arith.muli(at, i64(4))))
         return [larger(carried[0], found)]
@@ -140,17 +142,17 @@ def over_partials(partials: Any, first: Any, end: Any, step: int, pitch: Any) ->
     return found
 
 
-def put(number: Any, address: Any, index: Any, condition: Any) -> None:
+def put(number: ir.Value, address: ir.Value, index: ir.Value, condition: ir.Value) -> None:
     """Stores a f32 as an element of a vector, where the condition is true."""
     pointer = llvm.addrspacecast(addresses.pointer_type(1), address)
     with emit.when(condition):
         llvm.store(number, addresses.offset(pointer, arith.muli(i64(index), i64(4))))
 
 
-def loop(first: Any, end: Any, count: int, body: Callable[[Any], list[Any]]) -> list[Any]:
+def loop(first: ir.Value, end: ir.Value, count: int, body: Callable[[Any], list[Any]]) -> list[ir.Value]:
     """The maxima of `count` lists of numbers, one for each number from `first` to `end`."""
 
-    def step(number: Any, carried: list[Any]) -> list[Any]:
+    def step(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         return [larger(x, y) for x, y in zip(carried, body(number), strict=True)]
 
     return emit.loop(first, end, 1, [emit.constant(f32(), 0.0)] * count, step)
@@ -161,6 +163,6 @@ def _store_own(numbers: list[Any], address: Any) -> None:
         llvm.store(emit.vector_of(numbers[i : i + 4]), addresses.offset(address, 4 * i))
 
 
-def _of_neighbor(number: Any, bit: int) -> Any:
+def _of_neighbor(number: ir.Value, bit: int) -> ir.Value:
     """The number of the lane whose number differs in a bit."""
     return emit.of_lane(number, bit, nvvm.ShflKind.bfly)

@@ -34,11 +34,11 @@ Square = list[list[Any]]
 """The f32 values of a thread, by rows."""
 
 
-def f32() -> Any:
+def f32() -> ir.Type:
     return ir.F32Type.get()
 
 
-def shared() -> Any:
+def shared() -> ir.Value:
     """The address of a CTA's shared memory, which is allocated here."""
     kind = BufferType.of(
         (_SHARED_ROWS, SIDE), ir.IntegerType.get_signless(8), f"S[({_SHARED_ROWS},{SIDE}):({SIDE},1)]"
@@ -46,7 +46,7 @@ def shared() -> Any:
     return build(AddressOp, operands=[tile.alloc(kind)], results=[addresses.pointer_type(3)]).address
 
 
-def own() -> tuple[Any, Any]:
+def own() -> tuple[ir.Value, ir.Value]:
     """The number of this thread's group of rows, and that of its group of columns."""
     return emit.shift_right(emit.thread(), ACROSS.bit_length() - 1), emit.bit_and(emit.thread(), ACROSS - 1)
 
@@ -57,14 +57,14 @@ class Source:
     of its rows in bytes, an i64.
     """
 
-    address: Any
-    stride: Any
-    rows: Any
-    columns: Any
+    address: ir.Value
+    stride: ir.Value
+    rows: ir.Value
+    columns: ir.Value
     element: str
     unit: int
 
-    def load(self, row: Any, column: Any) -> Square:
+    def load(self, row: ir.Value, column: ir.Value) -> Square:
         """This thread's elements of the tile that begins here. Those outside of the matrix repeat others of
         the tile in the same row or column.
         """
@@ -85,7 +85,7 @@ class Source:
         for each in ends:
             whole = arith.andi(whole, bytes_.has_vectors(each))
 
-        def by_vectors() -> list[Any]:
+        def by_vectors() -> list[ir.Value]:
             loaded = [[bytes_.vectors(each) for each in row] for row in places]
             return [
                 word
@@ -94,7 +94,7 @@ class Source:
                 for word in bytes_.words(place, each)
             ]
 
-        def by_elements() -> list[Any]:
+        def by_elements() -> list[ir.Value]:
             kind = ir.VectorType.get([ROW_BYTES // 4], emit.i32())
             left = [emit.minimum(emit.mul(emit.sub(self.columns, each), size), ROW_BYTES) for each in parts]
             found = [
@@ -110,7 +110,7 @@ class Source:
     def _size(self) -> int:
         return 4 if self.element == "f32" else 2
 
-    def _numbers(self, words: list[Any]) -> list[Any]:
+    def _numbers(self, words: list[ir.Value]) -> list[ir.Value]:
         """The elements in some words, as f32."""
         if self.element == "f32":
             return [arith.bitcast(f32(), word) for word in words]
@@ -122,7 +122,7 @@ class Source:
         return [each for w in words for each in emit.elements(arith.extf(wide, llvm.bitcast(pair, w)))]
 
 
-def converted(values: Square, factors: Square, element: str) -> list[list[Any]]:
+def converted(values: Square, factors: Square, element: str) -> list[list[ir.Value]]:
     """The products of values and factors in fp8: two words for each row. They round to nearest even and
     saturate.
     """
@@ -134,7 +134,7 @@ def converted(values: Square, factors: Square, element: str) -> list[list[Any]]:
     return rows
 
 
-def _pair(low: Any, high: Any, element: str) -> Any:
+def _pair(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
     nearest, finite = (
         ir.Attribute.parse(f"#nvvm.{mode}>") for mode in ("fp_rnd_mode<rn", "sat_mode<satfinite")
     )
@@ -146,19 +146,21 @@ def _pair(low: Any, high: Any, element: str) -> Any:
 class Target:
     """A matrix of fp8 whose rows are `pitch` bytes apart, a multiple of 16, all of which are allocated."""
 
-    address: Any
-    pitch: Any
-    rows: Any
-    columns: Any
+    address: ir.Value
+    pitch: ir.Value
+    rows: ir.Value
+    columns: ir.Value
 
-    def store(self, words: list[list[Any]], row: Any, column: Any) -> None:
+    def store(self, words: list[list[ir.Value]], row: ir.Value, column: ir.Value) -> None:
         """Stores this thread's elements of the tile that begins here."""
         group, part = own()
         row, column = emit.add(row, emit.mul(group, OWN)), emit.add(column, emit.mul(part, OWN))
         for number, each in enumerate(words):
             self._store(each, emit.add(row, number), column)
 
-    def store_transposed(self, words: list[list[Any]], shared: Any, row: Any, column: Any) -> None:
+    def store_transposed(
+        self, words: list[list[ir.Value]], shared: ir.Value, row: ir.Value, column: ir.Value
+    ) -> None:
         """Stores the transpose of the tile that begins here. `row` and `column` are those of the source."""
         group, part = own()
         for number, pieces in enumerate(_columns(words)):
@@ -180,7 +182,7 @@ class Target:
             found = [arith.select(odd, found[i ^ 2], found[i]) for i in range(4)]
             self._store(found, emit.add(column, line), emit.add(row, emit.mul(vector, ROW_BYTES)))
 
-    def _store(self, words: list[Any], row: Any, column: Any) -> None:
+    def _store(self, words: list[ir.Value], row: ir.Value, column: ir.Value) -> None:
         """Stores bytes of a row that exists. They may extend into its padding."""
         at = arith.addi(arith.muli(i64(row), self.pitch), i64(column))
         address = addresses.offset(llvm.addrspacecast(addresses.pointer_type(1), self.address), at)
@@ -188,7 +190,7 @@ class Target:
             llvm.store(emit.vector_of(words), address)
 
 
-def _columns(words: list[list[Any]]) -> list[list[Any]]:
+def _columns(words: list[list[ir.Value]]) -> list[list[ir.Value]]:
     """The two words of each column."""
     found = []
     for across in range(OWN // 4):

@@ -1,7 +1,6 @@
 """Loads of 16 bytes that may begin at any byte of a matrix in global memory, for kernels that copy it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, llvm
@@ -9,7 +8,7 @@ from weft.passes.builders import addresses, emit
 from weft.passes.builders.shifted_words import WORDS, shifted
 
 
-def i64(number: Any) -> Any:
+def i64(number: ir.Value | int) -> ir.Value:
     """A number that isn't negative as i64."""
     kind = ir.IntegerType.get_signless(64)
     return arith.constant(kind, number) if isinstance(number, int) else arith.extui(kind, number)
@@ -19,12 +18,12 @@ def i64(number: Any) -> Any:
 class Bytes:
     """The bytes of a matrix, from address `start` to `end` (i64), whose rows begin at multiples of `unit`."""
 
-    start: Any
-    end: Any
+    start: ir.Value
+    end: ir.Value
     unit: int
 
     @classmethod
-    def of(cls, pointer: Any, span: Any, unit: int) -> "Bytes":
+    def of(cls, pointer: ir.Value, span: ir.Value, unit: int) -> "Bytes":
         """Those of the first `span` bytes from a pointer on."""
         start = llvm.ptrtoint(span.type, pointer)
         return cls(start, arith.addi(start, span), unit)
@@ -34,18 +33,18 @@ class Bytes:
         """Whether one vector contains the 16 bytes, otherwise two do."""
         return self.unit % ROW_BYTES == 0
 
-    def _first(self, address: Any) -> Any:
+    def _first(self, address: ir.Value) -> ir.Value:
         """The address of the first aligned vector that contains these bytes."""
         return address if self.is_aligned else arith.andi(address, arith.constant(address.type, -ROW_BYTES))
 
-    def has_vectors(self, address: Any) -> Any:
+    def has_vectors(self, address: ir.Value) -> ir.Value:
         """Whether the matrix has all of the aligned vectors that contain 16 bytes from an address on."""
         first = self._first(address)
         end = arith.addi(first, i64(ROW_BYTES if self.is_aligned else 2 * ROW_BYTES))
         from_start = arith.cmpi(arith.CmpIPredicate.uge, first, self.start)
         return arith.andi(from_start, arith.cmpi(arith.CmpIPredicate.ule, end, self.end))
 
-    def vectors(self, address: Any) -> list[Any]:
+    def vectors(self, address: ir.Value) -> list[ir.Value]:
         """The words of those vectors."""
         base = llvm.inttoptr(addresses.pointer_type(1), self._first(address))
         parts = (0,) if self.is_aligned else (0, ROW_BYTES)
@@ -53,11 +52,11 @@ class Bytes:
         loaded = [llvm.load(kind, addresses.offset(base, at)) for at in parts]
         return [word for part in loaded for word in emit.elements(part)]
 
-    def words(self, address: Any, vectors: list[Any]) -> list[Any]:
+    def words(self, address: ir.Value, vectors: list[ir.Value]) -> list[ir.Value]:
         """The four words at an address, of the words of the vectors that contain them."""
         return vectors if self.is_aligned else shifted(arith.trunci(emit.i32(), address), vectors, self.unit)
 
-    def units(self, address: Any, bytes_: Any, size: int) -> Any:
+    def units(self, address: ir.Value, bytes_: ir.Value, size: int) -> ir.Value:
         """A vector of the first `bytes_` (up to 16), loaded `size` bytes at a time; the first ones in place
         of the others.
         """

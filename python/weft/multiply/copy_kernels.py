@@ -63,7 +63,7 @@ def _kernel(sizes: tuple[int, ...], unit: int, batched: bool, wide: bool, chip: 
     return kernel.compile_shared(module, chip)
 
 
-def _own(groups: list[list[Any]], sizes: Sequence[int]) -> tuple[Any, list[Any], Any]:
+def _own(groups: list[list[ir.Value]], sizes: Sequence[int]) -> tuple[ir.Value, list[ir.Value], Any]:
     """The number of this CTA among those that copy the same matrix, the arguments for that matrix, and
     whether it is transposed (an i1).
     """
@@ -81,7 +81,7 @@ def _own(groups: list[list[Any]], sizes: Sequence[int]) -> tuple[Any, list[Any],
     return number, chosen, kind
 
 
-def _ctas(group: list[Any], size: int) -> Any:
+def _ctas(group: list[ir.Value], size: int) -> ir.Value:
     """`Rows.ctas` of a matrix with these arguments."""
     *_, members, count, width, _ = group
     if size:
@@ -104,7 +104,7 @@ class _Vector:
 class _Copy:
     """The copy of a matrix."""
 
-    def __init__(self, values: list[Any], unit: int, batched: bool, wide: bool) -> None:
+    def __init__(self, values: list[ir.Value], unit: int, batched: bool, wide: bool) -> None:
         source, target, span, self.member_stride, self.stride, *numbers = values
         self.members, self.count, self.width, self.pitch = numbers
         space = addresses.pointer_type(1)
@@ -112,13 +112,13 @@ class _Copy:
         self.bytes = Bytes.of(llvm.addrspacecast(space, source), span, unit)
         self.batched, self.wide = batched, wide
 
-    def emit(self, cta: Any) -> None:
+    def emit(self, cta: ir.Value) -> None:
         """Copies the vectors of this CTA."""
         every = [self._vector(cta, number) for number in range(VECTORS)]
         inside = functools.reduce(arith.andi, (self.bytes.has_vectors(each.source) for each in every))
         emit.either(inside, [], lambda: self._by_vectors(every), lambda: self._by_units(every))
 
-    def _vector(self, cta: Any, number: int) -> _Vector:
+    def _vector(self, cta: ir.Value, number: int) -> _Vector:
         """The vector that is number `number` of this thread."""
         per_row, thread = emit.ceil_div(self.width, ROW_BYTES), emit.add(emit.thread(), number * THREADS)
         rows = emit.mul(self.members, self.count)

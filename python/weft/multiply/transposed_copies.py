@@ -23,12 +23,12 @@ _LOW, _HIGH = 0x5140, 0x7362  # `prmt` interleaves the lower or upper bytes of t
 _FIRST, _SECOND = 0x5410, 0x7632  # and joins their lower or upper halves
 
 
-def emitted_ctas(members: Any, count: Any, width: Any) -> Any:
+def emitted_ctas(members: ir.Value, count: ir.Value, width: ir.Value) -> ir.Value:
     """`Columns.ctas` of i32 values in a kernel."""
     return emit.mul(members, emit.mul(emit.ceil_div(count, _ROWS), emit.ceil_div(width, _WIDTH)))
 
 
-def buffer() -> Any:
+def buffer() -> ir.Value:
     """The address of shared memory for a tile, which is allocated here."""
     kind = BufferType.of(
         (_ROWS, _WIDTH), ir.IntegerType.get_signless(8), f"S[({_ROWS},{_WIDTH}):({_WIDTH},1)]"
@@ -39,7 +39,7 @@ def buffer() -> Any:
 class TransposedCopy:
     """The copy of a matrix with elements of `size` bytes, whose rows begin at multiples of `unit` bytes."""
 
-    def __init__(self, values: list[Any], size: int, unit: int, batched: bool, shared: Any) -> None:
+    def __init__(self, values: list[ir.Value], size: int, unit: int, batched: bool, shared: Any) -> None:
         source, target, span, self.member_stride, self.stride, *numbers = values
         self.members, self.count, self.width, self.pitch = numbers
         space = addresses.pointer_type(1)
@@ -48,7 +48,7 @@ class TransposedCopy:
         self.size, self.batched, self.shared = size, batched, shared
         self.per_vector = ROW_BYTES // size  # elements
 
-    def emit(self, cta: Any) -> None:
+    def emit(self, cta: ir.Value) -> None:
         """Copies the tile of this CTA."""
         across, member = emit.ceil_div(self.width, _WIDTH), 0
         if self.batched:
@@ -62,12 +62,12 @@ class TransposedCopy:
         self._store(member, row, column)
 
     @property
-    def _own(self) -> tuple[Any, Any]:
+    def _own(self) -> tuple[ir.Value, ir.Value]:
         """This thread's group of rows in the tile, and its vector in these rows."""
         thread = emit.thread()
         return emit.shift_right(thread, _ACROSS.bit_length() - 1), emit.bit_and(thread, _ACROSS - 1)
 
-    def _load(self, member: Any, row: Any, column: Any) -> list[list[Any]]:
+    def _load(self, member: Any, row: ir.Value, column: ir.Value) -> list[list[ir.Value]]:
         """The words of this thread's vectors in four rows. Beyond the matrix they are those of others."""
         group, part = self._own
         column = emit.add(column, emit.mul(part, ROW_BYTES))
@@ -90,19 +90,19 @@ class TransposedCopy:
         )
         return [list(words[i : i + 4]) for i in range(0, len(words), 4)]
 
-    def _by_vectors(self, places: list[Any]) -> list[Any]:
+    def _by_vectors(self, places: list[ir.Value]) -> list[ir.Value]:
         """Loads aligned vectors, all of them before the first is used."""
         loaded = [self.bytes.vectors(each) for each in places]
         both = zip(places, loaded, strict=True)
         return [word for place, vectors in both for word in self.bytes.words(place, vectors)]
 
-    def _by_elements(self, places: list[Any], bytes_: Any) -> list[Any]:
+    def _by_elements(self, places: list[ir.Value], bytes_: ir.Value) -> list[ir.Value]:
         """Loads elements, for vectors at the ends of the matrix."""
         kind = ir.VectorType.get([ROW_BYTES // 4], emit.i32())
         vectors = [self.bytes.units(each, bytes_, self.size) for each in places]
         return [word for each in vectors for word in emit.elements(llvm.bitcast(kind, each))]
 
-    def _store_shared(self, rows: list[list[Any]]) -> None:
+    def _store_shared(self, rows: list[list[ir.Value]]) -> None:
         """Stores the four elements of each of this thread's columns together."""
         group, part = self._own
         within = emit.xor(emit.mul(group, _AT_ONCE * self.size), emit.mul(part, ROW_BYTES))
@@ -111,13 +111,13 @@ class TransposedCopy:
             at = addresses.offset(self.shared, emit.add(start, number * _ROWS * self.size))
             llvm.store(emit.vector_of(words) if len(words) > 1 else words[0], at)
 
-    def _columns(self, rows: list[list[Any]]) -> list[list[Any]]:
+    def _columns(self, rows: list[list[ir.Value]]) -> list[list[ir.Value]]:
         """The words of each column of some rows."""
         if self.size == 4:
             return [list(column) for column in zip(*rows, strict=True)]
         return [[word] for words in zip(*rows, strict=True) for word in transposed_bytes(*words)]
 
-    def _store(self, member: Any, row: Any, column: Any) -> None:
+    def _store(self, member: Any, row: ir.Value, column: ir.Value) -> None:
         """Copies columns of the tile to rows of the copy, which has its bytes beyond the matrix undefined."""
         per_column = _ROWS * self.size // ROW_BYTES
         column, end = emit.div(column, self.size), emit.div(self.width, self.size)
@@ -139,11 +139,11 @@ class TransposedCopy:
                 llvm.store(found, addresses.offset(self.target, to))
 
 
-def transposed_bytes(*rows: Any) -> list[Any]:
+def transposed_bytes(*rows: ir.Value) -> list[ir.Value]:
     """The four columns of four words, as words."""
     low, high = ([_joined(each, *pair) for pair in (rows[:2], rows[2:])] for each in (_LOW, _HIGH))
     return [_joined(selector, *pairs) for pairs in (low, high) for selector in (_FIRST, _SECOND)]
 
 
-def _joined(selector: int, first: Any, second: Any) -> Any:
+def _joined(selector: int, first: ir.Value, second: ir.Value) -> ir.Value:
     return nvvm.prmt(first, emit.value(selector), nvvm.PermuteMode.DEFAULT, hi=second)

@@ -232,7 +232,7 @@ def _where(condition: Any, x: Any, y: Any) -> Symbol:
     return Symbol(to, ("where", *operands), count, trailing=trailing)
 
 
-def _stack(arrays: Sequence[Any], axis: int = 0) -> Symbol:
+def _stack(arrays: Sequence[Symbol], axis: int = 0) -> Symbol:
     parts = [x if isinstance(x, Symbol) else _constant(x) for x in arrays]
     if axis != -1 or any(p.trailing or p.count != 1 or p.dtype != parts[0].dtype for p in parts):
         raise UntraceableError("stacks lanes")

@@ -94,7 +94,7 @@ class _Lanes:
                 raise UntraceableError("reads what other lanes have written")
         return self._registers.read(slot)
 
-    def write(self, slot: int, value: Any) -> None:
+    def write(self, slot: int, value: Symbol) -> None:
         if not isinstance(value, Symbol):
             value = _full(value)
         if value.dtype != STORAGE[self._registers.bits[slot]] or value.count != 1 or value.trailing:
