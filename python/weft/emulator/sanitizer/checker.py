@@ -12,7 +12,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.cluster_barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
-from weft.emulator.sanitizer.dataflow import watched
+from weft.emulator.sanitizer.dataflow import followed
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_memory import GlobalMemory
 from weft.emulator.sanitizer.global_races import GlobalRaces
@@ -99,7 +99,7 @@ class Sanitizer(Watch):
         returns them.
         """
         assert self._kernel.program is not None
-        what = watched(self._kernel.program, following=True)
+        what = followed(self._kernel.program)
         self.wave.program = instrumented(self._kernel.program, following=True)
         self.registers.watch(what)
         return what.undefined

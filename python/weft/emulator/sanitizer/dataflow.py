@@ -3,9 +3,9 @@ it uses.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.sanitizer.discards import is_pure
@@ -42,11 +42,14 @@ class Watched:
     def __bool__(self) -> bool:
         return bool(self.undefined or self.matrix or self.loaded)
 
+    @cached_property
+    def _slots(self) -> frozenset[int]:
+        return self.undefined | self.matrix | self.loaded
+
     def touches(self, traffic: Traffic) -> bool:
         """Whether an instruction uses a watched register."""
-        slots = self.undefined | self.matrix | self.loaded
-        return traffic.prefix == "wgmma.mma_async" or any(
-            slot in slots for slot in (*traffic.reads, *traffic.writes)
+        return traffic.prefix == "wgmma.mma_async" or not self._slots.isdisjoint(
+            (*traffic.reads, *traffic.writes)
         )
 
 
@@ -54,21 +57,27 @@ NOTHING = Watched(frozenset(), frozenset(), frozenset())
 
 
 @lru_cache(_KEPT)
-def watched(program: Program, *, following: bool = False) -> Watched:
-    """The registers to watch in the kernel, without the functions that it calls. `following`: also what is
-    loaded from shared memory, what is computed with it by mma.sync, too, and products of wgmma.
-    """
+def watched(program: Program) -> Watched:
+    """The registers to watch in the kernel, without the functions that it calls."""
     operands = _operands(program)
-    matrix = _with_copies(program, operands)
-    unwritten = _unwritten(program)
+    unwritten = frozenset(_unwritten(program))
     return Watched(
-        frozenset(unwritten),
-        frozenset(_computed(program, unwritten, following=following)),
-        frozenset(matrix),
+        unwritten,
+        _computed(program, unwritten, following=False) if unwritten else unwritten,
+        frozenset(_with_copies(program, operands) if operands else ()),
         frozenset(_loaded(program)),
         frozenset(operands),
         any(opcode.startswith(_FENCE) for block in program.blocks for opcode in block.opcodes),
     )
+
+
+@lru_cache(_KEPT)
+def followed(program: Program) -> Watched:
+    """As `watched`, with what is loaded from shared memory, what is computed with it by mma.sync, too, and
+    products of wgmma.
+    """
+    known = watched(program)
+    return replace(known, undefined=_computed(program, known.unwritten, following=True))
 
 
 @lru_cache(_KEPT)
@@ -121,44 +130,61 @@ def _kernel(program: Program) -> Iterator[int]:
     return (at for at, block in enumerate(program.blocks) if block.function == name)
 
 
-def _flow(defined: int, traffic: Traffic) -> int:
-    """The registers that are certainly written after an instruction, as a set of bits."""
-    reads = sum({1 << slot for slot in traffic.reads})
-    writes = sum({1 << slot for slot in traffic.writes})
-    if is_copy(traffic) and reads and not reads & defined:
-        return defined & ~writes
-    # A response without a cluster has no coordinates; compilers compute with them all the same, and use the
-    # results only under the predicate of the query.
-    return defined | writes if not traffic.guard or traffic.prefix == _QUERY else defined
+def _flow(missing: set[int], traffic: Traffic) -> None:
+    """Updates the registers that may be unwritten, for an instruction."""
+    if is_copy(traffic) and traffic.reads and missing.issuperset(traffic.reads):
+        missing.update(traffic.writes)
+    elif _writes(traffic):
+        missing.difference_update(traffic.writes)
+
+
+def _writes(traffic: Traffic) -> bool:
+    """Whether an instruction writes for all lanes. A response without a cluster has no coordinates; compilers
+    compute with them all the same, and use the results only under the predicate of the query.
+    """
+    return not traffic.guard or traffic.prefix == _QUERY
 
 
 def _unwritten(program: Program) -> set[int]:
-    blocks = list(_kernel(program))
-    known = (program.entry.base, program.entry.frame)
-    everything = (1 << len(program.slots.bits)) - 1
-    registers = ((1 << (known[1] - known[0])) - 1) << known[0]
-    before = dict.fromkeys(blocks, everything)
-    before[program.entry.entry_block] = everything & ~registers
-    waiting, seen = [program.entry.entry_block], {program.entry.entry_block}
+    instructions = {at: program.blocks[at].traffic for at in _kernel(program)}
+    uses = {at: _uses(traffic) for at, traffic in instructions.items()}
+    before: dict[int, set[int]] = {at: set() for at in instructions}
+    entry = program.entry.entry_block
+    # Other registers are written wherever they are read, in the same block.
+    read = set().union(*(first for first, _ in uses.values()))
+    before[entry] = read.intersection(range(program.entry.base, program.entry.frame))
+    waiting, seen = [entry], {entry}
     while waiting:
         at = waiting.pop()
-        defined = before[at]
-        for traffic in program.blocks[at].traffic:
-            defined = _flow(defined, traffic)
+        first, written = uses[at]
+        missing = before[at] - written
+        if not first.isdisjoint(before[at]):
+            missing = set(before[at])
+            for traffic in instructions[at]:
+                _flow(missing, traffic)
         end = program.blocks[at].end
         for target in end.targets if end is not None else ():
-            if target in before and (before[target] & defined != before[target] or target not in seen):
-                before[target] &= defined
+            if target in before and (target not in seen or not missing <= before[target]):
+                before[target] |= missing
                 seen.add(target)
                 waiting.append(target)
     slots: set[int] = set()
-    for at in blocks:
-        defined = before[at]
-        for traffic in program.blocks[at].traffic:
-            reads = (*real_reads(traffic), *(traffic.guard or ())[:1])
-            slots |= {slot for slot in reads if not defined >> slot & 1}
-            defined = _flow(defined, traffic)
+    for at, missing in before.items():
+        for traffic in () if uses[at][0].isdisjoint(missing) else instructions[at]:
+            slots |= missing.intersection((*real_reads(traffic), *(traffic.guard or ())[:1]))
+            _flow(missing, traffic)
     return slots
+
+
+def _uses(instructions: Iterable[Traffic]) -> tuple[set[int], set[int]]:
+    """The registers that a block may read before it writes them, and those that it writes."""
+    first: set[int] = set()
+    written: set[int] = set()
+    for traffic in instructions:
+        first.update(slot for slot in traffic.reads if slot not in written)
+        if _writes(traffic):
+            written.update(traffic.writes)
+    return first, written
 
 
 def _operands(program: Program) -> set[int]:
@@ -184,7 +210,7 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
         if is_copy(traffic)
     ]
     size = -1
-    while closure and size != len(closure):
+    while size != len(closure):
         size = len(closure)
         for copy in copies:
             if closure & copy:
@@ -192,8 +218,8 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
     return closure
 
 
-def _computed(program: Program, unwritten: set[int], *, following: bool) -> set[int]:
-    """Registers that may not have been written, and what is computed with them: see `watched`."""
+def _computed(program: Program, unwritten: frozenset[int], *, following: bool) -> frozenset[int]:
+    """Registers that may not have been written, and what is computed with them: see `followed`."""
     every = [traffic for at in _kernel(program) for traffic in program.blocks[at].traffic]
     flows = [each for each in every if computes(each) or (following and each.prefix == "mma")]
     loads = [each for each in every if following and (each.prefix in _MATRIX or each.space == "shared")]
@@ -205,7 +231,7 @@ def _computed(program: Program, unwritten: set[int], *, following: bool) -> set[
                 found.update(traffic.writes)
             elif not never.isdisjoint(real_reads(traffic)):
                 (never if is_copy(traffic) else found).update(traffic.writes)
-    return never | found
+    return frozenset(never | found)
 
 
 def _loaded(program: Program) -> set[int]:

@@ -74,8 +74,10 @@ def early(program: Program) -> tuple[Step, ...]:
     """Steps that compute those predicates of `discarding` which a thread never changes: loads that stand
     before these steps need them.
     """
+    if not (uses := discarding(program)):
+        return ()
     flow, places = _Flow(program), dict[_Place, None]()
-    for use in discarding(program).values():
+    for use in uses.values():
         places |= dict.fromkeys(flow.constant(use.predicate) or ())
     return tuple(program.blocks[at].steps[number] for at, number in places)
 

@@ -16,7 +16,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
-from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, watched
+from weft.emulator.sanitizer.dataflow import LOAD, Watched, followed, is_copy, watched
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.watch import Traffic
@@ -34,7 +34,7 @@ def instrumented(program: Program, *, following: bool = False) -> Program:
     """The program with an announcement before each instruction that touches a register that is `watched`; the
     program itself if none does.
     """
-    what = watched(program, following=following)
+    what = followed(program) if following else watched(program)
     if not what:
         return program
     checked = copy.copy(program)
