@@ -6,20 +6,20 @@ it once, when its dialects or passes are first needed. The function calls `weft.
 """
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from weft import late_imports, locks
 from weft.errors import Diagnostic, Location, WeftError, shown
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 GROUP = "weft.extensions"
 OFF = "WEFT_EXTENSIONS"
@@ -172,112 +172,88 @@ def load() -> None:
 
 
 def installed() -> bool:
-    """Whether some installed package may have an extension.
+    """Whether some installed package may have an extension."""
+    return os.environ.get(OFF) != "0" and any(True for _ in _lists())
 
-    It reads the lists of entry points on Python's path itself: `importlib.metadata` takes ten times as long,
-    in every process, for packages that few people have.
+
+def _lists() -> "Iterator[tuple[metadata.Distribution, str, str]]":
+    """The distributions that have extensions, with the file and the text of their entry points.
+
+    `metadata.entry_points` would raise for a broken list of any distribution, and without its location.
     """
-    if os.environ.get(OFF) == "0":
-        return False
-    return any(map(_may_have_extensions, dict.fromkeys(sys.path)))
+    with late_imports.whole():
+        from importlib import metadata
 
-
-def _may_have_extensions(folder: str) -> bool:
-    wanted = f"[{GROUP}]".encode()
-    try:
-        with os.scandir(folder or os.curdir) as listing:
-            packages = [e.path for e in listing if e.name.endswith((".dist-info", ".egg-info"))]
-    except NotADirectoryError:  # an archive
-        return True
-    except OSError:
-        return False
-    for package in packages:
+    for distribution in metadata.distributions():
+        file = str(_folder(distribution) / "entry_points.txt")
         try:
-            if wanted in Path(package, "entry_points.txt").read_bytes():
-                return True
-        except OSError:
+            text = distribution.read_text("entry_points.txt") or ""
+        except UnicodeDecodeError as error:
+            if f"[{GROUP}]".encode() in error.object:
+                raise WeftError(Diagnostic("entry points must be UTF-8 text", Location(file, 1, 1))) from None
             continue
-    return False
+        if f"[{GROUP}]" in text:
+            yield distribution, file, text
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A line `name = module:function` in a distribution's list of entry points."""
+    """An entry point of a distribution, and the line that lists it."""
 
-    name: str
-    module: str
-    function: str
+    entry: "metadata.EntryPoint"
     distribution: str
     version: str
     listed_at: Location
 
-    def load(self) -> Any:
-        """The function."""
-        module = import_module(self.module)
-        return attrgetter(self.function)(module) if self.function else module
-
-
-_POINT = re.compile(r"(?P<module>[\w.]+)\s*(?::\s*(?P<function>[\w.]+))?\s*(?:\[.*\])?")
-
 
 def _points() -> Iterator[_Point]:
-    """The entry points of installed distributions, of which the first on the path with a name counts.
-
-    `importlib.metadata` would raise for a broken list of any distribution, and without its location.
-    """
-    from importlib import metadata
-
+    """The entry points of installed distributions, of which the first on the path with a name counts."""
     names = set()
-    for distribution in metadata.distributions():
-        folder = Path(str(getattr(distribution, "_path", "")))
-        file = str(folder / "entry_points.txt")
-        try:
-            text = distribution.read_text("entry_points.txt") or ""
-        except UnicodeDecodeError:
-            if f"[{GROUP}]".encode() in Path(file).read_bytes():
-                raise WeftError(Diagnostic("entry points must be UTF-8 text", Location(file, 1, 1))) from None
-            continue
-        if f"[{GROUP}]" not in text:
-            continue
-        name, version = _name_and_version(distribution, folder)
+    for distribution, file, text in _lists():
+        name, version = _name_and_version(distribution)
         if name not in names:
             names.add(name)
             yield from _listed(text, file, name, version)
 
 
-def _name_and_version(distribution: Any, folder: Path) -> tuple[str, str]:
+def _folder(distribution: "metadata.Distribution") -> Path:
+    return Path(str(getattr(distribution, "_path", "")))
+
+
+def _name_and_version(distribution: "metadata.Distribution") -> tuple[str, str]:
     """Those in its metadata, or in its folder's name where the metadata is missing or broken."""
     try:
         name, version = distribution.name, distribution.version
     except (UnicodeDecodeError, KeyError):
-        name = version = None
-    stem, _, rest = folder.stem.partition("-")
+        name = version = ""
+    stem, _, rest = _folder(distribution).stem.partition("-")
     return name or stem or "an unknown distribution", version or rest or "?"
 
 
 def _listed(text: str, file: str, distribution: str, version: str) -> Iterator[_Point]:
+    from importlib.metadata import EntryPoint
+
     group = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if line.startswith("[") and line.endswith("]"):
-            group = line[1:-1]
-        elif group == GROUP and line and not line.startswith("#"):
-            name, _, value = line.partition("=")
-            location = Location(file, number, 1)
-            if not name.strip() or (match := _POINT.fullmatch(value.strip())) is None:
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line.startswith("["):
+            group = line
+        elif group == f"[{GROUP}]" and line and not line.startswith("#"):
+            name, _, value = map(str.strip, line.partition("="))
+            location, entry = Location(file, number, 1), EntryPoint(name, value, GROUP)
+            if not name or entry.pattern.match(value) is None:
                 message = f"entry point of {distribution} must be NAME = MODULE:FUNCTION; got {shown(line)}"
                 raise WeftError(Diagnostic(message, location, notes=(_advice(distribution),)))
-            function = match["function"] or ""
-            yield _Point(name.strip(), match["module"], function, distribution, version, location)
+            yield _Point(entry, distribution, version, location)
 
 
 def _load_all() -> None:
     global _extensions
-    if not installed():
+    if os.environ.get(OFF) == "0":
         return
     extensions: list[Extension] = []
-    for point in sorted(_points(), key=lambda point: (point.name, point.module, point.function)):
-        extension = Extension(point.name, point.distribution, point.version, _package(point.module))
+    for point in sorted(_points(), key=lambda point: (point.entry.name, point.entry.value)):
+        package = _package(point.entry.module)
+        extension = Extension(point.entry.name, point.distribution, point.version, package)
         if extension not in extensions:
             _load_one(point, extension)
             extensions.append(extension)
@@ -309,7 +285,7 @@ def _load_one(point: _Point, extension: Extension) -> None:
     try:
         files.watch_package(extension.package)
         with _registering(source):
-            point.load()()
+            point.entry.load()()
     except WeftError as error:
         _forget(source)
         first, *rest = error.diagnostics or (Diagnostic("WeftError without a message"),)
