@@ -1,19 +1,14 @@
 """Files for other programs: in memory where the system has such files, otherwise temporary ones."""
 
-import errno
 import os
 import sys
 import tempfile
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
-from weft import locks, system
-
-if sys.platform == "linux":
-    import fcntl
+from weft import system
 
 
 class MemoryFile(Protocol):
@@ -87,73 +82,6 @@ def unnamed() -> IO[bytes]:
     if sys.platform == "linux":
         return os.fdopen(os.memfd_create("weft"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)
-
-
-class LateFile:
-    """A file for a program that opens it before there are contents: it waits for them. Linux has it."""
-
-    path: str
-    _reader: int
-    _writer: int
-    _file: _File | None
-
-    def __init__(self) -> None:
-        """Raises OSError."""
-        if sys.platform != "linux":
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        process = Path("/proc/self").resolve(strict=True)  # not os.getpid(), if it is another namespace's
-        with locks.whole_process():
-            self._reader, self._writer = os.pipe()
-            _late.add(self)
-        self._file = None
-        self.path = f"{process}/fd/{self._reader}"
-
-    def write(self, data: bytes) -> bool:
-        """Writes all contents. False if they don't fit the pipe from which the program reads them, or if a
-        forked child has inherited this file.
-        """
-        if sys.platform == "linux" and self in _late:
-            with suppress(OSError):
-                if fcntl.fcntl(self._writer, fcntl.F_SETPIPE_SZ, len(data) or 1) < len(data):
-                    return False
-                self._file = _File()
-                self._file.write(data)
-                reader = os.dup(self._reader)
-                try:
-                    # A program that opens it from now on finds a file. A pipe without a reader refuses data.
-                    os.dup2(*self._file.inherited, self._reader, inheritable=False)
-                    return os.write(self._writer, data) == len(data)
-                finally:
-                    os.close(reader)
-                    self.end()
-        return False
-
-    def close(self) -> None:
-        """Frees it, once no program opens it any more."""
-        self.end()
-        os.close(self._reader)
-        if self._file is not None:
-            self._file.close()
-
-    def end(self) -> None:
-        """Lets a program that has opened the pipe find the end of the contents."""
-        with locks.whole_process():
-            if self in _late:
-                _late.remove(self)
-                os.close(self._writer)
-
-
-_late: "weakref.WeakSet[LateFile]" = weakref.WeakSet()
-"""Those to which nothing has been written."""
-
-
-def _after_fork() -> None:
-    """In a child: as long as it has a pipe's writing end open, the program waits for more."""
-    for each in list(_late):
-        each.end()
-
-
-locks.at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

@@ -98,22 +98,11 @@ def run(
     Raises WeftError if it doesn't start, or doesn't end within `timeout` seconds. In that case it is killed,
     with all processes that it started.
     """
-    process = start(command, inherited=inherited, name=name, environment=environment)
-    return finish(process, name or Path(command[0]).name, timeout=timeout, text=text)
-
-
-def start(
-    command: Sequence[str | Path],
-    *,
-    inherited: Sequence[int] = (),
-    name: str | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> "subprocess.Popen[str]":
-    """Starts a program for `finish` or `kill`. Raises WeftError if it doesn't start."""
+    named, name = name or command[0], name or Path(command[0]).name
     pipe = subprocess.PIPE
     try:
         with locks.whole_process():
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 stdin=pipe,
                 stdout=pipe,
@@ -125,13 +114,7 @@ def start(
                 **own_group(),
             )
     except OSError as error:
-        raise refusal(f"cannot run {name or command[0]}", error) from None
-
-
-def finish(
-    process: "subprocess.Popen[str]", name: str, *, timeout: float, text: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Waits for a program that `start` has started, as `run` does."""
+        raise refusal(f"cannot run {named}", error) from None
     with process:
         try:
             if not text:
@@ -143,13 +126,6 @@ def finish(
                 raise WeftError(f"{name} didn't finish within {timeout:g} s") from None
             raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def kill(process: "subprocess.Popen[str]") -> None:
-    """Ends a program that `start` has started, with all processes that it started."""
-    with process:
-        if process.poll() is None:
-            _kill(process)
 
 
 def python(*arguments: str) -> list[str]:

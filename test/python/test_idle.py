@@ -240,20 +240,6 @@ def test_entries_of_a_kernel_are_kept_while_other_processes_compile_it(tmp_path,
     assert kinds() == {"llvm", "module", "schedules", "ptx", "cubin"}
 
 
-def test_ptxas_starts_while_llvm_runs_and_only_once(tmp_path, patch):
-    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    started, start, run = [], system.start, codegen.to_ptx
-    patch.setattr(codegen, "to_ptx", lambda *of, **given: (run(*of, **given), started.append("llvm"))[0])
-    patch.setattr(system, "start", lambda *of, **given: (started.append("ptxas"), start(*of, **given))[1])
-    for expected in (["ptxas", "llvm"], ["ptxas"]):
-        product_kernel.compiled.cache_clear()
-        for entry in tmp_path.glob("cubin-*"):
-            entry.unlink()
-        assert product_kernel.plain(Types("f16", "f16", "f16"), SCHEDULE, "sm_90a").cubin
-        assert started == expected
-        started.clear()
-
-
 def test_a_call_does_what_it_can_while_other_processes_compile(tmp_path, patch):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     order, run, add, host_code = [], codegen.to_ptx, compiled_schedules.add, launcher.compiled

@@ -3,7 +3,6 @@ neither the passes nor MLIR.
 """
 
 import base64
-import contextlib
 import json
 import zlib
 from collections.abc import Mapping
@@ -91,11 +90,10 @@ class Compiled:
     @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
-        with idle.postponing(), contextlib.closing(ptxas.Early(self.target.chip.name)) as early:
-            idle.meanwhile(early.start)  # while LLVM runs
-            return self._assembled(early)
+        with idle.postponing():
+            return self._assembled()
 
-    def _assembled(self, early: ptxas.Early) -> ptxas.Assembled:
+    def _assembled(self) -> ptxas.Assembled:
         chip, ptx = self.target.chip.name, self.ptx
         assembled: list[ptxas.Assembled] = []
 
@@ -104,7 +102,7 @@ class Compiled:
             return decides and [ptx, chip, *decides]
 
         def assemble() -> bytes:
-            assembled.append(early.assemble(ptx))
+            assembled.append(ptxas.assemble(ptx, chip))
             return _packed(assembled[0])
 
         def valid(entry: bytes) -> bool:

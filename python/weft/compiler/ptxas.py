@@ -7,8 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from weft.compiler import cubin as elf
 from weft.compiler import resources_page
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
-from weft.memory_files import LateFile, MemoryFile
+from weft.memory_files import MemoryFile
 
 TIMEOUT_SECONDS = 600
 _MOST_SHOWN = 20
@@ -100,92 +99,19 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
         for program in programs:
             # Each program gets a file of its own: none sees what another left.
             with memory_files.memory_file() as output:
-                arguments = _arguments(chip, options, source.path, output.path)
+                arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", output.path)
                 done = _run(program, *arguments, files=(source, output))
                 cubin = output.content()
             if "not defined for option 'gpu-name'" not in done.stderr:
                 break
         else:
             raise WeftError(_unknown_chip(programs[0], chip))
-    log = _log(done, source.path)
+    log = (done.stdout + done.stderr).replace(source.path, "kernel.ptx")
     if done.returncode:
         raise WeftError(*_complaints(log, ptx, name, done.returncode))
-    return _checked(program, cubin, log, ptx, chip)
-
-
-def _arguments(chip: str, options: Sequence[str], source: str, output: str) -> tuple[str, ...]:
-    return (f"-arch={chip}", "-v", *options, source, "-o", output)
-
-
-def _log(done: subprocess.CompletedProcess[str], source: str) -> str:
-    return (done.stdout + done.stderr).replace(source, "kernel.ptx")
-
-
-def _checked(program: Path, cubin: bytes, log: str, ptx: str, chip: str) -> Assembled:
-    """What ptxas has made. Raises WeftError if it isn't a cubin of the PTX."""
     if (wrong := elf.complaint(cubin, chip, elf.entries(ptx))) is not None:
         raise WeftError(f"{program} reports success, but what it wrote is no cubin: {wrong}")
     return Assembled(cubin, _resources(log), log)
-
-
-class Early:
-    """A run of ptxas that may start before there is PTX, which saves time. Close it after use."""
-
-    def __init__(self, chip: str) -> None:
-        self._chip = chip
-        self._open: ExitStack | None = ExitStack()
-        self._finish: Callable[[str], Assembled | None] = lambda ptx: None
-
-    def start(self) -> None:
-        """Starts it where the system can, unless it has been closed. `assemble` reports errors. A script
-        isn't started: it may ask for the size of the PTX, and only its version tells what it runs.
-        """
-        if self._open is None:
-            return
-        with suppress(OSError, WeftError):
-            program = find("ptxas")
-            state, is_program = _state(program)
-            if not is_program:
-                return
-            source = LateFile()
-            self._open.callback(source.close)
-            output = self._open.enter_context(memory_files.memory_file())
-            arguments = _arguments(self._chip, (), source.path, output.path)
-            process = _start(program, *arguments, files=(output,))
-            self._open.callback(system.kill, process)
-            self._finish = functools.partial(self._finished, state, process, source, output)
-
-    def _finished(
-        self,
-        state: tuple[str, ...],
-        process: "subprocess.Popen[str]",
-        source: LateFile,
-        output: MemoryFile,
-        ptx: str,
-    ) -> Assembled | None:
-        """The result; None if it must be made again, for instance by another ptxas: the cache's key names the
-        present one.
-        """
-        program = find("ptxas")
-        if _state(program)[0] != state or not source.write(ptx.encode("utf-8", "replace")):
-            return None
-        done = system.finish(process, program.name, timeout=TIMEOUT_SECONDS)
-        if not done.returncode:
-            with suppress(WeftError):
-                return _checked(program, output.content(), _log(done, source.path), ptx, self._chip)
-        return None
-
-    def assemble(self, ptx: str) -> Assembled:
-        """The result of the function `assemble`, which runs ptxas again for an error."""
-        made = self._finish(ptx)
-        self.close()
-        return assemble(ptx, self._chip) if made is None else made
-
-    def close(self) -> None:
-        """Ends what has started. From now on, nothing starts."""
-        if (files := self._open) is not None:
-            self._open = None
-            files.close()
 
 
 def identity() -> list[str]:
@@ -209,13 +135,9 @@ def disassemble(cubin: bytes) -> str:
 def _run(
     program: Path, *arguments: str, files: Sequence[MemoryFile] = ()
 ) -> subprocess.CompletedProcess[str]:
-    process = _start(program, *arguments, files=files)
-    return system.finish(process, program.name, timeout=TIMEOUT_SECONDS)
-
-
-def _start(program: Path, *arguments: str, files: Sequence[MemoryFile] = ()) -> "subprocess.Popen[str]":
     inherited = [descriptor for file in files for descriptor in file.inherited]
-    return system.start([program, *arguments], inherited=inherited, environment=_MEMORY | os.environ)
+    command: list[str | Path] = [program, *arguments]
+    return system.run(command, timeout=TIMEOUT_SECONDS, inherited=inherited, environment=_MEMORY | os.environ)
 
 
 def _identity(program: Path) -> tuple[str, ...]:
