@@ -4,12 +4,11 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
 
-from weft import construction, idle, launch_extents, mlir, module_arguments
-from weft.dialects import context, dialects
+from weft import construction, launch_extents, mlir, module_arguments
+from weft.dialects import context
 from weft.dialects.launch_contract import GRID, WRITES
 from weft.errors import WeftError
 from weft.html import Html
@@ -29,8 +28,8 @@ class Module:
     """
 
     def __init__(self, *, located: bool = True) -> None:
-        self._parts, self.located = _taken(), located
-        idle.meanwhile(_prepare)
+        self._parts, self.located = _Parts(), located
+        _drop_unused()
         self._entered: list[construction.Block] = []
         self._functions: list[construction.Block] = []
         self._failure: str | None = None
@@ -193,27 +192,6 @@ class _Parts:
     def in_use(self) -> bool:
         """Whether anything else refers to the module or to its context."""
         return any(now > own for now, own in zip(self._references(), self._own, strict=True))
-
-
-_spare: deque[tuple[tuple[Any, ...], _Parts]] = deque()
-"""The parts of the next module, and the dialects of their context."""
-
-
-def _prepare() -> None:
-    """Makes what the next module needs, which takes 4 ms, and drops what earlier ones have left."""
-    _drop_unused()
-    if not _spare:
-        _spare.append((dialects(), _Parts()))
-
-
-def _taken() -> _Parts:
-    """The parts of a new module."""
-    with suppress(IndexError):
-        known, parts = _spare.pop()
-        if known == dialects():
-            return parts
-    _drop_unused()
-    return _Parts()
 
 
 _kept: deque[_Parts] = deque()

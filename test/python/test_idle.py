@@ -3,16 +3,14 @@
 import subprocess
 import sys
 import threading
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import pytest
 from fake_driver import GpuArray, two_gpus
 
 import weft
-from weft import builder, idle, system
 from weft import disk_cache as cache
+from weft import idle, system
 from weft.compiler import codegen
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.disk_cache import Cache
@@ -79,28 +77,6 @@ def test_optional_work_is_done_last_in_a_wait_or_not_at_all():
     with idle.postponing():
         idle.do()
     assert done == [3, 4, 2]
-
-
-def test_the_context_of_the_next_module_is_made_meanwhile(patch):
-    made, context = [], builder.context
-    patch.setattr(builder, "context", lambda: made.append(1) or context())
-    patch.setattr(builder, "_spare", deque())
-    for postponed, contexts in ((False, 1), (True, 3), (False, 3), (False, 4)):
-        with idle.postponing() if postponed else nullcontext():
-            weft.Module()
-            assert len(made) == contexts - postponed
-            idle.do()
-        assert len(made) == contexts
-
-
-def test_a_context_that_lacks_a_dialect_isnt_used(patch):
-    patch.setattr(builder, "_spare", deque())
-    with idle.postponing():
-        weft.Module()
-        idle.do()
-    ((_, parts),) = builder._spare
-    patch.setattr(builder, "dialects", lambda: ("another dialect",))
-    assert weft.Module().context is not parts.context and not builder._spare
 
 
 def test_a_block_is_of_one_thread():
