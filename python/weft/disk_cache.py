@@ -16,8 +16,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from weft import file_locks, idle, late_imports, locks, system
+from weft import file_locks, late_imports, locks, system
 from weft.errors import WeftError, warn
 
 LIMIT_BYTES = 1 << 30
@@ -74,43 +75,21 @@ class Cache:
         same. Its argument is whether it must ask for the present state, as it must after `make`: an entry of
         the state that this process began with was made from that state. A state must not come back once it
         has changed: then nothing has changed before or during `make` if it is the same after it.
-
-        In a block of `idle.postponing`, the result is kept later; until then, other threads get it from
-        memory.
         """
         if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
             return make()
         path = self.directory / f"{kind}-{digest.hex()}"
-        shared = _shared(path)
-        with shared.lock:
-            if (data := shared.made) is not None and _digest_of(kind, key, True) == digest and valid(data):
-                return data
+        with _lock_of(path):
             try:
                 data = self._read(path, digest)
             except _NotOursError as error:
                 self._warn(str(error))
                 return make()
             if data is None or not valid(data):
-                data = shared.made = make()
-                idle.later(functools.partial(self._keep, shared, path, kind, key, digest, data))
+                data = make()
+                if not callable(key) or _digest_of(kind, key, True) == digest:
+                    self._write(path, digest, data)
             return data
-
-    def _keep(
-        self,
-        shared: "_Shared",
-        path: Path,
-        kind: str,
-        key: Key | Callable[[bool], Key | None],
-        digest: bytes,
-        data: bytes,
-    ) -> None:
-        """Writes what was made, if its key is still the same."""
-        try:
-            if not callable(key) or _digest_of(kind, key, True) == digest:
-                self._write(path, digest, data)
-        finally:
-            if shared.made is data:
-                shared.made = None
 
     def find(self, kind: str, key: Key | None) -> bytes | None:
         """The entry of that kind and key; None if there is none, or no key."""
@@ -129,13 +108,12 @@ class Cache:
             return
         digest = _digest(kind, *key)
         path = self.directory / f"{kind}-{digest.hex()}"
-        shared = _shared(path)
 
         def replace() -> None:
             self._write(path, digest, make(self._read(path, digest)))
 
         try:
-            with shared.lock:
+            with _lock_of(path):
                 _make(self.directory)
                 file_locks.with_directory(self.directory, replace)
         except _NotOursError as error:
@@ -275,37 +253,27 @@ def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int],
     return None
 
 
-class _Shared:
-    """What threads of this process share of an entry: the lock of the one that makes it, and what was made
-    until it is kept.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.made: bytes | None = None
-
-
 # A call that Ctrl-C ends has nothing to remove here. A callback of a reference would lose a Ctrl-C.
-_all_shared: dict[Path, weakref.ref[_Shared]] = {}
+_locks: "dict[Path, weakref.ref[Any]]" = {}
 _guard = threading.Lock()
 
 
-def _shared(path: Path) -> _Shared:
-    """What all calls that need this entry at present share."""
+def _lock_of(path: Path) -> Any:
+    """The lock of an entry, of which one thread of this process reads or makes it at a time."""
     with _guard:
-        shared = known() if (known := _all_shared.get(path)) is not None else None
-        if shared is None:
-            for unused in [each for each, of in _all_shared.items() if of() is None]:
-                del _all_shared[unused]
-            shared = _Shared()
-            _all_shared[path] = weakref.ref(shared)
-        return shared
+        lock = known() if (known := _locks.get(path)) is not None else None
+        if lock is None:
+            for unused in [each for each, of in _locks.items() if of() is None]:
+                del _locks[unused]
+            lock = threading.RLock()
+            _locks[path] = weakref.ref(lock)
+        return lock
 
 
 def _after_fork() -> None:
     """In a child nobody would release what other threads hold."""
-    global _all_shared, _guard
-    _all_shared, _guard = {}, threading.Lock()
+    global _locks, _guard
+    _locks, _guard = {}, threading.Lock()
 
 
 locks.at_fork(after_in_child=_after_fork)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft import idle, locks
+from weft import locks
 from weft.errors import WeftError
 
 _ADVICE = {
@@ -117,8 +117,6 @@ def run(
         raise refusal(f"cannot run {named}", error) from None
     with process:
         try:
-            if not text:
-                idle.do()
             out, err = process.communicate(text, timeout=timeout)
         except BaseException as error:
             _kill(process)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 import weft
-from weft import idle
 from weft.attend import gradient_plans, launches, plans
 from weft.language.kernels import KernelFunction
 from weft.launch import arrays, graph, libraries
@@ -348,20 +347,6 @@ def test_the_kernels_of_gradients_compile_at_the_same_time(gpu, monkeypatch):
     assert launched_before == [1] * len(BACKWARD) and not all_of_them.broken
     assert order[0] == "gradients", "what takes longest begins first"
     assert [name for name, *_ in gpu.slow] == ["forward", *BACKWARD]
-
-
-def test_what_is_postponed_is_done_while_the_kernels_of_gradients_compile(gpu, monkeypatch):
-    inputs = [each.requires_grad_() for each in tensors()]
-    out, done, in_time = weft.attention(*inputs), threading.Event(), []
-
-    class Compiled:
-        @property
-        def cubin(self):
-            in_time.append(done.wait(timeout=10))
-
-    monkeypatch.setattr(KernelFunction, "compile", lambda *_, **options: idle.later(done.set) or Compiled())
-    gradients_of(out, *inputs)
-    assert in_time == [True] * len(BACKWARD)
 
 
 @pytest.mark.parametrize(

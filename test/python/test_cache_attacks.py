@@ -218,7 +218,7 @@ def test_threads_make_an_entry_once(tmp_path):
     for thread in threads:
         thread.join(10)
     assert len(calls) == 1 and found == [b"made"] * 8
-    assert not any(of() for of in cache._all_shared.values())
+    assert not any(of() for of in cache._locks.values())
 
 
 def test_threads_dont_wait_for_what_others_make(tmp_path):

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft import disk_cache, file_locks, idle
+from weft import disk_cache, file_locks
 from weft.compiler import worker
 from weft.disk_cache import Cache
 
-FILES = {module.__file__ for module in (disk_cache, file_locks, contextlib, idle, worker)}
+FILES = {module.__file__ for module in (disk_cache, file_locks, contextlib, worker)}
 
 
 class Interrupt:
@@ -52,12 +52,6 @@ def plain(cache, key):
     cache.get_or_make("cubin", [key], lambda: b"made")
 
 
-def postponed(cache, key):
-    with idle.postponing():
-        cache.get_or_make("ptx", [key], lambda: b"made")
-        cache.get_or_make("cubin", [key], lambda: b"made")
-
-
 def nested(cache, key):
     cache.get_or_make("ptx", [key], lambda: cache.get_or_make("cubin", [key], lambda: b"made"))
 
@@ -67,7 +61,7 @@ def changing(cache, key):
 
 
 @pytest.mark.each_value(1)
-@pytest.mark.parametrize("call", [plain, postponed, nested, changing])
+@pytest.mark.parametrize("call", [plain, nested, changing])
 def test_ctrl_c_at_any_moment_leaves_no_lock(tmp_path, call):
     cache = Cache(tmp_path)
     with ThreadPoolExecutor(1) as threads:
@@ -79,7 +73,7 @@ def test_ctrl_c_at_any_moment_leaves_no_lock(tmp_path, call):
             del error
     gc.collect()  # errors refer to their frames
     plain(cache, "the last")
-    assert len(disk_cache._all_shared) == 1
+    assert len(disk_cache._locks) == 1
 
 
 def test_ctrl_c_at_any_moment_lets_the_next_caller_start_a_worker():

@@ -6,11 +6,9 @@ import operator
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from weft import idle
 from weft.attend import fp8_launch, launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
@@ -189,12 +187,10 @@ def recorder(launched: list[Launched]) -> Callable[..., None]:
 
 def launch_all(launched: Sequence[Launched], call: launches.Call, stream: Any = None) -> None:
     """Makes the launches of a call in order, on a GPU once all their kernels are compiled."""
-    on_gpu = call.views["q"].device == "cuda"
-    with idle.postponing() if on_gpu else nullcontext():  # the emulator runs for long
-        if on_gpu:
-            compile_all(launched)
-        for each in launched:
-            each.kernel(*each.arguments, stream=stream, **each.options)
+    if call.views["q"].device == "cuda":
+        compile_all(launched)
+    for each in launched:
+        each.kernel(*each.arguments, stream=stream, **each.options)
 
 
 def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
@@ -207,7 +203,6 @@ def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
             for each in sorted(launched, key=lambda each: len(each.arguments), reverse=True):
                 kernel = each.kernel.compile(*each.arguments, arch=arch, **each.options)
                 threads.submit(getattr, kernel, "cubin")
-            idle.do()
 
 
 _plans: Any = Plans(MOST)

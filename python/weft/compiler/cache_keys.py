@@ -5,7 +5,7 @@ With `present` false, files that were unchanged once aren't looked at again (`lo
 
 from dataclasses import astuple
 
-from weft import bindings, extensions, idle, late_imports
+from weft import bindings, extensions, late_imports
 from weft.compiler import codegen, identity, loaded, ptxas
 from weft.disk_cache import Key
 from weft.errors import warn
@@ -21,11 +21,6 @@ def lowering(present: bool = True) -> Key | None:
     None, with one warning, if it is unknown whether these do the same in another process. Raises WeftError
     where an installed extension can't be loaded.
     """
-    # A first call has several keys, and each takes 1 ms.
-    return _lowering(True) if present else idle.once("lowering", lambda: _lowering(False))
-
-
-def _lowering(present: bool) -> Key | None:
     installed = extensions.loaded()
     packages = [each.package for each in installed]
     code = loaded.identity(*bindings.watched(), packages=packages, present=present)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import disk_cache as cache
-from weft import idle, instrumentation, late_imports, mlir_text
+from weft import instrumentation, late_imports, mlir_text
 from weft.compiler import cache_keys, codegen, ptxas
 from weft.compiler import cubin as elf
 from weft.compiler.launch_record import Launch
@@ -90,10 +90,6 @@ class Compiled:
     @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
-        with idle.postponing():
-            return self._assembled()
-
-    def _assembled(self) -> ptxas.Assembled:
         chip, ptx = self.target.chip.name, self.ptx
         assembled: list[ptxas.Assembled] = []
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from weft import disk_cache, idle
+from weft import disk_cache
 from weft.compiler import cache_keys
 
 _T = TypeVar("_T")
@@ -18,7 +18,7 @@ def found_or_made(
     entry_of: Callable[[_T], bytes],
 ) -> _T:
     """What an entry of that kind leads to, by `load`, which returns None if that isn't on disk. Otherwise it
-    is made, and its entry is written when there is time.
+    is made, and its entry is written.
 
     `described`, given `present` (`cache_keys`), is what decides in addition to what lowering depends on; None
     where that isn't known.
@@ -34,5 +34,5 @@ def found_or_made(
         return found
     made = make()
     new = entry_of(made)
-    idle.later(lambda: kept.get_or_make(kind, key, lambda: new))
+    kept.get_or_make(kind, key, lambda: new)
     return made

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from weft import idle, locks, memory_files, phase, system
+from weft import locks, memory_files, phase, system
 from weft.compiler import channels
 from weft.compiler.channels import Message
 from weft.errors import WeftError
@@ -137,13 +137,11 @@ class _Process:
         return self._process.poll() is None
 
     def ask(self, request: Message, timeout: float) -> Message:
-        """The answer. Raises DeathError or TimeoutError, and what postponed work raises."""
+        """The answer. Raises DeathError or TimeoutError."""
         self._said.seek(0)
         self._said.truncate()
         with self._noticing_death():
             self._channel.send({"timeout": timeout, "request": request})
-        idle.do()
-        with self._noticing_death():
             answer = self._channel.receive(timeout)
             if answer is None:
                 raise EOFError

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import idle
 from weft.dialects.element_types import BYTE_TYPES, PTX_PACKED
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, cuda_driver, launcher, runtime
+from weft.launch import arrays, cuda_driver, runtime
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.cuda_driver import context, entered
 from weft.launch.kernel import Kernel
@@ -113,10 +112,8 @@ def plan(operands: Operands) -> Launch:
         alignment = tuple(offset % _ALIGNED for offset in offsets)
         if alignment not in known:
             part = operands.of_turn(offsets)
-            with idle.postponing():
-                kernel, copied = _kernel(part)
-                idle.later(launcher.compiled)  # which takes 60 ms, once
-                known[alignment] = padded_rows.plan(kernel, part.views, copied, operands.extents)
+            kernel, copied = _kernel(part)
+            known[alignment] = padded_rows.plan(kernel, part.views, copied, operands.extents)
         parts.append((known[alignment], offsets))
     return parts[0][0] if len(parts) == 1 else InTurn(parts, operands.extents)
 

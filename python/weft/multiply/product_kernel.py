@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from weft import idle, late_imports
+from weft import late_imports
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
 from weft.dialects.product_types import HALF, Types, ceil_div
@@ -217,7 +217,7 @@ def compiled(
     if schedule is None:
         return kernel.compile_shared(_module(product), chip)
     made = _kept_or_compiled(product, chip)
-    idle.later(functools.partial(compiled_schedules.add, (*what, chip), schedule))
+    compiled_schedules.add((*what, chip), schedule)
     return made
 
 
