@@ -5,11 +5,12 @@ the order of the PTX ISA; a result of several registers is a struct of them.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, SpaceOf
+from weft.dialects.op import Operand, Result
 from weft.isa import mma as isa
 from weft.mlir import ext
 
@@ -21,10 +22,10 @@ class Mma(ext.Dialect, name="mma"):
 class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC, traits=[Pure]):
     """`mma.sync`: `d = a * b + c` over one warp."""
 
-    a: Sequence[ext.Operand[Any]]
-    b: Sequence[ext.Operand[Any]]
-    c: Sequence[ext.Operand[Any]]
-    d: ext.Result[Any]
+    a: Sequence[Operand]
+    b: Sequence[Operand]
+    c: Sequence[Operand]
+    d: Result
 
 
 class SpSyncOp(
@@ -32,11 +33,11 @@ class SpSyncOp(
 ):
     """`mma.sp.sync`: as `mma.sync`, with half of A's elements, which metadata selects."""
 
-    a: Sequence[ext.Operand[Any]]
-    b: Sequence[ext.Operand[Any]]
-    c: Sequence[ext.Operand[Any]]
-    metadata: ext.Operand[Any]
-    d: ext.Result[Any]
+    a: Sequence[Operand]
+    b: Sequence[Operand]
+    c: Sequence[Operand]
+    metadata: Operand
+    d: Result
 
 
 class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED, traits=[Pure]):
@@ -46,16 +47,16 @@ class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SC
     the scales.
     """
 
-    a: Sequence[ext.Operand[Any]]
-    b: Sequence[ext.Operand[Any]]
-    c: Sequence[ext.Operand[Any]]
-    scale_a: ext.Operand[Any]
-    byte_id_a: ext.Operand[Any]
-    thread_id_a: ext.Operand[Any]
-    scale_b: ext.Operand[Any]
-    byte_id_b: ext.Operand[Any]
-    thread_id_b: ext.Operand[Any]
-    d: ext.Result[Any]
+    a: Sequence[Operand]
+    b: Sequence[Operand]
+    c: Sequence[Operand]
+    scale_a: Operand
+    byte_id_a: Operand
+    thread_id_a: Operand
+    scale_b: Operand
+    byte_id_b: Operand
+    thread_id_b: Operand
+    d: Result
 
 
 class SpBlockScaleOp(
@@ -70,17 +71,17 @@ class SpBlockScaleOp(
     which metadata selects.
     """
 
-    a: Sequence[ext.Operand[Any]]
-    b: Sequence[ext.Operand[Any]]
-    c: Sequence[ext.Operand[Any]]
-    metadata: ext.Operand[Any]
-    scale_a: ext.Operand[Any]
-    byte_id_a: ext.Operand[Any]
-    thread_id_a: ext.Operand[Any]
-    scale_b: ext.Operand[Any]
-    byte_id_b: ext.Operand[Any]
-    thread_id_b: ext.Operand[Any]
-    d: ext.Result[Any]
+    a: Sequence[Operand]
+    b: Sequence[Operand]
+    c: Sequence[Operand]
+    metadata: Operand
+    scale_a: Operand
+    byte_id_a: Operand
+    thread_id_a: Operand
+    scale_b: Operand
+    byte_id_b: Operand
+    thread_id_b: Operand
+    d: Result
 
 
 _SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
@@ -94,8 +95,8 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
 
-    address: ext.Operand[Any]
-    d: ext.Result[Any]
+    address: Operand
+    d: Result
 
 
 class StmatrixOp(
@@ -107,15 +108,15 @@ class StmatrixOp(
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
 
-    address: ext.Operand[Any]
-    a: Sequence[ext.Operand[Any]]
+    address: Operand
+    a: Sequence[Operand]
 
 
 class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMATRIX, traits=[Pure]):
     """`movmatrix`: an 8x8 matrix of 16-bit elements in the registers of a warp, transposed."""
 
-    a: ext.Operand[Any]
-    d: ext.Result[Any]
+    a: Operand
+    d: Result
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import extensions, mlir
 from weft.dialects.effects import Effects
@@ -20,6 +20,12 @@ from weft.target import Target
 
 _checks: ContextVar[bool] = ContextVar("checks", default=True)
 _chip: ContextVar[str | None] = ContextVar("chip", default=None)
+
+if TYPE_CHECKING:
+    Operand = ir.Value
+    Result = ir.Value
+else:
+    Operand, Result = ext.Operand[Any], ext.Result[Any]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure, reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
-from weft.dialects.op import Related
+from weft.dialects.op import Operand, Related, Result
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma_rows as mma_isa
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
@@ -62,15 +62,15 @@ class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC
 
     derived = {"space": _in_shared("address", "shared::cta")}  # noqa: RUF012 (an annotation would make it a field)
 
-    address: ext.Operand[Any]
-    columns: ext.Operand[Any]
+    address: Operand
+    columns: Operand
 
 
 class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC, traits=[ORDERS]):
     """`tcgen05.dealloc`: a warp frees columns."""
 
-    address: ext.Operand[Any]
-    columns: ext.Operand[Any]
+    address: Operand
+    columns: Operand
 
 
 class RelinquishAllocPermitOp(
@@ -95,8 +95,8 @@ class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COM
         "multicast": _mask_bits,
     }
 
-    mbarrier: ext.Operand[Any]
-    mask: Sequence[ext.Operand[Any]]
+    mbarrier: Operand
+    mask: Sequence[Operand]
 
 
 class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT, traits=[ORDERS]):
@@ -110,14 +110,14 @@ class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE
 class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP, traits=[ORDERS]):
     """`tcgen05.cp`: copies a matrix from shared memory, given by its descriptor, to tensor memory."""
 
-    address: ext.Operand[Any]
-    descriptor: ext.Operand[Any]
+    address: Operand
+    descriptor: Operand
 
 
 class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT, traits=[ORDERS]):
     """`tcgen05.shift`: moves the rows of tensor memory down by one."""
 
-    address: ext.Operand[Any]
+    address: Operand
 
 
 class LdOp(
@@ -130,8 +130,8 @@ class LdOp(
 ):
     """`tcgen05.ld`: a warp loads registers from tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
-    address: ext.Operand[Any]
-    data: ext.Result[Any]
+    address: Operand
+    data: Result
 
 
 class StOp(
@@ -139,8 +139,8 @@ class StOp(
 ):
     """`tcgen05.st`: a warp stores registers to tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
-    address: ext.Operand[Any]
-    data: ext.Operand[Any]
+    address: Operand
+    data: Operand
 
 
 class LdRedOp(
@@ -153,9 +153,9 @@ class LdRedOp(
 ):
     """`tcgen05.ld.red`: as `tcgen05.ld`. It also reduces each lane's columns to one value."""
 
-    address: ext.Operand[Any]
-    data: ext.Result[Any]
-    reduced: ext.Result[Any]
+    address: Operand
+    data: Result
+    reduced: Result
 
 
 class LdSpcompressOp(
@@ -166,10 +166,10 @@ class LdSpcompressOp(
     are also reduced to one value.
     """
 
-    address: ext.Operand[Any]
-    metadata: ext.Result[Any]
-    data: ext.Result[Any]
-    reduced: Sequence[ext.Result[Any]]
+    address: Operand
+    metadata: Result
+    data: Result
+    reduced: Sequence[Result]
 
 
 _MMA_AXES = {
@@ -221,13 +221,13 @@ class MmaOp(
 
     derived = _MMA_AXES
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    lut: Sequence[ext.Operand[Any]]
-    idesc: ext.Operand[Any]
-    disable_output_lane: Sequence[ext.Operand[Any]]
-    enable_input_d: ext.Operand[Any]
+    d: Operand
+    a: Operand
+    b: Operand
+    lut: Sequence[Operand]
+    idesc: Operand
+    disable_output_lane: Sequence[Operand]
+    enable_input_d: Operand
 
 
 class SpMmaOp(
@@ -244,14 +244,14 @@ class SpMmaOp(
 
     derived = _MMA_AXES
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    lut: Sequence[ext.Operand[Any]]
-    metadata: ext.Operand[Any]
-    idesc: ext.Operand[Any]
-    disable_output_lane: Sequence[ext.Operand[Any]]
-    enable_input_d: ext.Operand[Any]
+    d: Operand
+    a: Operand
+    b: Operand
+    lut: Sequence[Operand]
+    metadata: Operand
+    idesc: Operand
+    disable_output_lane: Sequence[Operand]
+    enable_input_d: Operand
 
 
 class MmaBlockScaleOp(
@@ -261,14 +261,14 @@ class MmaBlockScaleOp(
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    lut: Sequence[ext.Operand[Any]]
-    idesc: ext.Operand[Any]
-    scale_a: ext.Operand[Any]
-    scale_b: ext.Operand[Any]
-    enable_input_d: ext.Operand[Any]
+    d: Operand
+    a: Operand
+    b: Operand
+    lut: Sequence[Operand]
+    idesc: Operand
+    scale_a: Operand
+    scale_b: Operand
+    enable_input_d: Operand
 
 
 class SpMmaBlockScaleOp(
@@ -284,15 +284,15 @@ class SpMmaBlockScaleOp(
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    lut: Sequence[ext.Operand[Any]]
-    metadata: ext.Operand[Any]
-    idesc: ext.Operand[Any]
-    scale_a: ext.Operand[Any]
-    scale_b: ext.Operand[Any]
-    enable_input_d: ext.Operand[Any]
+    d: Operand
+    a: Operand
+    b: Operand
+    lut: Sequence[Operand]
+    metadata: Operand
+    idesc: Operand
+    scale_a: Operand
+    scale_b: Operand
+    enable_input_d: Operand
 
 
 _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
@@ -303,12 +303,12 @@ class MmaWsOp(ProductOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS, 
 
     derived = _WS_AXES
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    idesc: ext.Operand[Any]
-    enable_input_d: ext.Operand[Any]
-    zero_column_mask: Sequence[ext.Operand[Any]]
+    d: Operand
+    a: Operand
+    b: Operand
+    idesc: Operand
+    enable_input_d: Operand
+    zero_column_mask: Sequence[Operand]
 
 
 class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP, traits=[ORDERS]):
@@ -318,13 +318,13 @@ class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA
 
     derived = _WS_AXES
 
-    d: ext.Operand[Any]
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    metadata: ext.Operand[Any]
-    idesc: ext.Operand[Any]
-    enable_input_d: ext.Operand[Any]
-    zero_column_mask: Sequence[ext.Operand[Any]]
+    d: Operand
+    a: Operand
+    b: Operand
+    metadata: Operand
+    idesc: Operand
+    enable_input_d: Operand
+    zero_column_mask: Sequence[Operand]
 
 
 class InstructionDescriptorOp(
@@ -334,7 +334,7 @@ class InstructionDescriptorOp(
     transposed.
     """
 
-    descriptor: ext.Result[Any]
+    descriptor: Result
 
     def complaint(self) -> Any:
         return self.fields.complaint(self.target.chip.name if self.target else None)
@@ -347,7 +347,7 @@ class BlockScaledDescriptorOp(
     the scales.
     """
 
-    descriptor: ext.Result[Any]
+    descriptor: Result
 
     def complaint(self) -> Any:
         return self.fields.complaint(self.target.chip.name if self.target else None)
@@ -362,8 +362,8 @@ class SharedMemoryDescriptorOp(
 ):
     """The i64 descriptor of a matrix in shared memory."""
 
-    address: ext.Operand[Any]
-    descriptor: ext.Result[Any]
+    address: Operand
+    descriptor: Result
 
     def complaint(self) -> Any:
         return self.fields.complaint(self.target.chip.name if self.target else None)

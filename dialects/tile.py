@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.element_types import ELEMENT_TYPES
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_async import gemm_async, pin, wait_gemm
 from weft.dialects.tile_buffers import (
     AddressOp,
@@ -79,7 +79,7 @@ from weft.dialects.tile_types import (
     matrix_complaint,
 )
 from weft.isa.mma.matrix_moves import UNPACKED
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 # What users of the ops need too: all of the dialect under one name.
 __all__ = [
@@ -199,10 +199,10 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
     (`tcgen05.ld` and its wait); a `tcgen05.fence` or a ring must order it after what wrote the buffer.
     """
 
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    fragment: ext.Result[Any]
+    source: Operand
+    row: Operand
+    column: Operand
+    fragment: Result
     optional = {"transpose": False, "vector_bytes": 0, "only_inside": False}  # noqa: RUF012
     decided_by_kind = True
 
@@ -255,9 +255,9 @@ class LoadRowOp(Op, dialect=Tile, name="load_row", traits=[reads("source")]):
     aligned and inside the vector.
     """
 
-    source: ext.Operand[Any]
-    column: ext.Operand[Any]
-    fragment: ext.Result[Any]
+    source: Operand
+    column: Operand
+    fragment: Result
     optional = {"vector_bytes": 0}  # noqa: RUF012
     decided_by_kind = True
 
@@ -300,10 +300,10 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
     wait); a `tcgen05.fence` or a ring must order it before an MMA that reads the buffer.
     """
 
-    fragment: ext.Operand[Any]
-    destination: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
+    fragment: Operand
+    destination: Operand
+    row: Operand
+    column: Operand
     optional = {"transpose": False, "vector_bytes": 0}  # noqa: RUF012
     decided_by_kind = True
 
@@ -333,8 +333,8 @@ class StoreOp(Op, dialect=Tile, name="store", traits=[writes("destination")]):
 class FromLaneOp(Op, dialect=Tile, name="from_lane", traits=[Pure]):
     """A fragment from each lane's elements: a vector in the order of the layout's register offsets."""
 
-    lane: ext.Operand[Any]
-    fragment: ext.Result[Any]
+    lane: Operand
+    fragment: Result
     decided_by_kind = True
 
     def check(self) -> str | None:
@@ -344,8 +344,8 @@ class FromLaneOp(Op, dialect=Tile, name="from_lane", traits=[Pure]):
 class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
     """Each lane's elements of a fragment: a vector in the order of the layout's register offsets."""
 
-    fragment: ext.Operand[Any]
-    lane: ext.Result[Any]
+    fragment: Operand
+    lane: Result
     decided_by_kind = True
 
     def check(self) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     Tile,
@@ -14,7 +14,7 @@ from weft.dialects.tile_types import (
 )
 from weft.dialects.wgmma import LAST_SUM
 from weft.isa.tcgen05.family import CTA_GROUPS
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 _MOST_OPTIONAL = 3  # operands of tile.gemm_async: two scales, and n or the number of a scale
 SCALE_BLOCKS = (0, 4 * 32)
@@ -62,12 +62,12 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     first 128 elements, of these four. The elements after them have the scales after it.
     """
 
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    c: ext.Operand[Any]
-    accumulate: ext.Operand[Any]
-    scales_and_n: Sequence[ext.Operand[Any]]
-    product: Sequence[ext.Result[Any]]
+    a: Operand
+    b: Operand
+    c: Operand
+    accumulate: Operand
+    scales_and_n: Sequence[Operand]
+    product: Sequence[Result]
     optional = {  # noqa: RUF012
         "transpose_a": False,
         "transpose_b": False,
@@ -208,8 +208,8 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm", traits=[ORDERS]):
     The results are the operands. Those whose products are finished may be used.
     """
 
-    fragments: Sequence[ext.Operand[Any]]
-    done: Sequence[ext.Result[Any]]
+    fragments: Sequence[Operand]
+    done: Sequence[Result]
     optional = {"pending": 0}  # noqa: RUF012
 
     def check(self) -> str | None:
@@ -230,8 +230,8 @@ class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
     product and the next product in the same registers.
     """
 
-    fragment: ext.Operand[Any]
-    pinned: ext.Result[Any]
+    fragment: Operand
+    pinned: Result
 
     def check(self) -> str | None:
         if not is_fragment(self.fragment):

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects.effects import Pure, allocates
 from weft.dialects.kinds import of_type
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_constants import constant_complaint, part_complaint
 from weft.dialects.tile_types import (
     ADDRESS_SPACES,
@@ -18,7 +18,7 @@ from weft.dialects.tile_types import (
     is_tensor_buffer,
 )
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 TENSOR_MEMORY = "tile.tensor_memory"
 STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
@@ -33,8 +33,8 @@ class AllocOp(Op, dialect=Tile, name="alloc", traits=[allocates("buffer")]):
     views of the same data.
     """
 
-    over: Sequence[ext.Operand[Any]]
-    buffer: ext.Result[Any]
+    over: Sequence[Operand]
+    buffer: Result
 
     def check(self) -> str | None:
         if len(self.over) > 1:
@@ -66,9 +66,9 @@ class AllocOp(Op, dialect=Tile, name="alloc", traits=[allocates("buffer")]):
 class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
     """One of the equal tiles that a buffer holds along its first dimension: `buffer[index]`."""
 
-    buffer: ext.Operand[Any]
-    index: ext.Operand[Any]
-    tile: ext.Result[Any]
+    buffer: Operand
+    index: Operand
+    tile: Result
     decided_by_kind = True
 
     def check(self) -> str | None:
@@ -102,10 +102,10 @@ class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
     In tensor memory, slices must begin at whole columns.
     """
 
-    buffer: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Result[Any]
+    buffer: Operand
+    row: Operand
+    column: Operand
+    tile: Result
     optional = {"row_step": 0}  # noqa: RUF012
     decided_by_kind = True
 
@@ -179,9 +179,9 @@ class PeerOp(Op, dialect=Tile, name="peer", traits=[Pure]):
     another.
     """
 
-    buffer: ext.Operand[Any]
-    rank: ext.Operand[Any]
-    peer: ext.Result[Any]
+    buffer: Operand
+    rank: Operand
+    peer: Result
     decided_by_kind = True
 
     def check(self) -> str | None:
@@ -202,8 +202,8 @@ class AddressOp(Op, dialect=Tile, name="address", traits=[Pure]):
     column, `lane << 16 | column`.
     """
 
-    buffer: ext.Operand[Any]
-    address: ext.Result[Any]
+    buffer: Operand
+    address: Result
     decided_by_kind = True
 
     def check(self) -> str | None:

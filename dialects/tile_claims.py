@@ -1,12 +1,10 @@
 """The ops of the `tile` dialect by which warps of different CTAs meet at counters in global memory."""
 
-from typing import Any
-
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.dialects.tile_types import Tile, index_complaint
-from weft.mlir import constant, ext, ir, strides
+from weft.mlir import constant, ir, strides
 
 
 class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
@@ -22,12 +20,12 @@ class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
     sectors of L2.
     """
 
-    counters: ext.Operand[Any]
-    index: ext.Operand[Any]
-    party: ext.Operand[Any]
-    parties: ext.Operand[Any]
+    counters: Operand
+    index: Operand
+    party: Operand
+    parties: Operand
     shares: ir.IntegerAttr
-    claimed: ext.Result[Any]
+    claimed: Result
 
     def check(self) -> str | None:
         wrong = _counters_complaint(self.counters) or _shares_complaint(self, MOST_PARTIES)
@@ -47,10 +45,10 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
     memory.
     """
 
-    counters: ext.Operand[Any]
-    index: ext.Operand[Any]
-    parties: ext.Operand[Any]
-    arrived: ext.Result[Any]
+    counters: Operand
+    index: Operand
+    parties: Operand
+    arrived: Result
 
     def check(self) -> str | None:
         if str(self.arrived.type) != "i1":

@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects.effects import ORDERS, Effects, Pure
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.instruction import judge
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_rings import TMA, ring_of_barrier
 from weft.dialects.tile_types import (
     MapType,
@@ -25,7 +25,7 @@ from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import GATHERED_ROWS, JOINED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 CHUNK_BITS = 8
 """The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
@@ -94,11 +94,11 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async", traits=[ORDERS]):
     the pair, as in a ring with `cta_group` 2.
     """
 
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
-    barrier: Sequence[ext.Operand[Any]]
+    source: Operand
+    row: Operand
+    column: Operand
+    tile: Operand
+    barrier: Sequence[Operand]
     optional = {"vector_bytes": 0, "rows": ZERO, "columns": ZERO, "cta_group": 1}  # noqa: RUF012
 
     @property
@@ -145,10 +145,10 @@ class CopyOp(Op, dialect=Tile, name="copy", traits=[Effects(reads=("source",), w
     Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
     """
 
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
+    source: Operand
+    row: Operand
+    column: Operand
+    tile: Operand
 
     def check(self) -> str | None:
         return _copy_complaint(self, "source", self.source)
@@ -161,10 +161,10 @@ class CopyOutOp(
     vectors where possible. Elements outside of the matrix are not written. The matrix may have any alignment.
     """
 
-    tile: ext.Operand[Any]
-    destination: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
+    tile: Operand
+    destination: Operand
+    row: Operand
+    column: Operand
 
     def check(self) -> str | None:
         return _copy_complaint(self, "destination", self.destination)
@@ -212,8 +212,8 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
     - `tf32`: copies round elements of f32 to the nearest tf32. `--round-tf32` makes such maps for products.
     """
 
-    matrix: ext.Operand[Any]
-    map: ext.Result[Any]
+    matrix: Operand
+    map: Result
     optional = {  # noqa: RUF012
         "l2_promotion": "256B",
         "l2_eviction": NORMAL,
@@ -293,9 +293,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
 class MemberOp(Op, dialect=Tile, name="member", traits=[Pure]):
     """One matrix of a batch as TMA copies it, or one batch of a batch of batches, selected by its index."""
 
-    batch: ext.Operand[Any]
-    index: ext.Operand[Any]
-    map: ext.Result[Any]
+    batch: Operand
+    index: Operand
+    map: Result
 
     def check(self) -> str | None:
         if not is_map(self.batch) or self.batch.type != self.map.type:
@@ -313,12 +313,12 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast", traits=[ORDERS]):
     `tile.map`.
     """
 
-    source: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
-    barrier: ext.Operand[Any]
-    mask: ext.Operand[Any]
+    source: Operand
+    row: Operand
+    column: Operand
+    tile: Operand
+    barrier: Operand
+    mask: Operand
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
@@ -338,12 +338,12 @@ class GatherAsyncOp(Op, dialect=Tile, name="gather_async", traits=[ORDERS]):
     `cta_group` are as for `tile.copy_async`.
     """
 
-    source: ext.Operand[Any]
-    indices: ext.Operand[Any]
-    first: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Operand[Any]
-    barrier: ext.Operand[Any]
+    source: Operand
+    indices: Operand
+    first: Operand
+    column: Operand
+    tile: Operand
+    barrier: Operand
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:
@@ -362,10 +362,10 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async", traits=[ORDERS]):
     or the matrix written.
     """
 
-    tile: ext.Operand[Any]
-    destination: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
+    tile: Operand
+    destination: Operand
+    row: Operand
+    column: Operand
 
     def check(self) -> str | None:
         return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
@@ -378,10 +378,10 @@ class AddAsyncOp(Op, dialect=Tile, name="add_async", traits=[ORDERS]):
     Elements outside of the matrix are left out. The rest is as for `tile.store_async`.
     """
 
-    tile: ext.Operand[Any]
-    destination: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
+    tile: Operand
+    destination: Operand
+    row: Operand
+    column: Operand
 
     def check(self) -> str | None:
         if wrong := tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column]):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.dialects.effects import Pure, reads
-from weft.dialects.op import Op, build, check_in_a_module
+from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
 from weft.dialects.operand_roles import ADDED_TYPES, OUTPUT_TYPES
 from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
 from weft.errors import WeftError, shown
@@ -35,7 +35,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
     """
 
     body: ext.Region
-    function: ext.Result[Any]
+    function: Result
 
     def check(self) -> str | None:
         if not isinstance(self.function.type, AnyType):
@@ -108,9 +108,9 @@ class LoadElementOp(Op, dialect=Tile, name="load_element", traits=[reads("source
     The element is converted to the type of the sum. Vectors and single elements can't be of fp8.
     """
 
-    source: ext.Operand[Any]
-    indices: Sequence[ext.Operand[Any]]
-    element: ext.Result[Any]
+    source: Operand
+    indices: Sequence[Operand]
+    element: Result
 
     @property
     def axes(self) -> str:
@@ -151,7 +151,7 @@ class LoadElementOp(Op, dialect=Tile, name="load_element", traits=[reads("source
 class YieldOp(Op, dialect=Tile, name="yield", traits=[ir.IsTerminatorTrait, Pure]):
     """Ends the region of a `tile.epilogue` with the element of D."""
 
-    element: ext.Operand[Any]
+    element: Operand
 
     def check(self) -> str | None:
         holder = self.operation.parent

@@ -2,13 +2,11 @@
 all of them can access.
 """
 
-from typing import Any
-
 from weft.dialects.effects import ORDERS, Pure
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_types import Tile, index_complaint, is_buffer
 from weft.errors import WeftError, shown
-from weft.mlir import MLIRError, ext, ir, strides
+from weft.mlir import MLIRError, ir, strides
 
 PROXIES = ("generic", "async")
 
@@ -23,10 +21,10 @@ class AwaitFlagOp(Op, dialect=Tile, name="await_flag", traits=[ORDERS]):
     with an error, by `trap`.
     """
 
-    flags: ext.Operand[Any]
-    index: ext.Operand[Any]
-    value: ext.Operand[Any]
-    limit: ext.Operand[Any]
+    flags: Operand
+    index: Operand
+    value: Operand
+    limit: Operand
     proxy: ir.StringAttr
 
     def check(self) -> str | None:
@@ -59,9 +57,9 @@ class SignalOp(Op, dialect=Tile, name="signal", traits=[ORDERS]):
     written before a barrier with it, is visible to the system. The flags may be another GPU's.
     """
 
-    flags: ext.Operand[Any]
-    index: ext.Operand[Any]
-    value: ext.Operand[Any]
+    flags: Operand
+    index: Operand
+    value: Operand
 
     def check(self) -> str | None:
         return flags_complaint(self.flags) or index_complaint([self.index, self.value])
@@ -75,10 +73,10 @@ class IsLastOp(Op, dialect=Tile, name="is_last", traits=[ORDERS]):
     first launch.
     """
 
-    counters: ext.Operand[Any]
-    index: ext.Operand[Any]
-    count: ext.Operand[Any]
-    last: ext.Result[Any]
+    counters: Operand
+    index: Operand
+    count: Operand
+    last: Result
 
     def check(self) -> str | None:
         if str(self.last.type) != "i1":
@@ -98,8 +96,8 @@ class RemoteOp(Op, dialect=Tile, name="remote", traits=[Pure]):
     1, of unknown size, in global memory. A kernel stores to it, and sets flags there; loads are slow.
     """
 
-    address: ext.Operand[Any]
-    memory: ext.Result[Any]
+    address: Operand
+    memory: Result
 
     def check(self) -> str | None:
         if str(self.address.type) != "i64":
@@ -119,9 +117,9 @@ class SendAsyncOp(Op, dialect=Tile, name="send_async", traits=[ORDERS]):
     or the memory written: only then may a flag be raised.
     """
 
-    tile: ext.Operand[Any]
-    memory: ext.Operand[Any]
-    index: ext.Operand[Any]
+    tile: Operand
+    memory: Operand
+    index: Operand
 
     def check(self) -> str | None:
         if not is_buffer(self.tile):

@@ -5,10 +5,10 @@ from typing import Any
 
 from weft.dialects.effects import reads
 from weft.dialects.element_types import NARROW_TYPES, PTX_SCALES
-from weft.dialects.op import Op, as_float, build
+from weft.dialects.op import Op, Operand, Result, as_float, build
 from weft.dialects.tile_types import Tile, is_buffer, is_fragment
 from weft.isa import block_scales
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 CONTAINER = "i8"
 """The type of bytes that hold an element of 4 or 6 bits each."""
@@ -20,10 +20,10 @@ class GemmOp(Op, dialect=Tile, name="gemm", traits=[reads("a", "b", "c")]):
     C is the third operand. Without it, beta must be 0.
     """
 
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    c: Sequence[ext.Operand[Any]]
-    d: ext.Result[Any]
+    a: Operand
+    b: Operand
+    c: Sequence[Operand]
+    d: Result
     optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
     decided_by_kind = True
 
@@ -57,12 +57,12 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
     Elements of 4 and 6 bits that take a byte each are i8; `a_element` and `b_element` name them.
     """
 
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    c: ext.Operand[Any]
-    scale_a: ext.Operand[Any]
-    scale_b: ext.Operand[Any]
-    d: ext.Result[Any]
+    a: Operand
+    b: Operand
+    c: Operand
+    scale_a: Operand
+    scale_b: Operand
+    d: Result
     optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
     decided_by_kind = True
 

@@ -5,10 +5,10 @@ clusters that haven't started, through a ring that `tile.make_ring` fills by "cl
 from typing import Any
 
 from weft.dialects.effects import ORDERS, reads
-from weft.dialects.op import build
+from weft.dialects.op import Operand, Result, build
 from weft.dialects.tile_rings import CLC, RingOp, ring_of, use_complaint
 from weft.dialects.tile_types import Tile
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 
 def _complaint(op: ir.OpView) -> str | None:
@@ -30,8 +30,8 @@ class TryCancelOp(RingOp, dialect=Tile, name="try_cancel", traits=[ORDERS]):
     must not send another request.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
 
     def check(self) -> str | None:
         return _complaint(self)
@@ -45,12 +45,12 @@ class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ri
     cluster, they are 0.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    exists: ext.Result[Any]
-    x: ext.Result[Any]
-    y: ext.Result[Any]
-    z: ext.Result[Any]
+    ring: Operand
+    stage: Operand
+    exists: Result
+    x: Result
+    y: Result
+    z: Result
 
     def check(self) -> str | None:
         kinds = [str(result.type) for result in self.results]

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.element_types import INPUT_TYPES, PTX_SCALES
-from weft.dialects.op import Op, as_float, build
+from weft.dialects.op import Op, Operand, as_float, build
 from weft.dialects.operand_roles import (
     EPILOGUE,
     FACTORS,
@@ -38,7 +38,7 @@ from weft.dialects.tile_matmul_checks import (
 )
 from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import Tile, matrix_complaint
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
@@ -109,10 +109,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       With i1, `bit_op` counts bits that differ ("xor.popc"), or that are both 1 ("and.popc").
     """
 
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    d: ext.Operand[Any]
-    inputs: Sequence[ext.Operand[Any]]
+    a: Operand
+    b: Operand
+    d: Operand
+    inputs: Sequence[Operand]
     optional = {  # noqa: RUF012
         "transpose_a": False,
         "transpose_b": False,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.effects import Pure
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_types import AnyType, Tile, is_buffer, is_memref
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 
 class OperandOp(Op, dialect=Tile, name="operand", traits=[Pure]):
@@ -17,8 +17,8 @@ class OperandOp(Op, dialect=Tile, name="operand", traits=[Pure]):
     Operands made by this op may come from values of different types; the verifiers check the types of these.
     """
 
-    source: ext.Operand[Any]
-    operand: ext.Result[Any]
+    source: Operand
+    operand: Result
 
     def check(self) -> str | None:
         if not (is_memref(self.source) or is_buffer(self.source) or str(self.source.type) == "i32"):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.effects import ORDERS, Pure, allocates
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_constants import constant_complaint
 from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
 from weft.isa import mbarriers
@@ -17,7 +17,7 @@ from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
-from weft.mlir import constant, ext, ir
+from weft.mlir import constant, ir
 
 TMA, THREADS, WARPS, WARPGROUPS, MMA, CLC = "tma", "threads", "warps", "warpgroups", "mma", "clc"
 FILLERS = (TMA, THREADS, WARPS, MMA, CLC)
@@ -84,7 +84,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
     """
 
     consumers: ir.IntegerAttr
-    ring: ext.Result[Any]
+    ring: Result
     optional = {  # noqa: RUF012
         "filled_by": TMA,
         "producers": 1,
@@ -181,9 +181,9 @@ class RingOp(Op):
 class AcquireOp(RingOp, dialect=Tile, name="acquire", traits=[ORDERS]):
     """Waits until a stage of a ring is empty."""
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
+    phase: Operand
 
     def check(self) -> str | None:
         return use_complaint(self, self.phase)
@@ -197,9 +197,9 @@ class DrainOp(RingOp, dialect=Tile, name="drain", traits=[ORDERS]):
     signal the mbarriers of this CTA, its producers must execute this operation before they end.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
+    phase: Operand
 
     def check(self) -> str | None:
         return use_complaint(self, self.phase)
@@ -213,8 +213,8 @@ class ExpectOp(RingOp, dialect=Tile, name="expect", traits=[ORDERS]):
     the bytes that arrive in the stage of that CTA, which must be equal in both.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
     bytes: ir.IntegerAttr
 
     def check(self) -> str | None:
@@ -245,8 +245,8 @@ class CommitOp(RingOp, dialect=Tile, name="commit", traits=[ORDERS]):
     themselves, don't see these copies.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
     optional = {"copies": False}  # noqa: RUF012
 
     def check(self) -> str | None:
@@ -264,9 +264,9 @@ class CommitOp(RingOp, dialect=Tile, name="commit", traits=[ORDERS]):
 class AwaitOp(RingOp, dialect=Tile, name="await", traits=[ORDERS]):
     """Waits until a stage of a ring is full."""
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
+    phase: Operand
 
     def check(self) -> str | None:
         return use_complaint(self, self.phase)
@@ -291,9 +291,9 @@ class ReleaseOp(RingOp, dialect=Tile, name="release", traits=[ORDERS]):
     CTAs of the pair.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    mask: Sequence[ext.Operand[Any]]
+    ring: Operand
+    stage: Operand
+    mask: Sequence[Operand]
 
     def check(self) -> str | None:
         if wrong := use_complaint(self):
@@ -320,9 +320,9 @@ class ReleasePeerOp(RingOp, dialect=Tile, name="release_peer", traits=[ORDERS]):
     is the mask of `tile.release`.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    rank: ext.Operand[Any]
+    ring: Operand
+    stage: Operand
+    rank: Operand
 
     def check(self) -> str | None:
         if wrong := use_complaint(self, self.rank):
@@ -343,11 +343,11 @@ class ReleasePeerOp(RingOp, dialect=Tile, name="release_peer", traits=[ORDERS]):
 class AdvanceOp(RingOp, dialect=Tile, name="advance", traits=[Pure]):
     """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
-    next_stage: ext.Result[Any]
-    next_phase: ext.Result[Any]
+    ring: Operand
+    stage: Operand
+    phase: Operand
+    next_stage: Result
+    next_phase: Result
 
     def check(self) -> str | None:
         return use_complaint(self, self.phase, self.next_stage, self.next_phase)
@@ -358,9 +358,9 @@ class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
     pair that an MMA empties, it is the leader's, and both CTAs' copies signal it.
     """
 
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    barrier: ext.Result[Any]
+    ring: Operand
+    stage: Operand
+    barrier: Result
 
     def check(self) -> str | None:
         if str(self.barrier.type) != "!llvm.ptr<3>":

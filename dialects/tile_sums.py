@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.effects import ALL, ORDERS, reads, writes
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_types import Tile, is_fragment
 from weft.dialects.wgmma import LAST_SUM
 from weft.isa.chips import THREAD_REGISTERS
 from weft.isa.mma.fragments import REGISTER_BITS
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 _READ = ("f32", "i32", "f16")
 _ROUNDED = ("f16", "bf16")
@@ -43,7 +43,7 @@ class AddProductsOp(Op, dialect=Tile, name="add_products", traits=[ORDERS]):
     the addition are rounded once.
     """
 
-    factors: Sequence[ext.Operand[Any]]
+    factors: Sequence[Operand]
     first_product: ir.IntegerAttr
     first_sum: ir.IntegerAttr
     count: ir.IntegerAttr
@@ -84,7 +84,7 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums", traits=[reads(ALL)]):
     """
 
     first_sum: ir.IntegerAttr
-    sums: ext.Result[Any]
+    sums: Result
     optional = {"rounds": False, "order": None}  # noqa: RUF012
 
     @property

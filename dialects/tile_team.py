@@ -1,12 +1,10 @@
 """`tile.team`: what the GPUs of a team exchange while each computes its part of a `tile.matmul`."""
 
-from typing import Any
-
 from weft.dialects.effects import Pure
-from weft.dialects.op import Op, build, check_in_a_module
+from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
 from weft.dialects.operand_roles import TEAM_ROLES, element_types
 from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
-from weft.mlir import ext, ir
+from weft.mlir import ir
 
 _TOGETHER = (
     ("gathered", "arrivals"),
@@ -55,15 +53,15 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
       can be replayed.
     """
 
-    state: ext.Operand[Any]
-    gathered: ext.Operand[Any] | None
-    gathered_scales: ext.Operand[Any] | None
-    arrivals: ext.Operand[Any] | None
-    partials: ext.Operand[Any] | None
-    signals: ext.Operand[Any] | None
-    peers: ext.Operand[Any] | None
-    bands: ext.Operand[Any] | None
-    team: ext.Result[Any]
+    state: Operand
+    gathered: Operand | None
+    gathered_scales: Operand | None
+    arrivals: Operand | None
+    partials: Operand | None
+    signals: Operand | None
+    peers: Operand | None
+    bands: Operand | None
+    team: Result
 
     @property
     def roles(self) -> dict[str, ir.Value]:

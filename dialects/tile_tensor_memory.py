@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, build, check_in_a_module, refuse
+from weft.dialects.op import Op, Operand, build, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
 from weft.dialects.tile_roles import MOST_WARPS
 from weft.dialects.tile_types import (
@@ -116,8 +116,8 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
     has the same address in both; one of them issues.
     """
 
-    source: ext.Operand[Any]
-    destination: ext.Operand[Any]
+    source: Operand
+    destination: Operand
     optional = {"cta_group": 1}  # noqa: RUF012
 
     def check(self) -> str | None:

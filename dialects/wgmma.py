@@ -1,12 +1,13 @@
 """The `wgmma` dialect: asynchronous products of a warpgroup, held to the rows of `weft.isa.wgmma`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure
 from weft.dialects.instruction import InstructionOp, Lookup
+from weft.dialects.op import Operand, Result
 from weft.isa import wgmma as isa
 from weft.isa.chips import describe
 from weft.isa.family import Verdict
@@ -47,11 +48,11 @@ class MmaAsyncOp(
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
     optional = {"first_sum": -1}  # noqa: RUF012
 
-    inouts: ext.Operand[Any]
-    a: Sequence[ext.Operand[Any]]
-    b: ext.Operand[Any]
-    scale_d: ext.Operand[Any]
-    d: ext.Result[Any]
+    inouts: Operand
+    a: Sequence[Operand]
+    b: Operand
+    scale_d: Operand
+    d: Result
 
     def check(self) -> str | None:
         if not -1 <= (first := self.attribute("first_sum")) <= LAST_SUM:
@@ -71,12 +72,12 @@ class SpMmaAsyncOp(
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
 
-    inouts: ext.Operand[Any]
-    a: Sequence[ext.Operand[Any]]
-    b: ext.Operand[Any]
-    metadata: ext.Operand[Any]
-    scale_d: ext.Operand[Any]
-    d: ext.Result[Any]
+    inouts: Operand
+    a: Sequence[Operand]
+    b: Operand
+    metadata: Operand
+    scale_d: Operand
+    d: Result
 
 
 class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE, traits=[ORDERS]):
@@ -107,8 +108,8 @@ class MatrixDescriptorOp(
 ):
     """The i64 descriptor of a matrix in shared memory; see `weft.isa.wgmma.descriptors.MatrixDescriptor`."""
 
-    address: ext.Operand[Any]
-    descriptor: ext.Result[Any]
+    address: Operand
+    descriptor: Result
 
     def complaint(self) -> Verdict | None:
         if self.target is not None and self.target.chip.name not in isa.FENCE.chips():

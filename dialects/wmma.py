@@ -6,11 +6,12 @@ take each register as one operand.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.dialects.builders import builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
+from weft.dialects.op import Operand, Result
 from weft.isa import wmma as isa
 from weft.mlir import ext
 
@@ -32,9 +33,9 @@ class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD, traits=[
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
 
-    address: ext.Operand[Any]
-    stride: Sequence[ext.Operand[Any]]
-    d: ext.Result[Any]
+    address: Operand
+    stride: Sequence[Operand]
+    d: Result
 
 
 class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE, traits=[writes("address")]):
@@ -42,18 +43,18 @@ class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE, trait
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
 
-    address: ext.Operand[Any]
-    d: Sequence[ext.Operand[Any]]
-    stride: Sequence[ext.Operand[Any]]
+    address: Operand
+    d: Sequence[Operand]
+    stride: Sequence[Operand]
 
 
 class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA, traits=[Pure]):
     """`wmma.mma`: `d = a * b + c` over one warp; each fragment is a list of registers."""
 
-    a: Sequence[ext.Operand[Any]]
-    b: Sequence[ext.Operand[Any]]
-    c: Sequence[ext.Operand[Any]]
-    d: ext.Result[Any]
+    a: Sequence[Operand]
+    b: Sequence[Operand]
+    c: Sequence[Operand]
+    d: Result
 
 
 if TYPE_CHECKING:

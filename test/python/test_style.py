@@ -46,7 +46,7 @@ def test_mypy_finds_nothing():
 
 
 MISTAKES = """
-from weft.dialects import mma, wgmma
+from weft.dialects import mma, tile, wgmma
 from weft.mlir import ir
 
 
@@ -58,6 +58,10 @@ def built(a: ir.Value, kind: ir.Type) -> ir.Value:
     a.type = a  # type: ignore[assignment]
     kind = wgmma.descriptor(a)  # type: ignore[assignment]
     return mma.movmatrix(a=a)
+
+
+def source(op: tile.LoadOp) -> ir.Type:
+    return op.source  # type: ignore[return-value]
 """
 
 
