@@ -7,10 +7,11 @@
 // RUN: not weft run %s --entry unknown --on emulator 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not weft run %s --entry tensors --on emulator 2>&1 | FileCheck %s --check-prefix=TENSORS
 // RUN: not weft run %s --entry big --on emulator 2>&1 | FileCheck %s --check-prefix=BIG
+// RUN: not weft run %s --entry maps --on emulator --arch sm_90a 2>&1 | FileCheck %s --check-prefix=MAPS
 // RUN: not weft run %s --entry mains --on emulator 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not weft run %s --entry takes --kernel main 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: weft run %s --entry returns --on emulator --json | FileCheck %s --check-prefix=JSON
-// UNREGISTERED: mistakes.mlir:[[# @LINE + 20]]:5: error: out-of-bounds global access of 4 bytes
+// UNREGISTERED: mistakes.mlir:[[# @LINE + 21]]:5: error: out-of-bounds global access of 4 bytes
 // UNREGISTERED: note: kernels access memory of gpu.alloc, and what gpu.host_register has registered
 // FREED: error: out-of-bounds global access of 4 bytes
 // ASSERTS: error: assertion failed: that can't be
@@ -18,7 +19,8 @@
 // UNKNOWN: error: function 'elsewhere' has no body, and weft run has none: it has printI64,
 // TENSORS: error: 'tensor.empty' op can't run in a host function: bufferize it with upstream's passes (weft-opt --one-shot-bufferize)
 // BIG: error: 'gpu.func' op has a block that no launch can have: block must be in 1..1024 on x, got 9999
-// NAME: error: {{.*}}mistakes.mlir has no function 'mains': it has unregistered, asserts, takes, unknown, tensors, returns, frees, big
+// MAPS: mistakes.mlir:[[# @LINE + 81]]:5: error: 'gpu.launch_func' op can't launch 'mapped', whose arguments are followed by tensor maps: make it by --weft-kernel=rows=any, or launch it by weft.compile
+// NAME: error: {{.*}}mistakes.mlir has no function 'mains': it has unregistered, asserts, takes, unknown, tensors, returns, frees, big, maps
 // OPTION: error: --kernel is for one kernel, and --entry runs a host function: leave one out
 // JSON: "entry": "returns",
 // JSON: "result": 2.5,
@@ -78,4 +80,28 @@ func.func @big() {
     gpu.terminator
   }
   return
+}
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @mapped(%A: memref<64x64xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+      %0 = "tile.tensor_map"(%A) : (memref<64x64xf16>)
+        -> !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+      %tile = "tile.alloc"() : ()
+        -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+      %row = arith.constant 0 : i32
+      %full = llvm.mlir.zero : !llvm.ptr<3>
+      "tile.copy_async"(%0, %row, %row, %tile, %full) : (
+        !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>, i32, i32,
+        !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">, !llvm.ptr<3>) -> ()
+      gpu.return
+    }
+  }
+  func.func @maps() {
+    %c1 = arith.constant 1 : index
+    %c32 = arith.constant 32 : index
+    %A = gpu.alloc () : memref<64x64xf16>
+    gpu.launch_func @kernels::@mapped blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1)
+      args(%A : memref<64x64xf16>)
+    return
+  }
 }

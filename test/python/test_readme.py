@@ -154,7 +154,7 @@ def test_programs_compile(text):
 # test_packaging.py checks the commands that install Weft.
 COMMANDS = [
     line
-    for page in (PAGES[0], DOCS / "index.md", DOCS / "tools.md", DOCS / "predict.md")
+    for page in (PAGES[0], *(DOCS / f"{name}.md" for name in ("index", "tools", "predict", "host")))
     for block in blocks(page, "sh")
     for line in block.replace("\\\n", "").splitlines()
     if not line.startswith(("scripts/", ". .venv/"))

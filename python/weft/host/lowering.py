@@ -8,7 +8,7 @@ from typing import Any
 from weft import mlir, passes, phase
 from weft.compiler import stages
 from weft.compiler.llvm_floats import respelled
-from weft.dialects.op import target_of
+from weft.dialects.op import refuse, target_of
 from weft.errors import Diagnostic, WeftError
 from weft.host import sequential
 from weft.host.lowered import ASSERT, Lowered
@@ -54,12 +54,23 @@ def lower(
         if _uses(holder, prefix):
             _run(holder, pipeline, name)
     chips = _set_targets(holder, arch, default)
-    weft_to_binary.compiled_by(stages.lower_in_place)
+    mapped: set[str] = set()
+
+    def compile(kernels: Any, chip: str) -> Any:
+        compiled = stages.lower_in_place(kernels, chip)
+        mapped.update(name for name, launch in compiled.launches.items() if launch.maps)
+        return compiled
+
+    weft_to_binary.compiled_by(compile)
     form = "bin" if machine_code else "isa"
     try:
         _run(holder, f"weft-to-binary{{format={form}}}", name)
     except WeftError as error:
         raise (error if arch else with_default_note(error, Target.of(default))) from None
+    for launch in operations(holder, gpu.LaunchFuncOp):
+        if (kernel := launch.kernel.value[-1]) in mapped:
+            what = f"can't launch '{kernel}', whose arguments are followed by tensor maps"
+            raise refuse(launch, f"{what}: make it by --weft-kernel=rows=any, or launch it by weft.compile")
     with ir.Location.unknown(module.context):
         sequential.rewrite(holder)
         assertions = sequential.number_assertions(holder, ASSERT)
