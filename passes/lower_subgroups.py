@@ -18,7 +18,7 @@ from weft.passes.registry.pass_ import Pass
 def run(module: ir.Operation) -> None:
     """Lowers the operations in all kernels."""
     for op in operations(module, gpu.ShuffleOp):
-        if mlir.constant(op.width) != LANES:
+        if mlir.constant(op.width) != LANES or isinstance(op.value.type, ir.VectorType):
             with ir.InsertionPoint(op), op.location:
                 _replace(op, *_shuffled(op))
     for op in operations(module, gpu.SubgroupReduceOp):
@@ -105,7 +105,7 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     on its own: all of its lanes must take part, those of others needn't.
     """
     width, number = op.width, mlir.constant(op.width)
-    if number is not None and not 0 < number < LANES:
+    if number is not None and not 0 < number <= LANES:
         raise refuse(op, f"must have a width of 1 to {LANES}, got {number}")
     is_power = number is not None and not number & (number - 1)
     lane = nvvm.read_ptx_sreg_laneid(results=[emit.i32()])
@@ -134,7 +134,11 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
         flags.append(_member(emit.i1(), both.res, 1))
         return _member(word.type, both.res, 0)
 
-    found = emit.by_words(op.value, moved)
+    if isinstance(op.value.type, ir.VectorType):
+        results = [emit.by_words(each, moved) for each in emit.elements(op.value)]
+        found = vector.from_elements(op.value.type, results)
+    else:
+        found = emit.by_words(op.value, moved)
     return found, flags[0] if near is None else near
 
 

@@ -32,7 +32,8 @@ def check(module: Any, *, tiles: bool = True) -> None:
 
     In a module without kernels and `tile.matmul`, all operations are checked.
     """
-    kernels = operations(module, gpu.GPUModuleOp) or ([] if tiles and _has_product(module) else [module])
+    holders = operations(module, gpu.GPUModuleOp)
+    kernels = holders or ([] if tiles and _has_product(module) else [module])
     ours = {each.DIALECT_NAMESPACE for each in dialects() if tiles or each is not Tile}
     complaints: list[Diagnostic] = []
     has_library = False
@@ -43,7 +44,7 @@ def check(module: Any, *, tiles: bool = True) -> None:
         if op.name.partition(".")[0] not in (*_LOWERED, *ours):
             complaints.append(_complaint(op))
             return ir.WalkResult.SKIP
-        if (wrong := upstream_operations.complaint(op, has_library=has_library)) is not None:
+        if wrong := upstream_operations.complaint(op, has_library=has_library, in_kernel=bool(holders)):
             complaints.append(wrong)
         return ir.WalkResult.ADVANCE
 
@@ -58,9 +59,9 @@ def check(module: Any, *, tiles: bool = True) -> None:
 def _is_lowered(kernel: ir.Operation, ours: Iterable[str]) -> bool:
     """Whether it is certain that all operations are lowered, or refused later."""
     others = (each for each in (*_LOWERED, *ours) if each not in upstream_operations.DIALECTS)
-    return certainly_has(
-        kernel, only=(*others, *upstream_operations.SAFE)
-    ) and not upstream_operations.has_rounding(kernel)
+    safe, risky = upstream_operations.SAFE, upstream_operations.RISKY
+    certain = certainly_has(kernel, only=(*others, *safe), no=risky)
+    return certain and not upstream_operations.has_exceptions(kernel)
 
 
 def _has_product(module: ir.Module | ir.OpView) -> bool:

@@ -1,23 +1,24 @@
-"""The operations of upstream's arith, math, gpu and vector dialects that kernels may contain: a row for
-each, with the element types on which its lowering is right. `test_upstream_operations.py` compares them with
-NumPy.
+"""The operations of upstream's arith, math, gpu, vector and memref dialects that kernels may contain: a row
+for each, with the element types on which its lowering is right; those of `memref` without a row are right on
+all. `test_upstream_operations.py` compares them with NumPy.
 
 Others are refused before a pass of upstream's, which may compute something else or crash, sees them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from weft import mlir
 from weft.errors import Diagnostic
-from weft.mlir import arith, ir, llvm, operations
+from weft.mlir import arith, gpu, ir, llvm, operations
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 SHORT_FLOATS = ("f16", "bf16", "f32")
 FP8 = ("f8E4M3FN", "f8E5M2")
 INTEGERS = "integers up to 64 bits"
 WIDER = "integers of 2 to 64 bits"  # LLVM 22.1 takes one bit for its complement, or without its sign
+SIZED = "iN of 1 to 64 bits"
 WORDS = ("i8", "i16", "i32", "i64")
 BOOLEANS = ("i1",)
 ANY = ("",)
@@ -27,10 +28,13 @@ Kinds = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """An operation on elements of these types; None where it is refused. `remedy`: what to write instead."""
+    """An operation on elements of these types; None where it is refused. `remedy`: what to write instead.
+    `ranks`: those of the vectors that it takes; none for all.
+    """
 
     kinds: Kinds | None
     remedy: str = ""
+    ranks: tuple[int, ...] = ()
 
 
 FORMULAS = {
@@ -54,11 +58,22 @@ _BY_SHUFFLES = {
     "rotate": "use gpu.shuffle idx",
     "subgroup_broadcast": "use gpu.shuffle idx",
 }
+_BY_HOST = "move it to a host function"
+_BY_BUFFER = (
+    "use an argument of the kernel, memref.alloca, or an attribution of the kernel in workgroup memory"
+)
 _BY_LANE = "compute it from gpu.thread_id: 32 threads are a subgroup"
 
 
-def _rows(names: str, kinds: Kinds | None, remedy: str = "", dialect: str = "arith") -> dict[str, Row]:
-    return {f"{dialect}.{name}": Row(kinds, remedy) for name in names.split()}
+def _rows(
+    names: str,
+    kinds: Kinds | None,
+    remedy: str = "",
+    dialect: str = "arith",
+    *,
+    ranks: tuple[int, ...] = (),
+) -> dict[str, Row]:
+    return {f"{dialect}.{name}": Row(kinds, remedy, ranks) for name in names.split()}
 
 
 def _formula(name: str) -> str:
@@ -70,7 +85,8 @@ TABLE: dict[str, Row] = {
     **_rows("constant select bitcast", ANY),
     **_rows("addi subi muli andi ori xori shli shrsi shrui divsi divui remsi remui", (INTEGERS,)),
     **_rows("floordivsi ceildivsi ceildivui maxsi maxui minsi minui cmpi extsi extui trunci", (INTEGERS,)),
-    **_rows("addui_extended subui_extended mulsi_extended mului_extended", (INTEGERS,)),
+    **_rows("addui_extended subui_extended", (SIZED,), ranks=(1,)),
+    **_rows("mulsi_extended mului_extended", (INTEGERS,), ranks=(0, 1)),
     **_rows("index_cast index_castui", (INTEGERS,)),
     **_rows("addf subf mulf divf negf maximumf minimumf maxnumf minnumf", FLOATS),
     **_rows("extf truncf convertf", (*FLOATS, *FP8)),
@@ -84,14 +100,15 @@ TABLE: dict[str, Row] = {
     **_rows("absf ceil floor round roundeven trunc sqrt copysign fma clampf", FLOATS, "", "math"),
     **_rows("isfinite isinf isnan", (*FLOATS, *BOOLEANS), "", "math"),
     **_rows("cosh exp exp2 expm1 log log10 log1p log2 powf rsqrt sinh tanh", FLOATS, "", "math"),
-    **_rows("fpowi", (*FLOATS, INTEGERS), "", "math"),
+    **_rows("fpowi", (*FLOATS, *WORDS), "", "math"),
     **_rows("cos erf erfc sin tan", SHORT_FLOATS, "", "math"),
     **_rows("absi ctlz cttz ctpop", WORDS, "", "math"),
     **{f"math.{name}": Row(None, _formula(name)) for name in FORMULAS},
     **_rows("isnormal", None, "compare math.absf with the smallest normal number", "math"),
     **_rows("ipowi", None, "write the multiplications", "math"),
     **_rows("sincos", None, "use math.sin and math.cos", "math"),
-    **_rows("thread_id block_id block_dim grid_dim global_id lane_id barrier printf ballot", ANY, "", "gpu"),
+    **_rows("thread_id block_id block_dim grid_dim global_id lane_id barrier printf", ANY, "", "gpu"),
+    **_rows("ballot", ("i32", "i64"), "", "gpu"),
     **_rows("cluster_id cluster_dim cluster_block_id cluster_dim_blocks", ANY, "", "gpu"),
     **_rows("dynamic_shared_memory subgroup_mma_load_matrix subgroup_mma_store_matrix", ANY, "", "gpu"),
     **_rows("subgroup_mma_compute subgroup_mma_constant_matrix", ANY, "", "gpu"),
@@ -105,11 +122,15 @@ TABLE: dict[str, Row] = {
     **_rows("warp_execute_on_lane_0", None, "use scf.if with gpu.lane_id", "gpu"),
     **_rows("initialize_named_barrier", None, "use nvvm.barrier with an id", "gpu"),
     **_rows("func module return yield terminator binary", ANY, "", "gpu"),
-    **_rows("bitcast broadcast constant_mask create_mask deinterleave extract", ANY, "", "vector"),
+    **_rows("bitcast broadcast constant_mask create_mask extract gather load", ANY, "", "vector"),
     **_rows("extract_strided_slice from_elements insert insert_strided_slice interleave", ANY, "", "vector"),
-    **_rows("compressstore expandload gather load maskedload maskedstore scatter store", ANY, "", "vector"),
-    **_rows("shape_cast shuffle step to_elements transfer_read transfer_write transpose", ANY, "", "vector"),
-    **_rows("contract outerproduct reduction", (*FLOATS, INTEGERS, *BOOLEANS), "", "vector"),
+    **_rows("shape_cast shuffle step store transfer_read transfer_write transpose", ANY, "", "vector"),
+    **_rows(
+        "compressstore expandload maskedload maskedstore scatter to_elements", ANY, "", "vector", ranks=(0, 1)
+    ),
+    **_rows("deinterleave", (*FLOATS, INTEGERS), "", "vector"),
+    **_rows("contract", (*FLOATS, SIZED), "", "vector"),
+    **_rows("outerproduct reduction", (*FLOATS, INTEGERS), "", "vector"),
     **_rows("fma", FLOATS, "", "vector"),
     **_rows("yield", ANY, "", "vector"),
     **_rows("multi_reduction scan", None, "use vector.reduction on each row", "vector"),
@@ -118,6 +139,10 @@ TABLE: dict[str, Row] = {
     **_rows("print", None, "use gpu.printf", "vector"),
     **_rows("scalable.extract scalable.insert vscale", None, "use vectors of fixed sizes", "vector"),
     **_rows("type_cast", None, "use vector.load and vector.store", "vector"),
+    **_rows("atomic_rmw generic_atomic_rmw", (*FLOATS, *WORDS), "", "memref"),
+    **_rows("copy", ANY, "", "memref"),
+    **_rows("alloc dealloc realloc", None, _BY_BUFFER, "memref"),
+    **_rows("dma_start dma_wait", None, "use memref.copy or tile.copy", "memref"),
 }
 
 _MATRIX, _SHUFFLE = "gpu.subgroup_mma_", "gpu.shuffle"
@@ -128,15 +153,30 @@ _FUNCTIONS = {
 }
 """The functions of gpu.subgroup_mma_elementwise with the element types on which each is right."""
 DIALECTS = ("arith", "math", "gpu", "vector")
-_RISKY = ("math.", "arith.fpto", "arith.sitofp", _MATRIX, _SHUFFLE)
+_RIGHT = Row(ANY)
+_OTHERS = {
+    "gpu": Row(None, _BY_HOST),
+    **dict.fromkeys(("memref", "index", "ub", "arith", "math", "vector"), _RIGHT),
+}
+_WITH_ATTRIBUTES, _ATTRIBUTES = ("arith.", "gpu."), ("roundingmode", "upper_bound", "scope")
+_ODD_FLOATS = ("tf32", "f80", "f128")
+_RISKY = (
+    *(
+        "math.",
+        "arith.fpto",
+        "arith.sitofp",
+        _MATRIX,
+        _SHUFFLE,
+        "memref.",
+        "gpu.ballot",
+        "vector.gather",
+        "vector.scatter",
+    ),
+    *(name for name, row in TABLE.items() if row.ranks or SIZED in (row.kinds or ())),
+)
 SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None and not name.startswith(_RISKY))
 """Operations that are right on the types of their rows, and refused later on others."""
-
-
-def has_rounding(kernel: ir.Operation) -> bool:
-    """Whether any operation may round in another way than to nearest."""
-    rounding = (arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.DivFOp, arith.TruncFOp)
-    return any("roundingmode" in op.attributes for op in operations(kernel, *rounding, arith.ConvertFOp))
+RISKY = TABLE.keys() - SAFE
 
 
 def has_library(kernel: Any) -> bool:
@@ -144,13 +184,30 @@ def has_library(kernel: Any) -> bool:
     return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
 
 
-def complaint(op: ir.Operation, *, has_library: bool) -> Diagnostic | None:
-    """Why an operation of these dialects isn't lowered; None where it is, and for those that aren't in the
-    table: the host's, and those of other dialects.
-    """
-    row = TABLE.get(op.name)
-    if row is None or (has_library and op.name.startswith("math.")):
+def has_exceptions(kernel: Any) -> bool:
+    """Whether any value has a type, or any operation an attribute, that may make safe operations wrong."""
+    kinds: set[Any] = set()
+    attributes: list[str] = []
+
+    def visit(op: ir.Operation) -> Any:
+        kinds.update([each.type for each in op.results])
+        if op.name.startswith(_WITH_ATTRIBUTES):
+            attributes.extend(name for name in _ATTRIBUTES if name in op.attributes)
+        return ir.WalkResult.ADVANCE
+
+    kernel.operation.walk(visit)
+    for function in operations(kernel, gpu.GPUFuncOp):
+        kinds.update(function.attributes["function_type"].value.inputs)
+    return bool(attributes) or any(map(_odd, kinds))
+
+
+def complaint(op: ir.Operation, *, has_library: bool, in_kernel: bool) -> Diagnostic | None:
+    """Why an operation of these dialects isn't lowered; None where it is, and for other dialects."""
+    row = TABLE.get(op.name, _OTHERS.get(op.name.partition(".")[0]))
+    if row is None or not (in_kernel or row.remedy not in (_BY_HOST, _BY_BUFFER)):
         return None
+    if has_library and op.name.startswith("math."):
+        row = _RIGHT
     refused = ("", row.remedy) if row.kinds is None else _wrong_type(op, row) or _wrong_attribute(op)
     if refused is None:
         return None
@@ -159,11 +216,27 @@ def complaint(op: ir.Operation, *, has_library: bool) -> Diagnostic | None:
     return Diagnostic(message, mlir.location(op.location))
 
 
+def _odd(kind: ir.Type | None) -> tuple[str, str] | None:
+    """A value's type or its elements', and what is legal instead; None if it isn't an odd one."""
+    while isinstance(kind, ir.VectorType | ir.MemRefType | ir.UnrankedMemRefType):
+        if isinstance(kind, ir.VectorType) and kind.scalable:
+            return str(kind), "use vectors of fixed sizes"
+        kind = kind.element_type
+    return (str(kind), f"legal types are {', '.join(FLOATS)}") if str(kind) in _ODD_FLOATS else None
+
+
 def _wrong_type(op: ir.Operation, row: Row) -> tuple[str, str] | None:
     """The illegal type in an operation and the legal ones, for a message; None if its types are legal."""
     assert row.kinds is not None
     if op.name.startswith(_MATRIX):
         return _wrong_matrix(op)
+    values = [each.type for each in (*op.operands, *op.results)]
+    if odd := next(filter(None, map(_odd, values)), None):
+        return f" on {odd[0]}", odd[1]
+    if row.ranks:
+        for kind in values:
+            if isinstance(kind, ir.VectorType) and kind.rank not in row.ranks:
+                return f" on {kind}", "cast it to one dimension with vector.shape_cast"
     wrong = next((each for each in _elements(op) if not _is_one_of(each, row.kinds)), None)
     if wrong is None:
         return None
@@ -193,6 +266,13 @@ def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
     if "roundingmode" in op.attributes:  # LLVM can't lower some operations with one, not even to_nearest_even
         directed = "llvm.call_intrinsic has others of f32 and f64, such as llvm.nvvm.add.rp.f"
         return " with a rounding mode", f"omit the mode, which rounds to nearest even; {directed}"
+    bound = op.attributes.get("upper_bound")
+    if isinstance(bound, ir.IntegerAttr) and not 0 < bound.value <= _MOST_THREADS:
+        return f" with upper_bound {bound.value}", f"it must be in 1..{_MOST_THREADS}"
+    if op.name in _OF_ROWS and not all(_is_row_major(each, _OF_ROWS[op.name]) for each in op.operands):
+        return " on strided memrefs", "use memref.load and memref.store"
+    if op.name == "memref.atomic_rmw" and op.attributes["kind"].value in _PRODUCTS:
+        return " of products", "use memref.generic_atomic_rmw"
     if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
         return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
     kind = str(op.attributes.get("kind")).partition("<")[2].rstrip(">")
@@ -201,6 +281,22 @@ def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
     return None
 
 
+def _is_row_major(value: ir.Value, dimensions: int | None) -> bool:
+    """Whether it is certain that so many dimensions of a memref, from the last, have no gaps."""
+    kind, count = value.type, 1
+    if not isinstance(kind, ir.MemRefType) or isinstance(kind.layout, ir.AffineMapAttr):
+        return not isinstance(kind, ir.UnrankedMemRefType)
+    strides = kind.get_strides_and_offset()[0]
+    for size, stride in list(zip(kind.shape, strides, strict=True))[::-1][:dimensions]:
+        if stride != count or (size < 0 and dimensions is None):
+            return False
+        count *= size
+    return True
+
+
+_PRODUCTS = (arith.AtomicRMWKind.mulf.value, arith.AtomicRMWKind.muli.value)
+_OF_ROWS = {"memref.copy": None, "vector.gather": 1, "vector.scatter": 1}
+"""Operations on memrefs without gaps in so many dimensions, or all."""
 _TF32 = {("f32", "AOp"), ("f32", "BOp")}
 _SUMS = ("16x16", "32x8", "8x32")
 _SIZES: dict[tuple[str, str], Kinds] = {
@@ -228,7 +324,12 @@ def element_of_matrix(kind: ir.Type) -> ir.Type:
 
 def _elements(op: ir.Operation) -> Iterator[ir.Type | None]:
     """The element types of an operation's numbers."""
-    for value in op.operands[:1] if op.name == _SHUFFLE else (*op.operands, *op.results):
+    values: Iterable[ir.Value] = (*op.operands, *op.results)
+    if op.name == _SHUFFLE:
+        values = op.operands[:1]
+    elif op.name.startswith(("gpu.ballot", "memref.")):
+        values = op.results
+    for value in values:
         kind = value.type
         if isinstance(kind, ir.VectorType):
             yield kind.element_type
@@ -239,11 +340,12 @@ def _elements(op: ir.Operation) -> Iterator[ir.Type | None]:
 def _is_one_of(kind: ir.Type | None, kinds: Kinds) -> bool:
     if kinds == ANY or str(kind) in kinds:
         return True
-    if INTEGERS not in kinds and WIDER not in kinds:
+    if not {INTEGERS, WIDER, SIZED}.intersection(kinds):
         return False
-    least = 1 if INTEGERS in kinds else 2
-    is_index = isinstance(kind, ir.IndexType)
+    least = 2 if WIDER in kinds else 1
+    is_index = isinstance(kind, ir.IndexType) and SIZED not in kinds
     return is_index or (isinstance(kind, ir.IntegerType) and least <= kind.width <= _MOST_BITS)
 
 
 _MOST_BITS = 64
+_MOST_THREADS = (1 << 31) - 1  # what a number of 32 bits holds

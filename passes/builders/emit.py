@@ -341,5 +341,8 @@ def elements(value: ir.Value) -> list[ir.Value]:
     """The elements of a vector; of a scalar, the scalar itself."""
     if not isinstance(value.type, ir.VectorType):
         return [value]
+    if value.type.rank > 1:  # of which LLVM has no vectors
+        rows = [vector.extract(value, [], [i]) for i in range(value.type.shape[0])]
+        return [element for row in rows for element in elements(row)]
     results = vector.to_elements(value)
     return [results] if isinstance(results, ir.Value) else list(results)

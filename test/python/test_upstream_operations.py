@@ -158,6 +158,11 @@ VECTORS: dict[str, tuple[str, Any]] = {
         "%e = math.sqrt %a : V; %g = math.absf %b : V; %r = arith.maxnumf %e, %g : V",
         lambda x, y: np.fmax(np.sqrt(x), np.abs(y)),
     ),
+    "matrices of functions": (
+        "%m = vector.shape_cast %a : V to vector<2x2xT>; %n = math.sqrt %m : vector<2x2xT>;"
+        "%r = vector.shape_cast %n : vector<2x2xT> to V",
+        lambda x, y: np.sqrt(x),
+    ),
 }
 WHOLE_ONLY = ("and", "or", "xor", "maxsi", "minsi")
 
@@ -432,6 +437,73 @@ def test_other_mistakes_are_named(body: str, said: str) -> None:
         weft.compile(upstream_cases.kernel(["%x: i32"], lines, 32), "sm_80")
     last = max(i for i, line in enumerate(lines) if line.startswith("%r"))
     assert caught.value.diagnostics[0].location.line == 4 + last
+
+
+_IN_KERNEL = [  # a line, what the kernel gets, and the message
+    ("%r = arith.addf %a, %a : f128", "%a: f128", "on f128 isn't lowered .*: legal types are f16"),
+    ("%r = arith.addi %a, %a : vector<[4]xi32>", "%a: vector<[4]xi32>", "use vectors of fixed sizes"),
+    ("%r = memref.load %a[%t] : memref<4xtf32>", "%a: memref<4xtf32>", "'memref.load' op on tf32"),
+    (
+        "%r, %s = arith.mulsi_extended %a, %a : vector<2x2xi32>",
+        "%a: vector<2x2xi32>",
+        "on vector<2x2xi32> isn't lowered .*: cast it to one dimension",
+    ),
+    ("memref.copy %a, %a : S to S", "%a: S", "on strided memrefs .*: use memref.load"),
+    ("%r = memref.alloc() : memref<4xf32>", "", "memref.alloc' op isn't lowered .*: use an argument"),
+    ("gpu.memcpy %a, %a : memref<4xf32>, memref<4xf32>", "%a: memref<4xf32>", "move it to a host function"),
+    ("%r = gpu.block_dim x upper_bound 4294967297", "", "with upper_bound 4294967297 .*: it must be in 1"),
+    ("%r = gpu.ballot %a : i16", "%a: i1", "on i16 isn't lowered .*: legal types are i32, i64"),
+    (
+        "%r = memref.atomic_rmw mulf %x, %a[%t] : (f32, memref<4xf32>) -> f32",
+        "%a: memref<4xf32>, %x: f32",
+        "of products isn't lowered .*: use memref.generic_atomic_rmw",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "arguments", "said"), _IN_KERNEL)
+def test_what_would_end_the_process_is_refused(line: str, arguments: str, said: str) -> None:
+    strided = "memref<?xf32, strided<[2]>>"
+    text = upstream_cases.kernel([arguments], [line], 32).replace("S", strided)
+    with pytest.raises(WeftError, match=said) as caught:
+        unlowered.check(mlir.parse(text, context()))
+    assert caught.value.diagnostics[0].location.line == 4
+
+
+def test_host_code_without_kernels_is_no_kernel() -> None:
+    text = "func.func @main() { %m = memref.alloc() : memref<4xf32> gpu.wait return }"
+    unlowered.check(mlir.parse(text, context()))
+
+
+_ATOMIC = {"addf": np.add, "maximumf": np.maximum, "minnumf": np.fmin, "addi": np.add, "mins": np.minimum}
+
+
+def test_atomics_and_shuffles_of_vectors_compute_what_numpy_does() -> None:
+    kinds = {**dict.fromkeys(upstream_cases.FLOATS, list(_ATOMIC)[:3])}
+    kinds |= dict.fromkeys(upstream_cases.WORDS, list(_ATOMIC)[3:])
+    chosen = [(name, kind) for kind, names in kinds.items() for name in names]
+    arguments, lines, arrays = [], [], []
+    for i, (name, kind) in enumerate(chosen):
+        memory = f"memref<64x{kind}>"
+        arguments += [f"%p{i}: {memory}", f"%q{i}: {memory}"]
+        lines.append(f"%a{i} = memref.load %p{i}[%t] : {memory}")
+        lines.append(f"%r{i} = memref.atomic_rmw {name} %a{i}, %q{i}[%t] : ({kind}, {memory}) -> {kind}")
+        arrays += [upstream_cases.numbers(kind, 0), upstream_cases.numbers(kind, 1)]
+    before = [each.copy() for each in arrays]
+    arguments.append("%v: memref<128xf32>")
+    lines += ["%two = arith.constant 2 : index", "%at = arith.muli %t, %two : index"]
+    lines += ["%one = arith.constant 1 : i32", "%w = arith.constant 32 : i32"]
+    lines.append("%x = vector.load %v[%at] : memref<128xf32>, vector<2xf32>")
+    lines.append("%y, %is = gpu.shuffle xor %x, %one, %w : vector<2xf32>")
+    lines.append("vector.store %y, %v[%at] : memref<128xf32>, vector<2xf32>")
+    pairs = np.arange(128, dtype=np.float32)
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, 64), "sm_80")
+    assert not kernel.emulate(*arrays, pairs, grid=(1, 1, 1)).findings
+    for (name, kind), x, y, got in zip(chosen, before[::2], before[1::2], arrays[1::2], strict=True):
+        with np.errstate(all="ignore"):
+            expected = _ATOMIC[name](y, x)
+        assert ((got == expected) | ((got != got) & (expected != expected))).all(), (name, kind)
+    assert (pairs.reshape(32, 2, 2) == np.arange(128).reshape(32, 2, 2)[:, ::-1]).all()
 
 
 def test_formulas_of_refused_functions_are_right() -> None:
