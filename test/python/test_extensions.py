@@ -147,9 +147,30 @@ def test_the_tools_list_what_is_registered(python, site):
 
 def test_the_page_shows_the_files_of_the_example():
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
-    shown = dict(re.findall(r"^`([\w./]+)`:\n\n```(?:py|toml)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
-    files = [path for path in EXAMPLE.rglob("*") if path.suffix in (".py", ".toml")]
+    shown = dict(
+        re.findall(r"^`([\w./]+)`:\n\n```(?:py|toml|mlir)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    )
+    files = [
+        path for path in EXAMPLE.rglob("*") if path.suffix in (".py", ".toml") or path.parent.name == "test"
+    ]
     assert shown == {str(path.relative_to(EXAMPLE)): path.read_text("utf-8") for path in files}
+
+
+def test_the_lit_tests_of_the_example_pass(site, tmp_path):
+    tools, beside = tmp_path / "tools", Path(sys.executable).parent
+    tools.mkdir()
+    program = tools / "weft_opt.py"
+    program.write_text(
+        f"import sys; sys.path.insert(0, {str(site)!r}); from weft.tools import weft_opt\n"
+        "sys.exit(weft_opt.main(sys.argv[1:]))"
+    )
+    (tools / "weft-opt").write_text(f'#!/bin/sh\nexec {warm_tools.folder()}/warm-python {program} "$@"\n')
+    (tools / "weft-opt").chmod(0o755)
+    environment = os.environ | {"PATH": os.pathsep.join([str(tools), str(beside), os.environ["PATH"]])}
+    shutil.copytree(EXAMPLE / "test", tmp_path / "test")
+    run = [beside / "lit", "-v", tmp_path / "test"]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    assert re.search(r"Passed: 2 ", done.stdout), done.stdout + done.stderr
 
 
 # The key of the cache.

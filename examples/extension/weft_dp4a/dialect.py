@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from weft.dialects.effects import Pure
 from weft.dialects.instruction import InstructionOp
 from weft.mlir import ext
 from weft_dp4a.instruction import DP4A
@@ -11,7 +12,7 @@ class Dot(ext.Dialect, name="dot"):
     """Dot products of bytes."""
 
 
-class Dp4aOp(InstructionOp, dialect=Dot, name="dp4a", family=DP4A):
+class Dp4aOp(InstructionOp, dialect=Dot, name="dp4a", family=DP4A, traits=[Pure]):
     """`dp4a`: adds four products of bytes to `c`."""
 
     a: ext.Operand[Any]
