@@ -21,8 +21,9 @@ class Module:
     current ones.
 
     `mlir` is the underlying `ir.Module`. Each operation gets the caller's line as its source location. A
-    block belongs to the thread and task that entered it. If an `await` or `yield` in the block lets another
-    task enter a module, a WeftError refuses operations that would be built in the wrong module. With
+    block belongs to the thread and task that entered it. If an `await` in the block lets another task enter a
+    module, a WeftError refuses operations that would be built in the wrong module. If a `yield` lets the same
+    task enter one that is still open at the end of the block, a WeftError refuses the block. With
     `located` False, operations have no source locations, and aren't refused, and the end of the block doesn't
     verify them again: this is for Weft's own code.
     """
@@ -58,13 +59,17 @@ class Module:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        construction.leave(self._entered.pop())
-        if kind is None:
-            if self.located:
-                with mlir.located():
-                    self.mlir.operation.verify()
-        else:
-            self._failure = kind.__name__
+        block = self._entered.pop()
+        try:
+            if kind is None:
+                construction.check_end(block)
+            else:
+                self._failure = kind.__name__
+        finally:
+            construction.leave(block)
+        if kind is None and self.located:
+            with mlir.located():
+                self.mlir.operation.verify()
 
     def __str__(self) -> str:
         return with_aliases(str(self.mlir))
@@ -150,6 +155,7 @@ class Module:
         self._functions.append(entered)
         try:
             yield
+            construction.check_end(entered)
         except BaseException as error:
             self._failure = type(error).__name__
             raise

@@ -2,8 +2,7 @@
 
 MLIR has one stack of contexts and insertion points for each thread. A task that awaits in a block, or a
 generator that yields in one, leaves its entries on the stack for the next code on that thread. So this module
-checks every operation that is built in a `weft.Module`, and refuses it if another task entered the innermost
-block.
+refuses operations if another task entered the innermost block, and the end of a block that isn't innermost.
 
 This module also sets source locations. The bindings compute locations for all threads or for none, and for
 none if they are built for the limited API of Python (3.12 and later).
@@ -11,8 +10,6 @@ none if they are built for the limited API of Python (3.12 and later).
 
 import sys
 import threading
-from collections.abc import Iterator
-from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any
 
@@ -26,12 +23,10 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-# The innermost block that the running task has entered. Each task and greenlet of a thread has its own.
-_entered: ContextVar["Block | None"] = ContextVar("weft_entered", default=None)
 
 
 class Block:
-    """A `with` block: MLIR's stack entries for it, and the thread, task and frame that entered it."""
+    """A `with` block: MLIR's stack entries for it, and the thread and task that entered it."""
 
     def __init__(
         self, unknown: ir.Location, point: ir.InsertionPoint, caller: FrameType | None, *, located: bool
@@ -42,13 +37,9 @@ class Block:
         self.point: Any = point
         self.location = inherited or unknown  # the user's own location, if one is current
         self.context = point.block.owner.context
-        self.below, self.before = below, _own()
+        self.below = below
         self.task, self.thread = _task(), threading.get_ident()
-        self.caller, self.source = caller, callers.source(caller)
-        known = below.callers if below else frozenset()
-        # The stack doesn't contain a caller that is suspended in an `await` or `yield`.
-        self.running = frozenset(frame for frame in _frames(caller) if frame in known)
-        self.callers: frozenset[FrameType] = known if caller is None else known | {caller}
+        self.source = callers.source(caller)
         self.locations: dict[tuple[CodeType, int], Any] = below.locations if inherited and below else {}
         self.closed = False
         self.located = located
@@ -77,29 +68,35 @@ def enter(unknown: ir.Location, point: ir.InsertionPoint, *, located: bool = Tru
     _settle()
     block = Block(unknown, point, callers.caller_of(sys._getframe(1)), located=located)
     _thread.top = block
-    _entered.set(block)
     return block
 
 
 def leave(block: Block) -> None:
     """Ends a block, in any order and from any thread. MLIR's entries are removed once they are on top."""
     block.closed = True
-    if _entered.get() is block:
-        _entered.set(_open(block.before))
     if block.thread == threading.get_ident():
         _settle()
 
 
+def check_end(block: Block) -> None:
+    """Raises WeftError if this task has entered a later block that is still open."""
+    _settle()
+    top = _thread.top
+    if top is not None and top is not block and not top.closed and top.task is block.task:
+        message = f"innermost module must be the one whose block ends, got the one entered at {top.source}"
+        raise WeftError(Diagnostic(f"{message}: don't yield inside 'with weft.Module()'", block.source))
+
+
 def check() -> None:
-    """Raises WeftError if another task or generator entered the innermost block of this thread."""
+    """Raises WeftError if another task entered the innermost block of this thread."""
     _settle()
     if (top := _thread.top) is not None:
         _check(top, sys._getframe(1))
 
 
 def current() -> Block | None:
-    """The block in which this task builds, or None."""
-    return _own()
+    """The innermost block of this thread, or None."""
+    return _thread.top
 
 
 def _settle() -> None:
@@ -108,20 +105,8 @@ def _settle() -> None:
         _thread.top = top.below
 
 
-def _open(block: Block | None) -> Block | None:
-    while block is not None and block.closed:
-        block = block.before
-    return block
-
-
-def _own() -> Block | None:
-    block = _open(_entered.get())
-    # A context variable may come from the thread that started this one.
-    return block if block is not None and block.thread == threading.get_ident() else None
-
-
 def _task() -> object:
-    """The running asyncio task. Context variables can't identify it: a task inherits those of its parent."""
+    """The running asyncio task."""
     if (events := sys.modules.get("asyncio.events")) is None:
         return None
     loop = events._get_running_loop()
@@ -129,32 +114,12 @@ def _task() -> object:
 
 
 def _check(top: Block, frame: FrameType) -> None:
-    if top.closed or _own() is not top or top.task is not _task() or not _innermost(top, frame):
+    if top.closed or top.task is not _task():
         complaint = (
             f"innermost module must be one that this task entered, got the one entered at {top.source}"
         )
         advice = "enter one in this task, and don't await or yield inside 'with weft.Module()'"
         raise WeftError(Diagnostic(f"{complaint}: {advice}", callers.source(callers.caller_of(frame))))
-
-
-def _innermost(top: Block, frame: FrameType) -> bool:
-    """Whether `top` is the innermost block of the running code: no frame of the stack that has entered a
-    block was suspended when a later block was entered.
-    """
-    # Each operation that is built runs this: a generator of frames would take twice the time.
-    running: FrameType | None = frame
-    while running is not None:
-        if running is top.caller:
-            return True
-        if running in top.callers:
-            block: Block | None = top
-            while block is not None and block.caller is not running:
-                if not block.closed and running not in block.running:
-                    return False
-                block = block.below
-            return True
-        running = running.f_back
-    return True
 
 
 def _location(frame: FrameType) -> Any:
@@ -190,12 +155,6 @@ def _point() -> Any:
         return ir.InsertionPoint.current
     except ValueError:
         return None
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 class _Builders:
