@@ -1,7 +1,6 @@
-"""Digests that identify Python values by what they do, above all functions that other packages register."""
+"""Digests of Python values that are equal in every process, and functions that replace Weft's."""
 
 import dataclasses
-import dis
 import enum
 import functools
 import hashlib
@@ -26,20 +25,6 @@ _BUILTIN = (
 # In these packages a name identifies a function: the keys hold their versions, or Python's.
 _KNOWN = frozenset({"weft", "numpy", *bindings.PROJECTS, *sys.stdlib_module_names}) - {"__main__"}
 _extended: set[str] = set()
-_CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
-# What the bindings add to classes of operations, types and dialects, which follows from the rest.
-_BINDINGS_NOISE = frozenset(
-    {
-        "__annotations__",
-        "__init__",
-        "Adaptor",
-        "Attribute",
-        "Operation",
-        "Type",
-        "_mlir_module",
-        "_trait_typeid",
-    }
-)
 
 
 class UnidentifiedError(Exception):
@@ -60,8 +45,8 @@ def _is_known(module: str) -> bool:
 def digest(*values: Any) -> bytes:
     """Equal for values that do the same, in any process that has loaded the same files of Weft.
 
-    A function of another package is identified by its code, its defaults, its closure and everything that its
-    code names, down to Weft, Python and NumPy. Raises UnidentifiedError for what can't be followed.
+    Functions and classes are identified by their names. Raises UnidentifiedError for those of packages whose
+    version or content isn't in the cache's keys, and for objects other than plain data.
     """
     walk = _Walk()
     for value in values:
@@ -106,12 +91,10 @@ class _Walk:
             self.all("dict", (part for item in value.items() for part in item))
         elif isinstance(value, types.FunctionType):
             self._function(value)
-        elif isinstance(value, types.CodeType):
-            self._code(value)
         elif isinstance(value, types.ModuleType):
-            self._named("module", value.__name__, value.__name__, value)
+            self._named("module", value.__name__, value.__name__)
         elif isinstance(value, type):
-            self._class(value)
+            self._named("class", value.__module__, value.__qualname__)
         elif isinstance(value, _BUILTIN):
             self._builtin(value)
         else:
@@ -124,10 +107,6 @@ class _Walk:
             self.all("partial", (value.func, value.args, value.keywords))
         elif kind is functools._lru_cache_wrapper:
             self.all("cached", (value.__wrapped__,))
-        elif kind in (staticmethod, classmethod):
-            self.all(kind.__name__, (value.__func__,))
-        elif kind is property:
-            self.all("property", (value.fget, value.fset, value.fdel))
         elif kind in (types.GenericAlias, types.UnionType):
             self.all("annotation", (typing.get_origin(value), *typing.get_args(value)))
         elif isinstance(value, enum.Enum):
@@ -138,7 +117,7 @@ class _Walk:
         else:
             raise UnidentifiedError(f"a value of {kind.__module__}.{kind.__qualname__}")
 
-    def _named(self, what: str, module: str, name: str, value: Any) -> None:
+    def _named(self, what: str, module: str, name: str) -> None:
         if not _is_known(module):
             raise UnidentifiedError(f"{what} {name}")
         self.feed(what, module, name)
@@ -148,45 +127,17 @@ class _Walk:
         if owner is None or isinstance(owner, types.ModuleType):
             home = getattr(value, "__objclass__", None)
             module = value.__module__ if home is None else home.__module__
-            self._named("builtin", module or "builtins", value.__qualname__, value)
+            self._named("builtin", module or "builtins", value.__qualname__)
         else:
             self.feed("builtin", value.__qualname__)
             self.add(owner)
 
     def _function(self, function: types.FunctionType) -> None:
-        if known(function):
-            self.feed(
-                "function", function.__module__, function.__qualname__, function.__code__.co_firstlineno
-            )
-        else:
-            self.feed("code")
-            self._code(function.__code__)
-            for name in sorted(_names(function.__code__)):
-                if name in function.__globals__:
-                    self.feed("global", name)
-                    self.add(function.__globals__[name])
+        if not known(function):
+            raise UnidentifiedError(f"function {function.__module__}.{function.__qualname__}")
+        self.feed("function", function.__module__, function.__qualname__, function.__code__.co_firstlineno)
         self.all("given", (function.__defaults__, function.__kwdefaults__))
         self.all("closure", map(_content, function.__closure__ or ()))
-
-    def _code(self, code: types.CodeType) -> None:
-        self.feed(code.co_code.hex(), code.co_flags, code.co_argcount, code.co_kwonlyargcount)
-        self.feed(code.co_posonlyargcount, code.co_exceptiontable.hex())
-        self.all("names", (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
-        self.all("constants", code.co_consts)
-
-    def _class(self, kind: type) -> None:
-        if _is_known(kind.__module__):
-            self.feed("class", kind.__module__, kind.__qualname__)
-            return
-        self.feed("class", kind.__qualname__)
-        self.all("bases", kind.__bases__)
-        own, noise = vars(kind), _CLASS_NOISE
-        if any(base.__module__.partition(".")[0] in bindings.PROJECTS for base in kind.__mro__):
-            noise |= _BINDINGS_NOISE
-            # A loaded dialect has its operations as members, too.
-            noise |= {each.__name__ for each in own.get("operations", ())}
-        names = sorted(own.keys() - noise)
-        self.all("members", (part for name in names for part in (name, own[name])))
 
 
 def known(function: types.FunctionType) -> bool:
@@ -250,17 +201,3 @@ def _content(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return ...  # the variable has no value yet
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The names that a function's code, and the code of functions in it, looks up in its module."""
-    names = set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            names.add(instruction.argval)
-        elif instruction.opname == "IMPORT_NAME" and not _is_known(instruction.argval):
-            raise UnidentifiedError(f"{code.co_qualname}, which imports {instruction.argval}")
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
