@@ -16,7 +16,7 @@ _SHAPE = rf"<\s*(?:[mnk]\s*=\s*{_NUMBER}\s*,?\s*){{1,3}}>"
 _LARGE_SHAPE = re.compile(r"[mnk]\s*=\s*(?:0x|-|\d{5})")
 # Strings, comments and arrows are tokens, so that brackets in them aren't counted.
 _TOKEN = re.compile(
-    rf'(?P<raw>@(?:[\w$.-]+\()?)?(?P<string>"(?:[^"\\\n]|\\.)*")|//.*|->'
+    rf'(?P<raw>@(?:[\w$.-]+\()?|, bin = )?(?P<string>"(?:[^"\\\n]|\\.)*")|//.*|->'
     rf"|(?P<shape>{_SHAPE})|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])"
     r"|%[\w$.-]++(?:\s|//.*\n)*#(?P<number>\d+)"
 )
@@ -39,7 +39,9 @@ def check(text: str, name: str) -> None:
                 raise _refusal(f"brackets must be nested at most {_DEEPEST} deep", text, match.start(), name)
         elif match["shape"]:
             _check_shape(match, text, name)
-        elif match["string"] and not match["raw"]:  # symbols and resources may contain any bytes
+        elif (
+            match["string"] and not match["raw"]
+        ):  # symbols, resources and machine code may contain any bytes
             _check_string(match, text, name)
         elif match["close"]:
             _close(within, _OPENING[_CLOSING.index(match["close"])])

@@ -1,7 +1,7 @@
 // A gpu.module becomes a gpu.binary with an object for each chip; the host's lowering goes on from there.
 
 // RUN: weft-opt %s --weft-to-binary=chips=sm_90a,sm_100a | FileCheck %s
-// RUN: weft-opt %s --weft-to-binary="format=bin chips=sm_90a" | FileCheck %s --check-prefix=BIN
+// RUN: weft-opt %s --weft-to-binary="format=bin chips=sm_90a" | weft-opt | FileCheck %s --check-prefix=BIN
 // RUN: weft-opt %s --weft-to-binary=chips=sm_90a --gpu-to-llvm | FileCheck %s --check-prefix=HOST
 // RUN: not weft-opt %s --weft-to-binary 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not weft-opt %s --weft-to-binary=format=sass 2>&1 | FileCheck %s --check-prefix=FORMAT

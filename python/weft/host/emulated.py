@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import emulator
 from weft.emulator.errors import advise
+from weft.errors import WeftError
 from weft.host.runtime import Bytes, Dim, Launched, new_bytes
 
 _REGISTER = "kernels access memory of gpu.alloc, and what gpu.host_register has registered"
@@ -57,6 +58,8 @@ class Emulated:
         ctypes.memmove(address, pattern * count, len(pattern) * count)
 
     def load(self, code: bytes) -> int:
+        if code.startswith(b"\x7fELF"):
+            raise WeftError("the emulator runs PTX, got machine code: use --weft-to-binary=format=isa")
         module = emulator.Module(code.decode())
         for address, (name, data) in self._memory.items():
             module.device.place(name, address, data)

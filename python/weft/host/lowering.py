@@ -105,6 +105,8 @@ def _leave_out_the_rest(holder: Any, entry: str) -> None:
             op.operation.erase()
     private = ir.StringAttr.get("private", holder.context)
     for op in holder.regions[0].blocks[0].operations:
+        if isinstance(op, gpu.BinaryOp):  # the verifier of launches finds none that is private
+            continue
         if "sym_name" in op.operation.attributes and mlir.symbol(op) != entry:
             op.operation.attributes["sym_visibility"] = private
     passes.manager("symbol-dce", holder.context).run(holder)
