@@ -86,7 +86,7 @@ class InstructionOp(Op):
         super().__init_subclass__(**arguments)
 
     @classmethod
-    def make(cls, *unnamed: Any, **named: Any) -> Any:
+    def make(cls, *unnamed: Any, **named: Any) -> ir.OpView | ir.Value:
         """Builds the op from its operands (a value, or a list of registers) and attributes by name. Returns
         its result if it has one, otherwise the op. Raises WeftError if the form isn't legal.
         """

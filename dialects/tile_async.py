@@ -248,7 +248,7 @@ def gemm_async(
     a: Any,
     b: Any,
     c: Any,
-    accumulate: Any,
+    accumulate: ir.Value,
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,

@@ -209,7 +209,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
             *(("the source of tile.load_element", load.source, load.sizes) for load in self.loads),
         ]
 
-    def role(self, name: str) -> ir.Value | None:
+    def role(self, name: str) -> Any:
         """The operand with a role; None if there is none."""
         return self.roles.get(name)
 
@@ -327,8 +327,8 @@ def matmul(
     groups: Any | None = None,
     row_ends: ir.Value | None = None,
     k_ends: ir.Value | None = None,
-    row_factors: Any | None = None,
-    column_factors: Any | None = None,
+    row_factors: ir.Value | None = None,
+    column_factors: ir.Value | None = None,
     team: ir.Value | None = None,
     scale_block: int = 0,
     scale_columns: bool = False,

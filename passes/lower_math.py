@@ -23,7 +23,7 @@ def run(module: ir.Operation) -> None:
     for kernel in operations(module, gpu.GPUModuleOp):
         found: list[Any] = []
 
-        def visit(op: ir.Operation, found: list[ir.Operation] = found) -> Any:
+        def visit(op: ir.Operation, found: list[ir.Operation] = found) -> ir.WalkResult:
             if op.name.startswith("math.") or op.name in _NUMBERS:
                 found.append(op)
             return ir.WalkResult.ADVANCE

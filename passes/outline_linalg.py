@@ -139,7 +139,7 @@ def _set_launch(kernel: ir.OpView, function: ir.OpView, last: ir.Operation, lane
     contract.REQUIRES.set(kernel, sizes.map(sizes.differences(function, last)))
 
 
-def _ctas(sizes: list[Number], lanes: int) -> list[Any]:
+def _ctas(sizes: list[Number], lanes: int) -> list[ir.AffineExpr]:
     """Three numbers whose product is about the number of CTAs with `lanes` threads for each element. Fewer
     do as well.
     """
@@ -186,7 +186,7 @@ class _ArgumentSizes:
                     found += [self.of(*known[0]) - self.of(*other) for other in known[1:]]
         return [each for each in found if mlir.cast(ir.AffineConstantExpr, each) is None]
 
-    def map(self, expressions: list[Any]) -> ir.Attribute:
+    def map(self, expressions: list[ir.AffineExpr]) -> ir.Attribute:
         """The attribute that maps the sizes to these expressions."""
         return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
 

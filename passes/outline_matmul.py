@@ -91,7 +91,7 @@ def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp
     return made
 
 
-def _rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> Any:
+def _rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.WalkResult:
     """Replaces operands of an operation that are among the `values`."""
     for number, operand in enumerate(op.operands):
         op.operands[number] = values.get(operand, operand)
@@ -161,7 +161,7 @@ def _alignments(arguments: int, product: MatmulOp) -> list[int]:
     return alignments
 
 
-def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
+def _differences(product: MatmulOp, sizes: "_Sizes") -> list[ir.AffineExpr]:
     """Numbers that must be 0: the differences of sizes that must be equal, and what K leaves over."""
     k_a, m = (-2, -1) if product.attribute("transpose_a") else (-1, -2)
     k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
@@ -214,7 +214,7 @@ class _Sizes:
         first = self.first[ir.BlockArgument(value).arg_number]
         return ir.AffineExpr.get_dim(first + dimension % value.type.rank)
 
-    def map(self, expressions: list[Any]) -> ir.Attribute:
+    def map(self, expressions: list[ir.AffineExpr]) -> ir.Attribute:
         """The attribute that maps the sizes to these expressions."""
         return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
 

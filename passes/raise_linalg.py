@@ -72,7 +72,7 @@ def wanted(module: Any) -> list[ir.OpView]:
 def _has_linalg(function: ir.OpView) -> bool:
     found = False
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal found
         found = op.name.startswith("linalg.")
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE

@@ -1,7 +1,6 @@
 """Whether a thread's accesses to shared memory come before a proxy fence."""
 
 from itertools import takewhile
-from typing import Any
 
 from weft.dialects.tile_types import BufferType
 from weft.mlir import ir, llvm, nvvm
@@ -41,7 +40,7 @@ def _may_access(op: ir.Operation, stage: ir.Value) -> bool:
     """
     found = []
 
-    def visit(inner: ir.Operation) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         if inner.name in _CALLS or (_has_address(inner) and not _accesses_nothing(inner, stage)):
             found.append(inner.name)
             return ir.WalkResult.INTERRUPT

@@ -38,7 +38,7 @@ def check(module: Any, *, tiles: bool = True) -> None:
     complaints: list[Diagnostic] = []
     has_library = False
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if is_plain(op):
             return ir.WalkResult.SKIP  # which --outline-linalg makes a kernel of
         if op.name.partition(".")[0] not in (*_LOWERED, *ours):

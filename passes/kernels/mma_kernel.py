@@ -434,7 +434,7 @@ class MmaKernel:
 
     def _factors(
         self, block: ir.Value, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
-    ) -> Any:
+    ) -> ir.Value | None:
         """What a lane's sums of a K block are multiplied by; None for 1."""
         if not self.op.types.scaled:
             return None

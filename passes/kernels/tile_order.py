@@ -135,7 +135,7 @@ class MaskedOrder:
     literally would run for hours.
     """
 
-    filled: Any
+    filled: ir.Value
     most: ir.Value
     members: Any
     tile_rows: int

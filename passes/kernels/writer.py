@@ -146,7 +146,7 @@ class StagedWriter:
         index: Any,
         warpgroup: ir.Value,
         phase: Any,
-    ) -> Any:
+    ) -> ir.Value | None:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
         a fifth of the time to compile. Returns the next phase.
         """

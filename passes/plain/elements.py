@@ -236,7 +236,7 @@ class Elements:
     def _renamed(self, copy: ir.OpView, values: Mapping[ir.Value, ir.Value]) -> None:
         inside = set[Any]()
 
-        def visit(op: ir.Operation) -> Any:
+        def visit(op: ir.Operation) -> ir.WalkResult:
             for number, operand in enumerate(op.operands):
                 if operand not in inside:
                     op.operands[number] = self._in_body(operand, values)

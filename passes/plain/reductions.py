@@ -69,7 +69,7 @@ def _used(block: ir.Block, values: Sequence[ir.Value], ops: set[Any]) -> set[ir.
             continue
         ops.add(owner)
 
-        def visit(op: ir.Operation) -> Any:
+        def visit(op: ir.Operation) -> ir.WalkResult:
             pending.extend(op.operands)
             return ir.WalkResult.ADVANCE
 
@@ -124,7 +124,7 @@ def by_lanes(op: ir.OpView, number: int, sizes: Sizes) -> ByLanes | None:
     return ByLanes(value.owner.name, value.type) if str(value.type) in _KINDS else None
 
 
-def _loop(expression: Any) -> Any:
+def _loop(expression: Any) -> ir.AffineExpr:
     return mlir.cast(ir.AffineDimExpr, expression)
 
 

@@ -181,7 +181,7 @@ def _tensors(op: ir.OpView, root: ir.OpView) -> list[ir.Value]:
     """The tensors that an operation uses, also inside its regions."""
     found: dict[Any, None] = {}
 
-    def visit(each: ir.Operation) -> Any:
+    def visit(each: ir.Operation) -> ir.WalkResult:
         for number, operand in enumerate(each.operands):
             if isinstance(operand.type, ir.RankedTensorType) and not _is_blank(each, number, root):
                 found[operand] = None
@@ -209,7 +209,7 @@ def _is_blank(op: ir.Operation, number: int, root: ir.OpView) -> bool:
 def _inner(op: ir.OpView) -> set[ir.Operation]:
     inside: set[Any] = set()
 
-    def visit(each: ir.Operation) -> Any:
+    def visit(each: ir.Operation) -> ir.WalkResult:
         if each != op:
             inside.add(each)
         return ir.WalkResult.ADVANCE
@@ -223,7 +223,7 @@ def _find_scalars(made: Plain, values: Values, numbers: Numbers) -> None:
     for op in made.ops:
         inner = _inner(op)
 
-        def visit(each: ir.Operation, inner: set[ir.Operation] = inner) -> Any:
+        def visit(each: ir.Operation, inner: set[ir.Operation] = inner) -> ir.WalkResult:
             for operand in each.operands:
                 if operand.owner not in inner and not _belongs(operand, inner):
                     _find_scalar(operand, made, values, numbers)
@@ -339,7 +339,7 @@ def _cloned(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
     with op.location:
         copy = op.clone()
 
-    def rename(each: ir.Operation) -> Any:
+    def rename(each: ir.Operation) -> ir.WalkResult:
         for number, operand in enumerate(each.operands):
             if operand in values:
                 each.operands[number] = values[operand]

@@ -110,7 +110,7 @@ class _Rewriter:
     def _clone(self, op: ir.Operation) -> None:
         copy = op.clone()
 
-        def rename(each: ir.Operation) -> Any:
+        def rename(each: ir.Operation) -> ir.WalkResult:
             for number, operand in enumerate(each.operands):
                 if operand in self._values:
                     each.operands[number] = self._values[operand]

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from typing import Any
 
 from weft import phase, system
 from weft.compiler.llvm_floats import respelled
@@ -29,7 +28,7 @@ def translate(op: ir.OpView, *, apart: bool = False) -> str:
 def _check_lowered(op: ir.OpView) -> None:
     unlowered: list[Diagnostic] = []
 
-    def visit(inner: ir.Operation) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         known = inner.name.startswith(("llvm.", "nvvm.")) or inner.name in _MODULES
         if not known:
             unlowered.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))

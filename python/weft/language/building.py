@@ -148,7 +148,9 @@ def _known(kind: ArrayArgument, meta: dict[str, Any]) -> tuple[int | None, ...]:
     return tuple(int(size) if size.isdigit() else meta.get(size) for size in kind.sizes)
 
 
-def _arguments(signature: Signature, special: Specialization, values: Sequence[ir.Value]) -> list[Any]:
+def _arguments(
+    signature: Signature, special: Specialization, values: Sequence[ir.Value]
+) -> list[Matrix | Scalar]:
     """The arguments of the kernel function."""
     meta, result = dict(special.meta), list[Any]()
     for number, (name, kind) in enumerate(signature.arguments.items()):

@@ -104,7 +104,7 @@ def _write(buffer: Any, at: Sequence[ir.Value], number: ir.Value) -> None:
     llvm.store(word, address(buffer, *at), alignment=buffer.dtype.bytes)
 
 
-def _indices(buffer: Any, given: Any) -> tuple[Any, Any]:
+def _indices(buffer: Any, given: Any) -> tuple[Fragment | Scalar, Any]:
     """The row and column of an element. Of a buffer of one row, the column suffices."""
     given = given if isinstance(given, tuple) else (given,)
     if len(given) == 1 and buffer.shape[0] == 1:

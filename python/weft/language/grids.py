@@ -10,6 +10,7 @@ from weft import late_imports
 from weft.errors import Location, WeftError, shown
 from weft.language.dtypes import NUMBERS
 from weft.language.mistakes import mistake
+from weft.mlir import ir
 
 
 def ceil_div(a: Any, b: Any) -> Any:
@@ -144,7 +145,7 @@ def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     return parts
 
 
-def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
+def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[ir.AffineExpr]:
     """The same as three affine expressions."""
     parts = numbers_of(grid, named)
     parts += [1] * (3 - len(parts))

@@ -107,7 +107,7 @@ def sqrt(x: Fragment) -> Fragment:
     return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Any) -> Fragment | Scalar:
     """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
     return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
 
@@ -191,7 +191,7 @@ def absolute(x: Any) -> Any:
     return abs(x if isinstance(x, (Fragment, Scalar)) else as_scalar(x))
 
 
-def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Fragment | Scalar:
     a, b = _settled(a), _settled(b)
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return python(a, b)
@@ -234,7 +234,7 @@ def maximum(a: Any, b: Any) -> Any:
     return _pair("maximum", max, a, b)
 
 
-def mulhi(a: Any, b: Any) -> Any:
+def mulhi(a: Any, b: Any) -> Fragment | Scalar:
     """The upper half of the bits of products of integers (`mul.hi`), which are signed or unsigned as their
     type is. The lower half is `a * b`.
     """
@@ -354,19 +354,19 @@ def _any_of_lane(x: Any, name: str) -> ir.Value:
     return value.value
 
 
-def maximum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
+def maximum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The largest elements along an axis: of rows (`axis=1`), a vector of rows. Without an axis, the largest
     one, as `w.sum`.
     """
     return _reduce(x, "maximum", axis, within)
 
 
-def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
+def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The smallest elements along an axis. Without an axis, the smallest one, as `w.sum`."""
     return _reduce(x, "minimum", axis, within)
 
 
-def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Any:
+def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
     columns. The latter goes through shared memory, so all threads of the warpgroup must execute it.
 

@@ -114,7 +114,14 @@ def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
     return bytes_ if aligned and run > 1 else 0
 
 
-def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
+def store(
+    fragment: Any,
+    to: Any,
+    *,
+    via: Buffer | None = None,
+    rows: Any = None,
+    waits: bool = True,
+) -> None:
     """Stores a tile to an array or to a buffer, by a warpgroup, or a vector of `w.load` to an array. Elements
     outside of the array are not written. With `rows`, only the first `rows` rows of the tile are stored.
 
@@ -261,7 +268,7 @@ def _through(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None, 
         _await_at_the_end()
 
 
-def _ends_ragged(to: Place, via: Buffer) -> Any:
+def _ends_ragged(to: Place, via: Buffer) -> ir.Value | None:
     """Whether rows of an array end in a tile of it, within 16 bytes, all of which TMA would write: an i1.
     None where the array is known to have rows of whole 16 bytes.
     """

@@ -1,7 +1,5 @@
 """Indices that may be outside of an array on purpose, as those of neighbors: x[image - 1, row + 1]."""
 
-from typing import Any
-
 from weft import mlir
 from weft.mlir import arith, ir, scf
 from weft.passes.builders import emit
@@ -21,7 +19,7 @@ def may_be_outside(index: ir.Value) -> bool:
     return known < 0 if known is not None else bool(_constant_part(index))
 
 
-def existing(array: ir.Value, first: list[ir.Value]) -> tuple[Any, list[ir.Value]]:
+def existing(array: ir.Value, first: list[ir.Value]) -> tuple[ir.Value | None, list[ir.Value]]:
     """Whether an array, a memref, has the matrix or row at these first indices, SSA values: an i1, or None
     where it must have it. And these indices, or zeros if it doesn't have it.
     """

@@ -18,7 +18,7 @@ from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 
-def cumsum(x: Any, axis: int | None = None) -> Any:
+def cumsum(x: Any, axis: int | None = None) -> Fragment | Scalar:
     """For each element of a tile, the sum of those up to it along an axis: in its row (`axis=1`), or in its
     column (`axis=0`). For each element of a vector, the sum of those up to it.
 
@@ -47,7 +47,7 @@ def associative_scan(x: Any, combine: Callable[..., Any], axis: int | None = Non
     return found if isinstance(x, tuple) else found[0]
 
 
-def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tuple[Any, ...]:
+def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tuple[Fragment | Scalar, ...]:
     trace.current().check_whole_warps(name)
     first = xs[0] if xs else None
     if not isinstance(first, Fragment):

@@ -113,7 +113,7 @@ class Trace:
     sharing: list[Sharing] = field(default_factory=list)
     rings: list[Moving] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
-    first_barriers: Any = None  # the operation that makes the first ring
+    first_barriers: ir.OpView | None = None  # the operation that makes the first ring
     maps: dict[tuple[ir.Value, ir.Type], ir.Value] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
     finished: int = 0  # of these, the first ones, that were waited for
@@ -133,7 +133,7 @@ class Trace:
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _entered_loops: list[bool] = field(default_factory=list)
     _alike: list[bool | None] = field(default_factory=list)  # of loops and branches: do all warpgroups enter?
-    _anchor: Any = None  # the barrier before the first role
+    _anchor: ir.OpView | None = None  # the barrier before the first role
 
     @property
     def threads(self) -> int:

@@ -47,7 +47,7 @@ def aligned_to(view: ArrayView) -> int:
     return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
 
 
-def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[Any], bool]:
+def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[ArrayView | float], bool]:
     """A kernel's arguments, with arrays as views, and whether their rows are aligned as the kernel needs it.
     Raises WeftError for arguments that don't fit.
     """
