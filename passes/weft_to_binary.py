@@ -33,6 +33,8 @@ def run(module: ir.Operation, chips: str = "", format: str = "isa") -> None:
     """Replaces every `gpu.module`, at any depth."""
     if format not in _FORMATS:
         raise WeftError(f"pass 'weft-to-binary': format must be isa or bin; got {format}")
+    if module.operation.name == gpu.GPUModuleOp.OPERATION_NAME:
+        raise refuse(module.opview, "is replaced by --weft-to-binary, which must run on what holds it")
     for holder in operations(module, gpu.GPUModuleOp):
         targets = _targets(holder, [chip for chip in chips.split(",") if chip])
         objects = [_object(holder, chip, target, format) for chip, target in targets]

@@ -20,7 +20,7 @@
 // TENSORS: error: 'tensor.empty' op can't run in a host function: bufferize it with upstream's passes (weft-opt --one-shot-bufferize)
 // BIG: error: 'gpu.func' op has a block that no launch can have: block must be in 1..1024 on x, got 9999
 // MAPS: mistakes.mlir:[[# @LINE + 81]]:5: error: 'gpu.launch_func' op can't launch 'mapped', whose arguments are followed by tensor maps: make it by --weft-kernel=rows=any, or launch it by weft.compile
-// NAME: error: {{.*}}mistakes.mlir has no function 'mains': it has unregistered, asserts, takes, unknown, tensors, returns, frees, big, maps
+// NAME: error: {{.*}}mistakes.mlir has no function 'mains': it has unregistered, asserts, takes, unknown, tensors, returns, frees, big, maps, overflows, frees_twice, negative; did you mean
 // OPTION: error: --kernel is for one kernel, and --entry runs a host function: leave one out
 // JSON: "entry": "returns",
 // JSON: "result": 2.5,
@@ -104,4 +104,38 @@ module attributes {gpu.container_module} {
       args(%A : memref<64x64xf16>)
     return
   }
+}
+
+// What memory can't have.
+// RUN: not weft run %s --entry overflows --on emulator 2>&1 | FileCheck %s --check-prefix=OVERFLOWS
+// RUN: not weft run %s --entry frees_twice --on emulator 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: not weft run %s --entry negative --on emulator 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: not weft run %s --entry of_gpu --on emulator 2>&1 | FileCheck %s --check-prefix=OF-GPU
+// OF-GPU: has no function 'of_gpu': it has unregistered,
+// OVERFLOWS: error: gpu.memcpy of 40 bytes ends 24 bytes past gpu.alloc 1 of 16 bytes
+// TWICE: error: memref.dealloc: memory must come from memref.alloc, and be freed once
+// NEGATIVE: error: gpu.alloc: sizes must be at least 0; got -20 bytes
+func.func @overflows() {
+  %c10 = arith.constant 10 : index
+  %few = gpu.alloc () : memref<4xf32>
+  %many = memref.alloc(%c10) : memref<?xf32>
+  %to = memref.cast %few : memref<4xf32> to memref<?xf32>
+  gpu.memcpy %to, %many : memref<?xf32>, memref<?xf32>
+  return
+}
+func.func @frees_twice() {
+  %m = memref.alloc() : memref<4xf32>
+  %u = memref.cast %m : memref<4xf32> to memref<*xf32>
+  call @printMemrefF32(%u) : (memref<*xf32>) -> ()
+  memref.dealloc %m : memref<4xf32>
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+func.func @negative() {
+  %few = arith.constant -5 : index
+  %m = gpu.alloc (%few) : memref<?xf32>
+  return
+}
+gpu.module @functions {
+  func.func @of_gpu() { return }
 }

@@ -7,6 +7,8 @@
 // RUN: not weft-opt %s --weft-to-binary=format=sass 2>&1 | FileCheck %s --check-prefix=FORMAT
 // RUN: not weft-opt %s --weft-to-binary=chips=sm_80 2>&1 | FileCheck %s --check-prefix=CHIP
 // RUN: not weft-opt %s --weft-to-binary=chips=sm_90b 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not weft-opt %s --pass-pipeline="builtin.module(gpu.module(weft-to-binary{chips=sm_90a}))" 2>&1 | FileCheck %s --check-prefix=NESTED
+// NESTED: error: 'gpu.module' op is replaced by --weft-to-binary, which must run on what holds it
 // NONE: weft_to_binary.mlir:{{[0-9]+}}:3: error: 'gpu.module' op has no chip: give it an #nvvm.target, or use --weft-to-binary=chips=sm_90a
 // FORMAT: error: pass 'weft-to-binary': format must be isa or bin; got sass
 // CHIP: error: 'nvvm.cluster.wait' op is not supported on sm_80

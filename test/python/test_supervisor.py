@@ -126,6 +126,13 @@ def test_a_stack_that_overflows_is_told(tmp_path: Path) -> None:
     assert (status, "MLIR crashed (SIGSEGV)" in stderr) == (1, True)
 
 
+def test_a_crash_of_host_code_is_no_defect(tmp_path: Path) -> None:
+    work = """phase.enter("running function 'main'"); os.kill(os.getpid(), 11)"""
+    status, _, stderr = planted(work, tmp_path)
+    assert (status, "defect" in stderr, list(tmp_path.glob("weft-crash-*"))) == (1, False, [])
+    assert stderr.startswith("weft-opt: error: SIGSEGV while running function 'main'\n")
+
+
 def test_what_the_system_kills_is_told(tmp_path: Path) -> None:
     status, _, stderr = planted("os.kill(os.getpid(), 9)", tmp_path)
     assert (status, "the system killed Weft (SIGKILL)" in stderr) == (1, True)

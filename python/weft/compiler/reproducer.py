@@ -70,11 +70,20 @@ def internal_error(error: Exception, source: tuple[str, str] | None) -> WeftInte
     return _defect(reason, "Weft", "".join(traceback.format_exception(error)), source)
 
 
+RUNNING = "running function "
+
+
 def crash(cause: str, where: str, printed: str, source: tuple[str, str] | None) -> WeftInternalError:
     """Writes a reproducer for a process that died of `cause` in the phase `where`, and returns the error.
 
-    `printed` is the process's stderr, `source` the name and the text of its input.
+    `printed` is the process's stderr, `source` the name and the text of its input. What runs is the user's
+    host code: where that dies, it isn't a defect.
     """
+    if where.startswith(RUNNING):
+        advice = "host code may only access memory that it has, and recursion must end"
+        return WeftInternalError(
+            Diagnostic(f"{cause} while {where}", notes=(Diagnostic(advice, severity="note"),))
+        )
     return _defect(f"MLIR crashed ({cause}) while {where}", "MLIR or of Weft", printed, source)
 
 

@@ -11,6 +11,7 @@ from weft.emulator.errors import advise
 from weft.errors import WeftError
 from weft.host.runtime import Bytes, Dim, Launched, new_bytes
 
+_ALLOCATED = "gpu.alloc"
 _REGISTER = "kernels access memory of gpu.alloc, and what gpu.host_register has registered"
 
 
@@ -30,10 +31,12 @@ class Emulated:
         self._allocated += 1
         data = new_bytes(max(size, 1))
         address = int(data.ctypes.data)
-        self._place(f"gpu.alloc {self._allocated}", address, data)
+        self._place(f"{_ALLOCATED} {self._allocated}", address, data)
         return address
 
     def free(self, address: int) -> None:
+        if address and not self._memory.get(address, ("",))[0].startswith(_ALLOCATED):
+            raise WeftError("gpu.dealloc: memory must come from gpu.alloc, and be freed once")
         self.unregister(address)
 
     def register(self, address: int, size: int) -> None:
@@ -51,10 +54,23 @@ class Emulated:
         for module in self._modules:
             module.device.place(name, address, data)
 
+    def _check(self, what: str, address: int, size: int) -> None:
+        """Raises WeftError for memory that ends within `size` bytes of an address."""
+        for name, data in self._memory.values():
+            begin = int(data.ctypes.data)
+            if begin <= address < begin + data.nbytes < address + size:
+                past = address + size - begin - data.nbytes
+                raise WeftError(
+                    f"{what} of {size} bytes ends {past} bytes past {name} of {data.nbytes} bytes"
+                )
+
     def copy(self, to: int, source: int, size: int, stream: int) -> None:
+        self._check("gpu.memcpy", to, size)
+        self._check("gpu.memcpy", source, size)
         ctypes.memmove(to, source, size)
 
     def fill(self, address: int, pattern: bytes, count: int, stream: int) -> None:
+        self._check("gpu.memset", address, len(pattern) * count)
         ctypes.memmove(address, pattern * count, len(pattern) * count)
 
     def load(self, code: bytes) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import phase
+from weft.compiler.reproducer import RUNNING
 from weft.host.emulated import Emulated
 from weft.host.lowered import Lowered
 from weft.host.on_gpu import Gpu
@@ -37,7 +38,7 @@ def run(lowered: Lowered, on: str, say: Callable[[str], None], options: dict[str
         runtime.check()
         prototype = ctypes.CFUNCTYPE(C_TYPES[lowered.result])
         function = prototype(engine.get_function_address(lowered.entry))
-        phase.enter(f"running function '{lowered.entry}'")
+        phase.enter(f"{RUNNING}'{lowered.entry}'")
         start = time.perf_counter()
         returned = function()
         runtime.check()

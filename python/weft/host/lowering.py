@@ -83,7 +83,8 @@ def lower(
 
 def _found(module: Any, entry: str, name: str) -> tuple[Any, str]:
     """The module around a function, and the type of the function's result in LLVM IR."""
-    functions = [each for each in operations(module, func.FuncOp) if each.body.blocks]
+    defined = [each for each in operations(module, func.FuncOp) if each.body.blocks]
+    functions = [each for each in defined if each.operation.parent.name == "builtin.module"]
     named = [each for each in functions if mlir.symbol(each) == entry]
     if not named:
         names = [mlir.symbol(each) for each in functions]

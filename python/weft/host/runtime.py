@@ -146,7 +146,9 @@ class Runtime:
             "memrefCopy": _copy_memref,
             "rtclock": time.perf_counter,
             ASSERT: self._assert,
-            "mgpuMemAlloc": lambda size, stream, shared: device.alloc(size, bool(shared)),
+            "mgpuMemAlloc": lambda size, stream, shared: device.alloc(
+                _checked(size, "gpu.alloc"), bool(shared)
+            ),
             "mgpuMemFree": lambda address, stream: device.free(address),
             "mgpuMemcpy": device.copy,
             "mgpuMemset32": lambda to, value, count, stream: device.fill(to, _le(value, 4), count, stream),
@@ -174,7 +176,7 @@ class Runtime:
         }
 
     def _host_alloc(self, size: int) -> int:
-        data = new_bytes(max(size, 1))
+        data = new_bytes(max(_checked(size, "memref.alloc"), 1))
         address = int(data.ctypes.data)
         self._memory[address] = data
         return address
@@ -185,7 +187,8 @@ class Runtime:
         return self._host_alloc(size)
 
     def _host_free(self, address: int) -> None:
-        self._memory.pop(address, None)
+        if self._memory.pop(address, None) is None and address:
+            raise WeftError("memref.dealloc: memory must come from memref.alloc, and be freed once")
 
     def _assert(self, holds: bool, number: int) -> None:
         if not holds:
@@ -234,6 +237,12 @@ class Runtime:
         address = self._device.alloc(len(encoded), False)
         self._device.copy(address, int(encoded.ctypes.data), len(encoded), 0)
         return address
+
+
+def _checked(size: int, what: str) -> int:
+    if size < 0:
+        raise WeftError(f"{what}: sizes must be at least 0; got {size} bytes")
+    return size
 
 
 def _le(value: int, size: int) -> bytes:
