@@ -66,12 +66,7 @@ _BY_LANE = "compute it from gpu.thread_id: 32 threads are a subgroup"
 
 
 def _rows(
-    names: str,
-    kinds: Kinds | None,
-    remedy: str = "",
-    dialect: str = "arith",
-    *,
-    ranks: tuple[int, ...] = (),
+    names: str, kinds: Kinds | None, remedy: str = "", dialect: str = "arith", *, ranks: tuple[int, ...] = ()
 ) -> dict[str, Row]:
     return {f"{dialect}.{name}": Row(kinds, remedy, ranks) for name in names.split()}
 

@@ -142,10 +142,7 @@ def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
 
 
 def _consumer(
-    op: MatmulOp,
-    tiles: Tiles[WarpgroupSchedule],
-    sharing: Together | Turns,
-    reduction: Reduction,
+    op: MatmulOp, tiles: Tiles[WarpgroupSchedule], sharing: Together | Turns, reduction: Reduction
 ) -> Callable[[Any], None]:
     """What the warpgroups that multiply do."""
     m, n, _ = tiles.schedule.block

@@ -179,11 +179,7 @@ class Elements:
         return values
 
     def _body(
-        self,
-        block: ir.Block,
-        values: dict[ir.Value, Any],
-        loops: Coordinates,
-        wanted: Needed | None = None,
+        self, block: ir.Block, values: dict[ir.Value, Any], loops: Coordinates, wanted: Needed | None = None
     ) -> list[Any]:
         """What a body yields; None for what isn't wanted."""
         for view in block.operations:

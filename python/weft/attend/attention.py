@@ -12,14 +12,7 @@ from weft.multiply import jax_call
 
 
 def _watched(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    return_lse: bool = False,
-    out: Any = None,
-    stream: Any = None,
-    **others: Any,
+    q: Any, k: Any, v: Any, *, return_lse: bool = False, out: Any = None, stream: Any = None, **others: Any
 ) -> Any:
     """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
     chosen = {name: others.pop(name) for name in OPTIONS if name in others}

@@ -114,14 +114,7 @@ def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
     return bytes_ if aligned and run > 1 else 0
 
 
-def store(
-    fragment: Any,
-    to: Any,
-    *,
-    via: Buffer | None = None,
-    rows: Any = None,
-    waits: bool = True,
-) -> None:
+def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
     """Stores a tile to an array or to a buffer, by a warpgroup, or a vector of `w.load` to an array. Elements
     outside of the array are not written. With `rows`, only the first `rows` rows of the tile are stored.
 

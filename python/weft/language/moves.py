@@ -18,11 +18,7 @@ MOST_BYTES = 16
 
 
 def moved(
-    lane: Any,
-    shape: tuple[int, int],
-    layouts: tuple[Layout, Layout],
-    widths: Sequence[int],
-    scratch: Any,
+    lane: Any, shape: tuple[int, int], layouts: tuple[Layout, Layout], widths: Sequence[int], scratch: Any
 ) -> ir.Value:
     """A lane's elements of a tile, moved from one layout to another one, by accesses of so many bytes.
 

@@ -450,11 +450,7 @@ class Kernel:
         return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
 
     def _prepared(
-        self,
-        views: Sequence[Any],
-        grid: runtime.Dim,
-        block: runtime.Dim,
-        extents: Extents | None = None,
+        self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim, extents: Extents | None = None
     ) -> runtime.Prepared:
         spaces, workspaces = workspaces_of(self.launch, views, grid), None
         numbers = itertools.count()

@@ -38,11 +38,7 @@ class Product:
 
     @classmethod
     def of(
-        cls,
-        roles: Sequence[str],
-        options: Options,
-        activation: str | None,
-        by_columns: Sequence[str] = (),
+        cls, roles: Sequence[str], options: Options, activation: str | None, by_columns: Sequence[str] = ()
     ) -> "Product":
         """Raises WeftError for options that aren't legal."""
         checked = options.checked("c" in roles)

@@ -192,13 +192,7 @@ class Boxes:
         return True
 
     def _run(
-        self,
-        name: str,
-        box: Box,
-        where: Sequence[int],
-        buffer: _Buffer,
-        values: Sequence[int],
-        count: int,
+        self, name: str, box: Box, where: Sequence[int], buffer: _Buffer, values: Sequence[int], count: int
     ) -> bool:
         """Calls code with the numbers of `Call` that follow the coordinates."""
         self._refresh_shared()

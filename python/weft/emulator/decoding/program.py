@@ -45,12 +45,7 @@ class Program:
     """
 
     def __init__(
-        self,
-        tree: Tree,
-        entry: Function,
-        chip: str,
-        table: Table,
-        scopes: Mapping[str, int] = LEVELS,
+        self, tree: Tree, entry: Function, chip: str, table: Table, scopes: Mapping[str, int] = LEVELS
     ) -> None:
         self._table, self.scopes = table, scopes
         self.tier: object = None

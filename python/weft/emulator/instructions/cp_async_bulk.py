@@ -191,13 +191,7 @@ def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
 
 
 def _from_global(
-    one: Lanes,
-    address: int,
-    size: int,
-    line: int,
-    left: int,
-    right: int,
-    barrier: tuple[int, int] | None,
+    one: Lanes, address: int, size: int, line: int, left: int, right: int, barrier: tuple[int, int] | None
 ) -> Octets:
     """Bytes, of which the first `left` and the last `right` are read if they exist; otherwise they
     are zeros.

@@ -162,13 +162,7 @@ def arrive(op: Op) -> Step:
 
 
 def _arrive(
-    lanes: Lanes,
-    target: Target,
-    counts: Array,
-    sizes: Array,
-    states: Array,
-    how: Arrival,
-    line: int,
+    lanes: Lanes, target: Target, counts: Array, sizes: Array, states: Array, how: Arrival, line: int
 ) -> None:
     """The lanes of a target arrive: at once if no phase can complete in between, otherwise one by one."""
     mbarriers = lanes.wave.mbarriers

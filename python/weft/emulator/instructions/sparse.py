@@ -50,12 +50,7 @@ class Sparse:
     """Expands a sparse A of depth `k`, by chunks of `chunk` elements."""
 
     def __init__(
-        self,
-        op: Op,
-        placed: Mapping[str, Operand],
-        operands: Mapping[str, Registers],
-        k: int,
-        chunk: int,
+        self, op: Op, placed: Mapping[str, Operand], operands: Mapping[str, Registers], k: int, chunk: int
     ) -> None:
         self._k, self._chunk = k, chunk
         selector = op.source(placed["selector"], U32)

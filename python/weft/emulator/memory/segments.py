@@ -36,12 +36,7 @@ class Segment:
     """
 
     def __init__(
-        self,
-        name: str,
-        base: int,
-        data: npt.NDArray[np.uint8],
-        writable: bool = True,
-        of_others: bool = True,
+        self, name: str, base: int, data: npt.NDArray[np.uint8], writable: bool = True, of_others: bool = True
     ) -> None:
         self.name, self.base, self.data, self.writable = name, base, data, writable
         self.of_others = of_others and writable

@@ -159,12 +159,7 @@ class Barriers:
         return -1 if waits else after
 
     def _all_arrive(
-        self,
-        lanes: Lanes,
-        rows: "npt.NDArray[np.intp]",
-        ctas: Sequence[int],
-        number: int,
-        needed: int | None,
+        self, lanes: Lanes, rows: "npt.NDArray[np.intp]", ctas: Sequence[int], number: int, needed: int | None
     ) -> bool:
         """Whether these threads alone complete the barrier of each of their CTAs."""
         wave = self.wave

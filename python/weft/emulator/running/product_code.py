@@ -45,10 +45,7 @@ class Places:
     """
 
     def __init__(
-        self,
-        elements: npt.NDArray[np.intp],
-        chunks: "npt.NDArray[np.int64] | None" = None,
-        used: int = CHUNK,
+        self, elements: npt.NDArray[np.intp], chunks: "npt.NDArray[np.int64] | None" = None, used: int = CHUNK
     ) -> None:
         self.elements: Elements = np.ascontiguousarray(elements, np.int32)
         self.address: int = self.elements.ctypes.data

@@ -34,12 +34,7 @@ class Wave(Ctas):
     """
 
     def __init__(
-        self,
-        launch: Launch,
-        slots: Slots,
-        device: Device,
-        cta_numbers: Sequence[int],
-        grid: Grid,
+        self, launch: Launch, slots: Slots, device: Device, cta_numbers: Sequence[int], grid: Grid
     ) -> None:
         super().__init__(launch, device, cta_numbers)
         self.grid = grid

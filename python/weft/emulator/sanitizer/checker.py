@@ -60,11 +60,7 @@ class Sanitizer(Watch):
     """
 
     def __init__(
-        self,
-        wave: Wave,
-        findings: Findings,
-        kernel: Kernel = ANY_KERNEL,
-        memory: GlobalMemory | None = None,
+        self, wave: Wave, findings: Findings, kernel: Kernel = ANY_KERNEL, memory: GlobalMemory | None = None
     ) -> None:
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)

@@ -31,12 +31,7 @@ class GlobalRaces:
     """
 
     def __init__(
-        self,
-        wave: Wave,
-        clocks: VectorClocks,
-        findings: Findings,
-        memory: GlobalMemory,
-        kernel: Kernel,
+        self, wave: Wave, clocks: VectorClocks, findings: Findings, memory: GlobalMemory, kernel: Kernel
     ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
         self._discarding, self._needed, self._constant = kernel.discarding, kernel.needed, kernel.constant

@@ -56,12 +56,7 @@ class Stopped:
     """What a hook sees. `threads`, `[warps of the wave, 32]`, are about to execute an instruction."""
 
     def __init__(
-        self,
-        machine: Machine,
-        launched: Launched,
-        group: Group | None,
-        position: Position,
-        threads: Bools,
+        self, machine: Machine, launched: Launched, group: Group | None, position: Position, threads: Bools
     ) -> None:
         self._machine, self._group = machine, group
         self.launched: Launched = launched
