@@ -12,9 +12,11 @@ from weft import extensions, mlir, mlir_text, passes, phase
 from weft.compiler import stages
 from weft.dialects import context as new_context
 from weft.dialects import names_in
+from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
 from weft.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
+from weft.mlir import operations
 from weft.opt_flags import NAMES, VALUED_SWITCHES
 from weft.passes import weft_to_binary
 from weft.passes.registry.pipeline import Element
@@ -60,6 +62,14 @@ def dialects() -> str:
     return f"Available Dialects: {','.join(names_in(new_context()))}"
 
 
+def _define(definitions: Any, context: Any) -> None:
+    """Loads the dialects of a file of IRDL. Raises WeftError for one that exists, which ends the process."""
+    for op in operations(definitions, mlir.irdl.DialectOp):
+        if mlir.symbol(op) in names_in(context):
+            raise refuse(op, f"defines '{mlir.symbol(op)}', which weft-opt has: remove it, or rename it")
+    mlir.irdl.load_dialects(definitions)
+
+
 def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     """Processes the input by chunks and writes their results, to a file only if all went well. Returns the
     exit status.
@@ -72,7 +82,7 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     context = new_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
     if options.irdl_file is not None:
-        mlir.irdl.load_dialects(mlir.parse_file(options.irdl_file, context))
+        _define(mlir.parse_file(options.irdl_file, context), context)
     if options.mlir_disable_threading:
         context.enable_multithreading(False)
     remarks: list[Diagnostic] = []
