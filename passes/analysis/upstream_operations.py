@@ -194,7 +194,7 @@ def has_exceptions(kernel: Any) -> bool:
     kernel.operation.walk(visit)
     for function in operations(kernel, gpu.GPUFuncOp):
         kinds.update(function.attributes["function_type"].value.inputs)
-    return bool(attributes) or any(map(_odd, kinds))
+    return bool(attributes) or any(_odd(each) or _has_parts_of_bytes(each) for each in kinds)
 
 
 def complaint(op: ir.Operation, *, has_library: bool, in_kernel: bool) -> Diagnostic | None:
@@ -267,6 +267,8 @@ def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
         return f" with upper_bound {bound.value}", f"it must be in 1..{_MOST_THREADS}"
     if op.name in _OF_ROWS and not all(_is_row_major(each, _OF_ROWS[op.name]) for each in op.operands):
         return " on strided memrefs", "use memref.load and memref.store"
+    if op.name.startswith("vector.") and any(_has_parts_of_bytes(each.type) for each in op.operands):
+        return " on a memref whose elements are no whole bytes", "use memref.load and memref.store"
     if op.name == "memref.atomic_rmw" and op.attributes["kind"].value in _PRODUCTS:
         return " of products", "use memref.generic_atomic_rmw"
     if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
@@ -275,6 +277,12 @@ def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
     if op.name == "vector.contract" and kind not in ("add", ""):
         return f" with kind {kind}", "use vector.reduction"
     return None
+
+
+def _has_parts_of_bytes(kind: ir.Type) -> bool:
+    """Whether a memref has integers that memref.load finds in bytes of their own, and vectors packed."""
+    element = kind.element_type if isinstance(kind, ir.MemRefType) else None
+    return isinstance(element, ir.IntegerType) and element.width % 8 != 0
 
 
 def _is_row_major(value: ir.Value, dimensions: int | None) -> bool:

@@ -453,6 +453,11 @@ _IN_KERNEL = [  # a line, what the kernel gets, and the message
     ("gpu.memcpy %a, %a : memref<4xf32>, memref<4xf32>", "%a: memref<4xf32>", "move it to a host function"),
     ("%r = gpu.block_dim x upper_bound 4294967297", "", "with upper_bound 4294967297 .*: it must be in 1"),
     ('gpu.printf "%f", %a : f8E5M2', "%a: f8E5M2", "on f8E5M2 isn't lowered .*: extend it with arith.extf"),
+    (
+        "%r = vector.load %a[%t] : memref<64xi1>, vector<4xi1>",
+        "%a: memref<64xi1>",
+        "elements are no whole bytes isn't lowered .*: use memref.load",
+    ),
     ("%r = gpu.ballot %a : i16", "%a: i1", "on i16 isn't lowered .*: legal types are i32, i64"),
     (
         "%r = memref.atomic_rmw mulf %x, %a[%t] : (f32, memref<4xf32>) -> f32",
