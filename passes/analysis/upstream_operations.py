@@ -124,7 +124,7 @@ TABLE: dict[str, Row] = {
     **_rows(
         "compressstore expandload maskedload maskedstore scatter to_elements", ANY, "", "vector", ranks=(0, 1)
     ),
-    **_rows("deinterleave", (*FLOATS, INTEGERS), "", "vector"),
+    **_rows("deinterleave", (*FLOATS, SIZED), "", "vector"),
     **_rows("contract", (*FLOATS, SIZED), "", "vector"),
     **_rows("outerproduct reduction", (*FLOATS, INTEGERS), "", "vector"),
     **_rows("fma", FLOATS, "", "vector"),
@@ -214,7 +214,7 @@ def complaint(op: ir.Operation, *, has_library: bool, in_kernel: bool) -> Diagno
 
 def _odd(kind: ir.Type | None) -> tuple[str, str] | None:
     """A value's type or its elements', and what is legal instead; None if it isn't an odd one."""
-    while isinstance(kind, ir.VectorType | ir.MemRefType | ir.UnrankedMemRefType):
+    while isinstance(kind, ir.VectorType | ir.MemRefType | ir.UnrankedMemRefType | ir.ComplexType):
         if isinstance(kind, ir.VectorType) and kind.scalable:
             return str(kind), "use vectors of fixed sizes"
         kind = kind.element_type

@@ -442,6 +442,12 @@ def test_other_mistakes_are_named(body: str, said: str) -> None:
 _IN_KERNEL = [  # a line, what the kernel gets, and the message
     ("%r = arith.addf %a, %a : f128", "%a: f128", "on f128 isn't lowered .*: legal types are f16"),
     ("%r = arith.addi %a, %a : vector<[4]xi32>", "%a: vector<[4]xi32>", "use vectors of fixed sizes"),
+    ("%r = ub.poison : complex<f80>", "", "'ub.poison' op on f80"),
+    (
+        "%r, %s = vector.deinterleave %a : vector<4xindex> -> vector<2xindex>",
+        "%a: vector<4xindex>",
+        "on index",
+    ),
     ("%r = memref.load %a[%t] : memref<4xtf32>", "%a: memref<4xtf32>", "'memref.load' op on tf32"),
     (
         "%r, %s = arith.mulsi_extended %a, %a : vector<2x2xi32>",
