@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import everywhere
+
 sys.path.append(str(Path(__file__).parents[1]))
 warm_tools = importlib.import_module("warm_tools")
 sys.path.pop()
@@ -177,7 +179,8 @@ def _attempt_all(
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(said, 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    if not everywhere.has_driver():  # CUDA reserves more addresses than that
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for number in numbers:
         os.ftruncate(said, 0)
         os.lseek(said, 0, os.SEEK_SET)

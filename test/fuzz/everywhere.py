@@ -52,14 +52,23 @@ def ways(text: str) -> list[tuple[str, Callable[..., None]]]:
         assert kernel.compile(*arrays, arch=chip).cubin
         emulated(False)(kernel, *arrays)
 
-    found = [("the interpreter", assembled if ptxas else emulated(False)), ("compiled code", emulated(True))]
+    # A GPU's toolkit may have no ptxas for older chips, and its own chip's is used there.
+    first = assembled if ptxas and not has_gpu() else emulated(False)
+    found = [("the interpreter", first), ("compiled code", emulated(True))]
     return found + ([("the GPU", _on_gpu)] if has_gpu() else [])
+
+
+def has_driver() -> bool:
+    """Whether this machine has an NVIDIA GPU, which this process may not be able to use."""
+    return Path("/dev/nvidiactl").exists()
 
 
 def has_gpu() -> bool:
     from weft.launch import runtime
 
-    return runtime.available() is None
+    reason = runtime.available()
+    assert reason is None or not has_driver(), reason
+    return reason is None
 
 
 def _on_gpu(kernel: Any, *arrays: Any) -> None:

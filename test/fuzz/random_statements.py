@@ -486,7 +486,7 @@ def attempt(text: str) -> str:
         where = error.diagnostics[0].location
         assert where is not None and where.file.endswith(everywhere.FILE), error
         return "refused"
-    except (AttributeError, TypeError) as error:  # in a side of a branch that Python doesn't take
+    except (AttributeError, LookupError, TypeError) as error:  # in a branch that Python leaves out
         if traceback.extract_tb(error.__traceback__)[-1].filename.endswith(everywhere.FILE):
             return "refused by Python"
         raise

@@ -9,7 +9,6 @@ import weft.language as w
 
 pytestmark = GPU
 KINDS = {
-    "random_ptx": 100,
     "random_tiles": 200,
     "random_statements": 200,
     "random_expressions": 200,

@@ -2,8 +2,8 @@
 
 Random programs (`test/fuzz/random_ptx.py`) on an H200 found what PTX from LLVM may contain. They also found
 faults of instructions that LLVM doesn't use, of all releases: `cnot`, `set` and `slct` beside other types,
-`cvt.sat` under a predicate, `lop3` with an operand twice. For `bfe` and `bfi` beyond the last bit, and `slct`
-by an absolute value, 12.9 and 13.0 are wrong, and 13.5 is right.
+`cvt.sat`, `set` and `testp` under a predicate, `lop3` with an operand twice. For `bfe` and `bfi` beyond the
+last bit, and `slct` by an absolute value, 12.9 and 13.0 are wrong, and 13.5 is right.
 """
 
 import re
