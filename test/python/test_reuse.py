@@ -158,7 +158,9 @@ def test_a_kernel_serves_several_sizes_in_later_processes(driver):
     assert len(list(cache.default().directory.glob("cubin-*"))) == assembled == 2
 
 
-def test_a_later_process_knows_the_schedules_that_were_compiled(driver):
+def test_a_later_process_knows_the_schedules_that_were_compiled(patch, tmp_path):
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    patch.delenv(compiled_schedules.VARIABLE, raising=False)
     added = SPLIT, CHOSEN
     for schedule in added:
         compiled_schedules.add("a kind", schedule)

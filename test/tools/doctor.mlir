@@ -2,7 +2,7 @@
 
 // RUN: weft doctor | FileCheck %s
 // CHECK:      weft {{[0-9.]+}}, Python 3
-// CHECK-NEXT: ok       MLIR       {{[a-z-]+}} {{[0-9]+}}; dialects {{.*}}mma, {{.*}}tile{{.*}} beside upstream's
+// CHECK-NEXT: ok       MLIR       {{[a-z-]+}} {{[0-9]+}} (LLVM {{[0-9a-f]+}}); dialects {{.*}}mma, {{.*}}tile{{.*}} beside upstream's
 // CHECK-NEXT: ok       LLVM       {{[0-9.]+}} (llvmlite {{[0-9.]+}}); generates code for {{.*}}sm_80{{.*}}sm_90(a)
 // CHECK-NEXT: ok       ptxas      {{[0-9.]+}} ({{.*}}ptxas); assembles for {{.*}}sm_80
 // CHECK-NEXT: {{ok|none}} {{ +}}nvdisasm

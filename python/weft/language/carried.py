@@ -3,13 +3,15 @@
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.language import objects
 from weft.language.dtypes import NUMBERS
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake
-from weft.mlir import ir
+
+if TYPE_CHECKING:
+    from weft.mlir import ir
 
 RESULT = "_weft_result"
 """The name that has a function's result."""
@@ -86,7 +88,7 @@ for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTA
     setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
-def parts(value: Any, seen: set[int] | None = None) -> list[ir.Value]:
+def parts(value: Any, seen: set[int] | None = None) -> "list[ir.Value]":
     """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
     if isinstance(value, Carried):
         return value.parts()

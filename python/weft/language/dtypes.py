@@ -3,13 +3,15 @@
 import re
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.mistakes import mistake
-from weft.mlir import ir
+
+if TYPE_CHECKING:
+    from weft.mlir import ir
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class DType:
     """The name in `weft.language`."""
 
     @property
-    def type(self) -> ir.Type:
+    def type(self) -> "ir.Type":
         """The MLIR type, in the current context."""
         with late_imports.whole():
             from weft.mlir import ir
