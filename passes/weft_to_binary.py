@@ -14,6 +14,7 @@ from weft.dialects.op import refuse
 from weft.errors import WeftError
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes.registry.pass_ import Pass
+from weft.target import Target
 
 _FORMATS = {"isa": 2, "bin": 3}  # upstream's names, and its numbers of formats of objects
 _MARKS = ("gpu.kernel", "nvvm.kernel")
@@ -35,8 +36,15 @@ def run(module: ir.Operation, chips: str = "", format: str = "isa") -> None:
         raise WeftError(f"pass 'weft-to-binary': format must be isa or bin; got {format}")
     if module.operation.name == gpu.GPUModuleOp.OPERATION_NAME:
         raise refuse(module.opview, "is replaced by --weft-to-binary, which must run on what holds it")
-    for holder in operations(module, gpu.GPUModuleOp):
-        targets = _targets(holder, [chip for chip in chips.split(",") if chip])
+    named = [chip for chip in chips.split(",") if chip]
+    for chip in named:
+        Target.of(chip)
+    holders = operations(module, gpu.GPUModuleOp)
+    for holder in holders:
+        if holder.operation.parent.name == gpu.GPUModuleOp.OPERATION_NAME:
+            raise refuse(holder, "must not stand in another gpu.module, got one in one: move it out")
+    for holder in holders:
+        targets = _targets(holder, named)
         objects = [_object(holder, chip, target, format) for chip, target in targets]
         with ir.InsertionPoint(holder.operation), holder.location:
             chooser = holder.operation.attributes.get("offloadingHandler", ir.Attribute.parse(_CHOOSER))
@@ -73,7 +81,13 @@ def _object(holder: ir.OpView, chip: str, target: ir.Attribute | None, format: s
         del copy.attributes["targets"]
     elif target is not None:
         copy.attributes["targets"] = ir.ArrayAttr.get([target])
-    compiled = _compile(alone, chip)
+    try:
+        compiled = _compile(alone, chip)
+    except WeftError as error:
+        if error.diagnostics[0].location is not None:
+            raise
+        message = error.diagnostics[0].message.removeprefix("-: ")
+        raise refuse(holder, f"can't be compiled for {chip}: {message}") from None
     code = compiled.ptx.encode() if format == "isa" else compiled.cubin
     if target is None:
         major, minor = compiled.ptx_version

@@ -148,7 +148,7 @@ def _run(arguments: Sequence[str]) -> int:
     elif options.dump_irdl:
         from weft.dialects.registered import definitions
 
-        cli.say(definitions())
+        cli.write(options.output, f"{definitions()}\n")
     else:
         return opt.run(options, flags)
     return 0

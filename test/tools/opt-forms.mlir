@@ -44,7 +44,7 @@ func.func @also_good() { return }
 // RUN: echo 'irdl.dialect @mine { irdl.operation @op { } }' > %t.irdl
 // RUN: echo '"mine.op"() : () -> ()' > %t.mine
 // RUN: weft-opt %t.mine --irdl-file=%t.irdl | FileCheck %s --check-prefix=IRDL
-// RUN: weft-opt --dump-irdl > %t.ours
+// RUN: weft-opt --dump-irdl -o %t.ours
 // RUN: not weft-opt %t.mine --irdl-file=%t.ours 2>&1 | FileCheck %s --check-prefix=EXISTS
 // EXISTS: 2:3: error: 'irdl.dialect' op defines 'tile', which weft-opt has: remove it, or rename it
 // RUN: not weft-opt %t.mine 2>&1 | FileCheck %s --check-prefix=UNKNOWN
