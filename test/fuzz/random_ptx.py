@@ -282,7 +282,7 @@ def head(chip: str) -> str:
 
 
 def attempt(text: str) -> str:
-    """Runs the programs on both paths of the emulator. On an H200, three of five inputs differ: they contain
+    """Runs the programs on both paths of the emulator. On an H200, half of the inputs differ: they contain
     instructions that LLVM doesn't use and that ptxas compiles wrong (`weft.compiler.ptxas_faults`), and NaNs
     whose payloads it doesn't keep.
     """
