@@ -1,4 +1,4 @@
-"""Builders of `wgmma`, written by `python -m weft.tools.op_docs`."""
+"""Builders of `wgmma`, written by `python docs/generate/op_docs.py`."""
 
 from collections.abc import Sequence
 

@@ -8,8 +8,7 @@ from weft import passes
 from weft.compiler import codegen, translation
 from weft.dialects import DIALECTS, context, instruction_ops
 from weft.dialects.instruction import struct_of
-from weft.isa.certify.assembler import ptx_registers
-from weft.isa.family import Family, Form, Registers, operand_text
+from weft.isa.family import Family, Form, Registers, operand_text, ptx_registers
 from weft.isa.tables import HEADS
 from weft.mlir import gpu, ir, llvm
 

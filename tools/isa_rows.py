@@ -8,9 +8,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from weft.isa.certify.assembler import ptx_registers
 from weft.isa.chips import CHIPS, ChipSet, describe, since
-from weft.isa.family import Family, Registers, Support
+from weft.isa.family import Family, Registers, Support, ptx_registers
 from weft.isa.mma.fragments import mnk
 
 # A fragment whose register count takes more values than this has it shown as a multiple of N or of `num`.

@@ -122,7 +122,7 @@ def _of_corpus(chance: random.Random) -> tuple[str, str, str, list[Any]]:
 
 def _of_tables(chance: random.Random) -> tuple[str, str, str, list[Any]]:
     """The same for an instruction of the tables."""
-    from weft.isa.certify.assembler import Entry, kernel_text
+    from assembler import Entry, kernel_text
 
     form, support = chance.choice(chance.choice(_forms()))
     chips = [chip for chip in _CHIPS if chip in support.chips] or ["sm_100a"]

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import pytest
+from assembler import LAST, VERSIONS, Entry, assemble
 from assembling import assembles
 from instruction_lines import DECLARATIONS, WIDE, instruction_lines
 
 from weft import emulator
 from weft.isa import availability
-from weft.isa.certify.assembler import LAST, VERSIONS, Entry, assemble
 from weft.isa.chips import CHIPS, ChipSet
 
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
+import figures_docs
 import pytest
 from bench_fakes import RIGHT, SMALL, WRONG, FakeGpu, refusing
 
@@ -23,7 +24,7 @@ from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, Buffers, Check, Problem
 from weft.bench.report import Report, table
 from weft.errors import WeftError
-from weft.tools import bench, figures_docs, weft
+from weft.tools import bench, weft
 
 DEVICE = {
     "name": "A GPU",
@@ -115,7 +116,7 @@ def test_tables_of_one_run_stand_under_each_other() -> None:
 
 def test_the_tables_of_figures_are_those_of_the_runs() -> None:
     readme = Path(__file__).parents[2] / "benchmarks" / "README.md"
-    assert readme.read_text("utf-8") == figures_docs.page(), "run python -m weft.tools.figures_docs"
+    assert readme.read_text("utf-8") == figures_docs.page(), "run python docs/generate/figures_docs.py"
 
 
 def test_the_speeds_in_the_readmes_are_the_means_of_the_runs() -> None:
@@ -251,7 +252,7 @@ def test_all_figures_are_measured_by_one_script(tmp_path: Path, name: str, forma
         tested, *runs = runs
         assert tested.startswith("python -m pytest -q -m  ../test/gpu/")
     assert status == 0
-    assert tables == "python -m weft.tools.figures_docs ."
+    assert tables == "python docs/generate/figures_docs.py ."
     assert compared == f"weft predict --measured {name}-*.json"
     seen, parser = set(), ArgumentParser()
     bench.BENCH.arguments(parser)

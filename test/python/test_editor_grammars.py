@@ -6,11 +6,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import editor_grammars
 import pytest
 
 from weft.dialects import DIALECTS
 from weft.isa.tables import HEADS
-from weft.tools import editor_grammars
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "editors" / "vscode"
@@ -21,7 +21,7 @@ needs_node = pytest.mark.skipif(NODE is None, reason="needs node, which isn't in
 def test_the_grammars_are_those_that_the_dialects_make():
     for name, text in editor_grammars.grammars().items():
         written = (FOLDER / "syntaxes" / name).read_text("utf-8")
-        assert written == text, "run python -m weft.tools.editor_grammars"
+        assert written == text, "run python docs/generate/editor_grammars.py"
 
 
 def test_what_the_package_names_is_there():

@@ -1,10 +1,10 @@
 """The emulator executes every form of the tables, except for those listed here."""
 
 import pytest
+from assembler import Entry, kernel_text
 from emulator_ptx import HEAD
 
 from weft import emulator
-from weft.isa.certify.assembler import Entry, kernel_text
 from weft.isa.chips import CHIPS
 from weft.isa.tables import FAMILIES
 

@@ -4,11 +4,11 @@ import itertools
 import re
 
 import pytest
+from assembler import LAST, Entry, assemble
 from instruction_lines import DECLARATIONS, WIDE, instruction_lines
 
 from weft import emulator
 from weft.isa import illegal, tables
-from weft.isa.certify.assembler import LAST, Entry, assemble
 
 CHIP = "sm_100a"
 VERSION = LAST[False]

@@ -5,12 +5,13 @@ import re
 from dataclasses import replace
 from itertools import product
 
+import assembler
+import certify
 import pytest
 from isa_printed import printed
 
 from weft.errors import WeftError
-from weft.isa import certify, mma
-from weft.isa.certify import assembler
+from weft.isa import mma
 from weft.isa.chips import CHIPS, only, since
 from weft.isa.family import Family, Registers, Support
 from weft.isa.types import ELEMENT_TYPES

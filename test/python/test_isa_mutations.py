@@ -9,10 +9,13 @@ import sys
 import time
 from dataclasses import replace
 
+import assembler
+import certify
+import compared
+import mutations
 import pytest
 
-from weft.isa import certify, tables
-from weft.isa.certify import assembler, compared, mutations
+from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.text import lenient_spelling, unchecked
 
@@ -373,7 +376,7 @@ def test_a_missing_ptxas_is_reported(path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_ctrl_c_ends_it_at_once():
     """What its processes were about is given up: one of them alone would take a minute."""
-    command = [sys.executable, "-m", "weft.isa.certify", "mma", "--jobs", "2"]
+    command = [sys.executable, certify.__file__, "mma", "--jobs", "2"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, text=True) as running:
         time.sleep(2)
         os.killpg(running.pid, signal.SIGINT)

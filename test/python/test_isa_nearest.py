@@ -2,11 +2,13 @@
 
 import random
 
+import assembler
+import certify
+import mutations
 import pytest
+from assembler import LAST, VERSIONS, Entry
 
-from weft.isa import certify, tables
-from weft.isa.certify import assembler, mutations
-from weft.isa.certify.assembler import LAST, VERSIONS, Entry
+from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, _apart
 from weft.isa.text import reader, written

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import certify
 import pytest
+from assembler import assemble
 
-from weft.isa import certify, tables
-from weft.isa.certify.assembler import assemble
+from weft.isa import tables
 from weft.isa.chips import CHIPS, of_capability
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix

@@ -4,11 +4,12 @@ import re
 from dataclasses import replace
 from itertools import product
 
+import certify
 import pytest
 from isa_printed import llvm_type
 
 from weft.compiler import codegen
-from weft.isa import certify, tcgen05
+from weft.isa import tcgen05
 from weft.isa.chips import CHIPS
 from weft.isa.tcgen05.control import COMMIT, Alloc, Commit, Fence
 from weft.isa.tcgen05.copy import (

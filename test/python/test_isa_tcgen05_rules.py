@@ -3,9 +3,10 @@
 from dataclasses import replace
 from itertools import product
 
+import certify
 import pytest
 
-from weft.isa import certify, tcgen05
+from weft.isa import tcgen05
 from weft.isa.tcgen05.control import COMMIT, FENCE, Commit, Fence
 from weft.isa.tcgen05.copy import (
     CP,

@@ -4,9 +4,9 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
+from assembler import Entry, assemble
 
 from weft.isa import tables
-from weft.isa.certify.assembler import Entry, assemble
 from weft.isa.family import Form
 from weft.isa.template import NUMBER, Field, Flag, Template, Unnamed, Word
 from weft.isa.text.reader import instructions

@@ -4,11 +4,12 @@ import re
 from dataclasses import replace
 from itertools import product
 
+import certify
 import pytest
 from isa_printed import llvm_type, printed
 
 from weft.compiler import codegen, ptxas
-from weft.isa import certify, wgmma
+from weft.isa import wgmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.isa.text.reader import instructions

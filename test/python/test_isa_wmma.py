@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import certify
 import pytest
 from isa_printed import printed
 
-from weft.isa import certify, wmma
+from weft.isa import wmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.isa.text.reader import instructions

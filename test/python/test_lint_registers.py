@@ -8,11 +8,11 @@ from collections import Counter, defaultdict
 from itertools import product
 from pathlib import Path
 
+import assembler
 import pytest
 from assembling import assembles
 
 from weft.isa import tables
-from weft.isa.certify import assembler
 from weft.isa.family import number_choice, operand_text
 from weft.isa.text import alike, reader, written
 from weft.isa.text.scope import Scope

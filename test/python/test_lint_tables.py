@@ -4,10 +4,11 @@ import difflib
 import random
 import time
 
+import certify
 import pytest
 from lint_lines import F16, F16_LINE
 
-from weft.isa import certify, computed, tables
+from weft.isa import computed, tables
 from weft.isa.chips import CHIPS
 from weft.isa.text import reader, written
 from weft.isa.text.operands import NOTHING_DECLARED

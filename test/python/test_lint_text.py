@@ -3,13 +3,14 @@
 import json
 import string
 
+import assembler
+import certify
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lint_lines import F16, F16_LINE, HEAD, lint
 
-from weft.isa import certify, tables
-from weft.isa.certify import assembler
+from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.text.other_opcodes import OTHER
 from weft.tools import findings

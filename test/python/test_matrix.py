@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import matrix_docs
 import pytest
 from matrix_cases import FAMILY_NAMES, ROWS_OF, SIZES, Stated, every
 from products import Product
@@ -19,7 +20,6 @@ from weft.passes.kernels.ends_order import Ends
 from weft.schedules import choice, matrix
 from weft.schedules.matrix import Cell
 from weft.target import Target
-from weft.tools import isa_matmul
 
 ROOT = Path(__file__).parents[2]
 ROWS = tuple(matrix.inputs())
@@ -49,7 +49,7 @@ def cells() -> list[Cell]:
 @pytest.mark.slow
 def test_the_page_is_current(cells: list[Cell], patch: pytest.MonkeyPatch) -> None:
     patch.setattr(matrix, "cells", lambda: cells)  # the other tests read what has been computed for these
-    assert isa_matmul.PAGE.read_text() == isa_matmul.page(), "run python -m weft.tools.isa_matmul"
+    assert matrix_docs.PAGE.read_text() == matrix_docs.page(), "run python docs/generate/matrix_docs.py"
 
 
 def test_each_refusal_names_the_product_and_what_works(cells: list[Cell]) -> None:

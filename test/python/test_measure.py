@@ -22,7 +22,7 @@ def commands(name: str) -> list[str]:
 @pytest.mark.parametrize("name", ["h200", "b200"])
 def test_a_dry_run_names_commands_that_exist(name: str) -> None:
     listed = commands(name)
-    assert listed[-2:] == ["python -m weft.tools.figures_docs .", f"weft predict --measured {name}-*.json"]
+    assert listed[-2:] == ["python docs/generate/figures_docs.py .", f"weft predict --measured {name}-*.json"]
     benches = [line.split() for line in listed if line.startswith("weft bench")]
     for words in benches:
         at = words.index("--types")

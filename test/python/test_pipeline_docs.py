@@ -4,10 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pipeline_docs
 import pytest
-
-from weft.tools import pipeline_docs
-from weft.tools.pipeline_docs import PICTURES
+from pipeline_docs import PICTURES
 
 DOCS = Path(__file__).parents[2] / "docs"
 WGMMA, TENSOR_MEMORY = PICTURES["sm_90a"], PICTURES["sm_100a"]
@@ -26,7 +25,7 @@ def of(spans, kind, lane=""):
 def test_the_picture_is_what_the_emulator_does(name, drawn):
     text = pipeline_docs.draw(PICTURES[name], drawn[name])
     file = DOCS / f"pipeline-{name}.svg"
-    assert file.read_text("utf-8") == text, "run python -m weft.tools.pipeline_docs"
+    assert file.read_text("utf-8") == text, "run python docs/generate/pipeline_docs.py"
 
 
 @pytest.mark.parametrize("name", PICTURES)

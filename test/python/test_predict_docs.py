@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+import predict_docs
 import pytest
 
 from weft.errors import WeftError
-from weft.tools import predict_docs
 
 SECTIONS = [(path, name) for path, names in predict_docs.pages(False).items() for name in names]
 

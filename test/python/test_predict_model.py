@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 
+import predict_docs
 import pytest
 
 from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
@@ -9,7 +10,6 @@ from weft.errors import WeftError
 from weft.schedules.predict_gpus import B200, GPUS, KINDS, RTX_5090, Gpu, gpu_of
 from weft.schedules.predict_kernels import Kernel, kernel_of, kind_of
 from weft.schedules.predict_model import Prediction, predict
-from weft.tools import predict_docs
 
 POINTS = predict_docs.points()
 ENDLESS = replace(B200, caps={}, l2_gb_s=1e6, dram_gb_s=1e6, copy_gb_s=1e4)

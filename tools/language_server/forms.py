@@ -5,9 +5,8 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from weft.isa import tables
-from weft.isa.certify.assembler import ptx_registers
 from weft.isa.chips import CHIPS, describe
-from weft.isa.family import Family, must_be, number_choice
+from weft.isa.family import Family, must_be, number_choice, ptx_registers
 
 _MOST_VALUES = 40
 

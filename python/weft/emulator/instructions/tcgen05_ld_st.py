@@ -20,8 +20,7 @@ from weft.emulator.reading.types import TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells as Rectangle
 from weft.emulator.watch import Watch
-from weft.isa.certify.assembler import ptx_registers
-from weft.isa.family import Registers
+from weft.isa.family import Registers, ptx_registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.isa import tables
-from weft.isa.certify.assembler import ptx_registers
-from weft.isa.family import Family, Registers, Verdict, operand_text
+from weft.isa.family import Family, Registers, Verdict, operand_text, ptx_registers
 from weft.isa.text.constants import value_of
 from weft.isa.text.operands import NOTHING_DECLARED, nearest_values
 from weft.isa.text.reader import Instruction, split_operands

@@ -9,9 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from weft.isa.certify.assembler import ptx_registers
 from weft.isa.computed import make_room
-from weft.isa.family import Registers, Verdict, number_choice
+from weft.isa.family import Registers, Verdict, number_choice, ptx_registers
 from weft.isa.text import scope as scopes
 from weft.isa.text.constants import value_of
 from weft.isa.text.identifiers import NAME

@@ -1,5 +1,5 @@
 """Holds what Weft states about ptxas, LLVM and MLIR to the installed ones, and prints what changed since the
-last time: `python -m weft.tools.recertify`.
+last time: `python test/certify/recertify.py`.
 
 - chips, PTX versions, intrinsics, operations, enumerations: gained and lost since docs/isa/releases.json
 - rows: forms of the tables that ptxas refuses (lost), and forms that it takes and they lack (gained);
@@ -28,15 +28,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import assembler
+import certify
+
 from weft import mlir, system
 from weft.compiler import codegen
 from weft.errors import WeftError
-from weft.isa import certify, tables
-from weft.isa.certify import assembler
+from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.target import Target
-from weft.tools import editor_grammars, form_kernels, isa_docs, op_docs
+from weft.tools import form_kernels
 
 RECORD = Path("docs/isa/releases.json")
 Facts = dict[str, list[str]]
@@ -287,7 +289,7 @@ def shown(changes: Iterable[Change]) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its status is 1 where something changed."""
     parser = argparse.ArgumentParser(
-        prog="python -m weft.tools.recertify",
+        prog="recertify",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -348,9 +350,8 @@ def _table_changes(names: Sequence[str] | None, count: int | None) -> list[Chang
 def write(now: Mapping[str, Any]) -> None:
     """Writes the record and the pages."""
     RECORD.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-    isa_docs.main([])
-    op_docs.main([])
-    editor_grammars.main()
+    for name in ("isa_docs", "op_docs", "editor_grammars"):
+        subprocess.run([sys.executable, f"docs/generate/{name}.py"], check=True)
 
 
 if __name__ == "__main__":

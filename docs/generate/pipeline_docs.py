@@ -1,5 +1,5 @@
 """Draws the pictures of pipelines in docs/, each of a CTA that computes some tiles as the emulator runs it:
-`python -m weft.tools.pipeline_docs [FOLDER]`.
+`python docs/generate/pipeline_docs.py [FOLDER]`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writes docs/isa from the instruction tables: `python -m weft.tools.isa_docs [DIRECTORY]`."""
+"""Writes docs/isa from the instruction tables: `python docs/generate/isa_docs.py [DIRECTORY]`."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from claims import CLAIMS, Claim
+
 from weft.isa import tables
-from weft.isa.certify.claims import CLAIMS, Claim
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, Verdict
 from weft.isa.tables import TABLES, Table
@@ -51,14 +52,14 @@ _DETAILS = """\
 ## Which forms are legal
 
 A form is legal on a chip if and only if ptxas assembles a kernel that contains it, at -O3. ptxas 12.9 decides
-for sm_70 and sm_72, and ptxas 13.5 for the other chips. `python -m weft.isa.certify` checks both directions:
-ptxas must accept each form of the tables, and reject each combination that they lack. It tries all
-combinations of the values of the axes, and some values that no form has, on each of the {count} chips from
-{first} on. The tables agree with ptxas 12.9.86 and 13.5.37 in all of these combinations.
+for sm_70 and sm_72, and ptxas 13.5 for the other chips. `python test/certify/certify.py` checks both
+directions: ptxas must accept each form of the tables, and reject each combination that they lack. It tries
+all combinations of the values of the axes, and some values that no form has, on each of the {count} chips
+from {first} on. The tables agree with ptxas 12.9.86 and 13.5.37 in all of these combinations.
 
 Each page lists the forms that ptxas accepts but the PTX ISA doesn't specify, and the reason why the table
-omits them. `python -m weft.tools.isa_docs` writes the pages from the tables in `python/weft/isa`, and a test
-checks that they agree.
+omits them. `python docs/generate/isa_docs.py` writes the pages from the tables in `python/weft/isa`, and a
+test checks that they agree.
 
 ## What `weft lint` reports in addition
 

@@ -1,6 +1,6 @@
-"""Writes the tables of docs/predict.md and of benchmarks/published/README.md: `python -m
-weft.tools.predict_docs [--measured]`. That of our own measurements, which takes ten seconds, is written with
-`--measured` only.
+"""Writes the tables of docs/predict.md and of benchmarks/published/README.md: `python
+docs/generate/predict_docs.py [--measured]`. That of our own measurements, which takes ten seconds, is written
+with `--measured` only.
 """
 
 import json
@@ -23,7 +23,7 @@ from weft.schedules.predict_kernels import Kernel, kernel_of
 from weft.schedules.predict_model import Prediction, predict
 from weft.tools.predict_measured import comparisons
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _RUNS = _ROOT / "benchmarks"
 PUBLISHED = _RUNS / "published" / "blackwell.json"
 PAGE = _ROOT / "docs" / "predict.md"

@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from weft.isa.chips import CHIPS
-from weft.isa.family import Form, Registers, operand_text
+from weft.isa.family import Form, operand_text, ptx_registers
 
 Point = tuple[Form, str]
 Version = tuple[int, int]
@@ -119,34 +119,6 @@ def kernel_text(entry: Entry, prologue: str, directives: str) -> str:
         f"{entry.line}\n"
         f"{' '.join(stores)} ret; }}\n"
     )
-
-
-_PTX_TYPES = {"f32": "f32", "f64": "f64", "i1": "pred", "i128": "b128"}
-
-
-def ptx_registers(operand: Registers) -> tuple[str, int]:
-    """The PTX type and number of an operand's registers: a vector of up to 32 bits shares one."""
-    if (found := _ptx_type(operand.type)) is None:
-        raise ValueError(f"no PTX register holds {operand.name} of type {operand.type}")
-    return found[0], operand.count * found[1]
-
-
-@cache
-def _ptx_type(kind: str) -> tuple[str, int] | None:
-    """The type and number of the PTX registers that hold a value of an LLVM type."""
-    count = 1
-    if vector := re.fullmatch(r"vector<(\d+)x(\w+)>", kind):
-        bits = int(vector[1]) * int(re.sub(r"\D", "", vector[2]))
-        if bits <= 32:
-            return f"b{bits}", 1
-        count, kind = int(vector[1]), vector[2]
-    if pointer := re.fullmatch(r"(?:!llvm\.)?ptr(?:<(\d+)>)?", kind):
-        # Tensor memory has 32-bit addresses; LLVM's pointers to the other spaces have 64.
-        return ("b32" if pointer[1] == "6" else "b64"), count
-    if kind in _PTX_TYPES:
-        return _PTX_TYPES[kind], count
-    bits = int(re.sub(r"\D", "", kind) or 0)
-    return (f"b{max(bits, 16)}", count) if bits else None
 
 
 def _load(kind: str, name: str, at: str) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assembler import Entry
+
 from weft.isa import tables
-from weft.isa.certify.assembler import Entry
 from weft.isa.family import Family
 from weft.isa.text.reader import listed, split_operands
 from weft.isa.types import ELEMENT_TYPES

@@ -1,10 +1,10 @@
 """Checks the instruction tables against ptxas: a form is legal exactly if ptxas assembles it in a kernel at
 -O3.
 
-`python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
-tables: on every chip, all combinations of the values of their axes and of the illegal values in `NEAR`. With
-`--mutations N` it checks the reading of opcodes instead, on N changed spellings of each family. With
-`--operands` it checks the reading of operands, on N instructions with changed operands.
+`python test/certify/certify.py [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]`
+checks tables: on every chip, all combinations of the values of their axes and of the illegal values in
+`NEAR`. With `--mutations N` it checks the reading of opcodes instead, on N changed spellings of each family.
+With `--operands` it checks the reading of operands, on N instructions with changed operands.
 
 A table module has `FAMILIES`; `NEAR`, by family and axis, values that no row has; and `UNPUBLISHED`, the
 forms that ptxas accepts and the table leaves out.
@@ -22,19 +22,19 @@ from itertools import islice, product
 from types import ModuleType
 from typing import Any
 
-from weft.isa.certify import assembler
-from weft.isa.certify.assembler import (
+import assembler
+from assembler import (
     SCREENED,
     VERSIONS,
     Entry,
     Point,
     Version,
-    ptx_registers,
     verdicts,
 )
-from weft.isa.certify.compared import compare, processes, report
+from compared import compare, processes, report
+
 from weft.isa.chips import CHIPS, unknown_chip
-from weft.isa.family import Family, Support, operand_text
+from weft.isa.family import Family, Support, operand_text, ptx_registers
 
 __all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
 
@@ -214,7 +214,7 @@ def count_of(text: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. The exit status is 1 if a table and ptxas differ."""
-    parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
+    parser = argparse.ArgumentParser(prog="certify", description=__doc__)
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help=f"of weft.isa: {', '.join(_MODULES)}; all if left out"
     )
@@ -265,3 +265,7 @@ def _all_agree(
             count, seed, jobs = options.mutations, options.seed, options.jobs
             right &= check_spellings(family, chips, count, seed, jobs, operands=options.operands)
     return right
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,5 @@
 """Writes docs/ops.md, the operations of the instruction dialects, and docs/tile.md, those of tiles, and what
-type checkers read about their builders: `python -m weft.tools.op_docs [FOLDER]`.
+type checkers read about their builders: `python docs/generate/op_docs.py [FOLDER]`.
 """
 
 import re
@@ -20,7 +20,7 @@ from weft.isa.tcgen05.descriptors import KINDS, Kind, legal_m, legal_n
 from weft.mlir import ext
 from weft.passes.builders.tcgen05_products import ACCUMULATORS
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _ABOUT = '''\
 # Instruction operations
 
@@ -275,7 +275,7 @@ def stubs() -> dict[str, str]:
 
 
 _STUB = """\
-\"\"\"Builders of `{}`, written by `python -m weft.tools.op_docs`.\"\"\"
+\"\"\"Builders of `{}`, written by `python docs/generate/op_docs.py`.\"\"\"
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/README.md from the runs next to it: `python -m weft.tools.figures_docs
+"""Writes the tables of benchmarks/README.md from the runs next to it: `python docs/generate/figures_docs.py
 [DIRECTORY]`.
 """
 
@@ -13,8 +13,8 @@ from weft.bench.problem import INPUTS
 from weft.bench.report import MODES, Report
 from weft.errors import WeftError
 
-_FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
-_BEGIN, _END = "<!-- figures: python -m weft.tools.figures_docs -->\n", "<!-- end of figures -->\n"
+_FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+_BEGIN, _END = "<!-- figures: python docs/generate/figures_docs.py -->\n", "<!-- end of figures -->\n"
 _WEFT = "weft"
 
 
