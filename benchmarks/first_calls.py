@@ -112,7 +112,7 @@ def without_gpu(program: str) -> str | None:
 
 def timed(call: Callable[[], Any]) -> dict[str, float]:
     """Milliseconds of a call, and of its stages."""
-    from weft import disk_cache
+    from weft.cache import disk_cache
 
     spent: Counter[str] = Counter()
     original = disk_cache.Cache.get_or_make

@@ -5,7 +5,7 @@ The import of this package, and of `schedule` in it, doesn't import MLIR.
 
 from typing import TYPE_CHECKING, Any
 
-from weft import late_imports
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.registered import (

@@ -9,13 +9,14 @@ from functools import cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from weft import extensions, mlir
+from weft import mlir
 from weft.dialects.effects import Effects
 from weft.dialects.kinds import Kind, kind_on, known, module_with_target
 from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.ir.sound_types import complaint
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
-from weft.sound_types import complaint
+from weft.registry import extensions
 from weft.target import Target
 
 _checks: ContextVar[bool] = ContextVar("checks", default=True)

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from weft import late_imports
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED, PTX_SCALES
 from weft.errors import shown
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.computed import computed
 from weft.isa.types import ELEMENT_TYPES
+from weft.system import late_imports
 
 PROMOTED = 128
 """Elements along K, after which promoted sums leave the tensor cores. A scale of B is for as many rows and

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from weft import extensions, locks, mlir
+from weft import mlir
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.mma import Mma
 from weft.dialects.tcgen05 import Tcgen05
@@ -16,6 +16,8 @@ from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.errors import WeftError, shown
 from weft.mlir import ext, find_dialects_in, ir, irdl
+from weft.registry import extensions
+from weft.system import locks
 
 DIALECTS: tuple[Any, ...] = (Tile, Wmma, Mma, Wgmma, Tcgen05)
 """Weft's own."""

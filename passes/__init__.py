@@ -6,7 +6,7 @@ The import of this package, and of functions in it that write IR, doesn't import
 
 from typing import TYPE_CHECKING, Any
 
-from weft import late_imports
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.passes.registered import (

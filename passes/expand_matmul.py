@@ -6,7 +6,6 @@ Without `chip`, kernels are for the target of their module, or for a chip that h
 from collections.abc import Callable
 from importlib import import_module
 
-from weft import extensions, late_imports
 from weft.dialects.op import judged_on, refuse
 from weft.dialects.schedule import (
     AnySchedule,
@@ -20,6 +19,8 @@ from weft.dialects.schedule import (
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
 from weft.passes.registry.pass_ import Pass
+from weft.registry import extensions
+from weft.system import late_imports
 
 
 def _in(name: str) -> Callable[[MatmulOp], None]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
-from weft import extensions
 from weft.dialects import mma
 from weft.dialects.element_types import BYTE_TYPES, FP8_TYPES, PTX_INPUTS
 from weft.dialects.tile import GemmOp, GemmScaledOp
@@ -17,6 +16,7 @@ from weft.passes.builders import scaled_products
 from weft.passes.builders.warp_products import Operands, Product, tiles
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
+from weft.registry import extensions
 
 
 def run(module: ir.Operation) -> None:

@@ -6,7 +6,6 @@ goes through an empty instruction at that point.
 from itertools import product
 from typing import Any
 
-from weft import extensions
 from weft.dialects import tile, wgmma
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.instruction import struct_of
@@ -30,6 +29,7 @@ from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
+from weft.registry import extensions
 
 LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
 _HALF = 16

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import instrumentation, mlir
+from weft import mlir
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, ir, operations
@@ -28,6 +28,7 @@ from weft.passes.raising.steps import Result, Steps
 from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.raising.writing import write
 from weft.passes.registry.pass_ import Pass
+from weft.registry import instrumentation
 
 
 @dataclass(frozen=True)

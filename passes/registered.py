@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import extensions, locks, opt_flags
 from weft.dialects import DIALECTS
 from weft.dialects.schedule import FAMILIES, AnySchedule
 from weft.dialects.schedule.families import family_complaint
@@ -62,7 +61,9 @@ from weft.passes.round_tf32 import ROUND_TF32
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_binary import WEFT_TO_BINARY
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
+from weft.registry import extensions, opt_flags
 from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
+from weft.system import locks
 
 _OF_MODULES = (RAISE_LINALG, OUTLINE_LINALG, SELECT_SCHEDULE, OUTLINE_MATMUL, WEFT_TO_BINARY)
 PASSES = {p.flag: replace(p, of_kernels=False) for p in _OF_MODULES} | {

@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
-from weft import system
 from weft.launch import runtime
+from weft.system import processes
 
 # The number of a process of tests, in its environment.
 VARIABLE = "WEFT_TEST_PROCESS"
@@ -242,7 +242,7 @@ class Processes:
         os.environ[VARIABLE] = str(number)
         # There is one process for each core. Emulators that spread CTAs would compute them at the same time,
         # and some a second time.
-        system.cores = lambda: 1
+        processes.cores = lambda: 1
         atexit._clear()  # what the collecting process does at its end
         if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
             config.pluginmanager.unregister(reporter)

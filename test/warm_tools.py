@@ -243,7 +243,7 @@ def tools_of_lit():
         if mains["weft-opt"]([empty.name, "--lower-mma", "-o", os.devnull]):
             raise SystemExit("weft-opt refuses an empty module")
     importlib.import_module("weft.compiler.cache_keys").lowering()
-    importlib.import_module("weft.phase").share(bytearray(1 << 13))
+    importlib.import_module("weft.system.phase").share(bytearray(1 << 13))
     mains["filecheck"] = importlib.import_module("filecheck.main").main
     gc.freeze()
     beside = Path(sys.executable).parent

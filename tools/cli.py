@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from weft import mlir_text, system
 from weft.errors import BEGINS_WITH_MARK, BYTE_ORDER_MARK, Diagnostic, Location, WeftError
+from weft.ir import mlir_text
 from weft.isa.suggest import did_you_mean
+from weft.system import output_files, processes
 
 STDIN = "<stdin>"
 _PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
@@ -260,19 +261,19 @@ def write(path: str, data: str | bytes) -> None:
     if path == "-":
         _to_stdout(raw)
         return
-    _refused(path, lambda target: system.write(target, raw))
+    _refused(path, lambda target: output_files.write(target, raw))
 
 
 def check_writable(path: str) -> None:
     """Raises WeftError where `write` would, as far as a check that leaves no file can find it."""
-    _refused(path, system.check_writable)
+    _refused(path, output_files.check_writable)
 
 
 def _refused(path: str, action: Callable[[Path], None]) -> None:
     try:
         action(Path(path))
     except OSError as failure:
-        raise system.refusal(f"cannot write '{path}'", failure) from None
+        raise processes.refusal(f"cannot write '{path}'", failure) from None
 
 
 def say_json(value: Any) -> None:

@@ -8,8 +8,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from weft import __version__, system
+from weft import __version__
 from weft.errors import WeftError
+from weft.system import processes
 from weft.tools import cli, versions
 from weft.tools.command import Command
 
@@ -32,8 +33,9 @@ class Finding:
 
 
 def _mlir() -> str:
-    from weft import bindings, mlir
+    from weft import mlir
     from weft.dialects import DIALECTS
+    from weft.ir import bindings
 
     ours = ", ".join(sorted(dialect.DIALECT_NAMESPACE for dialect in DIALECTS))
     built = bindings.revision(mlir.DISTRIBUTION)
@@ -55,7 +57,7 @@ def _ptxas() -> str:
 
     program = ptxas.find("ptxas")
     version = ptxas.version()
-    listed = system.run([program, "--help"], timeout=_PATIENCE_SECONDS).stdout
+    listed = processes.run([program, "--help"], timeout=_PATIENCE_SECONDS).stdout
     known = set(re.findall(r"'(sm_\w+)'", listed))
     return f"{version} ({program}); assembles for {_chips(name for name in CHIPS if name in known)}"
 
@@ -83,7 +85,7 @@ def _gpu() -> str:
 
 
 def _cache() -> str:
-    from weft import disk_cache as cache
+    from weft.cache import disk_cache as cache
 
     kept = cache.default()
     directory = kept.directory
@@ -101,7 +103,7 @@ def _cache() -> str:
 
 
 def _extensions() -> str:
-    from weft import extensions
+    from weft.registry import extensions
 
     if os.environ.get(extensions.OFF) == "0":
         return f"switched off by {extensions.OFF}=0"

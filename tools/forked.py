@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from typing import IO
 
-from weft import phase, system
+from weft.system import phase, processes
 from weft.tools import cli, work_process
 
 assert sys.platform != "win32"
@@ -40,7 +40,7 @@ def run(tool: str, body: Callable[[], int]) -> int:
         memory = mmap.mmap(-1, _PHASE_BYTES)
         child = os.fork()
     except OSError as error:
-        cli.report(system.refusal("cannot start a process", error).diagnostics, tool)
+        cli.report(processes.refusal("cannot start a process", error).diagnostics, tool)
         return 1
     if child == 0:
         phase.end_with_parent(parent)

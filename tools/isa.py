@@ -105,8 +105,8 @@ def chosen(name: str | None) -> "tuple[Family[Any], ...]":
 
 def _tables() -> "dict[str, tuple[Family[Any], ...]]":
     """The families of each table, and those of each dialect of an installed extension."""
-    from weft import extensions
     from weft.isa.tables import TABLES
+    from weft.registry import extensions
 
     tables = {table.name: table.families for table in TABLES}
     if extensions.installed():  # only they need MLIR

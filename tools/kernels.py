@@ -71,8 +71,8 @@ def _row(types: str, found: "Needed") -> str:
 
 def _compile(products: "Sequence[Product]", found: "Sequence[Needed]", jobs: int | None) -> None:
     """Compiles the kernels of each types' product. Raises WeftError if nothing is kept, or one can't be."""
-    from weft import disk_cache as cache
     from weft.bench.compiling import Compiler, default_jobs, written
+    from weft.cache import disk_cache as cache
 
     if cache.default().directory is None:
         raise WeftError("--compile needs a cache: WEFT_CACHE is 0")

@@ -8,19 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import extensions, mlir, mlir_text, passes, phase
+from weft import mlir, passes
 from weft.compiler import stages
 from weft.dialects import context as new_context
 from weft.dialects import names_in
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
-from weft.instrumentation import Instrumentation, instrumented
+from weft.ir import mlir_text
 from weft.isa.suggest import did_you_mean
 from weft.mlir import operations
-from weft.opt_flags import NAMES, VALUED_SWITCHES
 from weft.passes import weft_to_binary
 from weft.passes.registry.pipeline import Element
 from weft.passes.registry.reproduction import reproduced
+from weft.registry import extensions
+from weft.registry.instrumentation import Instrumentation, instrumented
+from weft.registry.opt_flags import NAMES, VALUED_SWITCHES
+from weft.system import phase
 from weft.tools import cli, verify_diagnostics
 from weft.tools.pass_printing import printing
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from weft.errors import Diagnostic, WeftError
-from weft.instrumentation import Instrumentation
-from weft.opt_flags import OPTIONS, SWITCHES
+from weft.registry.instrumentation import Instrumentation
+from weft.registry.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli
 
 _EXPLAIN = "--tile-explain-dispatch"

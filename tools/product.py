@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import reference, system
+from weft import reference
 from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import (
@@ -26,6 +26,7 @@ from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch import arrays
 from weft.mlir import cast, ir, operations
+from weft.system import processes
 from weft.tools.epilogue_values import results
 from weft.tools.values import integer_limits
 
@@ -212,7 +213,7 @@ class Product:
         """Raises WeftError where the machine hasn't the memory; `padding` counts elements between rows."""
         # In float64, with magnitudes and temporaries: asking for more would have the system kill the process.
         needed = 24 * (self.m * self.k + self.k * self.n) + 64 * self.m * self.n + 8 * padding
-        present = system.memory_bytes()
+        present = processes.memory_bytes()
         if present is not None and needed > present:
             sizes = f"{self.m}x{self.n}x{self.k}"
             raise WeftError(

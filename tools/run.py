@@ -54,8 +54,8 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed must be at least 0; got {options.seed}")
-    from weft.instrumentation import Instrumentation, instrumented
     from weft.launch import runtime
+    from weft.registry.instrumentation import Instrumentation, instrumented
     from weft.tools import inputs
 
     if options.on == "gpu" and (reason := runtime.available()) is not None:

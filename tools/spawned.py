@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO
 
-from weft import memory_files, phase, system
 from weft.errors import WeftError
+from weft.system import memory_files, phase, processes
 from weft.tools import cli, work_process
 
 _PHASE_BYTES = 1 << 13
@@ -70,12 +70,12 @@ def _started(tool: str, *files: memory_files.MemoryFile) -> "subprocess.Popen[by
         "kept": kept.path,
         "phases": phases.path,
     }
-    command = system.python("-c", _WORK, json.dumps(given), *sys.argv[1:])
+    command = processes.python("-c", _WORK, json.dumps(given), *sys.argv[1:])
     inherited = [descriptor for file in files for descriptor in file.inherited]
     try:
         return subprocess.Popen(command, pass_fds=inherited)
     except OSError as error:
-        raise system.refusal("cannot start a process", error) from None
+        raise processes.refusal("cannot start a process", error) from None
 
 
 def _ended(process: "subprocess.Popen[bytes]", tool: str) -> int:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from weft import phase
+from weft.system import phase
 
 
 def supervised(tool: str, body: Callable[[], int]) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
-from weft import system
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
+from weft.system import processes
 from weft.tools import cli
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def filled(
         steps.insert(0, apart if stride is None else stride)
         apart = max(size * steps[0], 1)
     span = 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
-    present = system.memory_bytes()
+    present = processes.memory_bytes()
     if present is not None and 8 * span > present:
         sizes = "x".join(map(str, shape))
         raise WeftError(f"an array of {sizes} takes too much memory: this machine has {present >> 30} GiB")

@@ -4,8 +4,9 @@ from argparse import Action, ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from weft import __version__, system
+from weft import __version__
 from weft.errors import WeftError
+from weft.system import processes
 from weft.tools import cli
 
 _PATIENCE_SECONDS = 60.0
@@ -15,7 +16,7 @@ def llvm() -> tuple[str, str]:
     """The version of LLVM that generates code, and of llvmlite, which has it. Raises WeftError."""
     # In a process of its own: this LLVM isn't the one that MLIR's bindings have loaded here.
     code = "import llvmlite, llvmlite.binding as b; print(llvmlite.__version__, *b.llvm_version_info)"
-    done = system.run(system.python("-c", code), timeout=_PATIENCE_SECONDS)
+    done = processes.run(processes.python("-c", code), timeout=_PATIENCE_SECONDS)
     if done.returncode:
         raise WeftError("llvmlite doesn't load: pip install llvmlite==0.50.0")
     wheel, *version = done.stdout.split()

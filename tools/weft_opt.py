@@ -7,7 +7,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from weft.errors import WeftError
-from weft.opt_flags import OPTIONS, OUTPUT, SWITCHES, VALUED_SWITCHES
+from weft.registry.opt_flags import OPTIONS, OUTPUT, SWITCHES, VALUED_SWITCHES
 from weft.tools import cli, supervisor
 from weft.tools.versions import PrintVersions
 
@@ -41,7 +41,7 @@ class _Parser(cli.Parser):
 
 def _extensions() -> str:
     """What the help prints about extensions; nothing where none are installed."""
-    from weft import extensions
+    from weft.registry import extensions
 
     if not extensions.installed():  # which needs no MLIR
         return ""

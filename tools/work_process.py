@@ -6,8 +6,8 @@ import signal
 import sys
 from typing import IO
 
-from weft import system
 from weft.errors import Diagnostic, WeftError
+from weft.system import processes
 from weft.tools import cli, pass_printing
 
 _ABORTED = 3  # the status of a process on Windows that calls abort()
@@ -63,7 +63,7 @@ def death(status: int, where: str, printed: str, kept: cli.Kept) -> list[Diagnos
     """The messages about a process that crashed in the phase `where`; `printed` is its stderr."""
     from weft.compiler import reproducer
 
-    name = signal.Signals(-status).name if status < 0 else f"status {system.status_text(status)}"
+    name = signal.Signals(-status).name if status < 0 else f"status {processes.status_text(status)}"
     if name == "SIGKILL":
         return [Diagnostic(f"the system killed Weft ({name}) while {where}: it may have run out of memory")]
     messages = [reproducer.crash(name, where, printed, kept.first_read).diagnostics[0]]

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
-from weft import late_imports
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
+from weft.system import late_imports
 
 LEFT_OUT: Mapping[str, bool] = {"left out": True}
 """The metadata of a flag that is written only where it is true."""

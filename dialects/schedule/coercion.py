@@ -5,7 +5,6 @@ import operator
 from dataclasses import fields, replace
 from typing import Any
 
-from weft import late_imports
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import FAMILIES, read_schedule
 from weft.dialects.schedule.family import AnySchedule
@@ -14,6 +13,7 @@ from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import Diagnostic, WeftError, shown
+from weft.system import late_imports
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 _EXAMPLES = {

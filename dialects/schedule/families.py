@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from weft import extensions, late_imports, locks, mlir_text
 from weft.dialects.product_types import Types
 from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.direct import DirectSchedule
@@ -29,9 +28,12 @@ from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
 from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import WeftError, shown
+from weft.ir import mlir_text
 from weft.isa.chips import ChipSet
 from weft.isa.family import choice
 from weft.isa.suggest import did_you_mean
+from weft.registry import extensions
+from weft.system import late_imports, locks
 
 
 class Families:

@@ -5,11 +5,11 @@ from dataclasses import Field, dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from weft import late_imports
 from weft.dialects.product_types import GROUP_ROWS, Types
 from weft.dialects.schedule.attribute import Written
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
+from weft.system import late_imports
 from weft.target import Target
 
 SWIZZLES = {mode.width: mode.name for mode in reversed(descriptors.SWIZZLES.values()) if mode.name != "none"}

@@ -4,8 +4,8 @@ from dataclasses import fields
 from typing import Any
 
 from weft.dialects.product_types import Types
-from weft.html import Html
-from weft.svg import Svg
+from weft.display.html import Html
+from weft.display.svg import Svg
 
 _LARGEST, _LEAST = 150, 12  # pixels of a side
 _SHIFT = 4  # from stage to stage

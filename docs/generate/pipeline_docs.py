@@ -15,9 +15,9 @@ import numpy as np
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, TensorMemorySchedule, WarpgroupSchedule
+from weft.display.svg import Svg
 from weft.isa.chips import WARPS
 from weft.launch.kernel import Kernel
-from weft.svg import Svg
 
 # Of each tile: what a stage holds, what is read of it and what is done to sums, and what is done with stages.
 _COLORS = (

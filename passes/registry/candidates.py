@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft import extensions, instrumentation
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, shown
 from weft.mlir import ir
 from weft.passes.registry import remarks
+from weft.registry import extensions, instrumentation
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:+ -]*", re.ASCII)
 

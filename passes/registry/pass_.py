@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import extensions, phase
 from weft.dialects.op import check_constants, refuse
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, operations
+from weft.registry import extensions
+from weft.system import phase
 
 _FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 

@@ -7,13 +7,14 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from weft import instrumentation, phase
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, ir, located
 from weft.passes.registry import kernel_parts
 from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.reproduction import reproduction
+from weft.registry import instrumentation
+from weft.system import phase
 
 
 @dataclass(frozen=True)

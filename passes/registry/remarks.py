@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from weft import instrumentation, mlir
+from weft import mlir
 from weft.errors import Diagnostic
 from weft.mlir import ir
+from weft.registry import instrumentation
 
 Path = tuple[str, Sequence[str]]
 """The instructions that an operation becomes, and for each faster way why it isn't taken."""

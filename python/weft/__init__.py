@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 # Must be first: it records the state of the files that are loaded after it.
-from weft.compiler import loaded as _loaded  # noqa: F401  isort: skip
-from weft import late_imports
+from weft.cache import loaded as _loaded  # noqa: F401  isort: skip
 from weft.errors import Diagnostic, Location, WeftError
+from weft.system import late_imports
 from weft.version import VERSION
 
 if TYPE_CHECKING:
     from weft.attend.attention import attention
-    from weft.builder import Module, memref
+    from weft.construction.module import Module, memref
     from weft.dialects import register_dialect
     from weft.int4.product import matmul_int4
     from weft.int4.weights import Int4Weights, quantize_int4
@@ -63,8 +63,8 @@ _LAZY = {
     "quantize_int4": "int4.weights",
     "matmul": "multiply.matmul",
     "Epilogue": "multiply.matmul",
-    "Module": "builder",
-    "memref": "builder",
+    "Module": "construction.module",
+    "memref": "construction.module",
     "Quantized": "multiply.cast_options",
     "quantize": "multiply.quantize",
     "register_candidate": "passes",

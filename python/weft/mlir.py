@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft import bindings, late_imports, mlir_text, phase, quick_builders, sound_types, unknown_names
-from weft.conversions import kept_conversions
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import bindings, mlir_text, quick_builders, sound_types, unknown_names
+from weft.ir.conversions import kept_conversions
+from weft.system import late_imports, phase
 
 _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
@@ -29,7 +30,9 @@ def _module(name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    from weft import ir as ir
+    from weft.ir import classes
+
+    ir = classes
 else:
     ir = _module("ir")
 PassManager: Any = _module("passmanager").PassManager

@@ -31,12 +31,13 @@ from typing import Any
 import assembler
 import certify
 
-from weft import mlir, system
+from weft import mlir
 from weft.compiler import codegen
 from weft.errors import WeftError
 from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
+from weft.system import processes
 from weft.target import Target
 from weft.tools import form_kernels
 
@@ -63,8 +64,8 @@ class Change:
 def releases() -> dict[str, str]:
     """What is installed, and in which version."""
     code = "import llvmlite, llvmlite.binding as b; print(*b.llvm_version_info, sep='.', end=' ')"
-    done = system.run(
-        system.python("-c", f"{code}; print(f'(llvmlite {{llvmlite.__version__}})')"), timeout=60
+    done = processes.run(
+        processes.python("-c", f"{code}; print(f'(llvmlite {{llvmlite.__version__}})')"), timeout=60
     )
     return {
         "ptxas": _ptxas_release(volta=False),

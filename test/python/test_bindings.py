@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import bindings
 from weft.errors import WeftError
+from weft.ir import bindings
 from weft.mlir import DISTRIBUTION
 
 # What a stand-in's files hold, and why it isn't used.

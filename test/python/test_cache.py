@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import disk_cache as cache
-from weft.disk_cache import Cache
+from weft.cache import disk_cache as cache
+from weft.cache.disk_cache import Cache
 from weft.errors import WeftError
 
 KINDS = 16
@@ -211,7 +211,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*paths):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("weft.system.replace", full)
+    monkeypatch.setattr("weft.system.output_files.replace", full)
     with pytest.warns(UserWarning, match="No space left"):
         assert Cache(tmp_path).get_or_make("k", [], Maker()) == b"made"
     assert not list(tmp_path.iterdir())

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import disk_cache as cache
-from weft.disk_cache import Cache
+from weft.cache import disk_cache as cache
+from weft.cache.disk_cache import Cache
 from weft.errors import WeftError
 
 
@@ -180,9 +180,9 @@ def test_a_relative_directory_stays_where_it_was(monkeypatch, tmp_path):
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from weft import system
-from weft.disk_cache import Cache
-system.replace = lambda *paths: (print("writing", flush=True), time.sleep(60))
+from weft.system import output_files
+from weft.cache.disk_cache import Cache
+output_files.replace = lambda *paths: (print("writing", flush=True), time.sleep(60))
 Cache(Path(sys.argv[1])).get_or_make("k", ["x"], lambda: b"made")
 """
 

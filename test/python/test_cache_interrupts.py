@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft import disk_cache, file_locks
+from weft.cache import disk_cache
+from weft.cache.disk_cache import Cache
 from weft.compiler import worker
-from weft.disk_cache import Cache
+from weft.system import file_locks
 
 FILES = {module.__file__ for module in (disk_cache, file_locks, contextlib, worker)}
 

@@ -18,7 +18,8 @@ from one_product import text
 
 import weft
 from weft import isa, mlir, passes
-from weft.compiler import cache_keys, codegen, identity, loaded, stages
+from weft.cache import loaded
+from weft.compiler import cache_keys, codegen, identity, stages
 from weft.compiler.identity import UnidentifiedError, digest
 from weft.dialects.tile import AllocOp
 from weft.emulator import sources
@@ -403,6 +404,8 @@ def test_what_another_thread_adds_to_a_module_meanwhile_does_not_matter():
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("module", ["lower_gemm", "lower_gemm_async"])
 def test_candidates_that_change_before_all_passes_are_imported_arent_weft_s(module):
-    code = f"from weft import extensions\nfrom weft.passes import {module}\n{module}.CANDIDATES = ()\n"
+    code = (
+        f"from weft.registry import extensions\nfrom weft.passes import {module}\n{module}.CANDIDATES = ()\n"
+    )
     code += "import weft.passes.registered\nassert not extensions.own_tables()"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,8 @@ import pytest
 from fake_driver import two_gpus
 
 import weft
-from weft import late_imports
 from weft.launch import runtime
+from weft.system import late_imports
 
 
 @pytest.fixture(autouse=True)

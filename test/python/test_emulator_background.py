@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import WeftError, disk_cache, emulator
+from weft import WeftError, emulator
+from weft.cache import disk_cache
 from weft.emulator import background, native
 from weft.emulator.compiled import tiers
 
@@ -63,7 +64,7 @@ def launches(body, **environment):
 import os, signal, sys, time
 import numpy as np
 from weft import emulator
-from weft import disk_cache
+from weft.cache import disk_cache
 from weft.emulator import background, launch, native
 from weft.emulator.compiled import tiers
 tiers._WORTH, tiers._HOT = 50, 2
@@ -275,7 +276,7 @@ def test_work_begins_once_and_closes_its_file(tmp_path, monkeypatch):
 
 
 def test_no_more_work_than_cores(monkeypatch, tmp_path):
-    monkeypatch.setattr(background.system, "cores", lambda: 2)
+    monkeypatch.setattr(background.processes, "cores", lambda: 2)
     monkeypatch.setattr(background, "_begun", [])
     works, may_end = [background.Work() for _ in range(2)], tmp_path / "may_end"
 

@@ -2,8 +2,7 @@
 
 import os
 
-from weft import disk_cache
-from weft.compiler import loaded
+from weft.cache import disk_cache, loaded
 from weft.emulator import native, sources
 from weft.emulator.compiled import box_code
 

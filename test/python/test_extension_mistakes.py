@@ -7,13 +7,14 @@ from typing import ClassVar
 import pytest
 
 import weft
-from weft import extensions, mlir, passes
+from weft import mlir, passes
 from weft.dialects import context, tile
 from weft.dialects.effects import reads, writes
 from weft.dialects.op import Op
 from weft.dialects.schedule import AnySchedule, Schedule
 from weft.errors import WeftInternalError
 from weft.passes import Candidate, Pass, Predicate
+from weft.registry import extensions
 from weft.schedules import choice
 from weft.schedules.choice import Chooser
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import dialects, extensions, mlir, passes
+from weft import dialects, mlir, passes
 from weft.compiler import cache_keys
 from weft.dialects.op import Op
 from weft.passes import Candidate, Pass, Predicate, registered
 from weft.passes.registry import candidates
+from weft.registry import extensions
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "extension"
@@ -217,7 +218,7 @@ BROKEN = {
     ),
 }  # fmt: skip
 TWICE = """
-from weft import dialects, extensions, passes
+from weft import dialects, passes; from weft.registry import extensions
 from weft.tools import weft
 for _ in range(2):
     try:
@@ -259,12 +260,12 @@ def test_broken_metadata_of_other_distributions_does_no_harm(python, tmp_path):
     (other / "METADATA").write_bytes(b"\xff\xfe")
     (other / "entry_points.txt").write_bytes(b"[console_scripts]\nno equals sign \xff\n")
     (site / "weft_dp4a.dist-info" / "METADATA").unlink()
-    said = python("from weft import extensions\nprint(*extensions.loaded())", site)
+    said = python("from weft.registry import extensions\nprint(*extensions.loaded())", site)
     assert said == "weft_dp4a ?\n"
 
 
 INTERRUPTED = """
-from weft import extensions
+from weft.registry import extensions
 try: extensions.load()
 except KeyboardInterrupt: print(len(extensions.entries()))
 print(*extensions.loaded(), len(extensions.entries()))

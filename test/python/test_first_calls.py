@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft import construction, late_imports
 from weft.attend import launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
 from weft.compiler import codegen, stages
+from weft.construction import blocks
 from weft.dialects.op import refuse
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.mlir import arith, operations
 from weft.multiply import cast_kernels, product_kernel
+from weft.system import late_imports
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
 """Stages D in two parts, and rounds the sums of both before it stores the first."""
@@ -167,7 +168,7 @@ def test_programs_share_the_entries_of_a_kernel_of_weft():
 def test_a_kernel_of_weft_is_traced_without_locations(monkeypatch):
     """Looking for the line of the call takes a tenth of the time of tracing and passes."""
     looked = []
-    monkeypatch.setattr(construction, "_of", lambda *_: looked.append(1))
+    monkeypatch.setattr(blocks, "_of", lambda *_: looked.append(1))
     combine._forget()
     combine.compile(*PARTS, **SPLIT)
     assert not looked

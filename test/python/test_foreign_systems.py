@@ -53,8 +53,8 @@ def ran(system: str, arguments: list[str], folder: Path) -> tuple[int, str, str]
 LIBRARY = """
 import sys
 from weft.compiler import channels, codegen, worker
-from weft import disk_cache as cache
-from weft import errors, file_locks, memory_files, phase, system
+from weft.cache import disk_cache as cache
+from weft import errors; from weft.system import file_locks, memory_files, phase, processes
 
 assert sys.platform == sys.argv[1]
 code = codegen.to_ptx("define ptx_kernel void @k() { ret void }", "sm_80", (7, 0))
@@ -73,10 +73,10 @@ cache.default().change("ptx", ["a"], lambda before: before + b" twice")
 assert cache.default().find("ptx", ["a"]) == b"kept twice"
 
 with memory_files.memory_file(b"contents") as file:
-    read = system.python("-c", "import sys; print(open(sys.argv[1]).read())", file.path)
-    done = system.run(read, timeout=60, inherited=file.inherited)
+    read = processes.python("-c", "import sys; print(open(sys.argv[1]).read())", file.path)
+    done = processes.run(read, timeout=60, inherited=file.inherited)
     assert (done.stdout.strip(), file.content()) == ("contents", b"contents"), done
-assert system.cores() >= 1
+assert processes.cores() >= 1
 print("done")
 """
 
@@ -92,7 +92,7 @@ def test_workers_caches_and_files(system: str, tmp_path: Path) -> None:
 WORKERS = """
 import os, sys, time
 from weft.compiler import worker
-from weft import phase
+from weft.system import phase
 
 def serve(opened):
     def answer(request):

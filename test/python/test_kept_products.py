@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16, float8_e4m3fn
 
-from weft import builder
 from weft.bench.compiling import written
+from weft.construction import module
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import product_kernel
 from weft.multiply.operands import Operands
@@ -71,7 +71,7 @@ def test_the_kernel_of_a_product_is_chosen_once(folder, patch):
     forget()
     with patch.context() as within:
         within.setattr(time_model, "_all_kernels", not_again)
-        within.setattr(builder, "context", not_again)
+        within.setattr(module, "context", not_again)
         # A function that isn't Weft's would be a part of the key.
         within.setattr("weft.compiler.identity.replaced", lambda packages: [])
         again, numbers = product_kernel.with_copies(operands(*SIZES))
@@ -122,7 +122,7 @@ def test_no_module_is_built_for_a_kernel_that_is_on_disk(folder, patch):
     first = product_kernel.plain(TYPES, SCHEDULE, CHIP)
     forget()
     with patch.context() as within:
-        within.setattr(builder, "context", not_again)
+        within.setattr(module, "context", not_again)
         again = product_kernel.plain(TYPES, SCHEDULE, CHIP)
     assert again.compiled == first.compiled and again.launch == first.launch
     assert len(entries(folder, "module")) == 1

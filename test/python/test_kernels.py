@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from weft import disk_cache as cache
+from weft.cache import disk_cache as cache
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.schedules import choice, needed, time_model

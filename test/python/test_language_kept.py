@@ -100,5 +100,5 @@ def test_a_call_of_attention_from_disk_imports_neither_mlir_nor_the_language(tmp
     """
     command = [sys.executable, "-c", inspect.cleandoc(program)]
     first, second = (set(subprocess.check_output(command, text=True).split()) for _ in range(2))
-    tracing = {"weft.mlir", "weft.builder", "weft.language.building", "weft.language.scalars"}
+    tracing = {"weft.mlir", "weft.construction.module", "weft.language.building", "weft.language.scalars"}
     assert tracing <= first and not (tracing | {"weft.dialects.tile", "weft.isa.tcgen05"}) & second

@@ -13,7 +13,7 @@ import weft
 @pytest.mark.slow
 def test_no_submodule_hides_a_public_name():
     # Importing `weft.x` sets the attribute `x` of the package: a file of that name would replace a function.
-    imports = "import weft, weft.launch.kernel, weft.multiply.matmul, weft.builder"
+    imports = "import weft, weft.launch.kernel, weft.multiply.matmul, weft.construction.module"
     code = f"{imports}; assert callable(weft.compile) and callable(weft.memref) and callable(weft.matmul)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -10,8 +10,8 @@ from weft import emulator
 from weft.compiler.ptxas import Resources
 from weft.dialects import tile
 from weft.dialects.schedule import DirectSchedule, Schedule, TensorMemorySchedule, WarpgroupSchedule
+from weft.display.html import Html
 from weft.emulator.sanitizer import Finding
-from weft.html import Html
 from weft.language.kernels import KernelFunction
 from weft.layout import Layout, LayoutError
 

@@ -11,10 +11,11 @@ from launches import complaint
 from products import Case, Product
 
 import weft
-from weft import packed_elements, reference
+from weft import reference
 from weft.dialects.schedule import Schedule, Types
 from weft.isa import mma
 from weft.launch import arrays
+from weft.layout import packed_elements
 from weft.schedules import choice
 from weft.target import Target
 from weft.tools.weft import main

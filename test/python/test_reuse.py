@@ -8,8 +8,8 @@ import pytest
 from fake_driver import GpuArray, two_gpus
 
 import weft
-from weft import disk_cache as cache
-from weft.compiler import loaded
+from weft.cache import disk_cache as cache
+from weft.cache import loaded
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands

@@ -3,8 +3,7 @@
 import os
 import time
 
-from weft import source_files
-from weft.compiler import loaded
+from weft.cache import loaded, source_files
 
 
 def test_times_that_are_set_back_hide_nothing(tmp_path):

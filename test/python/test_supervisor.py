@@ -23,7 +23,7 @@ RUN = "import sys; from weft.tools.{tool} import main; sys.exit(main())"
 # The tool's work is replaced by a line of Python.
 PLANTED = """
 import os, sys, time
-from weft import phase
+from weft.system import phase
 from weft.tools import weft_opt
 def work(arguments):
     {work}

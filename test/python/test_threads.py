@@ -38,7 +38,7 @@ def test_threads_compile_multiply_build_and_fork_at_once():
 
 FORKS_DURING_AN_IMPORT = """
 import os, threading, time
-from weft import late_imports
+from weft.system import late_imports
 import logging
 
 def importing():
@@ -61,7 +61,7 @@ thread.join()
 
 IMPORTED_BY_TWO_THREADS = """
 import os, threading
-from weft import late_imports
+from weft.system import late_imports
 
 def plain():
     import planted
@@ -85,7 +85,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 PLANTED = """
 import __main__
-from weft import late_imports
+from weft.system import late_imports
 
 __main__.importing.set()
 __main__.inside.wait()

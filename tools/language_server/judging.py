@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from weft import phase
 from weft.compiler import worker
 from weft.compiler.channels import Message
 from weft.compiler.worker import Worker
+from weft.system import phase
 
 
 def process(name: str) -> Worker:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
-from weft import mlir, mlir_text
+from weft import mlir
 from weft.dialects.op import judged_on
 from weft.errors import Diagnostic, WeftError
+from weft.ir import mlir_text
 from weft.tools import cli, findings, opt
 from weft.tools.language_server import mlir_fixes, mlir_tokens
 from weft.tools.language_server.problem import Fix, Problem, preferring_one, problem, replacement

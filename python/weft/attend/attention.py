@@ -2,13 +2,13 @@
 
 from typing import Any, Never
 
-from weft import late_imports
 from weft.attend import plans
 from weft.attend.problem import OPTIONS, Options, refuse
 from weft.errors import shown
 from weft.isa.suggest import no_parameter
 from weft.launch import arrays, libraries, torch_tensors
 from weft.multiply import jax_call
+from weft.system import late_imports
 
 
 def _watched(

@@ -10,9 +10,8 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Self
 
-from weft import disk_cache as disk
-from weft import system
 from weft.bench.problem import INPUTS, Problem
+from weft.cache import disk_cache as disk
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import AnySchedule, read_schedule
@@ -22,6 +21,7 @@ from weft.mlir import ir
 from weft.multiply import product_kernel
 from weft.schedules import choice, transposing
 from weft.schedules.database import Product
+from weft.system import processes
 
 _SCALES = {ptx: scale for scale, ptx in PTX_SCALES.items()}
 _ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
@@ -132,7 +132,7 @@ def chosen(product: Product) -> str:
 
 def default_jobs() -> int:
     """The processors that this process may use, less the one that measures."""
-    return max(system.cores() - 1, 1)
+    return max(processes.cores() - 1, 1)
 
 
 def compiled(product: Product, schedule: str) -> str | None:
@@ -161,7 +161,7 @@ def _begun(executor: ProcessPoolExecutor, product: Product, schedule: str) -> "F
     try:
         return executor.submit(compiled, product, schedule)
     except OSError as error:
-        raise system.refusal("cannot start a process that compiles", error) from None
+        raise processes.refusal("cannot start a process that compiles", error) from None
 
 
 def _executor(jobs: int) -> ProcessPoolExecutor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weft.bench.measure import Result
 from weft.bench.problem import INPUTS
 from weft.bench.report import Report, teraflops
-from weft.svg import Svg
+from weft.display.svg import Svg
 
 # Operations of a multiprocessor's tensor cores in a clock, times the bits of an element of A.
 _OPERATION_BITS = {"sm_80": 32768, "sm_90a": 65536}

@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 import weft
-from weft import system
 from weft.bench import problem as problems
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 from weft.compiler import ptxas
 from weft.errors import WeftError
 from weft.launch import runtime
+from weft.system import processes
 
 _PACKAGES = (
     "torch",
@@ -159,7 +159,7 @@ class TorchGpu:
         properties = self._torch.cuda.get_device_properties(0)
         asked = f"--id=GPU-{properties.uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"
         try:
-            done = system.run([program, *asked], timeout=_PATIENCE_SECONDS)
+            done = processes.run([program, *asked], timeout=_PATIENCE_SECONDS)
         except WeftError as error:
             return {"nvidia-smi": str(error)}
         if done.returncode:

@@ -9,13 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weft import disk_cache as cache
-from weft import mlir, phase
+from weft import mlir
+from weft.cache import disk_cache as cache
 from weft.compiler import cache_keys, reproducer, stages, worker
 from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
 from weft.schedules import tuned_files
+from weft.system import phase
 
 TIMEOUT_SECONDS = 300.0
 NAME = "-"  # what locations in a text without a file call it

@@ -5,10 +5,13 @@ With `present` false, files that were unchanged once aren't looked at again (`lo
 
 from dataclasses import astuple
 
-from weft import bindings, extensions, late_imports
-from weft.compiler import codegen, identity, loaded, ptxas
-from weft.disk_cache import Key
+from weft.cache import loaded
+from weft.cache.disk_cache import Key
+from weft.compiler import codegen, identity, ptxas
 from weft.errors import warn
+from weft.ir import bindings
+from weft.registry import extensions
+from weft.system import late_imports
 
 _DECIDE = ("weft.isa", "weft.dialects", "weft.passes", "weft.schedules")
 _warned_of: set[str] = set()

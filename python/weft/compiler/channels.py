@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
-from weft import locks, system
-from weft.memory_files import MemoryFile
+from weft.system import locks, processes
+from weft.system.memory_files import MemoryFile
 
 Message = dict[str, Any]
 _SIZE = struct.Struct("<Q")
@@ -103,7 +103,7 @@ def start(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
-            **system.own_group(),
+            **processes.own_group(),
         )
         assert process.stdin and process.stdout
         return process, _Pipes(process.stdout, process.stdin)
@@ -123,7 +123,7 @@ def _connected(
                 stdout=said,
                 stderr=said,
                 pass_fds=phases.inherited,
-                **system.own_group(),
+                **processes.own_group(),
             )
     except BaseException:
         ours.close()

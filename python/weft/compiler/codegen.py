@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from weft.compiler import channels, loaded, ptxas_faults, worker
+from weft.cache import loaded
+from weft.compiler import channels, ptxas_faults, worker
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
 

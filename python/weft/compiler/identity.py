@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from weft import bindings
+from weft.ir import bindings
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 _BUILTIN = (

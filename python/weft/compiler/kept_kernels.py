@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from weft import disk_cache
+from weft.cache import disk_cache
 from weft.compiler import cache_keys
 
 _T = TypeVar("_T")

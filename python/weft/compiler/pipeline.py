@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from weft import mlir, passes, phase
+from weft import mlir, passes
+from weft.system import phase
 from weft.target import Target
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft import memory_files, system
 from weft.compiler import cubin as elf
 from weft.compiler import resources_page
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS
-from weft.memory_files import MemoryFile
+from weft.system import memory_files, processes
+from weft.system.memory_files import MemoryFile
 
 TIMEOUT_SECONDS = 600
 _MOST_SHOWN = 20
@@ -126,7 +126,7 @@ def disassemble(cubin: bytes) -> str:
         done = _run(program, "--print-code", source.path, files=(source,))
         said = (done.stderr or done.stdout).strip().replace(source.path, "kernel.cubin")
     if done.returncode:
-        raise WeftError(f"nvdisasm: {said or system.death(done.returncode)}")
+        raise WeftError(f"nvdisasm: {said or processes.death(done.returncode)}")
     if not done.stdout.strip():
         raise WeftError(f"{program} reports success, but prints nothing")
     return done.stdout
@@ -137,7 +137,9 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     inherited = [descriptor for file in files for descriptor in file.inherited]
     command: list[str | Path] = [program, *arguments]
-    return system.run(command, timeout=TIMEOUT_SECONDS, inherited=inherited, environment=_MEMORY | os.environ)
+    return processes.run(
+        command, timeout=TIMEOUT_SECONDS, inherited=inherited, environment=_MEMORY | os.environ
+    )
 
 
 def _identity(program: Path) -> tuple[str, ...]:
@@ -154,7 +156,7 @@ def _state(program: Path) -> tuple[tuple[str, ...], bool]:
         with resolved.open("rb") as file:
             is_program = file.read(4).startswith(_BINARY)
     except OSError as error:
-        raise system.refusal(f"cannot read {program}", error) from None
+        raise processes.refusal(f"cannot read {program}", error) from None
     state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
     return state, is_program
 
@@ -226,7 +228,7 @@ def _complaints(log: str, ptx: str, name: str, status: int) -> list[Diagnostic]:
         item for item in complaints if item[1] != "Ptx assembly aborted due to errors"
     ] or complaints
     if not complaints:
-        return [Diagnostic(f"ptxas {system.death(status)}: {log.strip() or 'no message'}")]
+        return [Diagnostic(f"ptxas {processes.death(status)}: {log.strip() or 'no message'}")]
     lines = ptx.splitlines()
     shown = complaints[:_MOST_SHOWN]
     diagnostics = [_complaint(message, int(line or 0), lines, name) for line, message in shown]

@@ -8,8 +8,8 @@ import time
 import traceback
 from pathlib import Path
 
-from weft import phase
 from weft.errors import Diagnostic, WeftInternalError
+from weft.system import phase
 from weft.version import VERSION
 
 

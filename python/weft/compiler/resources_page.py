@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.html import Html
+from weft.display.html import Html
 
 
 def page(resources: Any) -> str:

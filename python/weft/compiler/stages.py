@@ -4,8 +4,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from weft import disk_cache as cache
-from weft import garbage, instrumentation, mlir, passes, phase
+from weft import mlir, passes
+from weft.cache import disk_cache as cache
 from weft.compiler import checks, codegen, kernel_choice, pipeline, translation
 from weft.compiler.compiled import Compiled, key_of, of_entry, to_entry
 from weft.compiler.kernel_functions import is_lowered, kernels
@@ -20,7 +20,9 @@ from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.passes.builders import votes
 from weft.passes.plain.real import is_own_call
+from weft.registry import instrumentation
 from weft.schedules import tuned_files
+from weft.system import garbage, phase
 from weft.target import Target, with_default_note
 
 

@@ -3,10 +3,10 @@
 import re
 import sys
 
-from weft import phase, system
 from weft.compiler.llvm_floats import respelled
 from weft.errors import Diagnostic, Location, WeftError
 from weft.mlir import certainly_has, ir, llvm, location
+from weft.system import phase, processes
 
 _MODULES = ("builtin.module", "gpu.module")
 
@@ -45,8 +45,8 @@ _TIMEOUT_SECONDS = 300.0  # of a translation in a separate process
 def _translate_apart(op: ir.OpView) -> str:
     """`translate` in a child process, which may crash."""
     text: str = op.operation.get_asm(enable_debug_info=True)
-    command = system.python("-m", "weft.compiler.translation")
-    done = system.run(command, text=text, timeout=_TIMEOUT_SECONDS, name="MLIR's translation")
+    command = processes.python("-m", "weft.compiler.translation")
+    done = processes.run(command, text=text, timeout=_TIMEOUT_SECONDS, name="MLIR's translation")
     if done.returncode == 0:
         return done.stdout
     errors = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from weft import locks, memory_files, phase, system
 from weft.compiler import channels
 from weft.compiler.channels import Message
 from weft.errors import WeftError
+from weft.system import locks, memory_files, phase, processes
 
 # Imports what this process would import, from the same folders.
 _SERVE = (
@@ -42,7 +42,7 @@ class DeathError(Exception):
         """What it ended with: the signal's name, or the status."""
         if self.status < 0:
             return signal.Signals(-self.status).name
-        return f"status {system.status_text(self.status)}"
+        return f"status {processes.status_text(self.status)}"
 
     @property
     def killed(self) -> bool:
@@ -125,7 +125,7 @@ class _Process:
                 command = [sys.executable, "-P", "-c", _SERVE, path, module]
                 self._process, self._channel = channels.start(command, self._phases, self._said)
             except OSError as error:
-                raise system.refusal(f"{name} doesn't start", error) from None
+                raise processes.refusal(f"{name} doesn't start", error) from None
             files.callback(self._channel.close)
             self._opened = files.pop_all()
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from weft import late_imports
 from weft.distributed.devices import different
 from weft.distributed.meetings import Meeting, Work
 from weft.errors import WeftError, warn
 from weft.launch import arrays
+from weft.system import late_imports
 
 _MOST_REPORTED = 3  # findings in one message
 

@@ -4,7 +4,7 @@ import functools
 from functools import partial
 from typing import Any
 
-from weft.builder import Module, memref
+from weft.construction.module import Module, memref
 from weft.dialects import tile
 from weft.dialects.launch_contract import DEPENDENT
 from weft.distributed.teams import HALVES

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from weft import late_imports, locks
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
 from weft.launch.arrays import ArrayView
+from weft.system import late_imports, locks
 from weft.target import Target
 
 if TYPE_CHECKING:

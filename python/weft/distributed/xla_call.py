@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft import locks
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import gather, reduce, scatter
 from weft.distributed.peers import PeerGpus, obstacle
@@ -19,6 +18,7 @@ from weft.errors import WeftError, about
 from weft.launch.sequence import Sequence, Where
 from weft.multiply.matmul import Epilogue
 from weft.multiply.xla_product import Described, read_schedule, written_schedule
+from weft.system import locks
 
 _VERSION = 1
 _SECONDS = 30.0  # that a kernel waits for another GPU

@@ -17,8 +17,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from weft import memory_files, system
 from weft.errors import WeftError, shown, warn
+from weft.system import memory_files, processes
 
 _POLL = 0.002
 """Seconds between looks at a result."""
@@ -68,7 +68,7 @@ def switch(variable: str) -> bool | None:
 def busy() -> bool:
     """Whether this process has begun as much work as it has cores."""
     _begun[:] = [work for work in _begun if work.runs()]
-    return len(_begun) >= system.cores()
+    return len(_begun) >= processes.cores()
 
 
 @contextmanager

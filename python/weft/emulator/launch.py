@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import locks
 from weft.emulator import background, parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
@@ -32,10 +31,11 @@ from weft.emulator.watching.observers import Observers
 from weft.emulator.watching.source_map import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
-from weft.garbage import uncollected
 from weft.isa.chips import CHIPS, Chip, can_run, unknown_chip
 from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
+from weft.system import locks
+from weft.system.garbage import uncollected
 
 _MAX_CLUSTER = 16
 

@@ -5,8 +5,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import disk_cache, late_imports, locks
+from weft.cache import disk_cache
 from weft.emulator import background, sources
+from weft.system import late_imports, locks
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []

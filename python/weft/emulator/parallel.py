@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import system
 from weft.emulator import background
 from weft.emulator.arguments import Bytes, put_changes
 from weft.emulator.decoding.program import Program
@@ -33,6 +32,7 @@ from weft.emulator.memory.segments import Segment
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Waves
+from weft.system import processes
 
 _TRIAL = 0.02
 """Seconds that a launch of several waves runs in this process alone; starting others takes about as long."""
@@ -72,7 +72,7 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
     """
     waves, observers = start()
     if threads is None and background.alone():
-        threads = system.cores()
+        threads = processes.cores()
     one_wave = waves.launch.total_ctas <= waves.together
     pieces = _pieces(waves.launch, 0, waves.launch.cluster_size if one_wave else waves.together)
     if min(threads or 1, len(pieces)) < 2 or not background.forks() or not _independent(waves, observers):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft import isa
-from weft.disk_cache import Key
-from weft.source_files import Files, entries
+from weft.cache.disk_cache import Key
+from weft.cache.source_files import Files, entries
 
 if TYPE_CHECKING:
     import os

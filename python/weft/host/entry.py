@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from weft import phase
 from weft.compiler.reproducer import RUNNING
 from weft.host.emulated import Emulated
 from weft.host.lowered import Lowered
@@ -15,6 +14,7 @@ from weft.host.on_gpu import Gpu
 from weft.host.runtime import C_TYPES, Device, Launched, Runtime
 from weft.launch import host_code
 from weft.launch.cuda_driver import entered, primary
+from weft.system import phase
 
 
 @dataclass(frozen=True)

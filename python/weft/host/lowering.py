@@ -5,7 +5,7 @@ The kernels become `gpu.binary`s first. What is left of a dialect other than LLV
 
 from typing import Any
 
-from weft import mlir, passes, phase
+from weft import mlir, passes
 from weft.compiler import stages
 from weft.compiler.llvm_floats import respelled
 from weft.dialects.op import refuse, target_of
@@ -15,6 +15,7 @@ from weft.host.lowered import ASSERT, Lowered
 from weft.isa.suggest import did_you_mean
 from weft.mlir import func, gpu, ir, operations
 from weft.passes import weft_to_binary
+from weft.system import phase
 from weft.target import Target, with_default_note
 
 _REMEDIES = {

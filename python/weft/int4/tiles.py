@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from weft.int4_layout import DEPTH, ROWS
+from weft.layout.int4_layout import DEPTH, ROWS
 
 _SHARED_BYTES = 227 * 1024
 _MOST_STAGES, _LEAST_STAGES = 8, 3

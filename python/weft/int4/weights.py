@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.errors import WeftError, shown
-from weft.int4_layout import DEPTH, LINES, ROWS
 from weft.launch import arrays
+from weft.layout.int4_layout import DEPTH, LINES, ROWS
 
 LEVELS = 16
 MIDDLE = 8

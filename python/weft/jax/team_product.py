@@ -16,7 +16,6 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from weft import late_imports
 from weft.errors import WeftError
 from weft.jax import collectives
 from weft.jax.collectives import Asked
@@ -25,6 +24,7 @@ from weft.jax.primitive import axes_of, equally_varying
 from weft.jax.products import matmul
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
+from weft.system import late_imports
 
 CHIP = "sm_90a"
 """Of the GPUs for which there are kernels."""

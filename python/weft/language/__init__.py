@@ -7,8 +7,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft import late_imports
 from weft.language import names
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.language.arguments import Array, In, Out

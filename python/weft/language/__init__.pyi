@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, overlo
 
 from typing_extensions import TypeVar
 
+from weft.display.svg import Svg
 from weft.language.kernels import KernelFunction
 from weft.layout import Layout
-from weft.svg import Svg
 
 __all__ = [
     "Array",

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft import launch_extents
-from weft.builder import Module
+from weft.construction import launch_extents
+from weft.construction.module import Module
+from weft.construction.module_arguments import memref
 from weft.dialects import launch_contract as contract
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.chips import WARPGROUP, register_share
@@ -28,7 +29,6 @@ from weft.language.tensor_products import TensorProducts
 from weft.language.trace import Trace, tracing
 from weft.language.warp_products import WarpProducts
 from weft.mlir import ir
-from weft.module_arguments import memref
 
 _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import locks
 from weft.language.arguments import ArrayArgument
 from weft.language.contents import content
 from weft.launch import libraries
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import checked
+from weft.system import locks
 
 _EXACT = (int, bool, str, type(None))  # types of which equal values are the same
 _MOST = 1024  # launches that a kernel keeps

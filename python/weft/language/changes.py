@@ -10,8 +10,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
 from weft.language import objects, trace, traced_now
 from weft.language.capture import is_captured_code
 

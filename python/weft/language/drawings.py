@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weft import system
+from weft.display.svg import Svg
 from weft.errors import shown
 from weft.language.buffers import Buffer
 from weft.language.fragments import Fragment
@@ -12,7 +12,7 @@ from weft.language.mistakes import mistake
 from weft.language.rings import Ring
 from weft.language.slots import Slot
 from weft.layout import Layout
-from weft.svg import Svg
+from weft.system import output_files, processes
 
 _LEFT, _TOP, _HEIGHT, _WIDTH, _BARRIER = 60, 34, 40, 480, 150
 _COLORS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff")
@@ -31,9 +31,9 @@ def show(what: Any, file: Any = None) -> Svg:
         if not isinstance(file, str | Path):
             raise mistake(f"file of w.show must be a path, got {shown(file)}")
         try:
-            system.write(Path(file), drawing.text().encode())
+            output_files.write(Path(file), drawing.text().encode())
         except OSError as error:
-            raise system.refusal(f"cannot write '{file}'", error) from None
+            raise processes.refusal(f"cannot write '{file}'", error) from None
     notebook = sys.modules.get("IPython")
     if notebook is not None and notebook.get_ipython() is not None:
         notebook.display.display(drawing)

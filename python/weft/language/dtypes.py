@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.mistakes import mistake
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.mlir import ir

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from weft import system
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch.kernel import Kernel
+from weft.system import output_files
 
 _TEXTS = ("llvm", "ptx", "sass")
 
@@ -36,7 +36,7 @@ def export(kernel: Kernel, path: Any) -> list[Path]:
     }
     files = {base.with_name(f"{base.name}.{suffix}"): data for suffix, data in contents.items()}
     try:
-        system.write_all(files)
+        output_files.write_all(files)
     except OSError as error:
         raise WeftError(f"cannot write '{error.filename}': {error.strerror or error}") from None
     return [*files]

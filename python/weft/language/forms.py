@@ -8,8 +8,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
 from weft.language import names
 from weft.language.foreign import Foreign
 from weft.language.mistakes import not_called

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft import callers
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
+from weft.ir import callers
 from weft.isa.chips import THREAD_REGISTERS
 from weft.language import moves, operators, registers, trace
 from weft.language.carried import Carried

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from weft import late_imports
 from weft.errors import Location, WeftError, shown
 from weft.language.dtypes import NUMBERS
 from weft.language.mistakes import mistake
 from weft.mlir import ir
+from weft.system import late_imports
 
 
 def ceil_div(a: Any, b: Any) -> Any:

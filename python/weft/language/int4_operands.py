@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import shown
-from weft.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.isa.chips import WARPGROUP
 from weft.language import registers
 from weft.language.buffers import Buffer
@@ -21,6 +20,7 @@ from weft.language.scalars import as_scalar
 from weft.language.slots import Slot
 from weft.language.tile_vectors import load_column
 from weft.language.vectors import load_contiguous
+from weft.layout.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.passes.builders import emit
 
 

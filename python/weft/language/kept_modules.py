@@ -10,7 +10,7 @@ from weft.language.surroundings import Read
 from weft.launch.kernel import Kernel, compile_unlocated, compiled_before
 
 if TYPE_CHECKING:
-    from weft.builder import Module
+    from weft.construction.module import Module
 
 _TRACE = ("weft.attend", "weft.int4", "weft.language", "weft.nn")
 """The packages that have kernels, and what traces them."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft import callers, late_imports, locks
 from weft.errors import WeftError, shown
+from weft.ir import callers
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.computed import computed
 from weft.language import (
@@ -32,9 +32,10 @@ from weft.language.signatures import Signature, Specialization
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile
 from weft.launch.runtime import Prepared
+from weft.system import late_imports, locks
 
 if TYPE_CHECKING:
-    from weft.builder import Module
+    from weft.construction.module import Module
 
 _WITHOUT_GPU = "sm_90a"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft import late_imports
+from weft.system import late_imports
 
 
 def __getattr__(name: str) -> Any:

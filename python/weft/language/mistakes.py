@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from weft import callers, late_imports
 from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.ir import callers
+from weft.system import late_imports
 
 
 def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:

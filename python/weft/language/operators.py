@@ -4,8 +4,9 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from weft import callers, mlir
+from weft import mlir
 from weft.errors import shown
+from weft.ir import callers
 from weft.language.mistakes import mistake
 from weft.mlir import arith, ir
 from weft.passes.builders import emit

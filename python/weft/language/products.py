@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from weft import callers
 from weft.dialects.tile import FragmentType
+from weft.ir import callers
 from weft.language import registers, trace
 from weft.language.buffers import Buffer
 from weft.language.carried import Carried

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from weft import callers
 from weft.errors import Diagnostic, WeftError
+from weft.ir import callers
 from weft.language import objects, trace, traced_now
 from weft.language.foreign import Foreign
 from weft.language.mistakes import mistake, unseen

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from weft import callers
 from weft.dialects import tile
 from weft.dialects.tile_copies import BOTH, ZERO
 from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.ir import callers
 from weft.isa.async_copy import CP_ASYNC
 from weft.isa.chips import WARPGROUP, WARPS, describe
 from weft.isa.suggest import did_you_mean

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
-from weft import callers
 from weft.dialects import tile
 from weft.errors import shown
+from weft.ir import callers
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG

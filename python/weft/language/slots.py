@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from weft import callers
+from weft.ir import callers
 from weft.isa.suggest import did_you_mean
 from weft.language import trace
 from weft.language.buffers import Buffer

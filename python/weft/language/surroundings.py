@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import callers
+from weft.ir import callers
 from weft.language import objects
 from weft.language.capture import is_captured
 from weft.language.contents import ABSENT, content, held_functions, is_plain

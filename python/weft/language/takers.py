@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
 from weft.isa.chips import WARPGROUP
 from weft.language import roles, trace
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import callers
 from weft.dialects import tcgen05, tile
 from weft.dialects.tile import BufferType
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
 from weft.isa.chips import WARPS, describe
 from weft.isa.tcgen05.mma_rows import I8_CHIPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES

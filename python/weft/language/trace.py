@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from weft import callers
 from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
 from weft.isa.async_copy import TMA
 from weft.isa.chips import BARRIERS, WARPGROUP
 from weft.language import registers, traced_now

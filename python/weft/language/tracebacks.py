@@ -3,8 +3,8 @@
 import os
 from types import TracebackType
 
-from weft import callers
 from weft.errors import WeftError
+from weft.ir import callers
 
 FULL = "WEFT_FULL_TRACEBACKS"
 """The environment variable that, set to 1, keeps Weft's own frames in tracebacks."""

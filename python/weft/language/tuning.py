@@ -8,7 +8,7 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import disk_cache
+from weft.cache import disk_cache
 from weft.errors import WeftError, shown, warn
 from weft.launch import arrays, runtime
 from weft.launch.kernel import Kernel

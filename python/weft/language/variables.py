@@ -14,8 +14,8 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-from weft import callers
 from weft.dialects import tile
+from weft.ir import callers
 from weft.language.buffers import Buffer
 from weft.language.dtypes import NUMBERS
 from weft.language.fragments import Fragment

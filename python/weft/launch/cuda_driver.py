@@ -5,8 +5,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft import late_imports
 from weft.errors import Diagnostic, WeftError
+from weft.system import late_imports
 
 # The last launch, in words: the driver reports a kernel's fault at a later call.
 launched = ""

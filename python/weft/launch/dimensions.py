@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import launch_extents
 from weft.compiler.launch_record import Launch, MemrefArgument
+from weft.construction import launch_extents
 from weft.errors import WeftError, about
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import disk_cache, late_imports, locks
+from weft.cache import disk_cache
 from weft.compiler import cache_keys
 from weft.launch import code_images
 from weft.launch.code_images import Image
+from weft.system import late_imports, locks
 
 _METH_FASTCALL = 0x0080
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.compiler.compiled import Compiled, kept
 from weft.compiler.launch_record import Launch, ScalarArgument
 from weft.compiler.ptxas import Resources
@@ -35,10 +34,11 @@ from weft.launch.kernel_arguments import (
 )
 from weft.launch.launcher import Extents, Parameter
 from weft.launch.workspace import PerStream, Pool
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft import emulator
-    from weft.builder import Module
+    from weft.construction.module import Module
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
@@ -55,8 +55,8 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     """
     _check_arguments(module, arch, kernel)
     with late_imports.whole():
-        from weft.builder import Module
         from weft.compiler.apart import compile_input
+        from weft.construction.module import Module
 
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import packed_elements
 from weft.compiler.launch_record import Launch, MapParameter, MemrefArgument, PointerArgument, ScalarArgument
 from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError, shown
@@ -17,6 +16,7 @@ from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Parameter
+from weft.layout import packed_elements
 
 # MLIR scalar types as `struct` formats and as NumPy types.
 _SCALARS = {

@@ -3,8 +3,8 @@
 from typing import Any
 
 from weft.compiler import resources_page
+from weft.display.html import Html
 from weft.errors import WeftError
-from weft.html import Html
 
 _NOT_TOLD = "not set"
 _BODY = "expand-matmul"  # the pass that writes a product's kernel

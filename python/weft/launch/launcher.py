@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import locks
 from weft.isa.tensor_map import ALIGNMENT
 from weft.launch import host_code
 from weft.launch.cuda_driver import entry
+from weft.system import locks
 
 # Statuses of a launch. Positive ones are errors of the driver.
 NO_WORKSPACE = -1  # the stream has no workspaces yet

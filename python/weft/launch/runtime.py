@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.errors import WeftError, shown
 from weft.isa.chips import of_capability
 from weft.launch import arrays, cuda_driver, dlpack_export, launcher
@@ -23,6 +22,7 @@ from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check, context, entered, primary, release
 from weft.launch.kernel_handle import Argument, KernelHandle, pack
 from weft.launch.launcher import Parameter
+from weft.system import late_imports
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import locks, mlir
+from weft import mlir
 from weft.errors import Diagnostic, WeftError, shown
+from weft.system import locks
 
 NAME = "forward"
 """The exported function."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from weft import locks
 from weft.launch.cuda_driver import api, call
 from weft.launch.runtime import DeviceArray
+from weft.system import locks
 
 Key = tuple[int, int]
 

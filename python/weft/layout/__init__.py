@@ -20,6 +20,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from weft.display.svg import Svg
 from weft.errors import shown
 from weft.layout import drawing
 from weft.layout.arguments import LayoutError as LayoutError
@@ -44,7 +45,6 @@ from weft.layout.iterators import (
 from weft.layout.iterators import Iter as Iter
 from weft.layout.swizzle import SWIZZLES as SWIZZLES
 from weft.layout.swizzle import Swizzle as Swizzle
-from weft.svg import Svg
 
 Position = dict[str, int]
 _T = TypeVar("_T")

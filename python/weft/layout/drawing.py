@@ -3,9 +3,9 @@
 from math import log, prod
 from typing import Any
 
+from weft.display.svg import Svg
 from weft.layout.arguments import Shape, whole
 from weft.layout.iterators import MEMORY
-from weft.svg import Svg
 
 _HEIGHT, _LEFT, _TOP = 18, 30, 36
 _MOST_ROWS, _MOST_COLUMNS = 32, 32

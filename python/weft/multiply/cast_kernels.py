@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from weft.builder import Module
+from weft.construction.module import Module
 from weft.dialects.launch_contract import MIN_CTAS
 from weft.dialects.product_types import ceil_div
 from weft.launch import kernel

@@ -7,10 +7,10 @@ from collections.abc import Collection, Hashable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from weft import disk_cache as cache
-from weft import late_imports, locks
+from weft.cache import disk_cache as cache
 from weft.compiler import cache_keys
 from weft.errors import WeftError
+from weft.system import late_imports, locks
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.builder import Module
+from weft.construction.module import Module
 from weft.dialects.launch_contract import DEPENDENT
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel

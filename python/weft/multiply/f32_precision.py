@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from weft import late_imports
 from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
 from weft.launch import libraries, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.multiply import jax_call
 from weft.multiply.operands import Operands
+from weft.system import late_imports
 
 
 def has_setting(operands: Operands) -> bool:

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import late_imports
 from weft.multiply.options import Options
+from weft.system import late_imports
 
 
 def is_traced(operands: Sequence[Any]) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft import late_imports
 from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES, activation_complaint
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
 from weft.multiply import block_formats
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule

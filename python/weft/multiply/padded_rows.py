@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft import late_imports
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -26,6 +25,7 @@ from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply import row_copies
 from weft.multiply.row_copies import Columns, Rows
+from weft.system import late_imports
 
 _MOST_UNIT = 4  # bytes
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from weft import locks
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_tensors
 from weft.multiply import f32_precision, torch_keys
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
+from weft.system import locks
 
 MOST = 4096
 """The number of plans that are kept. Beyond it, the oldest plans are dropped."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from weft import late_imports
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
 from weft.dialects.product_types import HALF, Types, ceil_div
@@ -17,6 +16,7 @@ from weft.launch.kernel_arguments import aligned_to
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
 from weft.schedules import tuned_files
+from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -256,7 +256,7 @@ def _loaded(bytecode: bytes, chip: str) -> kernel.Kernel:
 def _module(product: tuple[Any, ...]) -> Any:
     """The module of a product: the arguments of `compiled`, without the chip."""
     with late_imports.whole():
-        from weft.builder import Module, memref
+        from weft.construction.module import Module, memref
         from weft.dialects import tile
 
     types, ranks, added, transposed, alpha, beta, promote, activation, schedule = product

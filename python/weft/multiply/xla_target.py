@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from weft import locks
 from weft.errors import WeftError
 from weft.launch import host_code, sequence
 from weft.launch.runtime import Prepared
 from weft.launch.sequence import Sequence
 from weft.multiply.xla_product import Parsed, key_of
+from weft.system import locks
 
 TARGET = "weft_matmul"
 """The name in XLA's programs."""

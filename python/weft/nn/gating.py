@@ -6,7 +6,7 @@ A thread has 16 bytes of each matrix. Both directions read and write every eleme
 import functools
 from typing import Any
 
-from weft.builder import Module
+from weft.construction.module import Module
 from weft.dialects.product_types import ceil_div
 from weft.launch import kernel
 from weft.mlir import arith, gpu, ir, llvm

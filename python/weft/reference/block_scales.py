@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from weft import packed_elements
 from weft.errors import WeftError, shown
 from weft.isa import block_scales as layout
 from weft.isa.block_scales import FORMATS, GROUPS, LANES, ROWS, Format
 from weft.isa.types import ELEMENT_TYPES
+from weft.layout import packed_elements
 
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]

@@ -10,7 +10,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from weft import extensions
 from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import (
     AnySchedule,
@@ -25,6 +24,7 @@ from weft.dialects.schedule import (
 from weft.dialects.schedule.families import FAMILIES, families_named, family_name
 from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet, describe
+from weft.registry import extensions
 from weft.schedules import (
     database,
     direct,

@@ -14,7 +14,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from weft import file_locks, system
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import AnySchedule, read_schedule
@@ -22,6 +21,7 @@ from weft.errors import WeftError, shown, warn
 from weft.isa.chips import CHIPS
 from weft.isa.launch_limits import MOST_SIZE
 from weft.schedules.tuned_files import first_digest
+from weft.system import file_locks, output_files
 from weft.target import Target
 
 _CLASSES = (8, 16, 32, 64)  # of M; above them, multiples of the last
@@ -219,7 +219,7 @@ def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:
     lines = _with(entry, measured, path)
     draft = path.with_name(f".{path.name}.new")
     draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
-    system.replace(draft, path)
+    output_files.replace(draft, path)
 
 
 def _with(entry: Entry, measured: Collection[str], path: Path) -> list[str]:

@@ -5,7 +5,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from weft import late_imports
+from weft.system import late_imports
 
 VARIABLE = "WEFT_SCHEDULES"
 

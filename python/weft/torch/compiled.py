@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from weft import locks
 from weft.launch import cuda_driver
 from weft.launch.launcher import OVERLAP
 from weft.multiply import matmul, torch_keys
 from weft.multiply.options import Options
+from weft.system import locks
 from weft.torch.operators import readable, run, without_autocast
 
 _ADDED = ("bias", "residual", "c", "alphas")  # in the order of `run`

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import locks
 from weft.launch import torch_tensors
+from weft.system import locks
 
 ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alphas")
 """The operands after `a` and `b`, in the order in which programs pass them to a `compiled.Product`."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from weft import file_locks
 from weft.errors import WeftError
 from weft.schedules.database import Product
+from weft.system import file_locks
 
 Record = dict[str, Any]
 

@@ -8,7 +8,6 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta, Part
 from weft.emulator.compiled.tiers import chosen
 from weft.emulator.memory.boxes import Box, Run, box_of
@@ -20,6 +19,7 @@ from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
 from weft.emulator.sanitizer.global_memory import COLUMN_BITS, GlobalShadow
 from weft.isa.tensor_map import ALIGNMENT, BYTES, GATHERED_ROWS, MAX_RANK
+from weft.system import late_imports
 
 _WORTH = 64
 """The copies of a process after which code is made, which takes as long as some hundred by the

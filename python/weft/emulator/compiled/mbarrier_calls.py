@@ -8,7 +8,6 @@ from operator import is_
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.emulator.compiled.mbarrier_state import Field
 from weft.emulator.memory.access import Threads
 from weft.emulator.memory.segments import WINDOWS, Addresses
@@ -18,6 +17,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.mbarrier_table import NONE
 from weft.isa.mbarriers import MOST_ARRIVALS
+from weft.system import late_imports
 
 _WORTH = 200
 """The operations of a process after which they are compiled."""

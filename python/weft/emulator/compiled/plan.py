@@ -21,7 +21,7 @@ from weft.emulator.decoding.table import Exchange
 from weft.emulator.sanitizer.dataflow import constant_loads, is_copy
 from weft.emulator.sanitizer.discards import discarding
 from weft.emulator.sanitizer.registers import Announcement
-from weft.garbage import uncollected
+from weft.system.garbage import uncollected
 
 _SHORT = 3000
 """The lines of LLVM IR up to which the code generator optimizes, which takes it four times as long."""

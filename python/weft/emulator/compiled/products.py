@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.emulator.native import addresses
 from weft.emulator.numerics import native_sums, products
 from weft.emulator.numerics.native_sums import Rule
@@ -17,6 +16,7 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.operand_reads import Lists, OperandReads
 from weft.isa.types import ELEMENT_TYPES
+from weft.system import late_imports
 
 
 class Products:

@@ -8,13 +8,13 @@ from operator import is_
 import numpy as np
 import numpy.typing as npt
 
-from weft import late_imports
 from weft.emulator.compiled.tensor_state import Access, Call, Part
 from weft.emulator.memory.tensor_memory import Touch, Touches
 from weft.emulator.native import Library
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.tensor_memory import Shadow
+from weft.system import late_imports
 
 _WORTH = 200
 """The loads of a process after which code is made for them."""

@@ -4,12 +4,12 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from weft import late_imports, locks
 from weft.emulator import background
 from weft.emulator.decoding.program import Program
 from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
+from weft.system import late_imports, locks
 
 if TYPE_CHECKING:
     from weft.emulator.compiled.plan import Plan

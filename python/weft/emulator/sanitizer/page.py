@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from weft.html import Html
+from weft.display.html import Html
 
 _MOST_COUNTERS = 16
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from weft.display.html import Html
 from weft.emulator.running.words import lanes_in_words
-from weft.html import Html
 
 
 def of(stopped: Any) -> str:

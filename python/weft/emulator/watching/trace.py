@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import weft.system as system
 from weft.emulator.decoding.program import Program
 from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
@@ -19,6 +18,7 @@ from weft.emulator.watch import Cells, Chunks, Offsets, Watch
 from weft.emulator.watching.source_map import instructions
 from weft.isa.chips import CHIPS
 from weft.isa.tcgen05.pipelining import Use
+from weft.system import output_files, processes
 
 _BANKS = 32
 _BANK_BYTES = 4
@@ -70,7 +70,7 @@ class Recorder:
 
     def __init__(self, path: "str | os.PathLike[str]", program: Program, launch: Launch) -> None:
         self.path, self.program, self.launch = Path(path), program, launch
-        self._written(system.check_writable)
+        self._written(output_files.check_writable)
         self.events: list[dict[str, Any]] = []
         self.dropped = 0
         self.counts: dict[str, int] = {}
@@ -105,13 +105,13 @@ class Recorder:
         other = {"counters": self.counters(), "dropped events": self.dropped, "target": self.program.target}
         other |= {"chip": self.program.chip}
         content = {"traceEvents": self.events, "displayTimeUnit": "ns", "otherData": other}
-        self._written(lambda path: system.write(path, json.dumps(content).encode()))
+        self._written(lambda path: output_files.write(path, json.dumps(content).encode()))
 
     def _written(self, action: Callable[[Path], None]) -> None:
         try:
             action(self.path)
         except OSError as error:
-            raise system.refusal(f"cannot write the trace '{self.path}'", error) from None
+            raise processes.refusal(f"cannot write the trace '{self.path}'", error) from None
 
 
 def _label(opcodes: list[str]) -> str:

@@ -3,7 +3,7 @@
 """
 
 import weft.language as w
-from weft.int4_layout import DEPTH, ROWS
+from weft.layout.int4_layout import DEPTH, ROWS
 
 
 @w.kernel(

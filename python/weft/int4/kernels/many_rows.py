@@ -4,7 +4,7 @@ has dequantized.
 """
 
 import weft.language as w
-from weft.int4_layout import DEPTH, ROWS
+from weft.layout.int4_layout import DEPTH, ROWS
 
 
 @w.kernel(

@@ -13,9 +13,10 @@ import threading
 from types import CodeType, FrameType
 from typing import Any
 
-from weft import callers, locks
 from weft.errors import Diagnostic, WeftError
+from weft.ir import callers
 from weft.mlir import ir
+from weft.system import locks
 
 
 class _Thread(threading.local):

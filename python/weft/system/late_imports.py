@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from weft import locks
-from weft.garbage import uncollected
+from weft.system import locks
+from weft.system.garbage import uncollected
 
 _changed = threading.Condition()
 _depths: dict[int, int] = {}

@@ -5,8 +5,8 @@ MLIR's parser can't call.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from weft import extensions
 from weft.errors import Diagnostic, Location
+from weft.registry import extensions
 
 
 def complaint(ir: Any, kinds: Iterable[Any]) -> str | None:

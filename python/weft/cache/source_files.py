@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from weft import late_imports
+from weft.system import late_imports
 
 
 class State(NamedTuple):
@@ -75,7 +75,7 @@ class Files:
         """
         if self._digest is None:
             with late_imports.whole():
-                from weft import disk_cache
+                from weft.cache import disk_cache
 
             kept, states = disk_cache.default(), repr(list(self.states.items()))
             if not self._states_tell_changes():

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from weft.cache.source_files import Files, entries
 from weft.errors import warn
-from weft.source_files import Files, entries
 
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
 _APART = ("emulator", "bench", "tuning", "tools", "jax")

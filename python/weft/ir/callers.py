@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-from weft import bindings
 from weft.errors import Location
+from weft.ir import bindings
 
 
 def span(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
@@ -68,7 +68,7 @@ def is_hidden(file: str) -> bool:
 
 def _hidden_folders() -> Iterator[Path]:
     """The folders of Weft's packages, in the package or in a checkout, and of the bindings."""
-    yield Path(__file__).parent
+    yield Path(__file__).parents[1]
     yield from map(Path, bindings.folders())
     for name in ("weft.dialects", "weft.passes"):
         spec = importlib.util.find_spec(name)

@@ -1,0 +1,1 @@
+"""The cache on disk, and what identifies the code that fills it."""

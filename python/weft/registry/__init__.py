@@ -1,0 +1,1 @@
+"""What other packages register, and what users ask passes to print."""

@@ -1,0 +1,1 @@
+"""Processes, threads and files, with an alternative where a system lacks them."""
