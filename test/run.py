@@ -1,10 +1,11 @@
 """Runs the tests: lit over the .mlir files and, at the same time, pytest, which runs the linters too.
 
 lit's output follows that of pytest. `lit` or `pytest` as an argument runs only that suite. `slow` runs the
-tests that are otherwise omitted: about an hour of mutated input and of more cases. The exit status is 0 only
-if all tests passed.
+tests that are otherwise omitted: about an hour of mutated input and of more cases. The lines of Python in
+each folder come last. The exit status is 0 only if all tests passed.
 """
 
+import collections
 import contextlib
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 import warm_tools
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ("python/weft", "dialects", "passes", "tools")
 
 # lit's program, since `python -m lit.main` runs no tests and exits with 0.
 SUITES = {
@@ -25,6 +27,16 @@ SUITES = {
 SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
 # Beside pytest's processes, one for each core, lit's use the time in which these wait.
 BESIDE = {"lit": [f"-j{max((os.cpu_count() or 1) // 2, 1)}"]}
+
+
+def lines() -> str:
+    """The lines of Python in each folder, the most first."""
+    counts = collections.Counter[str]()
+    for top in ("dialects", "passes", "python/weft", "test", "tools"):
+        for path in (ROOT / top).rglob("*.py"):
+            folder = "/".join(path.relative_to(ROOT).parts[:-1][: top.count("/") + 2])
+            counts[folder] += path.read_bytes().count(b"\n")
+    return "\n".join(f"{count:7,}  {folder}" for folder, count in counts.most_common())
 
 
 def main(names: list[str]) -> int:
@@ -59,4 +71,6 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    print(f"== lines of Python\n{lines()}", flush=True)
+    sys.exit(status)
