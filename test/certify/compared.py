@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import unchecked
 from assembler import LAST, assemble, kernel_text
 from mutations import DECLARATIONS, Mutant, mutants
 
 from weft.isa import tables
 from weft.isa.chips import CHIPS, describe
 from weft.isa.family import Family
-from weft.isa.text import lenient_spelling, reader, unchecked, written
+from weft.isa.text import lenient_spelling, reader, written
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from typing import Any
 
 import assembler
 import certify
+import form_kernels
 
 from weft import mlir
 from weft.compiler import codegen
@@ -39,7 +40,6 @@ from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.system import processes
 from weft.target import Target
-from weft.tools import form_kernels
 
 RECORD = Path("docs/isa/releases.json")
 Facts = dict[str, list[str]]

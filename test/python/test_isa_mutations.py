@@ -14,10 +14,11 @@ import certify
 import compared
 import mutations
 import pytest
+import unchecked
 
 from weft.isa import tables
 from weft.isa.chips import CHIPS
-from weft.isa.text import lenient_spelling, unchecked
+from weft.isa.text import lenient_spelling
 
 FAMILIES = {family.name: family for family in tables.FAMILIES}
 by_family = pytest.mark.parametrize("name", list(FAMILIES))

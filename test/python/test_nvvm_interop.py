@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from form_kernels import OPERATIONS, module
 
 import weft
 from weft import passes
@@ -25,7 +26,6 @@ from weft.isa.chips import CHIPS
 from weft.mlir import ir, llvm, operations, parse
 from weft.passes import nvvm_to_weft, weft_to_nvvm
 from weft.passes.upstream.operations import PAIRS
-from weft.tools.form_kernels import OPERATIONS, module
 
 MANY = 200
 FEW = 20  # of those that go both ways, by default
