@@ -46,6 +46,9 @@ REFERENCE = {
 # Modules without `__all__`.
 PUBLIC = {"weft.inductor": ["enable", "disable"], "weft.dialects": ["context", "register_dialect"]}
 
+# Modules whose names are those of their imports for type checkers, and others.
+LAZY = {"weft.language": ["inf"]}
+
 # Classes that users don't construct: their parameters are left out.
 MADE_BY_WEFT = (
     "weft.Kernel",
@@ -199,6 +202,9 @@ def public(module: str) -> list[str]:
     for each in ast.parse(source_of(module).read_text("utf-8")).body:
         if isinstance(each, ast.Assign) and [ast.unparse(to) for to in each.targets] == ["__all__"]:
             return list(ast.literal_eval(each.value))
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING" and module in LAZY:
+            imports = [each for each in each.body if isinstance(each, ast.ImportFrom)]
+            return sorted([*LAZY[module], *(a.asname or a.name for each in imports for a in each.names)])
     raise ValueError(f"{module} has no __all__: name what is public in PUBLIC")
 
 

@@ -3,8 +3,10 @@
 docs/language.md explains it.
 """
 
+import ast
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.language import names
@@ -116,182 +118,24 @@ if TYPE_CHECKING:
 inf = float("inf")
 """Infinity, a Python number."""
 
-__all__ = [
-    "Array",
-    "Buffer",
-    "DType",
-    "Fragment",
-    "In",
-    "KernelFunction",
-    "Matrix",
-    "Out",
-    "Pending",
-    "Place",
-    "Ring",
-    "Scalar",
-    "Slot",
-    "abs",
-    "argmax",
-    "argmin",
-    "associative_scan",
-    "atomic_add",
-    "atomic_and",
-    "atomic_cas",
-    "atomic_max",
-    "atomic_min",
-    "atomic_or",
-    "atomic_xchg",
-    "atomic_xor",
-    "await_signals",
-    "barrier",
-    "bf16",
-    "by_lanes",
-    "ceil",
-    "ceil_div",
-    "check",
-    "clear_rows",
-    "cluster_arrive",
-    "cluster_barrier",
-    "cluster_rank",
-    "cluster_wait",
-    "column",
-    "convert",
-    "cos",
-    "cta",
-    "ctas",
-    "cumsum",
-    "dequantize_int4",
-    "e4m3",
-    "e5m2",
-    "erf",
-    "exp",
-    "exp2",
-    "f16",
-    "f32",
-    "f64",
-    "fence",
-    "floor",
-    "from_lanes",
-    "full",
-    "gelu",
-    "gemm",
-    "i1",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "inf",
-    "inline",
-    "int4_weights",
-    "interleaved",
-    "kernel",
-    "lane_parts",
-    "last",
-    "load",
-    "load_column",
-    "load_contiguous",
-    "load_row",
-    "log",
-    "log2",
-    "max",
-    "maximum",
-    "min",
-    "minimum",
-    "mulhi",
-    "one_thread",
-    "pin",
-    "prefetch",
-    "print",
-    "rand",
-    "randint",
-    "randn",
-    "range",
-    "rcp",
-    "relu",
-    "ring",
-    "role",
-    "round",
-    "row",
-    "rsqrt",
-    "shared",
-    "show",
-    "sigmoid",
-    "signal",
-    "silu",
-    "sin",
-    "sqrt",
-    "store",
-    "store_column",
-    "store_row",
-    "sum",
-    "tanh",
-    "thread",
-    "tile_queue",
-    "tiles",
-    "torch_op",
-    "transpose",
-    "turns",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-    "wait",
-    "warp_any",
-    "warp_gemm",
-    "warpgroup_any",
-    "warpgroup_barrier",
-    "where",
-    "zeros",
-]
+
+def _places() -> dict[str, tuple[str, str]]:
+    """The module of each public name, and its name there: as the imports above state for type checkers.
+
+    They run at first use: most of these modules need MLIR, which a process with compiled kernels doesn't.
+    """
+    tree = ast.parse(Path(__file__).read_text("utf-8"))
+    block = next(each for each in tree.body if isinstance(each, ast.If))
+    return {
+        alias.asname or alias.name: (str(each.module), alias.name)
+        for each in block.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
 
 
-# Imported at first use: most of these need MLIR, which a process with compiled kernels doesn't. After "=" is
-# the name in that module.
-_HOMES = {
-    "arguments": "Array In Out",
-    "atomics": "atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor",
-    "buffers": "Buffer shared",
-    "clusters": "cluster_arrive cluster_barrier cluster_rank cluster_wait",
-    "conversions": "by_lanes convert from_lanes lane_parts",
-    "coordinates": "column row",
-    "debugging": "check print=print_",
-    "drawings": "show",
-    "dtypes": "DType bf16 e4m3 e5m2 f16 f32 f64 i1 i8 i16 i32 i64 u8 u16 u32 u64",
-    "exponentials": "exp2",
-    "fragments": "Fragment full pin zeros",
-    "grids": "ceil_div",
-    "int4": "dequantize_int4",
-    "int4_operands": "int4_weights",
-    "kernels": "KernelFunction inline kernel",
-    "maths": (
-        "abs=absolute argmax argmin ceil cos erf exp floor gelu log log2 maximum minimum mulhi "
-        "rcp relu rsqrt sigmoid silu sin sqrt tanh warp_any warpgroup_any where max=maximum_of "
-        "min=minimum_of round=round_ sum=sum_of"
-    ),
-    "matrices": "Matrix Place",
-    "memory": "clear_rows fence load store",
-    "prefetching": "prefetch",
-    "products": "Pending gemm wait warp_gemm",
-    "queues": "tile_queue",
-    "randoms": "rand randint randn",
-    "ranges": "range=range_",
-    "rings": "Ring ring",
-    "roles": "barrier cta ctas last one_thread role thread turns warpgroup_barrier",
-    "scalars": "Scalar",
-    "scans": "associative_scan cumsum",
-    "signals": "await_signals signal",
-    "slots": "Slot",
-    "tile_vectors": "load_column load_row store_column store_row",
-    "tile_numbers": "tiles",
-    "torch_operator": "torch_op",
-    "transposes": "interleaved transpose",
-    "vectors": "load_contiguous",
-}
-_PLACES = {
-    text.partition("=")[0]: (module, text.rpartition("=")[2])
-    for module, texts in _HOMES.items()
-    for text in texts.split()
-}
+_PLACES = _places()
+__all__ = sorted([*_PLACES, "inf"])
 
 
 def __dir__() -> list[str]:
@@ -302,12 +146,9 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         module, attribute = _PLACES[name]
         with late_imports.whole():
-            found = getattr(import_module(f"weft.language.{module}"), attribute)
+            found = getattr(import_module(module), attribute)
         globals()[name] = found  # so that the next access doesn't call this function
         return found
     instead = "" if name.startswith("_") else names.instead(name, __all__)
-    raise AttributeError(
-        f"weft.language has no '{name}'{instead}",
-        name=name,
-        obj=sys.modules[__name__],
-    )
+    message = f"weft.language has no '{name}'{instead}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
