@@ -15,6 +15,17 @@ _FAST = arith.FastMathFlags.contract
 """Products and sums may become one instruction that rounds once, as CUDA compilers have it."""
 
 
+Operator = Callable[[Any, Any], Any]
+
+
+def _operator(name: str) -> tuple[Operator, Operator]:
+    """The methods of an operator, for its left and for its right operand."""
+    return (
+        lambda self, other: self.binary(name, other, False),
+        lambda self, other: self.binary(name, other, True),
+    )
+
+
 class Operators:
     """Operators, by a method `binary(name, other, swapped)` of the class."""
 
@@ -42,89 +53,20 @@ class Operators:
     def __repr__(self) -> str:
         return f"<{self.noun()}>"
 
-    def __add__(self, other: Any) -> Any:
-        return self.binary("add", other, False)
-
-    def __radd__(self, other: Any) -> Any:
-        return self.binary("add", other, True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self.binary("sub", other, False)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.binary("sub", other, True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self.binary("mul", other, False)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self.binary("mul", other, True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.binary("div", other, False)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self.binary("div", other, True)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self.binary("floordiv", other, False)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self.binary("floordiv", other, True)
-
-    def __mod__(self, other: Any) -> Any:
-        return self.binary("mod", other, False)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self.binary("mod", other, True)
-
-    def __and__(self, other: Any) -> Any:
-        return self.binary("and", other, False)
-
-    def __rand__(self, other: Any) -> Any:
-        return self.binary("and", other, True)
-
-    def __or__(self, other: Any) -> Any:
-        return self.binary("or", other, False)
-
-    def __ror__(self, other: Any) -> Any:
-        return self.binary("or", other, True)
-
-    def __xor__(self, other: Any) -> Any:
-        return self.binary("xor", other, False)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self.binary("xor", other, True)
-
-    def __lshift__(self, other: Any) -> Any:
-        return self.binary("shl", other, False)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self.binary("shl", other, True)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self.binary("shr", other, False)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self.binary("shr", other, True)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.binary("lt", other, False)
-
-    def __le__(self, other: Any) -> Any:
-        return self.binary("le", other, False)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.binary("gt", other, False)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.binary("ge", other, False)
-
-    def __eq__(self, other: Any) -> Any:
-        return self.binary("eq", other, False)
-
-    def __ne__(self, other: Any) -> Any:
-        return self.binary("ne", other, False)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("sub")
+    __mul__, __rmul__ = _operator("mul")
+    __truediv__, __rtruediv__ = _operator("div")
+    __floordiv__, __rfloordiv__ = _operator("floordiv")
+    __mod__, __rmod__ = _operator("mod")
+    __and__, __rand__ = _operator("and")
+    __or__, __ror__ = _operator("or")
+    __xor__, __rxor__ = _operator("xor")
+    __lshift__, __rlshift__ = _operator("shl")
+    __rshift__, __rrshift__ = _operator("shr")
+    __lt__, __gt__ = _operator("lt")[0], _operator("gt")[0]
+    __le__, __ge__ = _operator("le")[0], _operator("ge")[0]
+    __eq__, __ne__ = _operator("eq")[0], _operator("ne")[0]
 
     def __neg__(self) -> Any:
         return self.binary("sub", -0.0 if self.dtype.is_float else 0, True)
@@ -179,7 +121,7 @@ _SYMBOLS = {"mulhi": "w.mulhi", "div": "/", "floordiv": "//", "mod": "%"}
 _SYMBOLS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 
 
-def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Callable[[Any, Any], Any]:
+def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Operator:
     return lambda a, b: function(getattr(predicates, name), a, b)
 
 
@@ -204,7 +146,7 @@ def _differs(rest: ir.Value, divisor: ir.Value) -> ir.Value:
     return arith.andi(signs, arith.cmpi(arith.CmpIPredicate.ne, rest, zero))
 
 
-def _by_any(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _by_any(divide: Operator) -> Operator:
     """A quotient or remainder that is 0 where the divisor is 0, as in NumPy.
 
     LLVM's is undefined, so LLVM assumes that no divisor is 0, and drops tests such as `w.where(b != 0, …)`.
@@ -229,7 +171,7 @@ _AMOUNT = 32
 """The bits of a shift's amount in PTX. Of a longer one, LLVM drops the others if it folds the choice of 0."""
 
 
-def _shift_in_zeros(shift: Callable[[Any, Any], Any], unsigned: bool) -> Callable[[Any, Any], Any]:
+def _shift_in_zeros(shift: Operator, unsigned: bool) -> Operator:
     """A shift of integers that is 0 by their width or more, as PTX has it: LLVM's result is undefined."""
 
     def shifted(a: ir.Value, bits: ir.Value) -> ir.Value:
@@ -270,7 +212,7 @@ def _is_known(a: ir.Value, bits: ir.Value, unsigned: bool) -> bool:
 
 
 _I, _F = arith.CmpIPredicate, arith.CmpFPredicate
-_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
+_INTEGERS: dict[str, Operator] = {
     "add": arith.addi,
     "sub": arith.subi,
     "mul": arith.muli,
@@ -287,7 +229,7 @@ _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     **{name: _compare(_I, arith.cmpi, f"s{name}") for name in ("lt", "le", "gt", "ge")},
     **{name: _compare(_I, arith.cmpi, name) for name in ("eq", "ne")},
 }
-_UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
+_UNSIGNED: dict[str, Operator] = {
     **_INTEGERS,
     "mulhi": lambda a, b: arith.mului_extended(a, b)[1],
     "floordiv": _by_any(arith.divui),
@@ -298,7 +240,7 @@ _UNSIGNED: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": arith.maxui,
     **{name: _compare(_I, arith.cmpi, f"u{name}") for name in ("lt", "le", "gt", "ge")},
 }
-_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+_FLOATS: dict[str, Operator] = {
     "add": lambda a, b: arith.addf(a, b, fastmath=_FAST),
     "sub": lambda a, b: arith.subf(a, b, fastmath=_FAST),
     "mul": lambda a, b: arith.mulf(a, b, fastmath=_FAST),
