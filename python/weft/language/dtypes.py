@@ -135,23 +135,23 @@ def named(name: object) -> DType:
     known = {**BY_SHORT_NAME, **DTYPES}
     if not isinstance(name, str) or name not in known:
         meant = did_you_mean(name, known) if isinstance(name, str) else ""
-        if isinstance(name, str) and name in _FOREIGN:
-            meant = f": pass '{_FOREIGN[name]}'"
+        if isinstance(name, str) and name in FOREIGN:
+            meant = f": pass '{FOREIGN[name]}'"
         raise WeftError(f"dtype must be one of {', '.join(BY_SHORT_NAME)}, got {shown(name)}{meant}")
     return known[name]
 
 
-_FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
-_FOREIGN |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
-_FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
-_FOREIGN |= {f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
-_FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
+FOREIGN |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
+FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+FOREIGN |= {f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
+FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
 def instead_of(dtype: Any) -> str:
     """What was found in place of an element type, and the type that it may stand for, to end a message."""
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
-    short = _FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
+    short = FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
     name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)
     known = ", ".join(map(str, BY_SHORT_NAME.values()))
     hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
