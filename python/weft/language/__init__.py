@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from weft.language.kernels import KernelFunction, inline, kernel
     from weft.language.maths import absolute as abs
     from weft.language.maths import (
-        argmax,
-        argmin,
         ceil,
         cos,
         erf,
@@ -78,14 +76,9 @@ if TYPE_CHECKING:
         sin,
         sqrt,
         tanh,
-        warp_any,
-        warpgroup_any,
         where,
     )
-    from weft.language.maths import maximum_of as max
-    from weft.language.maths import minimum_of as min
     from weft.language.maths import round_ as round
-    from weft.language.maths import sum_of as sum
     from weft.language.matrices import Matrix, Place
     from weft.language.memory import clear_rows, fence, load, store
     from weft.language.prefetching import prefetch
@@ -93,6 +86,10 @@ if TYPE_CHECKING:
     from weft.language.queues import tile_queue
     from weft.language.randoms import rand, randint, randn
     from weft.language.ranges import range_ as range
+    from weft.language.reductions import argmax, argmin, warp_any, warpgroup_any
+    from weft.language.reductions import maximum_of as max
+    from weft.language.reductions import minimum_of as min
+    from weft.language.reductions import sum_of as sum
     from weft.language.rings import Ring, ring
     from weft.language.roles import (
         barrier,

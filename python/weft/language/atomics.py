@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
-from weft.language import edges, exchanges, trace
+from weft.language import exchanges, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import column, row
 from weft.language.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
@@ -20,6 +20,7 @@ from weft.language.memory import (
     put_for_tma,
 )
 from weft.language.mistakes import mistake
+from weft.language.neighbors import inside
 from weft.language.products import Pending
 from weft.language.roles import one_thread
 from weft.language.scalars import Scalar, as_scalar
@@ -223,7 +224,7 @@ def _change_vector(name: str, to: Place, vector: Fragment) -> None:
     numbers, limit = vector_indices(vector, to)
     with emit.when(exchanges.first_of_copies(vector.layout)):
         for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(edges.inside(number, limit, to.indices[-1].value)):
+            with emit.when(inside(number, limit, to.indices[-1].value)):
                 of_array(name, element, to.matrix.value, element_at(to, number))
 
 
@@ -283,5 +284,5 @@ def _along(coordinates: Any, start: ir.Value, limit: ir.Value) -> list[tuple[ir.
     for offset in coordinates.offsets:
         if offset not in found:
             number = emit.value(emit.add(first, offset))
-            found[offset] = emit.as_index(number), edges.inside(number, limit, start)
+            found[offset] = emit.as_index(number), inside(number, limit, start)
     return [found[offset] for offset in coordinates.offsets]

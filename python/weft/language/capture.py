@@ -1,7 +1,7 @@
 """Rewrites a kernel's Python so that its loops and branches can depend on values of the GPU.
 
 Only `for`, `while`, `if`, conditional expressions, `and`, `or`, `not` and chains of comparisons change: they
-become calls of `weft.language.captured_code`, which decide by the type of the value. Everything else is
+become calls of `weft.language.late_code`, which decide by the type of the value. Everything else is
 ordinary Python, and so is a loop or branch over Python's own values. Statements stay where they are, with
 their lines and columns, so that a debugger and the source locations of operations show the original code.
 """

@@ -13,17 +13,9 @@ from weft.language.matrices import Place
 from weft.language.neighbors import existing, may_begin_before
 from weft.language.scalars import Scalar
 from weft.layout import Layout
-from weft.mlir import arith, ir
+from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
-
-
-def inside(number: ir.Value, limit: ir.Value, start: ir.Value) -> ir.Value:
-    """Whether the index of an element of a vector that begins at `start` is inside of the array: an i1."""
-    below = emit.less(number, limit)
-    if not may_begin_before(start):
-        return below
-    return arith.andi(below, arith.cmpi(arith.CmpIPredicate.sge, number, emit.value(0)))
 
 
 def tile_may_begin_before(place: Place) -> bool:

@@ -1,4 +1,6 @@
-"""`captured_code`, imported when captured code first runs: it needs MLIR, which a compiled kernel doesn't."""
+"""What the code of captured functions calls, in place of loops, branches and conditions. It is imported when
+such code first runs: it needs MLIR, which a compiled kernel doesn't.
+"""
 
 from typing import Any
 
@@ -7,10 +9,11 @@ from weft.system import late_imports
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):  # such as __warningregistry__, which unittest and others ask all modules for
-        raise AttributeError(f"weft.language.late_code has no '{name}'")
+        raise AttributeError(f"{__name__} has no '{name}'")
     with late_imports.whole():
-        from weft.language import captured_code
+        from weft.language import conditions, control, regions, thread_blocks
 
-    found = getattr(captured_code, name)
+    homes = (conditions, control, regions, thread_blocks)
+    found = next(vars(each)[name] for each in homes if name in vars(each))
     globals()[name] = found  # so that the next access doesn't call this function
     return found

@@ -13,6 +13,14 @@ def may_begin_before(start: ir.Value) -> bool:
     return (_constant_part(start) or 0) < 0
 
 
+def inside(number: ir.Value, limit: ir.Value, start: ir.Value) -> ir.Value:
+    """Whether the index of an element of a vector that begins at `start` is inside of the array: an i1."""
+    below = emit.less(number, limit)
+    if not may_begin_before(start):
+        return below
+    return arith.andi(below, arith.cmpi(arith.CmpIPredicate.sge, number, emit.value(0)))
+
+
 def may_be_outside(index: ir.Value) -> bool:
     """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
     known = mlir.constant(index)

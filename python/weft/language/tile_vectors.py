@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
-from weft.language import edges, exchanges, registers, trace
+from weft.language import exchanges, registers, trace
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.dtypes import DType, i32
@@ -12,7 +12,7 @@ from weft.language.fragments import Fragment, check_like
 from weft.language.matrices import Matrix, Place
 from weft.language.memory import check_no_outside, check_written, is_zero
 from weft.language.mistakes import mistake
-from weft.language.neighbors import may_begin_before
+from weft.language.neighbors import inside, may_begin_before
 from weft.language.scalars import as_scalar
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm, memref
@@ -91,10 +91,10 @@ def _by_elements(source: Place, layout: Layout, count: int, outside: Any) -> Fra
     numbers, limit = vector_indices(vector, source)
     elements = []
     for number in numbers:
-        inside = edges.inside(number, limit, source.indices[-1].value)
+        exists = inside(number, limit, source.indices[-1].value)
         default = as_scalar(outside, source.dtype).value
         elements += emit.either(
-            inside,
+            exists,
             [source.dtype.type],
             lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
             lambda default=default: [default],  # type: ignore[misc]
@@ -166,7 +166,7 @@ def store_column(vector: Fragment, to: Any, *, rows: Any = None) -> None:
     first = exchanges.first_of_copies(vector.layout)
     with emit.when(first):
         for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(edges.inside(number, limit, to.indices[-1].value)):
+            with emit.when(inside(number, limit, to.indices[-1].value)):
                 memref.store(element, to.matrix.value, element_at(to, number))
 
 

@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
-from weft.language import edges, exchanges, registers
+from weft.language import exchanges, registers
 from weft.language.buffers import Buffer
 from weft.language.coordinates import row
 from weft.language.dtypes import i32
@@ -15,7 +15,7 @@ from weft.language.foreign import Foreign
 from weft.language.fragments import Fragment
 from weft.language.matrices import Place
 from weft.language.mistakes import mistake
-from weft.language.neighbors import may_begin_before
+from weft.language.neighbors import inside, may_begin_before
 from weft.language.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
@@ -169,7 +169,7 @@ class _Vector:
     def _run(self, register: int) -> tuple[ir.Value, ir.Value]:
         """The address of the element of a register, and whether it is inside of the row."""
         number = emit.value(emit.add(self.first, self.offsets[register]))
-        return self._at(number), edges.inside(number, self.limit, self.start)
+        return self._at(number), inside(number, self.limit, self.start)
 
     def _at(self, number: ir.Value) -> ir.Value:
         wide = arith.extsi(_i64(), emit.value(number))
