@@ -19,8 +19,6 @@ LIMIT_SECONDS = 10
 
 # Tests use no database of tuned schedules unless they name one.
 os.environ["WEFT_SCHEDULES"] = ""
-# Launches compile what they compile before they go on, so that tests do the same each time.
-os.environ["WEFT_EMULATOR_BACKGROUND"] = "0"
 # Scripts start jobs in the background with Ctrl-C ignored. Some tests would then wait for its effect forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-os.environ.setdefault("WEFT_EMULATOR_BACKGROUND", "0")
-
 from weft import emulator
 from weft.errors import WeftError
 

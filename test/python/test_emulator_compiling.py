@@ -1,13 +1,16 @@
 """How much code the emulator makes of a program."""
 
+import copy
+import gc
 import random
+import weakref
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from weft import emulator
-from weft.emulator.compiled import pieces, plan, symbols, tracing
+from weft import WeftError, emulator
+from weft.emulator.compiled import pieces, plan, symbols, tiers, tracing
 
 HEAD = """.version 8.4
 .target sm_80
@@ -145,3 +148,28 @@ def test_lanes_that_do_not_run_keep_all_registers():
     assert found[0] == found[1]
     assert [row[20] for row in found[1]] == [5, 6, 7, 8, 1]
     assert [row[2] for row in found[1]] == [7, 8, 16, 9, 2]
+
+
+@pytest.mark.parametrize("value", ["", "0", "1", "no"])
+def test_the_variable_is_checked(value, monkeypatch):
+    module = emulator.Module(HEAD + "ret; }")
+    monkeypatch.setenv("WEFT_EMULATOR_COMPILED", value)
+    if value == "no":
+        with pytest.raises(WeftError, match="WEFT_EMULATOR_COMPILED must be 0 or 1, got 'no'"):
+            module.launch("k", block=32, args=[np.zeros(32, np.uint32)])
+    else:
+        module.launch("k", block=32, args=[np.zeros(32, np.uint32)])
+
+
+def test_a_program_lives_no_longer_for_its_tier():
+    class Program:
+        codes, tier = (), None
+
+    program = Program()
+    first = tiers.tier_of(program, None)
+    assert tiers.tier_of(program, None) is first
+    assert tiers.tier_of(copy.copy(program), None) is not first
+    known = weakref.ref(program)
+    del program, first
+    gc.collect()
+    assert known() is None

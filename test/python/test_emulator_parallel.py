@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import sys
+import threading
 import time
 import weakref
 
@@ -12,7 +14,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import WeftError, emulator
-from weft.emulator import parallel
+from weft.emulator import forks, parallel
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.watching.observers import Observers
@@ -333,3 +335,14 @@ def test_what_a_hook_has_seen_outlives_its_wave():
     text += " mov.u32 %r1, 7; st.global.u32 [%rd0], %r1; ret; }"
     module(text).launch("k", block=1, args=[data], hooks=hooks)
     assert int(kept[0].register("%r1")[0, 0]) == 7
+
+
+def test_processes_with_threads_are_not_copied(monkeypatch):
+    monkeypatch.setattr(forks, "_THREADED", {"a_library"})
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    assert forks.alone()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "active_count", lambda: 2)
+        assert not forks.alone()
+    monkeypatch.setitem(sys.modules, "a_library", sys)
+    assert not forks.alone()

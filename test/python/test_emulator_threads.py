@@ -14,7 +14,7 @@ from meanwhile import growing
 
 import weft
 from weft import emulator
-from weft.emulator import background, launch, native
+from weft.emulator import forks, launch, native
 from weft.emulator.compiled.tiers import Tier
 from weft.launch.kernel import Kernel
 
@@ -112,8 +112,7 @@ def test_a_launch_moves_variables_of_the_module_for_itself_alone():
     assert copy.view(4)[0] == 0x01010101
 
 
-def test_blocks_that_others_count_while_some_are_chosen(monkeypatch):
-    monkeypatch.setattr(background, "possible", lambda: False)
+def test_blocks_that_others_count_while_some_are_chosen():
     inputs = np.arange(32, dtype=np.uint32)
     module = emulator.Module(kernel("add.u32 %d0, %a0, 1;", [inputs], [inputs]))
     program, _ = module.prepared("k", launch.Shape(1, 32, 1, 0), None)
@@ -126,7 +125,7 @@ def test_blocks_that_others_count_while_some_are_chosen(monkeypatch):
     assert tier._hot == set(range(5000))
 
 
-@pytest.mark.skipif(not background.forks(), reason="the system doesn't copy processes")
+@pytest.mark.skipif(not forks.work(), reason="the system doesn't copy processes")
 def test_a_forked_child_uses_llvm_that_another_thread_was_in():
     held, tried = threading.Event(), threading.Event()
 

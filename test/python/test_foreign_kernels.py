@@ -18,8 +18,7 @@ def loaded(name):
 
 
 @pytest.fixture
-def harness(monkeypatch):
-    monkeypatch.setenv("WEFT_EMULATOR_BACKGROUND", "0")
+def harness():
     return loaded("harness")
 
 

@@ -134,7 +134,7 @@ def test_the_emulator_is_independent():
 
 # The emulator's layers; each may import itself and those before it.
 LAYERS = (
-    ("errors", "background", "native", "sources"),
+    ("errors", "forks", "native", "sources"),
     ("reading",),
     ("numerics",),
     ("memory", "watch"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator import background, parallel
+from weft.emulator import parallel
 from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
 from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
@@ -191,7 +191,6 @@ class Module:
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         strict = _flag("strict", strict)
         compiled = chosen(None if compiled is None else _flag("compiled", compiled))
-        background.checked()
         limits = checked(progress, max_seconds, threads)
         ignored = ignored_rules(ignore)
         if trace is not None and not isinstance(trace, str | os.PathLike):

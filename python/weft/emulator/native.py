@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.cache import disk_cache
-from weft.emulator import background, sources
+from weft.emulator import sources
 from weft.system import late_imports, locks
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
@@ -49,67 +49,23 @@ class Library:
         self._name, self._text, self._functions = name, text, functions
         self._lock = locks.lock()
         self._made: Mapping[str, int] | None = None
-        self._work: background.Work | None = None
-        self._lost = self._sought = False
 
     def addresses(self) -> Mapping[str, int]:
         """The addresses of the functions, which live until the process ends."""
         with self._lock:
             if self._made is None:
-                self._made = linked(library_file(self._name, self._text), self._functions)
+                self._made = linked(self._object(), self._functions)
             return self._made
 
-    def when_ready(self) -> Mapping[str, int] | None:
-        """The same; None as long as another process compiles them."""
-        if self._made is None:
-            with self._lock:
-                found = self._found()
-            if found is None:
-                return None
-            self._made = linked(found, self._functions)
-        return self._made
-
-    def _found(self) -> bytes | None:
-        if self._work is not None:
-            try:
-                return self._work.result()
-            except background.LostError:
-                self._work, self._lost = None, True
-                background.warn_of_loss()
-        if self._lost:
-            return None
-        if not background.possible():
-            return library_file(self._name, self._text)
-        if not self._sought:
-            self._sought, key = True, _library_key(self._name)
-            kept = disk_cache.default().find("library", key)
-            if kept is not None:
-                return kept
-        if background.busy():
-            return None
-        try:
-            work = background.Work()
-            work.begin(lambda: library_file(self._name, self._text))
-        except OSError:
-            return library_file(self._name, self._text)
-        self._work = work
-        return None
-
-
-def library_file(name: str, text: Callable[[], str]) -> bytes:
-    """The object file of a library."""
-    if (key := _library_key(name)) is None:
-        return object_file(text(), code=2, whole=True)
-    with _lock:
-        return disk_cache.default().get_or_make(
-            "library", key, lambda: _object(text(), machine(2), whole=True)
-        )
-
-
-def _library_key(name: str) -> disk_cache.Key | None:
-    """The key of a library; None if only its text identifies it."""
-    code = sources.identity()
-    return code and [name, *code, *_host()]
+    def _object(self) -> bytes:
+        code = sources.identity()
+        if code is None:  # only its text identifies it
+            return object_file(self._text(), code=2, whole=True)
+        key = self._name, *code, *_host()
+        with _lock:
+            return disk_cache.default().get_or_make(
+                "library", key, lambda: _object(self._text(), machine(2), whole=True)
+            )
 
 
 def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator import background
+from weft.emulator import forks
 from weft.emulator.arguments import Bytes, put_changes
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
@@ -71,11 +71,11 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
     observers. `start` makes what runs them; it is called again if the launch begins again.
     """
     waves, observers = start()
-    if threads is None and background.alone():
+    if threads is None and forks.alone():
         threads = processes.cores()
     one_wave = waves.launch.total_ctas <= waves.together
     pieces = _pieces(waves.launch, 0, waves.launch.cluster_size if one_wave else waves.together)
-    if min(threads or 1, len(pieces)) < 2 or not background.forks() or not _independent(waves, observers):
+    if min(threads or 1, len(pieces)) < 2 or not forks.work() or not _independent(waves, observers):
         waves.run(Grid(waves.launch))
         return observers
     memory, shown = _Memory(waves.device), 0
@@ -183,15 +183,13 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
     """
     if sys.platform == "win32":
         return False
-    if waves.compiler is not None:
-        waves.compiler.share()
     queue = _Queue(pieces)
     pipes: list[connection.Connection[Any, Any]] = []
     processes: list[int] = []
     try:
         for _ in range(min(threads - 1, len(pieces))):
             here, there = connection.Pipe(duplex=False)
-            with background.signals_later():
+            with forks.signals_later():
                 process = _fork()
                 if process == 0:
                     _work(waves, observers, queue, there)
@@ -285,7 +283,7 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
     """
     status = 1
     try:
-        background.take_no_part()
+        forks.take_no_part()
         waves.forget()
         before = _Start.of(waves, observers)
         parent = os.getppid()

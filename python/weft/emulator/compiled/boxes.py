@@ -33,7 +33,7 @@ class Worth:
     """Counts the copies that the interpreter makes before there is code. `at_once`: none."""
 
     def __init__(self, *, at_once: bool = False) -> None:
-        self.left, self.at_once = 0 if at_once else _WORTH, at_once
+        self.left = 0 if at_once else _WORTH
 
     def copies(self, wave: Wave) -> "Boxes | None":
         """The copies of a wave, whose turns aren't random; None if others than the sanitizer watch it."""
@@ -202,10 +202,7 @@ class Boxes:
         call, part = self._pointers
         code = self._code.get(name)
         if code is None:
-            found = _function(name + self._suffix, waits=self._worth.at_once)
-            if found is None:
-                return False
-            code = self._code[name] = found
+            code = self._code[name] = _function(name + self._suffix)
         if not code(box.pointer, call, part, buffer.pointer):
             return False
         if inside := self._call.item(Call.INSIDE):
@@ -313,10 +310,9 @@ class Boxes:
         )
 
 
-def _function(name: str, *, waits: bool) -> Callable[..., int] | None:
-    """A function of `box_code`; None, unless `waits`, as long as another process compiles it."""
+def _function(name: str) -> Callable[..., int]:
+    """A function of `box_code`."""
     with late_imports.whole():
         from weft.emulator.compiled import box_code
-    library = box_code.library(name)
-    made = library.addresses() if waits else library.when_ready()
-    return None if made is None else ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(made[name])
+    address = box_code.library(name).addresses()[name]
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(address)

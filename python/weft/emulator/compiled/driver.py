@@ -26,21 +26,7 @@ FUNCTIONS = (
 @cache
 def addresses() -> Mapping[str, int]:
     """The addresses of the functions."""
-    return native.linked(_given[0] if _given else object_file(), FUNCTIONS)
-
-
-def object_file() -> bytes:
-    """The functions, as code that may be given to another process."""
-    return native.library_file("driver", text)
-
-
-def give(code: bytes) -> None:
-    """Uses the code that another process got from `object_file`, unless there is some already."""
-    if not _given:
-        _given.append(code)
-
-
-_given: list[bytes] = []
+    return native.Library("driver", text, FUNCTIONS).addresses()
 
 
 def text() -> str:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from weft.emulator.compiled.mbarrier_state import Field
 from weft.emulator.memory.access import Threads
 from weft.emulator.memory.segments import WINDOWS, Addresses
-from weft.emulator.native import Library
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
@@ -29,21 +28,11 @@ _CLOCKS = slice(Field.WATCHED, None)
 
 
 @cache
-def _library() -> Library:
+def _function(name: str) -> Callable[[int], int]:
+    """A function of `mbarrier_code`."""
     with late_imports.whole():
         from weft.emulator.compiled import mbarrier_code
-    return mbarrier_code.library()
-
-
-def _function(name: str) -> Callable[[int], int] | None:
-    """A function of `mbarrier_code`; None as long as another process compiles it."""
-    found = _functions.get(name)
-    if found is None and (made := _library().when_ready()) is not None:
-        found = _functions[name] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(made[name])
-    return found
-
-
-_functions: dict[str, Callable[[int], int]] = {}
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(mbarrier_code.library().addresses()[name])
 
 
 class MbarrierCalls:
@@ -204,8 +193,7 @@ class MbarrierCalls:
         self._state[Field.ADDRESSES : Field.SHARED] = (
             *(at, window, line, wanted, by_parity, expected, given.ctypes.data),
         )
-        function = _function(name)
-        return function is not None and bool(function(self._pointer))
+        return bool(_function(name)(self._pointer))
 
     def _refresh(self, sanitizer: Sanitizer) -> None:
         """Where the sanitizer's arrays are now."""

@@ -62,12 +62,8 @@ class Plan:
     entries: dict[tuple[int, int], int] = field(default_factory=dict)
     needs: dict[int, tuple[int, ...]] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
-    """The names of the functions in `table`, whose numbers count from 1 until the plan is linked."""
     known: Known = field(default_factory=dict)
     """The pieces of accesses."""
-    code: bytes = b""
-    """The object file of the pieces."""
     run: int = 0
     """The address of the function that runs operations."""
     saved: Numbers = field(default_factory=lambda: np.zeros((0, 2), np.int64))
@@ -79,23 +75,10 @@ class Plan:
 
 
 def make(program: Program, hot: Set[int] | None = None) -> Plan:
-    """Compiles the blocks `hot` of a program (None: all); `link` must follow."""
+    """Compiles the blocks `hot` of a program (None: all)."""
     plan, pieces = planned(program, hot)
     find_needs(plan)
     _assemble(plan, pieces)
-    return plan
-
-
-def link(plan: Plan) -> Plan:
-    """Puts addresses of this process into a plan that was made in this or another process."""
-    generic = driver.addresses()
-    pieces = [name for name in plan.functions if name not in generic]
-    code = native.linked(plan.code, pieces) if pieces else {}
-    addresses = np.array([0, *({**generic, **code}[name] for name in plan.functions)], np.int64)
-    plan.run = generic["run"]
-    plan.table[:, Operand.FUNCTION] = addresses[plan.table[:, Operand.FUNCTION]]
-    plan.table[:, Operand.OFFSETS] += plan.offsets.ctypes.data
-    plan.table[:, Operand.SAVED] += plan.saved.ctypes.data
     return plan
 
 
@@ -300,15 +283,16 @@ def level(ir: str) -> int:
 
 def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
     """Compiles the pieces, and writes the table of operations."""
-    ir = module(pieces)
-    plan.code = native.object_file(ir, code=level(ir)) if pieces else b""
+    ir, functions = module(pieces), dict(driver.addresses())
+    if pieces:
+        functions |= native.addresses(ir, sorted({piece.function for piece in pieces}), code=level(ir))
+    plan.run = functions["run"]
     saved = [each for piece in pieces for each in piece.saved]
     plan.saved = np.array(saved, np.int64).reshape(len(saved), 2)
     offsets = [each for operation in plan.operations for each in _offsets(operation, plan.layout)]
     plan.offsets = np.array(offsets, np.int64)
-    next_saved = next_offset = 0
+    next_saved, next_offset = plan.saved.ctypes.data, plan.offsets.ctypes.data
     plan.table = np.zeros((len(plan.operations), len(Operand)), np.int64)
-    numbers: dict[str, int] = {}
     for row, operation in zip(plan.table, plan.operations, strict=True):
         row[Operand.KIND] = operation.kind
         row[Operand.TARGET], row[Operand.AFTER] = operation.target, operation.after
@@ -316,7 +300,7 @@ def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
         next_offset += plan.offsets.itemsize * len(_offsets(operation, plan.layout))
         row[Operand.READS], row[Operand.WRITES] = len(operation.reads), len(operation.writes)
         if (name := _function(operation)) is not None:
-            row[Operand.FUNCTION] = numbers.setdefault(name, len(numbers) + 1)
+            row[Operand.FUNCTION] = functions[name]
         if operation.exchange is not None:
             row[Operand.NEGATED] = operation.exchange.negated
         if operation.predicate is not None:
@@ -330,7 +314,6 @@ def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
             row[Operand.WIDTH], row[Operand.LINE] = WIDTHS.index(access.width), access.line
             row[Operand.DISCARDS] = operation.predicate is not None
             row[Operand.CONSTANT] = access.line in constant_loads(plan.program)
-    plan.functions = list(numbers)
 
 
 def _function(operation: Operation) -> str | None:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from weft.emulator.compiled.tensor_state import Access, Call, Part
 from weft.emulator.memory.tensor_memory import Touch, Touches
-from weft.emulator.native import Library
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.tensor_memory import Shadow
@@ -24,16 +23,11 @@ _asked = [0]
 
 
 @cache
-def _library() -> Library:
+def _function() -> Callable[[int], int]:
     with late_imports.whole():
         from weft.emulator.compiled import tensor_code
 
-    return tensor_code.library()
-
-
-@cache
-def _function() -> Callable[[int], int]:
-    address = next(iter(_library().addresses().values()))
+    address = next(iter(tensor_code.library().addresses().values()))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
@@ -84,7 +78,7 @@ class TensorCalls:
 
     def are_worth(self, count: int) -> bool:
         _asked[0] += count
-        return _asked[0] >= _WORTH and _library().when_ready() is not None
+        return _asked[0] >= _WORTH
 
     def prepared(self, touches: Sequence[Touch]) -> _Accesses:
         memory, numbers = self._memory, []

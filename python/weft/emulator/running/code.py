@@ -49,9 +49,6 @@ class Compiler(Protocol):
     def interpreted(self, block: int, steps: int) -> bool:
         """Counts steps of a block that the interpreter has run; returns whether to compile."""
 
-    def share(self) -> None:
-        """Lets copies of this process that are made now compile once together."""
-
     def code(self, wave: Wave, limit: int) -> Code:
         """Code for a wave; `limit` is in warp instructions."""
 
