@@ -90,7 +90,8 @@ class MbarrierCalls:
         if not self._begin(lanes):
             return None
         done: Bools = np.zeros((lanes.warps, 32), np.bool_)
-        if not self._run("look", space, addresses, 0, asked, by_parity, asked, done):
+        parities = asked if by_parity else (asked >> np.uint64(63)).astype(np.uint32)
+        if not self._run("look", space, addresses, 0, parities, parities, done):
             return None
         return done, int(self._state[Field.RESULT])
 
@@ -98,7 +99,7 @@ class MbarrierCalls:
         sanitizer = self._sanitizer
         if sanitizer is None or sanitizer.tracks_waits(line) or not self._begin(lanes):
             return False
-        return self._run("observe", space, addresses, line, addresses, False, addresses, addresses)
+        return self._run("observe", space, addresses, line, addresses, addresses, addresses)
 
     def arrive(
         self, lanes: Threads, space: str, addresses: Addresses, counts: Array, sizes: Array, line: int
@@ -109,7 +110,7 @@ class MbarrierCalls:
         if sanitizer is not None and not sanitizer.lanes.nothing_since(self._rows):
             return None
         states = np.zeros((lanes.warps, 32), np.uint64)
-        if not self._run("arrive", space, addresses, line, counts, False, sizes, states):
+        if not self._run("arrive", space, addresses, line, counts, sizes, states):
             return None
         self._continue()
         return states
@@ -123,7 +124,7 @@ class MbarrierCalls:
             self._take_units(self._sanitizer)
         self._state[Field.MULTICASTS] = masks is not None
         asked = addresses if masks is None else masks.astype(np.uint32)
-        if not self._run("commit", space, addresses, line, asked, False, addresses, addresses):
+        if not self._run("commit", space, addresses, line, asked, addresses, addresses):
             return False
         self._continue()
         return True
@@ -183,7 +184,6 @@ class MbarrierCalls:
         addresses: Addresses,
         line: int,
         asked: Array,
-        by_parity: bool,
         sizes: Array,
         given: Array,
     ) -> bool:
@@ -191,7 +191,7 @@ class MbarrierCalls:
         at, wanted, expected = (each.ctypes.data for each in operands)
         window = WINDOWS["shared"] if space == "generic" else 0
         self._state[Field.ADDRESSES : Field.SHARED] = (
-            *(at, window, line, wanted, by_parity, expected, given.ctypes.data),
+            *(at, window, line, wanted, expected, given.ctypes.data, given.ctypes.data),
         )
         return bool(_function(name)(self._pointer))
 

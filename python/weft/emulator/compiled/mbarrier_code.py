@@ -1,476 +1,343 @@
-"""Code of the host for the operations on mbarriers of one instruction, where nothing is wrong.
+"""The operations on mbarriers of one instruction, where nothing is wrong, for the compiler of `plain_code`.
 
 Each function changes nothing and returns 0 if a rule may be broken, or in a case that it doesn't know: lanes
 of a warp with several mbarriers, arrivals that complete more than one phase. `instructions.mbarrier` and the
 sanitizer, which define the operations, then run them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from typing import Any
-
-from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator import native
-from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Value
-from weft.emulator.compiled.mbarrier_state import NUMBERS, Field
+from weft.emulator.compiled import plain_code
+from weft.emulator.compiled.mbarrier_state import Field
+from weft.emulator.compiled.plain_code import Value, bit_count, set_bits
 from weft.emulator.memory.mbarrier import MARK, MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 _LANES = 32
-FUNCTIONS = ("look", "observe", "arrive", "commit")
+_LATEST = (1 << 31) - 1
 
 
 @cache
 def library() -> native.Library:
     """The functions, which get the address of a state."""
-    return native.Library("mbarriers", text, FUNCTIONS)
+    functions = {each.__name__: each for each in (look, observe, arrive, commit)}
+    return native.Library("mbarriers", lambda: plain_code.text(functions, Field), list(functions))
 
 
-def text() -> str:
-    """The LLVM IR of the functions."""
-    module = ir.Module("mbarriers")
-    for name, write in zip(FUNCTIONS, (_look, _observe, _arrive, _commit), strict=True):
-        write(_Operation(module, name))
-    return str(module)
-
-
-class _Operation(Code):
-    """The parts that operations have in common."""
-
-    def __init__(self, module: ir.Module, name: str) -> None:
-        super().__init__(module, name, [POINTER])
-        self.state = self.arguments[0]
-        self.of = {
-            field: self.load(self.state, field, I64 if field in NUMBERS else POINTER) for field in Field
-        }
-        self.watched = self.is_("!=", self.of[Field.WATCHED], 0)
-        self.strict = self.is_("!=", self.of[Field.BY_LANE], 0)
-        self.line = self.b.trunc(self.of[Field.LINE], I32)
-
-    def row(self, index: Value) -> Value:
-        return self.load(self.of[Field.ROWS], index)
-
-    def mask(self, index: Value) -> Value:
-        return self.load(self.of[Field.MASKS], index, I32)
-
-    def lane(self, index: Value, lane: Value) -> Value:
-        """The index of a lane of a warp in the instruction's operands."""
-        return self.b.add(self.b.mul(index, self.number(_LANES)), lane)
-
-    def find(self, index: Value) -> tuple[Value, Value]:
-        """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes. Returns its
-        place in the first CTA of the cluster, and the rank of its own CTA.
-        """
-        b, of = self.b, self.of
-        mask, every = self.mask(index), of[Field.ADDRESSES]
-        first = self.wide(b.cttz(mask, self.number(1, I1)))
-        address = self.load(every, self.lane(index, first))
-        with self.bits(mask) as lane:
-            self.give_when(self.is_("!=", self.load(every, self.lane(index, lane)), address), 0)
-        inside = b.sub(address, of[Field.WINDOW])
-        self.give_when(self.is_(">", inside, (1 << 32) - 1), 0)
-        rank, offset = (
-            b.lshr(inside, self.number(RANK_SHIFT)),
-            b.and_(inside, self.number((1 << RANK_SHIFT) - 1)),
-        )
-        self.give_when(self.is_(">=", rank, of[Field.CLUSTER]), 0)
-        self.give_when(self.is_(">", b.add(offset, self.number(BYTES)), of[Field.SHARED_SIZE]), 0)
-        self.give_when(self.is_("!=", b.and_(offset, self.number(BYTES - 1)), 0), 0)
-        first = b.add(self.load(of[Field.BASES], self.row(index)), offset)
-        number, word = self.at_place(b.add(first, b.mul(rank, of[Field.STRIDE])))
-        self.store(number, of[Field.NUMBERS], index)
-        b.store(word, self.at(of[Field.WORDS], index))
-        return first, rank
-
-    def at_place(self, place: Value) -> tuple[Value, Value]:
-        """The number of the mbarrier at a byte of shared memory, which must be alive, and its address."""
-        b, of = self.b, self.of
-        number = self.load(of[Field.PLACES], b.udiv(place, self.number(BYTES)), I32)
-        self.give_when(self.is_("==", number, 0), 0)
-        word = self.at(of[Field.SHARED], place, I8)
-        mark = b.and_(b.lshr(self.load(word), self.number(MARK_SHIFT)), self.number(3))
-        self.give_when(self.is_("!=", mark, 1), 0)
-        return b.sub(self.wide(number), self.number(1)), word
-
-    def each(self) -> Any:
-        """Runs for the index of each warp."""
-        return self.loop(self.of[Field.COUNT])
-
-    def mbarrier(self, index: Value) -> Value:
-        return self.load(self.of[Field.NUMBERS], index)
-
-    def word(self, index: Value) -> Value:
-        return self.load(self.of[Field.WORDS], index, POINTER)
-
-    # The sanitizer
-
-    def known(self, layer: "Value | int", row: Value) -> Value:
-        """The address of what a warp knows."""
-        layer = self.number(layer) if isinstance(layer, int) else layer
-        line = self.b.add(self.b.mul(layer, self.of[Field.WARPS]), row)
-        return self.at(self.of[Field.KNOWN], self.b.mul(line, self.of[Field.WIDTH]), I32)
-
-    def clock(self, which: Field, number: Value, layer: Value) -> Value:
-        """The address of a layer of an mbarrier's clock."""
-        line = self.b.add(self.b.mul(number, self.of[Field.LAYERS]), layer)
-        return self.at(self.of[which], self.b.mul(line, self.of[Field.WIDTH]), I32)
-
-    def check_use(self, row: Value, number: Value, near: "Value | None" = None) -> None:
-        """A warp's use must be ordered after the init, and the mbarrier must have a column. `near`: no fence
-        is needed in between.
-        """
-        b = self.b
-        known = self.known(0, row)
-        self.give_when(self.is_("<", self.signed(Field.COLUMNS, number), 0, signed=True), 0)
-        init = self.signed(Field.INIT_ROWS, number)
-        self.give_when(self.is_("<", init, 0, signed=True), 0)
-        after = self.at_most(self.signed(Field.INIT_TIMES, number), self.load(known, init, I32))
-        column = self.signed(Field.FENCED_COLUMNS, number)
-        none = self.is_("<", column, 0, signed=True)
-        some = self.load(known, b.select(none, self.number(0), column), I32)
-        fenced = self.at_most(self.signed(Field.FENCED_TIMES, number), some)
-        fenced = b.and_(b.not_(none), fenced)
-        if near is not None:
-            after = b.and_(after, near)
-        self.give_when(b.not_(b.or_(after, fenced)), 0)
-
-    def signed(self, which: Field, number: Value) -> Value:
-        return self.load(self.of[which], number)
-
-    def at_most(self, time: Value, known: Value) -> Value:
-        return self.b.icmp_signed("<=", time, self.b.sext(known, I64))
-
-    def is_(self, order: str, a: Value, b: "Value | int", *, signed: bool = False) -> Value:
-        if signed:
-            return self.b.icmp_signed(order, a, self._value(b, a.type))
-        return super().is_(order, a, b)
-
-    def record_use(self, row: Value, number: Value) -> None:
-        """A warp uses an mbarrier."""
-        self.record_use_by(row, number, self.load(self.known(0, row), row, I32))
-
-    def record_use_by(self, column: Value, number: Value, time: Value) -> None:
-        b, of = self.b, self.of
-        at = b.add(b.mul(number, of[Field.WIDTH]), column)
-        self.store(time, of[Field.USE_TIMES], at, I32)
-        self.store(self.line, of[Field.USE_LINES], at, I32)
-        order = self.at(of[Field.USE_ORDERS], at, I32)
-        with self.when(self.is_("==", b.load(order, typ=I32), 0)):
-            self.add(of[Field.USES], 1)
-            b.store(b.trunc(self.load(of[Field.USES]), I32), order)
-
-    def join(self, target: Value, source: Value) -> None:
-        """Makes a clock know what another one does."""
-        with self.loop(self.of[Field.WIDTH]) as column:
-            old, new = self.load(target, column, I32), self.load(source, column, I32)
-            self.store(self.b.select(self.more(new, old), new, old), target, column, I32)
-
-
-def _look(c: _Operation) -> None:
+def look(s: Value) -> int:
     """Whether the phases that a wait names are complete. Changes nothing but the results."""
-    total = c.variable(0)
-    by_parity = c.is_("!=", c.of[Field.BY_PARITY], 0)
-    with c.each() as index:
-        c.find(index)
-        phase = c.b.lshr(c.load(c.word(index)), c.number(63))
-        with c.bits(c.mask(index)) as lane:
-            at = c.lane(index, lane)
-            asked = c.variable(0)
-            with c.b.if_else(by_parity) as (parity, state):
-                with parity:
-                    c.b.store(c.b.and_(c.wide(c.load(c.of[Field.ASKED], at, I32)), c.number(1)), asked)
-                with state:
-                    c.b.store(c.b.lshr(c.load(c.of[Field.ASKED], at), c.number(63)), asked)
-            done = c.is_("!=", phase, c.b.load(asked, typ=I64))
-            c.store(c.b.zext(done, I8), c.of[Field.GIVEN], at, I8)
-            c.add(total, c.wide(done))
-    c.store(c.b.load(total, typ=I64), c.state, Field.RESULT)
-    c.give(1)
+    total = 0
+    for index in range(s.COUNT):
+        if not _find(s, index):
+            return 0
+        phase = s.SHARED[s.WORDS[index]] >> 63 & 1
+        for lane in set_bits(s.MASKS[index]):
+            done = phase != s.ASKED[_LANES * index + lane] & 1
+            s.READY[_LANES * index + lane] = done
+            total += done
+    s.RESULT = total
+    return 1
 
 
-def _observe(c: _Operation) -> None:
+def observe(s: Value) -> int:
     """Threads have seen that the phase before the current one is complete."""
-    with c.each() as index:
-        c.find(index)
-        c.check_use(c.row(index), c.mbarrier(index))
-    with c.each() as index:
-        row, number = c.row(index), c.mbarrier(index)
-        c.record_use(row, number)
-        live = _bits(c, c.at(c.of[Field.LIVE], c.b.mul(row, c.number(_LANES)), I8))
-        others = c.b.and_(live, c.b.not_(c.mask(index)))
-        some = c.b.and_(c.strict, c.is_("!=", others, 0))
-        with c.when(some), c.loop(c.of[Field.WIDTH]) as column:
-            c.store(c.load(c.known(0, row), column, I32), c.of[Field.BEFORE], column, I32)
-        with c.loop(c.of[Field.LAYERS]) as layer:
-            c.join(c.known(layer, row), c.clock(Field.DONE, number, layer))
-        column = c.load(c.of[Field.COLUMNS], number)
-        own, time = c.at(c.known(0, row), column, I32), c.b.trunc(c.load(c.of[Field.TIMES], column), I32)
-        old = c.b.load(own, typ=I32)
-        c.b.store(c.b.select(c.more(time, old), time, old), own)
-        with c.when(some):
-            _hold(c, index, row)
-        held = c.is_("!=", c.load(c.of[Field.HOLDING], row, I8), 0)
-        with c.when(c.b.and_(c.strict, held)):
-            knowing = c.b.or_(c.load(c.of[Field.KNOWING], row, I32), c.mask(index))
-            c.store(knowing, c.of[Field.KNOWING], row, I32)
-            lacking = c.is_("!=", c.b.and_(live, c.b.not_(knowing)), 0)
-            c.store(c.b.zext(lacking, I8), c.of[Field.HOLDING], row, I8)
-    c.give(1)
+    for index in range(s.COUNT):
+        if not _find(s, index) or not _may_use(s, s.ROWS[index], s.NUMBERS[index], True):
+            return 0
+    for index in range(s.COUNT):
+        _acquire(s, s.ROWS[index], s.NUMBERS[index], s.MASKS[index])
+    return 1
 
 
-def _bits(c: _Operation, lanes: Value) -> Value:
-    """The lanes of a warp, of which memory has a byte each, as bits."""
-    octets = ir.VectorType(I8, _LANES)
-    return c.b.bitcast(
-        c.b.icmp_unsigned("!=", c.b.load(lanes, typ=octets, align=1), ir.Constant(octets, None)), I32
-    )
-
-
-def _hold(c: _Operation, index: Value, row: Value) -> None:
-    """The other lanes of a warp don't know what some have acquired (`WarpLanes._hold`)."""
-    clock = c.at(c.of[Field.CLOCK], c.b.mul(row, c.of[Field.WIDTH]), I32)
-    known, learned = c.known(0, row), c.variable(0, I1)
-    with c.loop(c.of[Field.WIDTH]) as column:
-        new = c.more(c.load(known, column, I32), c.load(c.of[Field.BEFORE], column, I32))
-        c.b.store(c.b.or_(c.b.load(learned, typ=I1), new), learned)
-    with c.when(c.b.load(learned, typ=I1)):
-        held = c.is_("!=", c.load(c.of[Field.HOLDING], row, I8), 0)
-        unlimited = c.number((1 << 31) - 1, I32)
-        with c.loop(c.of[Field.WIDTH]) as column:
-            before = c.load(c.of[Field.BEFORE], column, I32)
-            limit = c.b.select(c.more(c.load(known, column, I32), before), before, unlimited)
-            earlier = c.b.select(held, c.load(clock, column, I32), unlimited)
-            c.store(c.b.select(c.more(limit, earlier), earlier, limit), clock, column, I32)
-        lanes = c.b.select(held, c.load(c.of[Field.KNOWING], row, I32), c.number(0, I32))
-        c.store(c.b.or_(lanes, c.mask(index)), c.of[Field.KNOWING], row, I32)
-        c.store(1, c.of[Field.HOLDING], row, I8)
-
-
-class _Word:
-    """The fields of an mbarrier's word."""
-
-    def __init__(self, c: _Operation, word: Value) -> None:
-        b = c.b
-        self.expected = b.and_(word, c.number(MOST_ARRIVALS))
-        self.pending = b.and_(b.lshr(word, c.number(PENDING_SHIFT)), c.number(MOST_ARRIVALS))
-        shift = c.number(64 - TX_BITS)
-        self.tx = b.ashr(b.shl(b.lshr(word, c.number(TX_SHIFT)), shift), shift)
-
-
-def _arrive(c: _Operation) -> None:
+def arrive(s: Value) -> int:
     """Threads expect bytes, and arrive; a phase may become complete."""
-    of, b = c.of, c.b
-    with c.each() as index:
-        c.find(index)
-        _add_up(c, index)
-    with c.each() as index:
-        with c.when(_leads(c, index)):
-            word = _Word(c, c.load(c.word(index)))
-            total, size = c.load(of[Field.TOTALS], index), c.load(of[Field.BYTES], index)
-            c.give_when(b.or_(c.is_("==", total, 0), c.is_(">", total, word.pending)), 0)
-            tx = b.add(word.tx, size)
-            c.give_when(c.more(tx, MOST_TRANSACTION_BYTES), 0)
-        with c.when(c.watched):
-            c.check_use(c.row(index), c.mbarrier(index))
-            _check_phase(c, c.row(index), c.mbarrier(index))
-    _give_states(c)
-    with c.when(c.watched), c.each() as index:
-        c.record_use(c.row(index), c.mbarrier(index))
-        _release(c, c.row(index), c.mbarrier(index))
-    phases, changes = c.variable(0), c.variable(0)
-    with c.each() as index, c.when(_leads(c, index)):
-        c.add(changes, b.add(c.number(1), c.wide(c.is_("!=", c.load(of[Field.BYTES], index), 0))))
-        total, size = c.load(of[Field.TOTALS], index), c.load(of[Field.BYTES], index)
-        _settle(c, c.mbarrier(index), c.word(index), total, size, phases)
-    c.store(b.load(phases, typ=I64), c.state, Field.PHASES)
-    c.store(b.load(changes, typ=I64), c.state, Field.CHANGES)
-    c.give(1)
+    for index in range(s.COUNT):
+        if not _find(s, index):
+            return 0
+        _add_up(s, index)
+    for index in range(s.COUNT):
+        word, total = s.SHARED[s.WORDS[index]], s.TOTALS[index]
+        legal = 0 < total <= _pending(word) and _tx(word) + s.BYTES[index] <= MOST_TRANSACTION_BYTES
+        if s.LEADERS[index] == index and not legal:
+            return 0
+        row, number = s.ROWS[index], s.NUMBERS[index]
+        if s.WATCHED and not (_may_use(s, row, number, True) and _knows_phase(s, row, number)):
+            return 0
+    _give_states(s)
+    if s.WATCHED:
+        for index in range(s.COUNT):
+            row, number = s.ROWS[index], s.NUMBERS[index]
+            _record_use(s, row, number, _known(s, 0, row)[row])
+            _release(s, row, number)
+    phases, changes = 0, 0
+    for index in range(s.COUNT):
+        if s.LEADERS[index] == index:
+            number, size = s.NUMBERS[index], s.BYTES[index]
+            changes += 1 + (size != 0)
+            if _settle(s, number, s.WORDS[index], s.TOTALS[index], size):
+                s.COMPLETED[phases] = number
+                phases += 1
+    s.PHASES, s.CHANGES = phases, changes
+    return 1
 
 
-def _check_phase(c: _Operation, row: Value, number: Value) -> None:
-    """A warp must know that the phase before is complete; in clusters it needn't (`MbarrierUses.arrival`)."""
-    column = c.signed(Field.COLUMNS, number)
-    time, known = c.load(c.of[Field.TIMES], column), c.load(c.known(0, row), column, I32)
-    alone = c.is_("==", c.of[Field.CLUSTER], 1)
-    c.give_when(c.b.and_(alone, c.b.not_(c.at_most(time, known))), 0)
+def commit(s: Value) -> int:
+    """Units arrive at mbarriers for warps, one warp after the other, in the order of the mbarriers."""
+    last = -1
+    for index in range(s.COUNT):
+        if s.MASKS[index]:
+            place = _find_targets(s, index)
+            if place <= last:
+                return 0
+            last = place
+    for index in range(s.COUNT):
+        for rank in set_bits(s.LEADERS[index] if s.MASKS[index] else 0):
+            s.TALLY[_number_at(s, s.TOTALS[index] + rank * s.STRIDE)] += bit_count(s.MASKS[index])
+    for index in range(s.COUNT):
+        for rank in set_bits(s.LEADERS[index] if s.MASKS[index] else 0):
+            if not _may_commit(s, s.ROWS[index], s.TOTALS[index] + rank * s.STRIDE):
+                return 0
+    phases, changes = 0, 0
+    for index in range(s.COUNT):
+        for rank in set_bits(s.LEADERS[index] if s.MASKS[index] else 0):
+            place = s.TOTALS[index] + rank * s.STRIDE
+            number = _number_at(s, place)
+            if s.WATCHED:
+                _complete_units(s, index, number)
+            if _settle(s, number, place // BYTES, bit_count(s.MASKS[index]), 0):
+                s.COMPLETED[phases] = number
+                phases += 1
+            changes += 1
+    s.PHASES, s.CHANGES = phases, changes
+    return 1
 
 
-def _release(c: _Operation, row: Value, number: Value) -> None:
-    """What a warp knows precedes the phase; what it does from here on is later."""
-    with c.loop(c.of[Field.LAYERS]) as layer:
-        c.join(c.clock(Field.PENDING, number, layer), c.known(layer, row))
-    c.add(c.at(c.known(0, row), row, I32), 1, I32)
+# The mbarriers
 
 
-def _leads(c: _Operation, index: Value) -> Value:
-    """Whether a warp is the first one with its mbarrier."""
-    return c.is_("==", c.load(c.of[Field.LEADERS], index), index)
+def _first_lane(mask: int) -> int:
+    for lane in set_bits(mask):
+        return lane
+    return 0
 
 
-def _add_up(c: _Operation, index: Value) -> None:
+def _inside(s: Value, index: int) -> int:
+    """The shared address of a warp's mbarrier, of its first lane."""
+    return s.ADDRESSES[_LANES * index + _first_lane(s.MASKS[index])] - s.WINDOW
+
+
+def _find(s: Value, index: int) -> bool:
+    """Finds the mbarrier of a warp, which must be alive, and the same for all of its lanes."""
+    inside = _inside(s, index)
+    for lane in set_bits(s.MASKS[index]):
+        if s.ADDRESSES[_LANES * index + lane] - s.WINDOW != inside:
+            return False
+    rank, offset = inside >> RANK_SHIFT, inside & (1 << RANK_SHIFT) - 1
+    if not 0 <= inside < 1 << 32 or rank >= s.CLUSTER or offset + BYTES > s.SHARED_SIZE or offset % BYTES:
+        return False
+    place = s.BASES[s.ROWS[index]] + offset + rank * s.STRIDE
+    number = _number_at(s, place)
+    s.NUMBERS[index], s.WORDS[index] = number, place // BYTES
+    return number >= 0
+
+
+def _number_at(s: Value, place: int) -> int:
+    """The number of the mbarrier at a byte of shared memory; negative if none is alive."""
+    alive = s.SHARED[place // BYTES] >> MARK_SHIFT & 3 == 1
+    return s.PLACES[place // BYTES] - 1 if alive else -1
+
+
+def _pending(word: int) -> int:
+    return word >> PENDING_SHIFT & MOST_ARRIVALS
+
+
+def _tx(word: int) -> int:
+    return word >> TX_SHIFT << 64 - TX_BITS >> 64 - TX_BITS
+
+
+def _add_up(s: Value, index: int) -> None:
     """Adds a warp's arrivals and bytes to those of the first warp with the same mbarrier."""
-    of, b = c.of, c.b
-    leader, mine = c.variable(index), c.mbarrier(index)
-    with c.loop(index) as other, c.when(c.is_("==", c.mbarrier(other), mine)):
-        b.store(c.load(of[Field.LEADERS], other), leader)
-    first = b.load(leader, typ=I64)
-    c.store(first, of[Field.LEADERS], index)
-    with c.when(c.is_("==", first, index)):
-        c.store(0, of[Field.TOTALS], index)
-        c.store(0, of[Field.BYTES], index)
-    with c.bits(c.mask(index)) as lane:
-        at = c.lane(index, lane)
-        c.add(c.at(of[Field.TOTALS], first), c.wide(c.load(of[Field.ASKED], at, I32)))
-        c.add(c.at(of[Field.BYTES], first), c.wide(c.load(of[Field.SIZES], at, I32)))
+    first = index
+    for other in range(index):
+        if s.NUMBERS[other] == s.NUMBERS[index]:
+            first = s.LEADERS[other]
+    s.LEADERS[index] = first
+    if first == index:
+        s.TOTALS[index], s.BYTES[index] = 0, 0
+    for lane in set_bits(s.MASKS[index]):
+        s.TOTALS[first] += s.ASKED[_LANES * index + lane]
+        s.BYTES[first] += s.SIZES[_LANES * index + lane]
 
 
-def _give_states(c: _Operation) -> None:
+def _give_states(s: Value) -> None:
     """Each lane's result: the state before it arrives. The lanes arrive one after the other."""
-    of, b = c.of, c.b
-    with c.each() as index:
-        leader = c.load(of[Field.LEADERS], index)
-        word = c.load(c.word(index))
-        rest = c.at(of[Field.COMPLETED], leader)
-        with c.when(_leads(c, index)):
-            b.store(_Word(c, word).pending, rest)
-        cleared = b.and_(word, c.number(~(MOST_ARRIVALS << PENDING_SHIFT) & (1 << 64) - 1))
-        with c.bits(c.mask(index)) as lane:
-            at = c.lane(index, lane)
-            left = b.load(rest, typ=I64)
-            c.store(b.or_(cleared, b.shl(left, c.number(PENDING_SHIFT))), of[Field.GIVEN], at)
-            b.store(b.sub(left, c.wide(c.load(of[Field.ASKED], at, I32))), rest)
+    for index in range(s.COUNT):
+        first, word = s.LEADERS[index], s.SHARED[s.WORDS[index]]
+        if first == index:
+            s.COMPLETED[first] = _pending(word)
+        for lane in set_bits(s.MASKS[index]):
+            at, left = _LANES * index + lane, s.COMPLETED[first]
+            s.STATES[at] = word & ~(MOST_ARRIVALS << PENDING_SHIFT) | left << PENDING_SHIFT
+            s.COMPLETED[first] = left - s.ASKED[at]
 
 
-def _settle(c: _Operation, number: Value, place: Value, count: Value, size: Value, phases: Value) -> None:
+def _settle(s: Value, number: int, at: int, count: int, size: int) -> bool:
     """Writes the new state after so many arrivals, and bytes that are expected, and begins the next phase if
     this one is complete.
     """
-    of, b = c.of, c.b
-    old = c.load(place)
-    word = _Word(c, old)
-    pending = b.sub(word.pending, count)
-    tx = b.and_(b.add(word.tx, size), c.number((1 << TX_BITS) - 1))
-    complete = c.is_("==", b.or_(pending, tx), 0)
-    phase = b.and_(old, c.number(1 << 63))
-    phase = b.select(complete, b.xor(phase, c.number(1 << 63)), phase)
-    left = b.shl(b.select(complete, word.expected, pending), c.number(PENDING_SHIFT))
-    new = b.or_(
-        b.or_(word.expected, left), b.or_(b.shl(tx, c.number(TX_SHIFT)), b.or_(phase, c.number(MARK)))
-    )
-    c.store(new, place)
-    with c.when(complete):
-        c.store(number, of[Field.COMPLETED], b.load(phases, typ=I64))
-        c.add(phases, 1)
-        with c.when(c.watched):
-            with c.loop(of[Field.LAYERS]) as layer:
-                waiting = c.clock(Field.PENDING, number, layer)
-                c.join(c.clock(Field.DONE, number, layer), waiting)
-                with c.loop(of[Field.WIDTH]) as column:
-                    c.store(0, waiting, column, I32)
-            c.add(c.at(of[Field.TIMES], c.load(of[Field.COLUMNS], number)), 1)
+    word = s.SHARED[at]
+    expected, pending = word & MOST_ARRIVALS, _pending(word) - count
+    tx = _tx(word) + size & (1 << TX_BITS) - 1
+    complete = pending | tx == 0
+    phase = (word >> 63 & 1 ^ complete) << 63
+    left = expected if complete else pending
+    s.SHARED[at] = expected | left << PENDING_SHIFT | tx << TX_SHIFT | phase | MARK
+    if complete and s.WATCHED:
+        for layer in range(s.LAYERS):
+            waiting = _clock(s, s.PENDING, number, layer)
+            _join(s, _clock(s, s.DONE, number, layer), waiting)
+            for column in range(s.WIDTH):
+                waiting[column] = 0
+        s.TIMES[s.COLUMNS[number]] += 1
+    return complete
 
 
-def _commit(c: _Operation) -> None:
-    """Units arrive at mbarriers for warps, one warp after the other."""
-    of, b = c.of, c.b
-    last = c.variable(-1)
-    with _active(c) as index:
-        _find_targets(c, index, last)
-    for check in (_tally, _check_targets):
-        with _active(c) as index:
-            check(c, index)
-    phases, changes = c.variable(0), c.variable(0)
-    with _active(c) as index, _targets(c, index) as (number, place):
-        with c.when(c.watched):
-            _complete_units(c, index, number)
-        word = c.at(of[Field.SHARED], place, I8)
-        _settle(c, number, word, _arrivals(c, index), c.number(0), phases)
-        c.add(changes, 1)
-    c.store(b.load(phases, typ=I64), c.state, Field.PHASES)
-    c.store(b.load(changes, typ=I64), c.state, Field.CHANGES)
-    c.give(1)
-
-
-@contextmanager
-def _active(c: _Operation) -> Iterator[Value]:
-    """Runs for the index of each warp with an active lane."""
-    with c.each() as index, c.when(c.is_("!=", c.mask(index), 0)):
-        yield index
-
-
-def _arrivals(c: _Operation, index: Value) -> Value:
-    """A commit arrives once for each lane."""
-    return c.wide(c.b.ctpop(c.mask(index)))
-
-
-@contextmanager
-def _targets(c: _Operation, index: Value) -> Iterator[tuple[Value, Value]]:
-    """Runs for each mbarrier at which a warp's commit arrives: its number, and its place."""
-    of, b = c.of, c.b
-    with c.bits(b.trunc(c.load(of[Field.LEADERS], index), I32)) as rank:
-        place = b.add(c.load(of[Field.TOTALS], index), b.mul(rank, of[Field.STRIDE]))
-        number = c.load(of[Field.PLACES], b.udiv(place, c.number(BYTES)), I32)
-        yield b.sub(c.wide(number), c.number(1)), place
-
-
-def _find_targets(c: _Operation, index: Value, last: Value) -> None:
-    """Finds the mbarriers of a warp's commit. The addressed one must be after the `last` warp's, since that
-    is the order of commits.
+def _find_targets(s: Value, index: int) -> int:
+    """Finds the mbarriers of a warp's commit: the first CTA's, and the ranks of the CTAs. Returns the first
+    byte of the addressed one, or -1.
     """
-    of, b = c.of, c.b
-    first, rank = c.find(index)
-    named = c.variable(b.shl(c.number(1), rank))
-    with c.when(c.is_("!=", of[Field.MULTICASTS], 0)):
-        mask, asked = c.mask(index), of[Field.ASKED]
-        one = c.load(asked, c.lane(index, c.wide(b.cttz(mask, c.number(1, I1)))), I32)
-        with c.bits(mask) as lane:
-            c.give_when(c.is_("!=", c.load(asked, c.lane(index, lane), I32), one), 0)
-        c.give_when(c.is_("!=", b.lshr(c.wide(one), of[Field.CLUSTER]), 0), 0)
-        b.store(c.wide(one), named)
-    c.store(b.load(named, typ=I64), of[Field.LEADERS], index)
-    c.store(first, of[Field.TOTALS], index)
-    place = b.add(first, b.mul(rank, of[Field.STRIDE]))
-    c.give_when(b.not_(c.more(place, b.load(last, typ=I64))), 0)
-    b.store(place, last)
-    with _targets(c, index) as (_, each):
-        number, _ = c.at_place(each)
-        c.store(0, of[Field.TALLY], number)
+    if not _find(s, index):
+        return -1
+    inside = _inside(s, index)
+    named = 1 << (inside >> RANK_SHIFT)
+    if s.MULTICASTS:
+        named = s.ASKED[_LANES * index + _first_lane(s.MASKS[index])]
+        for lane in set_bits(s.MASKS[index]):
+            if s.ASKED[_LANES * index + lane] != named:
+                return -1
+        if named >> s.CLUSTER:
+            return -1
+    first = s.BASES[s.ROWS[index]] + (inside & (1 << RANK_SHIFT) - 1)
+    s.LEADERS[index], s.TOTALS[index] = named, first
+    for rank in set_bits(named):
+        number = _number_at(s, first + rank * s.STRIDE)
+        if number < 0:
+            return -1
+        s.TALLY[number] = 0
+    return first + (inside >> RANK_SHIFT) * s.STRIDE
 
 
-def _tally(c: _Operation, index: Value) -> None:
-    with _targets(c, index) as (number, _):
-        c.add(c.at(c.of[Field.TALLY], number), _arrivals(c, index))
-
-
-def _check_targets(c: _Operation, index: Value) -> None:
+def _may_commit(s: Value, row: int, place: int) -> bool:
     """No phase must be complete before the last arrival, and uses must be ordered after the inits."""
-    of, b = c.of, c.b
-    with _targets(c, index) as (number, place):
-        word = _Word(c, c.load(c.at(of[Field.SHARED], place, I8)))
-        c.give_when(c.is_(">", c.load(of[Field.TALLY], number), word.pending), 0)
-        with c.when(c.watched):
-            begin = c.load(of[Field.OWN], c.row(index))
-            near = c.is_("<", b.sub(place, begin), of[Field.STRIDE])
-            near = b.and_(near, c.is_("==", of[Field.INIT_FENCES], 0))
-            c.check_use(c.row(index), number, near)
+    number = _number_at(s, place)
+    if s.TALLY[number] > _pending(s.SHARED[place // BYTES]):
+        return False
+    near = 0 <= place - s.OWN[row] < s.STRIDE and s.INIT_FENCES == 0
+    return s.WATCHED == 0 or _may_use(s, row, number, near)
 
 
-def _complete_units(c: _Operation, index: Value, number: Value) -> None:
+# The sanitizer
+
+
+def _known(s: Value, layer: int, row: int) -> Value:
+    """What a warp knows."""
+    return s.KNOWN[(layer * s.WARPS + row) * s.WIDTH :]
+
+
+def _clock(s: Value, clocks: Value, number: int, layer: int) -> Value:
+    """A layer of an mbarrier's clock."""
+    return clocks[(number * s.LAYERS + layer) * s.WIDTH :]
+
+
+def _join(s: Value, target: Value, source: Value) -> None:
+    """Makes a clock know what another one does."""
+    for column in range(s.WIDTH):
+        target[column] = max(target[column], source[column])
+
+
+def _may_use(s: Value, row: int, number: int, near: bool) -> bool:
+    """A warp's use must be ordered after the init, and the mbarrier must have a column. `near`: no fence is
+    needed in between.
+    """
+    known, init, column = _known(s, 0, row), s.INIT_ROWS[number], s.FENCED_COLUMNS[number]
+    if s.COLUMNS[number] < 0 or init < 0:
+        return False
+    if near and s.INIT_TIMES[number] <= known[init]:
+        return True
+    return column >= 0 and s.FENCED_TIMES[number] <= known[column]
+
+
+def _knows_phase(s: Value, row: int, number: int) -> bool:
+    """A warp must know that the phase before is complete; in clusters it needn't (`MbarrierUses.arrival`)."""
+    column = s.COLUMNS[number]
+    return s.CLUSTER != 1 or s.TIMES[column] <= _known(s, 0, row)[column]
+
+
+def _record_use(s: Value, column: int, number: int, time: int) -> None:
+    at = number * s.WIDTH + column
+    s.USE_TIMES[at], s.USE_LINES[at] = time, s.LINE
+    if s.USE_ORDERS[at] == 0:
+        s.USES[0] += 1
+        s.USE_ORDERS[at] = s.USES[0]
+
+
+def _release(s: Value, row: int, number: int) -> None:
+    """What a warp knows precedes the phase; what it does from here on is later."""
+    for layer in range(s.LAYERS):
+        _join(s, _clock(s, s.PENDING, number, layer), _known(s, layer, row))
+    _known(s, 0, row)[row] += 1
+
+
+def _acquire(s: Value, row: int, number: int, mask: int) -> None:
+    """Lanes of a warp learn what precedes the end of the last phase."""
+    known, live = _known(s, 0, row), 0
+    _record_use(s, row, number, known[row])
+    for lane in range(_LANES):
+        live |= (s.LIVE[_LANES * row + lane] != 0) << lane
+    some = s.BY_LANE != 0 and live & ~mask != 0
+    if some:
+        for column in range(s.WIDTH):
+            s.BEFORE[column] = known[column]
+    for layer in range(s.LAYERS):
+        _join(s, _known(s, layer, row), _clock(s, s.DONE, number, layer))
+    column = s.COLUMNS[number]
+    known[column] = max(known[column], s.TIMES[column])
+    if some:
+        _hold(s, row, mask)
+    if s.BY_LANE and s.HOLDING[row]:
+        s.KNOWING[row] |= mask
+        s.HOLDING[row] = live & ~s.KNOWING[row] != 0
+
+
+def _hold(s: Value, row: int, mask: int) -> None:
+    """The other lanes of a warp don't know what some have acquired (`WarpLanes._hold`)."""
+    clock, known, learned = s.CLOCK[row * s.WIDTH :], _known(s, 0, row), False
+    for column in range(s.WIDTH):
+        learned |= known[column] > s.BEFORE[column]
+    if not learned:
+        return
+    held = s.HOLDING[row] != 0
+    for column in range(s.WIDTH):
+        limit = s.BEFORE[column] if known[column] > s.BEFORE[column] else _LATEST
+        clock[column] = min(limit, clock[column]) if held else limit
+    s.KNOWING[row] = (s.KNOWING[row] if held else 0) | mask
+    s.HOLDING[row] = 1
+
+
+def _complete_units(s: Value, index: int, number: int) -> None:
     """What a warp knows, and what its units have done, precedes the phase (`Sanitizer._commit`)."""
-    of, b, row = c.of, c.b, c.row(index)
-    c.record_use(row, number)
-    with c.when(c.is_("!=", of[Field.TENSOR_FENCES], 0)):
-        c.join(c.known(2, row), c.known(0, row))
-    _release(c, row, number)
-    with c.loop(of[Field.UNITS]) as unit:
-        column = c.load(of[Field.UNIT_COLUMNS], b.add(b.mul(unit, of[Field.COUNT]), index))
-        with c.when(c.is_(">=", column, 0, signed=True)):
-            times = c.at(of[Field.TIMES], column)
-            c.add(times, 1)
-            time = b.trunc(b.load(times, typ=I64), I32)
-            with c.loop(of[Field.LAYERS]) as layer, c.when(c.is_("!=", layer, 1)):
-                c.store(time, c.clock(Field.PENDING, number, layer), column, I32)
-            c.record_use_by(column, number, time)
+    row = s.ROWS[index]
+    _record_use(s, row, number, _known(s, 0, row)[row])
+    if s.TENSOR_FENCES:
+        _join(s, _known(s, 2, row), _known(s, 0, row))
+    _release(s, row, number)
+    for unit in range(s.UNITS):
+        column = s.UNIT_COLUMNS[unit * s.COUNT + index]
+        if column >= 0:
+            s.TIMES[column] += 1
+            for layer in range(s.LAYERS):
+                if layer != 1:
+                    _clock(s, s.PENDING, number, layer)[column] = s.TIMES[column]
+            _record_use(s, column, number, s.TIMES[column])

@@ -1,0 +1,457 @@
+"""Compiles plain Python functions over numbers and arrays for this host.
+
+Numbers have 64 bits and a sign, also those that arrays have in fewer. Records are `Record`s: a function gets
+their addresses, and reads and writes their fields as attributes. `array[i:]` is the rest of an array.
+Functions that return a number or nothing are functions of the host, too; those that return anything else
+become part of their callers.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from weft.emulator.compiled.records import Record
+
+Value = Any
+"""What a function gets and returns if it isn't a number: an array or a record."""
+_I1, _I8, _I32, _I64, _POINTER = (
+    ir.IntType(1),
+    ir.IntType(8),
+    ir.IntType(32),
+    ir.IntType(64),
+    ir.PointerType(),
+)
+_BINARY: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "ashr",
+}
+_COMPARED: dict[type, str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_Kind = Any
+"""The kind of a value: `int`, `bool`, a record's class, or the name of the type of an array's elements."""
+_RESULTS: dict[Any, Any] = {int: _I64, bool: _I1, None: ir.VoidType()}
+
+
+def bit_count(number: int) -> int:
+    """The bits of a number that are set, for compiled functions."""
+    return number.bit_count()
+
+
+def set_bits(mask: int) -> Iterator[int]:
+    """The numbers of the bits that are set, for loops of compiled functions."""
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+@dataclass
+class _Typed:
+    """A value of the host, and what kind it is."""
+
+    value: Any
+    kind: _Kind
+
+
+def text(functions: Mapping[str, Callable[..., Any]], *records: type[Record]) -> str:
+    """The LLVM IR of functions of some records."""
+    module = _Module()
+    for name, function in functions.items():
+        module.function(function, records, name)
+    return str(module.ir)
+
+
+class _Module:
+    def __init__(self) -> None:
+        self.ir = ir.Module()
+        self._known: dict[tuple[Any, ...], tuple[Any, _Kind]] = {}
+
+    def function(
+        self, function: Callable[..., Any], kinds: Sequence[_Kind], name: str = ""
+    ) -> tuple[Any, _Kind]:
+        """A function for arguments of some kinds, and the kind of its result."""
+        key = function, *kinds
+        if key not in self._known:
+            result = function.__annotations__["return"]
+            types = [_RESULTS.get(kind, _POINTER) for kind in kinds]
+            made = ir.Function(
+                self.ir,
+                ir.FunctionType(_RESULTS[result], types),
+                name or self.ir.get_unique_name(function.__name__),
+            )
+            if not name:
+                made.linkage = "internal"
+            self._known[key] = made, result
+            builder = ir.IRBuilder(made.append_basic_block("entry"))
+            arguments = [_Typed(value, kind) for value, kind in zip(made.args, kinds, strict=True)]
+            _Body(self, builder, function, arguments).write()
+        return self._known[key]
+
+
+@cache
+def _tree(function: Callable[..., Any]) -> ast.FunctionDef:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(tree, ast.FunctionDef)
+    return tree
+
+
+class _Body:
+    """Writes the statements of one function. `inlined`: as a part of its caller."""
+
+    def __init__(
+        self, module: _Module, builder: Any, function: Callable[..., Any], arguments: Sequence[_Typed]
+    ) -> None:
+        self.module, self.b, self.tree = module, builder, _tree(function)
+        self.globals: dict[str, Any] = function.__globals__
+        self.result = function.__annotations__["return"]
+        self.names: dict[str, tuple[Any, _Kind]] = {}
+        self._after: Any = None
+        """Where an inlined function goes on after it has returned."""
+        self.returned: tuple[Any, _Kind] | None = None
+        self._loops: list[tuple[Any, Any]] = []
+        for name, value in zip(self.tree.args.args, arguments, strict=True):
+            self._assign(name.arg, value)
+
+    def write(self) -> None:
+        """The whole function."""
+        self._each(self.tree.body)
+        if not self.b.block.is_terminated:
+            self.b.ret_void()
+
+    def inline(self) -> _Typed:
+        """The function as a part of another one; its value."""
+        self._after = self._block()
+        self._each(self.tree.body)
+        self.b.position_at_end(self._after)
+        assert self.returned is not None
+        place, kind = self.returned
+        return _Typed(self.b.load(place, typ=_type(kind)), kind)
+
+    def _block(self) -> Any:
+        return self.b.function.append_basic_block()
+
+    # Statements
+
+    def _each(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            if not self.b.block.is_terminated:
+                getattr(self, f"_do_{type(statement).__name__.lower()}")(statement)
+
+    def _do_expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.value(node.value)
+
+    def _do_assign(self, node: ast.Assign) -> None:
+        (target,) = node.targets
+        if isinstance(target, ast.Tuple):
+            assert isinstance(node.value, ast.Tuple)
+            for each, value in zip(target.elts, [self.value(one) for one in node.value.elts], strict=True):
+                self._assign_to(each, value)
+        else:
+            self._assign_to(target, self.value(node.value))
+
+    def _assign_to(self, target: ast.expr, value: _Typed) -> None:
+        if isinstance(target, ast.Name):
+            self._assign(target.id, value)
+        else:
+            place, element = self._place(target)
+            self._store(place, element, value)
+
+    def _assign(self, name: str, value: _Typed) -> None:
+        if name not in self.names:
+            entry = self.b.function.entry_basic_block
+            with self.b.goto_block(entry):
+                if entry.instructions:
+                    self.b.position_before(entry.instructions[0])
+                self.names[name] = self.b.alloca(_type(value.kind)), value.kind
+        place, kind = self.names[name]
+        if kind != value.kind:
+            raise TypeError(f"{name} of {self.tree.name} is {kind}, and then {value.kind}")
+        self.b.store(value.value, place)
+
+    def _do_annassign(self, node: ast.AnnAssign) -> None:
+        assert node.value is not None
+        self._assign_to(node.target, self.value(node.value))
+
+    def _do_augassign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            old = self.value(ast.Name(node.target.id))
+            self._assign(node.target.id, self._binary(node.op, old, self.value(node.value)))
+        else:
+            place, element = self._place(node.target)
+            new = self._binary(node.op, self._load(place, element), self.value(node.value))
+            self._store(place, element, new)
+
+    def _do_return(self, node: ast.Return) -> None:
+        value = None if node.value is None else self.value(node.value)
+        if self._after is not None:
+            assert value is not None
+            if self.returned is None:
+                self._assign("return", value)
+                self.returned = self.names["return"]
+            else:
+                self._assign("return", value)
+            self.b.branch(self._after)
+        elif value is None or self.result is None:
+            self.b.ret_void()
+        else:
+            self.b.ret(value.value if value.kind is self.result else self._number(value))
+
+    def _do_if(self, node: ast.If) -> None:
+        then, otherwise, after = self._block(), self._block(), self._block()
+        self.b.cbranch(self._truth(node.test), then, otherwise)
+        for block, body in ((then, node.body), (otherwise, node.orelse)):
+            self.b.position_at_end(block)
+            self._each(body)
+            if not self.b.block.is_terminated:
+                self.b.branch(after)
+        self.b.position_at_end(after)
+
+    def _do_while(self, node: ast.While) -> None:
+        with self._loop(lambda: self._truth(node.test)):
+            self._each(node.body)
+
+    @contextmanager
+    def _loop(self, goes_on: Callable[[], Any], step: Callable[[], None] = lambda: None) -> Iterator[None]:
+        head, body, end, after = (self._block() for _ in range(4))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        self.b.cbranch(goes_on(), body, after)
+        self.b.position_at_end(body)
+        self._loops.append((end, after))
+        yield
+        self._loops.pop()
+        if not self.b.block.is_terminated:
+            self.b.branch(end)
+        self.b.position_at_end(end)
+        step()
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def _do_continue(self, _: ast.Continue) -> None:
+        self.b.branch(self._loops[-1][0])
+
+    def _do_break(self, _: ast.Break) -> None:
+        self.b.branch(self._loops[-1][1])
+
+    def _do_for(self, node: ast.For) -> None:
+        assert isinstance(node.iter, ast.Call) and isinstance(node.target, ast.Name)
+        arguments = [self._number(self.value(each)) for each in node.iter.args]
+        if self._constant(node.iter.func) is set_bits:
+            self._for_bits(node, *arguments)
+            return
+        begin, end = arguments if len(arguments) == 2 else (_I64(0), *arguments)
+        at, name = self._variable(begin), node.target.id
+
+        def step() -> None:
+            self.b.store(self.b.add(self.b.load(at, typ=_I64), _I64(1)), at)
+
+        with self._loop(lambda: self.b.icmp_signed("<", self.b.load(at, typ=_I64), end), step):
+            self._assign(name, _Typed(self.b.load(at, typ=_I64), int))
+            self._each(node.body)
+
+    def _for_bits(self, node: ast.For, mask: Any) -> None:
+        left = self._variable(mask)
+        assert isinstance(node.target, ast.Name)
+
+        def step() -> None:
+            now = self.b.load(left, typ=_I64)
+            self.b.store(self.b.and_(now, self.b.sub(now, _I64(1))), left)
+
+        with self._loop(lambda: self.b.icmp_signed("!=", self.b.load(left, typ=_I64), _I64(0)), step):
+            self._assign(node.target.id, _Typed(self.b.cttz(self.b.load(left, typ=_I64), _I1(1)), int))
+            self._each(node.body)
+
+    def _variable(self, value: Any) -> Any:
+        name = f"number {len(self.names)}"
+        self._assign(name, _Typed(value, int))
+        return self.names[name][0]
+
+    # Memory
+
+    def _place(self, node: ast.expr) -> tuple[Any, Any]:
+        """The address of an element or a field, and its type."""
+        if isinstance(node, ast.Attribute):
+            record = self.value(node.value)
+            return self._at(record.value, _I64(record.kind[node.attr])), record.kind[node.attr]
+        assert isinstance(node, ast.Subscript)
+        array = self.value(node.value)
+        index = self._number(self.value(node.slice))
+        return self._at(array.value, index, _element(array.kind)), array.kind
+
+    def _at(self, pointer: Any, index: Any, element: Any = _I64) -> Any:
+        return self.b.gep(pointer, [index], source_etype=element)
+
+    def _load(self, place: Any, element: Any) -> _Typed:
+        if isinstance(element, Record):
+            value = self.b.load(place, typ=_POINTER if element.element else _I64)
+            # Otherwise, LLVM would load fields again after each store.
+            value.set_metadata("invariant.load", self.module.ir.add_metadata([]))
+            return _Typed(value, element.element or int)
+        value = self.b.load(place, typ=_element(element), align=1)
+        if element[1:] == "8":
+            return _Typed(value, int)
+        wide = self.b.sext if element[0] == "i" else self.b.zext
+        return _Typed(wide(value, _I64), int)
+
+    def _store(self, place: Any, element: Any, value: _Typed) -> None:
+        number, kind = self._number(value), _I64 if isinstance(element, Record) else _element(element)
+        self.b.store(number if kind is _I64 else self.b.trunc(number, kind), place, align=1)
+
+    # Expressions
+
+    def value(self, node: ast.expr) -> _Typed:
+        """The value of an expression."""
+        if not isinstance(node, ast.Name) or node.id not in self.names:
+            constant = self._constant(node)
+            if isinstance(constant, int):
+                if isinstance(constant, bool):
+                    return _Typed(_I1(constant), bool)
+                return _Typed(_I64(int(constant)), int)
+        written: _Typed = getattr(self, f"_of_{type(node).__name__.lower()}")(node)
+        return written
+
+    def _constant(self, node: ast.expr) -> Any:
+        """What an expression of the module's names is; None for others."""
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if not used.isdisjoint(self.names) or any(isinstance(each, ast.Subscript) for each in ast.walk(node)):
+            return None
+        if any(isinstance(each, ast.Call) and not _is_len(each) for each in ast.walk(node)):
+            return None
+        return eval(compile(ast.Expression(node), self.tree.name, "eval"), self.globals)
+
+    def _number(self, value: _Typed) -> Any:
+        return self.b.zext(value.value, _I64) if value.kind is bool else value.value
+
+    def _truth(self, node: ast.expr) -> Any:
+        value = self.value(node)
+        return value.value if value.kind is bool else self.b.icmp_signed("!=", value.value, _I64(0))
+
+    def _of_name(self, node: ast.Name) -> _Typed:
+        place, kind = self.names[node.id]
+        return _Typed(self.b.load(place, typ=_type(kind)), kind)
+
+    def _of_attribute(self, node: ast.Attribute) -> _Typed:
+        place, field = self._place(node)
+        if field.count > 1:
+            return _Typed(place, "i8")
+        return self._load(place, field)
+
+    def _of_subscript(self, node: ast.Subscript) -> _Typed:
+        if not isinstance(node.slice, ast.Slice):
+            return self._load(*self._place(node))
+        array = self.value(node.value)
+        assert node.slice.lower is not None and node.slice.upper is None
+        begin = self._number(self.value(node.slice.lower))
+        return _Typed(self._at(array.value, begin, _element(array.kind)), array.kind)
+
+    def _of_binop(self, node: ast.BinOp) -> _Typed:
+        return self._binary(node.op, self.value(node.left), self.value(node.right))
+
+    def _binary(self, op: ast.operator, left: _Typed, right: _Typed) -> _Typed:
+        if left.kind is right.kind is bool and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+            return _Typed(getattr(self.b, _BINARY[type(op)])(left.value, right.value), bool)
+        a, b = self._number(left), self._number(right)
+        if type(op) in _BINARY:
+            return _Typed(getattr(self.b, _BINARY[type(op)])(a, b), int)
+        rest = self.b.srem(a, b)
+        other = self.b.icmp_signed("<", self.b.xor(rest, b), _I64(0))  # than the divisor's sign
+        below = self.b.and_(other, self.b.icmp_signed("!=", rest, _I64(0)))
+        if isinstance(op, ast.FloorDiv):
+            return _Typed(self.b.sub(self.b.sdiv(a, b), self.b.zext(below, _I64)), int)
+        assert isinstance(op, ast.Mod)
+        return _Typed(self.b.select(below, self.b.add(rest, b), rest), int)
+
+    def _of_unaryop(self, node: ast.UnaryOp) -> _Typed:
+        if isinstance(node.op, ast.Not):
+            return _Typed(self.b.not_(self._truth(node.operand)), bool)
+        value = self._number(self.value(node.operand))
+        return _Typed(self.b.neg(value) if isinstance(node.op, ast.USub) else self.b.not_(value), int)
+
+    def _of_compare(self, node: ast.Compare) -> _Typed:
+        values = [self._number(self.value(each)) for each in (node.left, *node.comparators)]
+        holds = None
+        for op, a, b in zip(node.ops, values, values[1:], strict=False):
+            one = self.b.icmp_signed(_COMPARED[type(op)], a, b)
+            holds = one if holds is None else self.b.and_(holds, one)
+        return _Typed(holds, bool)
+
+    def _of_boolop(self, node: ast.BoolOp) -> _Typed:
+        """Each operand, as long as those before it don't decide."""
+        end, is_or = self._block(), isinstance(node.op, ast.Or)
+        found = []
+        for each in node.values:
+            value, following = self._truth(each), self._block()
+            found.append((value, self.b.block))
+            self.b.cbranch(value, end, following) if is_or else self.b.cbranch(value, following, end)
+            self.b.position_at_end(following)
+        self.b.branch(end)
+        found.append((_I1(not is_or), self.b.block))
+        return self._joined(end, found, bool)
+
+    def _of_ifexp(self, node: ast.IfExp) -> _Typed:
+        then, otherwise, end = self._block(), self._block(), self._block()
+        self.b.cbranch(self._truth(node.test), then, otherwise)
+        found, kinds = [], []
+        for block, each in ((then, node.body), (otherwise, node.orelse)):
+            self.b.position_at_end(block)
+            value = self.value(each)
+            found.append((value.value, self.b.block))
+            kinds.append(value.kind)
+            self.b.branch(end)
+        assert kinds[0] == kinds[1]
+        return self._joined(end, found, kinds[0])
+
+    def _joined(self, end: Any, found: Sequence[tuple[Any, Any]], kind: _Kind) -> _Typed:
+        self.b.position_at_end(end)
+        joined = self.b.phi(_type(kind))
+        for value, block in found:
+            joined.add_incoming(value, block)
+        return _Typed(joined, kind)
+
+    def _of_call(self, node: ast.Call) -> _Typed:
+        function, arguments = self._constant(node.func), [self.value(each) for each in node.args]
+        if isinstance(function, type) and issubclass(function, IntEnum):
+            return _Typed(arguments[0].value, function)
+        if function is bit_count:
+            return _Typed(self.b.ctpop(self._number(*arguments)), int)
+        if function in (min, max):
+            a, b = map(self._number, arguments)
+            order = self.b.icmp_signed("<" if function is min else ">", a, b)
+            return _Typed(self.b.select(order, a, b), int)
+        if function.__annotations__["return"] not in _RESULTS:
+            inner = _Body(self.module, self.b, function, arguments)
+            return inner.inline()
+        made, result = self.module.function(function, [each.kind for each in arguments])
+        return _Typed(self.b.call(made, [each.value for each in arguments]), result)
+
+
+def _is_len(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "len"
+
+
+def _type(kind: _Kind) -> Any:
+    return _RESULTS.get(kind, _POINTER) if kind in (int, bool) else _POINTER
+
+
+def _element(name: str) -> Any:
+    return ir.IntType(8 * int(name[1:]))
