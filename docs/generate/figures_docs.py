@@ -52,8 +52,14 @@ def _sections(reports: Sequence[Report]) -> Iterator[str]:
         by_device.setdefault(report.device.get("name", ""), []).append(report)
     for device, of_device in by_device.items():
         yield from (f"### {device}", "", *_tables(of_device), "```sh")
-        yield from (f"{' '.join(report.command)}  # {report.started[:10]}" for report in of_device)
+        yield from map(_command, of_device)
         yield from ("```", "")
+
+
+def _command(report: Report) -> str:
+    """The command of a run, its date, and the commit of Weft."""
+    commit = report.versions.get("commit")
+    return f"{' '.join(report.command)}  # {report.started[:10]}{f', {commit}' if commit else ''}"
 
 
 def _tables(reports: Sequence[Report]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import weft
@@ -35,6 +36,7 @@ _READINGS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
 _COPY_BYTES = 1 << 30
 _COPIES = 10
 _PATIENCE_SECONDS = 60.0  # with nvidia-smi
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def unavailable(program: str = "weft bench", *, with_torch: bool = True) -> str | None:
@@ -168,8 +170,13 @@ class TorchGpu:
 
 
 def versions() -> dict[str, str]:
-    """Weft's, Python's and ptxas's, and those of installed packages that a result may depend on."""
+    """Weft's, with the commit of a checkout, Python's and ptxas's, and those of installed packages that a
+    result may depend on.
+    """
     installed = {"weft": weft.__version__, "python": platform.python_version(), "ptxas": ptxas.version()}
+    if (_CHECKOUT / ".git").exists():
+        command = ["git", "-C", str(_CHECKOUT), "rev-parse", "--short", "HEAD"]
+        installed["commit"] = processes.run(command, timeout=_PATIENCE_SECONDS).stdout.strip()
     for package in _PACKAGES:
         try:
             installed[package] = version(package)

@@ -38,8 +38,14 @@ class Report:
     readings: list[dict[str, str]] = field(default_factory=list)
 
     def json(self) -> str:
-        """As text that `of_json` reads; times are milliseconds of replays of so many calls."""
-        return json.dumps({"format": FORMAT} | asdict(self), indent=1, allow_nan=False) + "\n"
+        """As text that `of_json` reads, with a line for each result; times are milliseconds of replays of so
+        many calls.
+        """
+        fields = [
+            f"{json.dumps(name)}: {_lines(value)}"
+            for name, value in ({"format": FORMAT} | asdict(self)).items()
+        ]
+        return "{\n" + ",\n".join(fields) + "\n}\n"
 
     @classmethod
     def of_json(cls, text: str) -> "Report":
@@ -83,6 +89,13 @@ class Report:
                     f"{kind}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "
                     f"(geometric mean of {len(ratios)})"
                 )
+
+
+def _lines(value: Any) -> str:
+    """A value as JSON, with a line for each entry of a list of objects."""
+    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
+        return json.dumps(value, allow_nan=False)
+    return "[\n" + ",\n".join(json.dumps(each, allow_nan=False) for each in value) + "\n]"
 
 
 def _result(entry: dict[str, Any]) -> Result:
