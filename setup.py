@@ -1,4 +1,5 @@
-"""What `pip install -e .` does beyond pyproject.toml: it lays the package out as one folder.
+"""What pyproject.toml doesn't do: compiles the host code where there is a C compiler, and lays the package
+out as one folder for `pip install -e .`.
 
 With `weft.dialects` mapped to `dialects`, setuptools would find the package by an import hook, which mypy and
 pyright don't run. With links `python/weft/dialects -> ../../dialects` a .pth file suffices, which they read.
@@ -6,7 +7,7 @@ pyright don't run. With links `python/weft/dialects -> ../../dialects` a .pth fi
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.editable_wheel import editable_wheel
 
 _SOURCE = "python"
@@ -39,4 +40,9 @@ def _linked(mapped: dict[str, str]) -> bool:
     return True
 
 
-setup(cmdclass={"editable_wheel": LinkedEditableWheel})
+_HOST = Extension("weft.launch.compiled", ["python/weft/launch/host.c"], py_limited_api=True, optional=True)
+setup(
+    ext_modules=[_HOST],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    cmdclass={"editable_wheel": LinkedEditableWheel},
+)

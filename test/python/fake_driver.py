@@ -8,10 +8,12 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft.launch import cuda_driver, kernel_handle, launcher, runtime, sequence
+from weft.launch import cuda_driver, host, host_in_python, kernel_handle, runtime, sequence
 from weft.multiply import compiled_schedules, copy_kernels, launches, matmul, product_kernel
 
 OK = real.CUresult.CUDA_SUCCESS
+HOSTS = list(dict.fromkeys((host.functions, host_in_python)))
+"""The functions of `host.c`, if they are compiled, and those in Python."""
 _ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MINOR": 0,
     "MULTIPROCESSOR_COUNT": 132,
@@ -327,8 +329,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     _forget()
     gc.freeze()  # the collection afterwards looks at what the block makes alone, in a hundredth of the time
     monkeypatch.setattr(cuda_driver, "_initialized", lambda: fake)
-    for module in (launcher, sequence):
-        monkeypatch.setattr(module, "entry", fake.entry)
+    monkeypatch.setattr(host, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.
     monkeypatch.setattr(kernel_handle.KernelHandle, "check", lambda *_: None)
     monkeypatch.setattr(kernel_handle, "_parameter_sizes", lambda _: [])
@@ -342,7 +343,7 @@ def _forget() -> None:
     matmul.plans.clear()
     launches.zeros.clear()
     for cache in (
-        *(runtime.device, cuda_driver.primary, launcher._driver, sequence._driver, sequence._lane),
+        *(runtime.device, cuda_driver.primary, host.connect, sequence._lane),
         *(product_kernel.compiled, product_kernel._loaded, copy_kernels._kernel),
         compiled_schedules._known,
     ):

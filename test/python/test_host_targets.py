@@ -1,13 +1,11 @@
 """Code for the host, which llvmlite compiles when it is needed, compiles for each processor and system."""
 
 import re
-from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
 from test_emulator_native_sums import RULES, SCALED
 
-import weft
 from weft.emulator.numerics.native_sums import Rule, _Sums
 
 # Triples, and the oldest processor that is expected there.
@@ -17,9 +15,6 @@ TARGETS = {
     "arm64-apple-macosx11.0.0": "",
     "x86_64-pc-windows-msvc": "x86-64-v2",
 }
-# Every process has them. `host_code` finds the last one, which checks the stack on Windows.
-KNOWN = {"memcpy", "memset", "memmove", "_chkstk"}
-FILES = sorted(Path(weft.__file__).parent.rglob("*.ll"))
 SUMS = sorted(
     {
         _Sums(Rule.of(how, depth, depth // 2, types[3])).text()
@@ -58,14 +53,6 @@ def test_sums_of_the_emulator(triple):
     for text in SUMS:
         assert not OWN.search(text)
         assert not called(assembly(text, triple))
-
-
-@pytest.mark.parametrize("triple", TARGETS)
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_functions_of_launches(file, triple):
-    text = file.read_text("utf-8")
-    assert not OWN.search(text)
-    assert all(f"@{name}(" in text or name in KNOWN for name in called(assembly(text, triple)))
 
 
 def test_what_belongs_to_one_processor_is_noticed():

@@ -170,7 +170,7 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
     """Tools start in half a second because nothing else pulls these in."""
     users = {
         "llvmlite": {
-            *("weft.compiler.codegen", "weft.launch.host_code", "weft.emulator.native"),
+            *("weft.compiler.codegen", "weft.host.entry", "weft.emulator.native"),
             *(
                 f"weft.emulator.compiled.{name}"
                 for name in (

@@ -1,23 +1,22 @@
-"""The compiled code that queues launches, with this process's functions instead of the driver's."""
+"""The host code that queues launches, with this process's functions instead of the driver's."""
 
 import ctypes
-import gc
 import threading
-import weakref
 
 import pytest
 from cuda.bindings import driver as cuda
-from fake_driver import two_gpus
+from fake_driver import HOSTS, two_gpus
 
-from weft.launch import host_code, launcher, workspace
+from weft.launch import host, workspace
 from weft.launch.launcher import MISCOUNTED, NO_WORKSPACE, OVERLAP, Extents, Parameter, Plan
 
 FUNCTION = 200  # a kernel of GPU 0, as the fake driver numbers them
 MAP = bytes(range(128))
 
 
-@pytest.fixture
-def driver(patch):
+@pytest.fixture(params=HOSTS, ids=lambda functions: functions.__name__)
+def driver(patch, request):
+    patch.setattr(host, "functions", request.param)
     with two_gpus(patch) as fake:
         fake.stack = [100]
         yield fake
@@ -73,17 +72,6 @@ def test_a_wrong_number_of_addresses_is_no_launch(driver):
         made.queue(0, -1)
     with pytest.raises(TypeError):
         made.queue(0, "1")
-
-
-def test_a_plan_keeps_what_it_points_to(driver):
-    table = weakref.ref(launcher._driver())
-    made = plan(driver, [], 0)
-    launcher._driver.cache_clear()
-    gc.collect()
-    assert table() is not None and made.queue(5) == 0
-    (function,) = host_code.functions("launch/launcher.ll", ["weft_queue"])
-    # Python reads a function's definition as late as when the function is freed.
-    assert isinstance(function.__self__, host_code._MethodDef)
 
 
 def test_a_launch_enters_the_context_of_its_gpu(driver):
@@ -167,7 +155,3 @@ def test_threads_queue_one_plan_at_the_same_time(driver):
     for first, second, third in driver.given:
         assert int.from_bytes(second, "little") == int.from_bytes(first[:8], "little") + 1
         assert third == word(5)
-
-
-def test_the_code_is_compiled_once(driver):
-    assert launcher.compiled() is launcher.compiled()

@@ -1,14 +1,14 @@
-"""Sequences of launches, copies and events, queued by compiled code on a fake driver."""
+"""Sequences of launches, copies and events, queued by host code on a fake driver."""
 
 import threading
 import time
 
 import pytest
 from cuda.bindings import driver as cuda
-from fake_driver import two_gpus
+from fake_driver import HOSTS, two_gpus
 
 from weft.errors import WeftError
-from weft.launch import launcher
+from weft.launch import host, launcher
 from weft.launch.launcher import Parameter
 from weft.launch.sequence import CALLER, OTHER, Copy, Counter, Launch, Number, Record, Sequence, Wait, Where
 
@@ -16,8 +16,9 @@ PUSHES = 70  # the other stream of GPU 0, as the fake driver makes it
 ENDED, OF_CALLER, OF_OTHER = 88, 89, 90  # events
 
 
-@pytest.fixture
-def driver(patch):
+@pytest.fixture(params=HOSTS, ids=lambda functions: functions.__name__)
+def driver(patch, request):
+    patch.setattr(host, "functions", request.param)
     with two_gpus(patch) as fake:
         fake.stack = [100]
         yield fake
@@ -104,7 +105,7 @@ def test_a_sequence_runs_in_the_context_of_its_gpu(driver):
 
 def test_an_error_of_a_step_ends_the_sequence_and_is_told(driver):
     failing = Prepared(driver, 1)
-    failing.made._plan.function = 201  # of another context
+    failing.made._plan[1] = 201  # of another context
     made = Sequence("multiplying", 0, [[Launch(failing, (at(1),)), Copy(CALLER, at(1), at(2), 4)]])
     for _ in range(2):  # the lane is free again
         with pytest.raises(WeftError, match=r"multiplying: CUDA_ERROR_INVALID_HANDLE"):

@@ -5,10 +5,10 @@ import gc
 
 import pytest
 from cuda.bindings import driver as cuda
-from fake_driver import two_gpus
+from fake_driver import HOSTS, two_gpus
 
 from weft.errors import WeftError
-from weft.launch import launcher, runtime
+from weft.launch import host, launcher, runtime
 from weft.launch.launcher import Parameter
 from weft.multiply import xla_target
 from weft.multiply.options import Options
@@ -74,15 +74,16 @@ class Frame:
         return 0xE0
 
 
-@pytest.fixture
-def driver(patch):
+@pytest.fixture(params=HOSTS, ids=lambda functions: functions.__name__)
+def driver(patch, request):
+    patch.setattr(host, "functions", request.param)
     with two_gpus(patch) as fake:
         fake.stack = [100]
         yield fake
 
 
 @pytest.fixture(autouse=True)
-def table(monkeypatch):
+def table(driver, monkeypatch):
     """Launches of earlier tests are of other drivers."""
     made = xla_target._Table()
     monkeypatch.setattr(xla_target, "TABLE", made)
@@ -92,8 +93,8 @@ def table(monkeypatch):
     xla_target.connect(xla_target.TABLE)
 
 
-def handle(frame, name="weft_xla_gpu"):
-    return ctypes.CFUNCTYPE(VOID, VOID)(xla_target.handler(name))(frame.address)
+def handle(frame, name="xla_gpu"):
+    return ctypes.CFUNCTYPE(VOID, VOID)(getattr(host.functions, name))(frame.address)
 
 
 def plan(driver, workspaces=0, function=200):
@@ -143,7 +144,7 @@ def test_stages_before_the_execution_queue_nothing(driver, table, stage):
     assert not driver.launched
 
 
-@pytest.mark.parametrize(("name", "traits"), [("weft_xla_gpu", 1), ("weft_xla_cpu", 0)])
+@pytest.mark.parametrize(("name", "traits"), [("xla_gpu", 1), ("xla_cpu", 0)])
 def test_the_version_is_told_and_that_launches_may_be_captured(driver, name, traits):
     frame = Frame([], 16)
     metadata = (ctypes.c_int32 * 12)(*[-1] * 12)
@@ -169,7 +170,7 @@ def test_an_error_of_xla_is_handed_on(driver, table):
 
 
 def test_launches_are_found_by_product_and_gpu(driver, table):
-    """Also after the table has grown."""
+    """Also those that share a bucket of the table."""
     made = []
     for number in range(200):
         parameters = [Parameter(number.to_bytes(8, "little"))]
@@ -232,10 +233,10 @@ def test_an_error_of_the_driver_is_told_by_xla(driver, table):
 
 
 def test_nothing_is_asked_of_python_when_it_ends(driver, table):
-    xla_target._connect(table, None)
+    xla_target.connect(None)
     frame = Frame([16, 32, 64], 48)
     assert handle(frame) == 0xE0 and frame.messages == [("weft.jax.matmul: the process ends", 13)]
-    assert ctypes.CFUNCTYPE(ctypes.c_int64)(xla_target.handler("weft_xla_running"))() == 0
+    assert host.functions.asking_threads() == 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -49,7 +49,7 @@ def frame(text, gpu, stage=3, stream=9):
 
 def queue(driver, text, gpu, **given):
     driver.stack[:] = [100 + gpu]
-    return handle(frame(text, gpu, **given), "weft_xla_team")
+    return handle(frame(text, gpu, **given), "xla_team")
 
 
 def test_a_team_is_prepared_whole_before_it_runs(driver):
@@ -99,13 +99,13 @@ def test_xla_must_not_capture_calls(driver):
     extension = (ctypes.c_uint64 * 4)(32, 1, 0, ctypes.addressof(metadata))
     asked = Frame([], 16)
     asked.words[1] = ctypes.addressof(extension)
-    assert handle(asked, "weft_xla_team") is None and metadata[6:9] == [0, 1, 0]
+    assert handle(asked, "xla_team") is None and metadata[6:9] == [0, 1, 0]
 
 
 def test_gpus_that_cannot_access_each_other_are_named(driver):
     driver.apart = {(0, 1)}
     made = frame(call().text, 0, stage=2)
-    assert handle(made, "weft_xla_team") == 0xE0
+    assert handle(made, "xla_team") == 0xE0
     ((message, _),) = made.messages
     assert "products over several GPUs: GPU 0 can't access the memory of GPU 1" in message
 
@@ -122,7 +122,7 @@ def test_a_failure_leaves_no_team(driver, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(TeamCall, "planned", fail)
         made = frame(call().text, 0, stage=2)
-        assert handle(made, "weft_xla_team") == 0xE0 and "no memory" in made.messages[0][0]
+        assert handle(made, "xla_team") == 0xE0 and "no memory" in made.messages[0][0]
     assert not xla_call._teams
     assert queue(driver, call().text, 0, stage=2) is None
 

@@ -20,9 +20,9 @@ _CODE = (".py", ".so", ".dylib", ".dll", ".pyd")
 
 
 def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
-    """The Python files in a folder and in those below it that take part in compiling."""
+    """The files with code in a folder and in those below it that take part in compiling."""
     for entry in entries(folder):
-        if entry.name.endswith(".py"):
+        if entry.name.endswith(_CODE):
             yield entry
         elif entry.name not in (*_APART, "__pycache__") and entry.is_dir():
             yield from _sources(entry.path)

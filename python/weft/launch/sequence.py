@@ -1,6 +1,4 @@
-"""Sequences of launches, copies and events on a GPU that are queued again and again with new addresses, by
-`sequence.ll` compiled for this host.
-"""
+"""Sequences of launches, copies and events, which `host.c` queues on a GPU with new addresses each time."""
 
 import ctypes
 import functools
@@ -9,25 +7,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError
-from weft.launch import host_code
-from weft.launch.cuda_driver import api, call, check, entered, entry, primary
+from weft.launch import host
+from weft.launch.cuda_driver import api, call, check, entered, primary
 from weft.launch.launcher import NO_WORKSPACE
 
 CALLER, OTHER = range(2)
 """The streams of a sequence: the caller's, and the GPU's other one."""
-_FILE, _USES = "launch/sequence.ll", ("launch/launcher.ll",)
 _END, _LAUNCH, _COPY, _SET, _RECORD, _WAIT = range(6)
 _FIXED = -1
 _PRIORITY = -1  # of the other stream: above XLA's and PyTorch's
-_DRIVER = (
-    "cuCtxGetCurrent",
-    "cuCtxPushCurrent",
-    "cuCtxPopCurrent",
-    "cuMemcpyDtoDAsync",
-    "cuMemsetD32Async",
-    "cuEventRecord",
-    "cuStreamWaitEvent",
-)
 
 
 class Where(NamedTuple):
@@ -105,32 +93,6 @@ class Wait:
 Step = Launch | Copy | Number | Record | Wait
 
 
-class _Lane(ctypes.Structure):
-    """`%Lane` of sequence.ll."""
-
-    _fields_ = (
-        ("busy", ctypes.c_uint64),
-        ("last", ctypes.c_uint64),
-        ("ended", ctypes.c_uint64),
-        ("other", ctypes.c_uint64),
-        ("events", ctypes.c_uint64 * 2),
-    )
-
-
-class _Sequence(ctypes.Structure):
-    """`%Sequence` of sequence.ll."""
-
-    _fields_ = (
-        ("driver", ctypes.c_void_p),
-        ("context", ctypes.c_uint64),
-        ("lane", ctypes.c_void_p),
-        ("calls", ctypes.c_void_p),
-        ("even", ctypes.c_void_p),
-        ("odd", ctypes.c_void_p),
-        ("most", ctypes.c_uint64),
-    )
-
-
 class Counter:
     """The number of calls so far of sequences that share it, all of one GPU."""
 
@@ -160,17 +122,14 @@ class Sequence:
         launches = [step for each in steps for step in each if isinstance(step, Launch)]
         if any(each.prepared.has_workspaces for each in launches):
             raise WeftError(f"{action}: schedule must be one whose kernel has no workspaces")
-        words = [_words([word for step in each for word in step.words]) for each in steps]
-        driver, lane = _driver(), _lane(ordinal)
-        self._kept = driver, lane, counter, words, steps  # to which the sequence has pointers
-        self._sequence = _Sequence(
-            driver=ctypes.addressof(driver),
-            context=int(primary(ordinal)),
-            lane=ctypes.addressof(lane),
-            calls=None if counter is None else counter.address,
-            even=ctypes.addressof(words[0]),
-            odd=ctypes.addressof(words[-1]),
-            most=max((len(each.operands) for each in launches), default=1),
+        host.connect()
+        words = [host.words([*(word for step in each for word in step.words), _END]) for each in steps]
+        lane, most = _lane(ordinal), max((len(each.operands) for each in launches), default=1)
+        self._kept = lane, counter, words, steps  # to which the sequence has pointers
+        calls = 0 if counter is None else counter.address
+        starts = ctypes.addressof(words[0]), ctypes.addressof(words[-1])
+        self._sequence = host.words(
+            [int(primary(ordinal)), ctypes.addressof(lane), calls, *starts, most],
         )
         self.plan_address = ctypes.addressof(self._sequence)
 
@@ -181,34 +140,12 @@ class Sequence:
 
     def launch(self, stream: int, *addresses: int) -> None:
         """Queues the sequence with these addresses on a stream of its GPU."""
-        given = (ctypes.c_uint64 * max(1, len(addresses)))(*addresses)
-        if status := _queue()(self.plan_address, ctypes.addressof(given), stream):
+        if status := host.functions.run_sequence(self.plan_address, stream, *addresses):
             self.provide(status, stream)
 
 
-def address() -> int:
-    """The address of the compiled function, which takes a sequence, addresses and a stream."""
-    return host_code.address(_FILE, "weft_sequence", _USES)
-
-
 @functools.cache
-def _queue() -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)(address())
-
-
-def _words(values: list[int]) -> Any:
-    """The steps as they are read, with an end."""
-    return (ctypes.c_uint64 * (len(values) + 1))(*(value % 2**64 for value in values), _END)
-
-
-@functools.cache
-def _driver() -> Any:
-    """`%Driver` of sequence.ll."""
-    return (ctypes.c_void_p * len(_DRIVER))(*map(entry, _DRIVER))
-
-
-@functools.cache
-def _lane(ordinal: int) -> _Lane:
+def _lane(ordinal: int) -> Any:
     """What all sequences of a GPU share."""
     driver, action = api(), f"preparing a stream of GPU {ordinal}"
     with entered(primary(ordinal)):
@@ -216,4 +153,5 @@ def _lane(ordinal: int) -> _Lane:
         stream = call(action, driver.cuStreamCreateWithPriority, flags, _PRIORITY)
         kind = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING
         ended, *events = (int(call(action, driver.cuEventCreate, kind)) for _ in range(3))
-    return _Lane(0, 0, ended, int(stream), (ctypes.c_uint64 * 2)(*events))
+    new_lock = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
+    return host.words([new_lock() or 0, 0, ended, int(stream), *events])

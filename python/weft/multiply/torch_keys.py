@@ -1,37 +1,19 @@
-"""Keys of plans for PyTorch's tensors, from compiled code (`torch_keys.ll`)."""
+"""Keys of plans for PyTorch's tensors, from compiled code (`launch/host.c`)."""
 
-import ctypes
 import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft.launch import dlpack, host_code, torch_tensors
+from weft.launch import dlpack, host, torch_tensors
 
 Describe = Callable[..., tuple[Any, ...] | None]
 
 
-class _Torch(ctypes.Structure):
-    """`%Torch` of torch_keys.ll."""
-
-    _fields_ = (
-        ("from_object", ctypes.c_void_p),
-        ("tensor", ctypes.py_object),
-        ("parameter", ctypes.py_object),
-        ("none", ctypes.py_object),
-        ("true", ctypes.py_object),
-        ("requires_grad", ctypes.py_object),
-        ("is_neg", ctypes.py_object),
-        ("dtype", ctypes.py_object),
-        ("int8", ctypes.py_object),
-        ("uint8", ctypes.py_object),
-        ("storage_offset", ctypes.py_object),
-    )
-
-
 @functools.cache
 def describer() -> Describe | None:
-    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old.
+    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old, or
+    nothing was compiled.
 
     It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors that must be checked
     in Python.
@@ -39,26 +21,13 @@ def describer() -> Describe | None:
     torch = sys.modules["torch"]
     torch_tensors.run_calls_untraced()
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if capsule is None:
+    describe = getattr(host.functions, "describe", None)
+    if capsule is None or describe is None:
         return None
     table = dlpack.exchange_api(capsule)
     if table is None or not table.tensor_from_object:
         return None
     # The table is PyTorch's for good, and so are its classes.
-    known = _Torch(
-        table.tensor_from_object,
-        torch.Tensor,
-        torch.nn.Parameter,
-        None,
-        True,
-        sys.intern("requires_grad"),
-        sys.intern("is_neg"),
-        sys.intern("dtype"),
-        torch.int8,
-        torch.uint8,
-        sys.intern("storage_offset"),
-    )
-    (describe,) = host_code.functions("multiply/torch_keys.ll", ["weft_describe"])
-    bound = functools.partial(describe, ctypes.addressof(known))
-    bound.known = known  # type: ignore[attr-defined]
-    return bound
+    classes = torch.Tensor, torch.nn.Parameter, torch.int8, torch.uint8
+    host.functions.connect_torch(table.tensor_from_object, *classes)
+    return describe

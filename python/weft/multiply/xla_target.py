@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.errors import WeftError
-from weft.launch import host_code, sequence
+from weft.launch import host
 from weft.launch.runtime import Prepared
 from weft.launch.sequence import Sequence
 from weft.multiply.xla_product import Parsed, key_of
@@ -24,12 +24,13 @@ TEAM_TARGET = "weft_team"
 """The name of products over several GPUs."""
 OF_TEAMS = '{"team":'
 """How their texts begin. They have a reader of their own."""
+_BUCKETS = 1024
 _DONE = 1
 _OF_RESULT = -1  # marks keys of workspaces: no stream has this number
 
 
 class _Request(ctypes.Structure):
-    """`%Request` of xla_handler.ll."""
+    """`Request` of host.c."""
 
     _fields_ = (
         ("what", ctypes.c_uint64),
@@ -45,12 +46,6 @@ class _Request(ctypes.Structure):
     )
 
 
-class _Header(ctypes.Structure):
-    """`%Table` of xla_handler.ll."""
-
-    _fields_ = (("mask", ctypes.c_uint64), ("entries", ctypes.c_void_p))
-
-
 Launch = Prepared | Sequence
 
 
@@ -59,43 +54,22 @@ class _Table:
     Compiled code on other threads may read them at any time; entries are never removed.
     """
 
-    _WIDTH = 5  # words of `%Entry`
-
     def __init__(self) -> None:
-        self._current = ctypes.c_void_p()
-        self._kept: list[Any] = []  # old tables, which other threads may still read
-        self._lock = locks.lock()
         self.launches: dict[tuple[int, int, int], Launch] = {}
-        self.address = ctypes.addressof(self._current)
-        self._grow(64)
+        self._buckets = host.words([0] * _BUCKETS)
+        self._entries: list[Any] = []
+        self._lock = locks.lock()
+        self.address = ctypes.addressof(self._buckets)
 
     def add(self, key: tuple[int, int, int], launch: Launch) -> None:
+        product, gpu, result = key
+        bucket = (product + gpu + (result >> 8)) % _BUCKETS
         with self._lock:
+            after = self._buckets[bucket]
+            entry = host.words([after, *key, launch.plan_address, launch.has_workspaces])
             self.launches[key] = launch
-            if 2 * len(self.launches) > self._slots:
-                self._grow(2 * self._slots)
-            else:
-                self._put(key, launch)
-
-    def _put(self, key: tuple[int, int, int], launch: Launch) -> None:
-        product, gpu, result = (number % 2**64 for number in key)
-        slot = (product + gpu + (result >> 8)) % self._slots
-        while self._entries[slot * self._WIDTH + 3]:
-            slot = (slot + 1) % self._slots
-        at = slot * self._WIDTH
-        self._entries[at : at + 3] = [product, gpu, result]
-        self._entries[at + 4] = launch.has_workspaces
-        self._entries[at + 3] = launch.plan_address  # last: it makes the entry valid
-
-    def _grow(self, slots: int) -> None:
-        """Copies all entries to a table of this size, a power of two."""
-        self._slots = slots
-        self._entries = (ctypes.c_uint64 * (slots * self._WIDTH))()
-        for key, launch in self.launches.items():
-            self._put(key, launch)
-        header = _Header(slots - 1, ctypes.addressof(self._entries))
-        self._kept += [self._entries, header]
-        self._current.value = ctypes.addressof(header)
+            self._entries.append(entry)
+            self._buckets[bucket] = ctypes.addressof(entry)
 
 
 TABLE = _Table()
@@ -190,33 +164,18 @@ _ANSWER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_answer)
 """`_answer`, as compiled code calls it."""
 
 
-def handler(name: str) -> int:
-    """The address of a function of xla_handler.ll."""
-    sequence.address()  # which that file calls
-    return host_code.address(_FILE, name, _USES)
-
-
-_FILE, _USES = "multiply/xla_handler.ll", ("launch/launcher.ll", "launch/sequence.ll")
-
-
-def connect(table: _Table) -> None:
-    """Has compiled code search this table, and ask this module."""
-    _connect(table, ctypes.cast(_ANSWER, ctypes.c_void_p).value)
-
-
-def _connect(table: _Table, function: int | None) -> None:
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(handler("weft_xla_connect"))(
-        table.address, function
-    )
+def connect(table: _Table | None) -> None:
+    """Lets compiled code search this table, and ask this module; for None, lets it ask nothing any more."""
+    function = None if table is None else ctypes.cast(_ANSWER, ctypes.c_void_p).value
+    host.functions.connect_xla((table or TABLE).address, function or 0)
 
 
 def _end() -> None:
     """Lets no thread of XLA ask Python from now on, and waits for those that do: a thread that wanted Python
     after its end would never return, and XLA waits for its threads.
     """
-    _connect(TABLE, None)
-    running = ctypes.CFUNCTYPE(ctypes.c_int64)(handler("weft_xla_running"))
-    while running():
+    connect(None)
+    while host.functions.asking_threads():
         time.sleep(0.001)
 
 
@@ -233,9 +192,11 @@ def register() -> None:
 def _registered() -> None:
     import jax
 
+    host.connect()
     connect(TABLE)
     atexit.register(_end)
-    gpu, team, cpu = (jax.ffi.pycapsule(handler(f"weft_xla_{name}")) for name in ("gpu", "team", "cpu"))
+    of_gpu, of_team, of_cpu = (getattr(host.functions, f"xla_{name}") for name in ("gpu", "team", "cpu"))
+    gpu, team, cpu = map(jax.ffi.pycapsule, (of_gpu, of_team, of_cpu))
     # Loading a kernel would end a capture, and initializing precedes it.
     jax.ffi.register_ffi_target(TARGET, {"initialize": gpu, "execute": gpu}, platform="CUDA")
     jax.ffi.register_ffi_target(TEAM_TARGET, {"initialize": team, "execute": team}, platform="CUDA")
