@@ -192,7 +192,6 @@ def register() -> None:
 def _registered() -> None:
     import jax
 
-    host.connect()
     connect(TABLE)
     atexit.register(_end)
     of_gpu, of_team, of_cpu = (getattr(host.functions, f"xla_{name}") for name in ("gpu", "team", "cpu"))
