@@ -32,26 +32,29 @@ def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) ->
 
 def last_of(first: Any, *rest: Callable[[], Any]) -> Any:
     """`first and …`, where its value is used: the first operand that is false, or the last one."""
-    if not rest:
-        return first
-    known = condition(first)
-    if not isinstance(known, Scalar):
-        return last_of(rest[0](), *rest[1:]) if known else first
-    value = _settled(first)
-    last = value if value.dtype != i1 else _truth(False)
-    return choose(known, lambda: _as(value, last_of(rest[0](), *rest[1:]), "and"), lambda: last)
+    return _operand(True, first, *rest)
 
 
 def first_of(first: Any, *rest: Callable[[], Any]) -> Any:
     """`first or …`, where its value is used: the first operand that is true, or the last one."""
+    return _operand(False, first, *rest)
+
+
+def _operand(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+    """The value of `and`, which goes on after what is true, or of `or`."""
     if not rest:
         return first
     known = condition(first)
     if not isinstance(known, Scalar):
-        return first if known else first_of(rest[0](), *rest[1:])
+        return _operand(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
     value = _settled(first)
-    found = value if value.dtype != i1 else _truth(True)
-    return choose(known, lambda: found, lambda: _as(value, first_of(rest[0](), *rest[1:]), "or"))
+    ends = value if value.dtype != i1 else _truth(not goes_on)
+
+    def others() -> Any:
+        return _as(value, _operand(goes_on, rest[0](), *rest[1:]), "and" if goes_on else "or")
+
+    sides = (others, lambda: ends) if goes_on else (lambda: ends, others)
+    return choose(known, *sides)
 
 
 def _settled(value: Any) -> Any:
@@ -77,22 +80,23 @@ def _as(one: Scalar, other: Any, word: str) -> Any:
 
 def both(first: Any, *rest: Callable[[], Any]) -> Any:
     """The truth of `first and …`."""
-    if not rest:
-        return first
-    known = condition(first)
-    if isinstance(known, Scalar):
-        return choose(known, lambda: _truth(both(rest[0](), *rest[1:])), lambda: _truth(False))
-    return both(rest[0](), *rest[1:]) if known else first
+    return _truth_of(True, first, *rest)
 
 
 def either(first: Any, *rest: Callable[[], Any]) -> Any:
     """The truth of `first or …`."""
+    return _truth_of(False, first, *rest)
+
+
+def _truth_of(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+    """The truth of `and`, which goes on after what is true, or of `or`."""
     if not rest:
         return first
     known = condition(first)
-    if isinstance(known, Scalar):
-        return choose(known, lambda: _truth(True), lambda: _truth(either(rest[0](), *rest[1:])))
-    return first if known else either(rest[0](), *rest[1:])
+    if not isinstance(known, Scalar):
+        return _truth_of(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
+    sides = (lambda: _truth(_truth_of(goes_on, rest[0](), *rest[1:])), lambda: _truth(not goes_on))
+    return choose(known, *(sides if goes_on else sides[::-1]))
 
 
 def _truth(value: Any) -> Scalar:

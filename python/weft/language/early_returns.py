@@ -16,7 +16,7 @@ import ast
 import copy
 
 from weft.language.carried import RESULT
-from weft.language.liveness import SCOPES, End
+from weft.language.liveness import End, scope
 
 _RETURNED = "_weft_returned"
 """The name that has whether a branch returned."""
@@ -153,15 +153,4 @@ def _returns(statement: ast.stmt) -> bool:
 
 def _found(statements: list[ast.stmt]) -> list[ast.Return]:
     """The returns in statements, without those of functions inside."""
-    found: list[ast.Return] = []
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.Return) and not isinstance(node, End):
-            found.append(node)
-        if not isinstance(node, SCOPES):
-            for child in ast.iter_child_nodes(node):
-                visit(child)
-
-    for each in statements:
-        visit(each)
-    return found
+    return [each for each in scope(statements) if isinstance(each, ast.Return) and not isinstance(each, End)]

@@ -2,7 +2,8 @@
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 """What has names of its own."""
@@ -73,7 +74,7 @@ def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     sources = list[tuple[Names, Names]]()  # the names that a statement assigns, and those that it reads
 
-    def visit(node: ast.AST) -> None:
+    for node in scope(nodes):
         stored = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
             node.ctx, (ast.Store, ast.Del)
         )
@@ -83,13 +84,6 @@ def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
             names[node.target.id] = None
         if pair := _flow(node):
             sources.append(pair)
-        if isinstance(node, SCOPES):
-            return
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    for node in nodes:
-        visit(node)
     before = -1
     while before != len(names):
         before = len(names)
@@ -135,32 +129,25 @@ def _flow(node: ast.AST) -> tuple[Names, Names] | None:
     return None
 
 
+def scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes in some nodes, without those in functions and classes inside, which have their own names."""
+    for node in nodes:
+        yield node
+        if not isinstance(node, SCOPES):
+            yield from scope(ast.iter_child_nodes(node))
+
+
+def _declared(function: ast.FunctionDef, *kinds: type) -> Names:
+    """The names that statements in a function declare to be those of others."""
+    statements: Any = (each for each in scope(function.body) if isinstance(each, kinds))
+    return frozenset(name for each in statements for name in each.names)
+
+
 def own_names(function: ast.FunctionDef) -> Names:
     """The parameters and local variables of a function, and those of functions around that it assigns."""
     own = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-    own |= {*assigned(function.body)}
-    rest: list[ast.AST] = [*function.body]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, ast.Nonlocal):
-            own |= {*node.names}
-        if isinstance(node, ast.Global):
-            own -= {*node.names}
-        if not isinstance(node, SCOPES):
-            rest += ast.iter_child_nodes(node)
-    return frozenset(own)
-
-
-def _of_others(function: ast.FunctionDef) -> Names:
-    """The names of other functions and the module that a function assigns."""
-    found, rest = set[str](), list[ast.AST](function.body)
-    while rest:
-        node = rest.pop()
-        if isinstance(node, (ast.Nonlocal, ast.Global)):
-            found |= {*node.names}
-        if not isinstance(node, SCOPES):
-            rest += ast.iter_child_nodes(node)
-    return frozenset(found)
+    own |= {*assigned(function.body)} | _declared(function, ast.Nonlocal)
+    return frozenset(own - _declared(function, ast.Global))
 
 
 class Liveness:
@@ -173,7 +160,7 @@ class Liveness:
         scopes = [each for each in ast.walk(function) if isinstance(each, SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
         self._breaks: list[tuple[Names, Names]] = []  # what is live after the loop, and at its head
-        self._after = _of_others(function)
+        self._after = _declared(function, ast.Nonlocal, ast.Global)  # what others read
         self._block(function.body, self._after)
 
     def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
