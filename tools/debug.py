@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
-from weft.language import kept_variables
+from weft.language.capture import tracing_state
 from weft.tools import cli, emulate
 from weft.tools.command import Command
 
@@ -71,7 +71,7 @@ def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
         program = lambda: emulate.run(options)  # noqa: E731
     with ExitStack() as stack:
         stack.enter_context(hooked(session.hooks))
-        stack.enter_context(kept_variables.kept())
+        stack.enter_context(tracing_state.keeping_variables())
         stack.enter_context(session.interruptible())
         status = program()
     if session.launches == 0 and status == 0:

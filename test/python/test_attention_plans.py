@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.attend import gradient_plans, launches, plans
-from weft.language.kernels import KernelFunction
+from weft.language.calls.kernels import KernelFunction
 from weft.launch import arrays, graph, libraries
 
 torch = pytest.importorskip("torch", reason="plans are for PyTorch's tensors")

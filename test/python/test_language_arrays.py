@@ -9,7 +9,7 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.language import calls
+from weft.language.calls import plans as calls
 from weft.launch.runtime import DeviceArray
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.language import objects
+from weft.language.capture import python_objects
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +75,15 @@ class Stack(list):
     ids=lambda value: type(value).__name__,
 )
 def test_members_and_changes(value, mutable, count):
-    assert objects.is_mutable(value) is mutable
-    members = objects.members(value)
+    assert python_objects.is_mutable(value) is mutable
+    members = python_objects.members(value)
     assert (members if members is None else len(members)) == count
 
 
 def test_lists_are_reached_through_what_stays_as_it_is():
     inner = [1]
     for outer in (Frozen(inner), Pair(inner, 2), (0, (inner,)), lambda x=inner: x, {"a": inner}):
-        assert id(inner) in objects.reached({"outer": outer})
+        assert id(inner) in python_objects.reached({"outer": outer})
 
 
 def test_classes_are_looked_at_once(monkeypatch):
@@ -91,7 +91,7 @@ def test_classes_are_looked_at_once(monkeypatch):
     looked, original = [], dataclasses.is_dataclass
     monkeypatch.setattr(dataclasses, "is_dataclass", lambda kind: looked.append(kind) or original(kind))
     local = type("Local", (), {})
-    objects.reached({str(number): [number, local()] for number in range(100)})
+    python_objects.reached({str(number): [number, local()] for number in range(100)})
     assert looked.count(local) == 1
     assert len(looked) < 10
 

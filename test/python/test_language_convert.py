@@ -5,7 +5,7 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.language import registers
+from weft.language.values import registers
 from weft.layout import Layout
 
 

@@ -11,7 +11,7 @@ import weft
 import weft.language as w
 from weft import emulator
 from weft.emulator.compiled import tensor_calls
-from weft.language import kept_variables
+from weft.language.capture import tracing_state
 from weft.tools.debugger import expressions, inspection, operands
 from weft.tools.debugger.names import Threads
 from weft.tools.debugger.session import Session
@@ -35,7 +35,7 @@ class Script:
             self.parts.pop(0)(self.session)
 
     def run(self, call):
-        with emulator.hooked(self.session.hooks), kept_variables.kept():
+        with emulator.hooked(self.session.hooks), tracing_state.keeping_variables():
             result = call()
         assert not self.parts, f"the kernel has ended before: {self.said}"
         return result

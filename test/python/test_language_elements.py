@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import weft.language as w
-from weft.language.dtypes import DTYPES
+from weft.language.values.dtypes import DTYPES
 
 _RNG = np.random.default_rng(0)
 _TYPES = [each for each in DTYPES.values() if each != w.i1]

@@ -8,7 +8,8 @@ import pytest
 
 import weft.language as w
 from weft.attend.kernels import combine as module
-from weft.language import building, kept_variables, kernels
+from weft.language.calls import building, kernels
+from weft.language.capture import tracing_state
 
 combine = module.combine
 
@@ -58,7 +59,7 @@ def test_what_a_kernel_reads_is_a_part_of_the_key(traced, patch):
 
 
 def test_kernels_with_names_of_variables_are_traced(traced):
-    with kept_variables.kept():
+    with tracing_state.keeping_variables():
         assert [llvm(), llvm()] and len(traced) == 2
 
 
@@ -100,5 +101,10 @@ def test_a_call_of_attention_from_disk_imports_neither_mlir_nor_the_language(tmp
     """
     command = [sys.executable, "-c", inspect.cleandoc(program)]
     first, second = (set(subprocess.check_output(command, text=True).split()) for _ in range(2))
-    tracing = {"weft.mlir", "weft.construction.module", "weft.language.building", "weft.language.scalars"}
+    tracing = {
+        "weft.mlir",
+        "weft.construction.module",
+        "weft.language.calls.building",
+        "weft.language.values.scalars",
+    }
     assert tracing <= first and not (tracing | {"weft.dialects.tile", "weft.isa.tcgen05"}) & second

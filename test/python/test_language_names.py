@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import weft.language as w
-from weft.language import names
-from weft.language import operators as operators_of_values
+from weft.language.messages import names
+from weft.language.values import operators as operators_of_values
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 import weft
 import weft.language as w
 from weft.isa.chips import CHIPS
-from weft.language import single_threads
+from weft.language.operations import roles
 
 ROWS = 3  # of the tiles that a block fills, if it does
 
@@ -140,13 +140,13 @@ def test_results_of_changes_decide_what_a_thread_copies(arch):
 
 def test_changes_in_a_condition_are_noted_once(monkeypatch):
     """A condition is built to see what it is, erased, and built again. Erased operations can't be read."""
-    noted, execute = [], single_threads._execute_whole
+    noted, execute = [], roles._execute_whole
 
     def counted(branch, single, meet):
         noted.append(len(single.changes))
         execute(branch, single, meet)
 
-    monkeypatch.setattr(single_threads, "_execute_whole", counted)
+    monkeypatch.setattr(roles, "_execute_whole", counted)
     x = np.zeros((64, 32), np.float16)
     decided.emulate(x, x.copy(), np.zeros(6, np.int32), arch="sm_86")
     assert noted == [6]  # four atomics and two stores

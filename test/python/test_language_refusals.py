@@ -6,8 +6,8 @@ from test_language_messages import refused
 
 import weft
 import weft.language as w
-from weft.language import carried
-from weft.language.refusals import refusal
+from weft.language.capture import carried
+from weft.language.messages.python_errors import refusal
 
 
 def a_product(t, x, r):

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 import weft.language as w
-from weft.language.early_returns import moved
+from weft.language.capture.returns import moved
 
 
 @w.kernel(threads=64)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import weft.language as w
-from weft.language import surroundings
+from weft.language.capture import reads
 
 
 class Mode(enum.Enum):
@@ -130,21 +130,21 @@ def test_a_change_of_what_is_read_is_noticed(name, monkeypatch):
     def function(x):
         return read(around, x)
 
-    known = surroundings.reads(function)
-    assert function(1.0) == 2 and not surroundings.have_changed(known.values())
+    known = reads.reads(function)
+    assert function(1.0) == 2 and not reads.have_changed(known.values())
     change(around)
-    assert function(1.0) == 3 and surroundings.have_changed(known.values())
+    assert function(1.0) == 3 and reads.have_changed(known.values())
 
 
 def test_a_change_beside_what_is_read_is_ignored():
     around = Around()
-    known = surroundings.reads(
+    known = reads.reads(
         lambda x: (x * around.space.s, around.named["s"][0], around.array.shape, len(around.numbers))
     )
     around.space.o = around.named["o"] = around.array[0, 0] = around.numbers[0] = 3.0
-    assert not surroundings.have_changed(known.values())
+    assert not reads.have_changed(known.values())
     around.numbers.append(4.0)
-    assert surroundings.have_changed(known.values())
+    assert reads.have_changed(known.values())
 
 
 def test_shapes_of_other_arrays_are_read_without_their_contents():
@@ -155,12 +155,12 @@ def test_shapes_of_other_arrays_are_read_without_their_contents():
             raise NotImplementedError
 
     tensor = Tensor()
-    known = surroundings.reads(lambda x: x * tensor.shape[0])
+    known = reads.reads(lambda x: x * tensor.shape[0])
     tensor = Tensor()
     tensor.elements = [1]
-    assert not surroundings.have_changed(known.values())
+    assert not reads.have_changed(known.values())
     tensor.shape = (4, 3)
-    assert surroundings.have_changed(known.values())
+    assert reads.have_changed(known.values())
 
 
 def changed(before, after):
@@ -170,9 +170,9 @@ def changed(before, after):
     def read():
         return value
 
-    known = surroundings.reads(read)
+    known = reads.reads(read)
     value = after
-    return surroundings.have_changed(known.values())
+    return reads.have_changed(known.values())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from language_kernels import operands, with_bias
 
 import weft
 import weft.language as w
-from weft.language import kernels
+from weft.language.calls import kernels
 
 BF16, F16, FP8 = ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e4m3fn
 slow = pytest.mark.slow

@@ -12,7 +12,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import DirectSchedule, Schedule, TensorMemorySchedule, WarpgroupSchedule
 from weft.display.html import Html
 from weft.emulator.sanitizer import Finding
-from weft.language.kernels import KernelFunction
+from weft.language.calls.kernels import KernelFunction
 from weft.layout import Layout, LayoutError
 
 SVG = "{http://www.w3.org/2000/svg}"

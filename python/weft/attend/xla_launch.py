@@ -14,7 +14,7 @@ from weft.attend.kernels.forward import forward
 from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.attend.kernels.sums import products_of_outputs
 from weft.errors import WeftError
-from weft.language.kernels import KernelFunction
+from weft.language.calls.kernels import KernelFunction
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.kernel import Kernel
 from weft.launch.runtime import Prepared

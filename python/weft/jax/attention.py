@@ -21,7 +21,7 @@ from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.jax import placement, sharding
 from weft.jax.primitive import equally_varying
-from weft.language.arguments import ArrayArgument
+from weft.language.calls.signatures import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 

@@ -9,12 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.language import names
+from weft.language.messages import names
 from weft.system import late_imports
 
 if TYPE_CHECKING:
-    from weft.language.arguments import Array, In, Out
-    from weft.language.atomics import (
+    from weft.language.calls.grids import ceil_div
+    from weft.language.calls.kernels import KernelFunction, inline, kernel
+    from weft.language.calls.signatures import Array, In, Out
+    from weft.language.calls.torch_operator import torch_op
+    from weft.language.operations.atomics import (
         atomic_add,
         atomic_and,
         atomic_cas,
@@ -24,43 +27,20 @@ if TYPE_CHECKING:
         atomic_xchg,
         atomic_xor,
     )
-    from weft.language.buffers import Buffer, shared
-    from weft.language.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
-    from weft.language.conversions import by_lanes, convert, from_lanes, lane_parts
-    from weft.language.coordinates import column, row
-    from weft.language.debugging import check
-    from weft.language.debugging import print_ as print
-    from weft.language.drawings import show
-    from weft.language.dtypes import (
-        DType,
-        bf16,
-        e4m3,
-        e5m2,
-        f16,
-        f32,
-        f64,
-        i1,
-        i8,
-        i16,
-        i32,
-        i64,
-        u8,
-        u16,
-        u32,
-        u64,
-    )
-    from weft.language.exponentials import exp2
-    from weft.language.fragments import Fragment, full, pin, zeros
-    from weft.language.grids import ceil_div
-    from weft.language.int4 import dequantize_int4
-    from weft.language.int4_operands import int4_weights
-    from weft.language.kernels import KernelFunction, inline, kernel
-    from weft.language.maths import absolute as abs
-    from weft.language.maths import (
+    from weft.language.operations.clusters import cluster_arrive, cluster_barrier, cluster_rank, cluster_wait
+    from weft.language.operations.conversions import by_lanes, convert, from_lanes, lane_parts
+    from weft.language.operations.flat_vectors import load_contiguous
+    from weft.language.operations.inspection import check, show
+    from weft.language.operations.inspection import print_ as print
+    from weft.language.operations.int4 import dequantize_int4, int4_weights
+    from weft.language.operations.loads import clear_rows, fence, load, prefetch, store
+    from weft.language.operations.maths import absolute as abs
+    from weft.language.operations.maths import (
         ceil,
         cos,
         erf,
         exp,
+        exp2,
         floor,
         gelu,
         log,
@@ -78,20 +58,17 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
-    from weft.language.maths import round_ as round
-    from weft.language.matrices import Matrix, Place
-    from weft.language.memory import clear_rows, fence, load, store
-    from weft.language.prefetching import prefetch
-    from weft.language.products import Pending, gemm, wait, warp_gemm
-    from weft.language.queues import tile_queue
-    from weft.language.randoms import rand, randint, randn
-    from weft.language.ranges import range_ as range
-    from weft.language.reductions import argmax, argmin, warp_any, warpgroup_any
-    from weft.language.reductions import maximum_of as max
-    from weft.language.reductions import minimum_of as min
-    from weft.language.reductions import sum_of as sum
-    from weft.language.rings import Ring, ring
-    from weft.language.roles import (
+    from weft.language.operations.maths import round_ as round
+    from weft.language.operations.products import Pending, gemm, wait, warp_gemm
+    from weft.language.operations.queues import tile_queue
+    from weft.language.operations.randoms import rand, randint, randn
+    from weft.language.operations.ranges import range_ as range
+    from weft.language.operations.ranges import tiles
+    from weft.language.operations.reductions import argmax, argmin, warp_any, warpgroup_any
+    from weft.language.operations.reductions import maximum_of as max
+    from weft.language.operations.reductions import minimum_of as min
+    from weft.language.operations.reductions import sum_of as sum
+    from weft.language.operations.roles import (
         barrier,
         cta,
         ctas,
@@ -102,15 +79,35 @@ if TYPE_CHECKING:
         turns,
         warpgroup_barrier,
     )
-    from weft.language.scalars import Scalar
-    from weft.language.scans import associative_scan, cumsum
-    from weft.language.signals import await_signals, signal
-    from weft.language.slots import Slot
-    from weft.language.tile_numbers import tiles
-    from weft.language.tile_vectors import load_column, load_row, store_column, store_row
-    from weft.language.torch_operator import torch_op
-    from weft.language.transposes import interleaved, transpose
-    from weft.language.vectors import load_contiguous
+    from weft.language.operations.scans import associative_scan, cumsum
+    from weft.language.operations.signals import await_signals, signal
+    from weft.language.operations.tile_vectors import load_column, load_row, store_column, store_row
+    from weft.language.operations.transposes import interleaved, transpose
+    from weft.language.values.buffers import Buffer, shared
+    from weft.language.values.coordinates import column, row
+    from weft.language.values.dtypes import (
+        DType,
+        bf16,
+        e4m3,
+        e5m2,
+        f16,
+        f32,
+        f64,
+        i1,
+        i8,
+        i16,
+        i32,
+        i64,
+        u8,
+        u16,
+        u32,
+        u64,
+    )
+    from weft.language.values.fragments import Fragment, full, pin, zeros
+    from weft.language.values.matrices import Matrix, Place
+    from weft.language.values.rings import Ring, ring
+    from weft.language.values.scalars import Scalar
+    from weft.language.values.stages import Slot
 
 inf = float("inf")
 """Infinity, a Python number."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, ParamSpec, TypeAlias, overlo
 from typing_extensions import TypeVar
 
 from weft.display.svg import Svg
-from weft.language.kernels import KernelFunction
+from weft.language.calls.kernels import KernelFunction
 from weft.layout import Layout
 
 __all__ = ["Array", "Buffer", "DType", "Fragment", "In", "KernelFunction", "Matrix", "Out", "Pending"]

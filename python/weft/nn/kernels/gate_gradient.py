@@ -3,8 +3,8 @@ memory.
 """
 
 import weft.language as w
-from weft.language.maths import activated, derivative
-from weft.language.parts import by_parts
+from weft.language.operations.conversions import by_parts
+from weft.language.operations.maths import activated, derivative
 
 ROWS, COLUMNS = 128, 256
 """The tile of a CTA."""

@@ -1,0 +1,1 @@
+"""Kernels as functions: their signatures, compilation, launches and tuning."""

@@ -1,0 +1,1 @@
+"""How kernels are captured: Python is rewritten, and traced into operations."""

@@ -1,0 +1,188 @@
+"""Conditions and choices of captured code, over values of Python or of the GPU."""
+
+import operator
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import shown
+from weft.language.capture.control import Branch
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.ranges import Range
+from weft.language.values.dtypes import i1
+from weft.language.values.foreign import Foreign
+from weft.language.values.scalars import Loaded, Scalar, as_scalar, condition
+from weft.passes.builders import emit
+
+
+def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """`then() if value else otherwise()`."""
+    known = condition(value)
+    if isinstance(known, bool):
+        return then() if known else otherwise()
+    branch = Branch(known, ("the value",))
+    branch.begin({"then": then, "otherwise": otherwise})
+    branch.end_then({"the value": then()})
+    branch.end_else({"the value": otherwise()})
+    return branch.after()[0]
+
+
+def last_of(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first and …`, where its value is used: the first operand that is false, or the last one."""
+    return _operand(True, first, *rest)
+
+
+def first_of(first: Any, *rest: Callable[[], Any]) -> Any:
+    """`first or …`, where its value is used: the first operand that is true, or the last one."""
+    return _operand(False, first, *rest)
+
+
+def _operand(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+    """The value of `and`, which goes on after what is true, or of `or`."""
+    if not rest:
+        return first
+    known = condition(first)
+    if not isinstance(known, Scalar):
+        return _operand(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
+    value = _settled(first)
+    ends = value if value.dtype != i1 else _truth(not goes_on)
+
+    def others() -> Any:
+        return _as(value, _operand(goes_on, rest[0](), *rest[1:]), "and" if goes_on else "or")
+
+    sides = (others, lambda: ends) if goes_on else (lambda: ends, others)
+    return choose(known, *sides)
+
+
+def _settled(value: Any) -> Any:
+    """A value, where it is in memory the number there."""
+    return value.loaded() if isinstance(value, Loaded) else value
+
+
+def _as(one: Scalar, other: Any, word: str) -> Any:
+    """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
+    other way round.
+    """
+    other = _settled(other)
+    is_condition = isinstance(other, bool) or (isinstance(other, Scalar) and other.dtype == i1)
+    if is_condition != (one.dtype == i1) and isinstance(other, (bool, int, float, Scalar)):
+        number = one if is_condition else other
+        what = str(number) if isinstance(number, Scalar) else f"the Python {type(number).__name__} {number}"
+        raise mistake(
+            f"the value of '{word}' is one of its operands, of which one is a condition and one is {what}: "
+            "compare that with 0"
+        )
+    return as_scalar(other) if isinstance(other, bool) else other
+
+
+def both(first: Any, *rest: Callable[[], Any]) -> Any:
+    """The truth of `first and …`."""
+    return _truth_of(True, first, *rest)
+
+
+def either(first: Any, *rest: Callable[[], Any]) -> Any:
+    """The truth of `first or …`."""
+    return _truth_of(False, first, *rest)
+
+
+def _truth_of(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+    """The truth of `and`, which goes on after what is true, or of `or`."""
+    if not rest:
+        return first
+    known = condition(first)
+    if not isinstance(known, Scalar):
+        return _truth_of(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
+    sides = (lambda: _truth(_truth_of(goes_on, rest[0](), *rest[1:])), lambda: _truth(not goes_on))
+    return choose(known, *(sides if goes_on else sides[::-1]))
+
+
+def _truth(value: Any) -> Scalar:
+    known = condition(value)
+    return as_scalar(known)
+
+
+def negated(value: Any) -> Any:
+    """`not value`."""
+    known = condition(value)
+    return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
+
+
+def contains(value: Any, container: Any) -> Any:
+    """`value in container`: by comparisons, where the value or what a container has is of the GPU."""
+    is_of_gpu, is_array = isinstance(value, Foreign), isinstance(container, np.ndarray)
+    elements = container.ravel().tolist() if is_array and is_of_gpu else container
+    known = isinstance(elements, (tuple, list, deque, dict, set, frozenset, range))
+    if isinstance(container, Foreign) or (is_of_gpu and isinstance(container, (str, bytes, Range))):
+        raise mistake(
+            "'in' must be followed by numbers in a tuple, list, set or range of Python, got "
+            f"{container if isinstance(container, Foreign) else shown(container)}"
+        )
+    if not known or not (is_of_gpu or any(isinstance(each, Foreign) for each in elements)):
+        return value in container
+    found: Any = False
+    for each in elements:
+        one = value is each or value == each
+        if one is True:
+            return True
+        if isinstance(one, Foreign) and not isinstance(one, Scalar):
+            raise mistake(f"'in' compares numbers, got {value}: combine conditions of its elements by |")
+        if isinstance(one, Scalar):
+            found = one if found is False else found | one
+    return found
+
+
+def is_same(value: Any, other: Any) -> Any:
+    """`value is other`: for a condition of the GPU and True or False, whether it is that."""
+    for one, constant in ((value, other), (other, value)):
+        if isinstance(constant, bool) and isinstance(one, Scalar) and one.dtype == i1:
+            return one if constant else negated(one)
+    return value is other
+
+
+def is_sequence(value: Any, count: int) -> bool:
+    """Whether a value matches a pattern of a sequence of so many parts."""
+    of_parts = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
+    return of_parts and len(value) == count
+
+
+def chosen(value: Scalar) -> bool:
+    """The condition of a comprehension. Raises WeftError for one of the GPU."""
+    known = condition(value)
+    if isinstance(known, Scalar):
+        raise mistake(
+            "a comprehension can't choose by a condition of the GPU, since Python must know the length of "
+            "its result: choose values by w.where(condition, value, 0.0)"
+        )
+    return known
+
+
+def asserted(value: Any) -> Any:
+    """The condition of an `assert`. Raises WeftError for one of the GPU."""
+    if isinstance(value, Scalar):
+        raise mistake("assert can't check a value of the GPU: use w.check(condition, message)")
+    return value
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Is": is_same,
+    "IsNot": lambda a, b: negated(is_same(a, b)),
+    "In": contains,
+    "NotIn": lambda a, b: negated(contains(a, b)),
+}
+
+
+def chain(operators: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
+    """`left < rest[0] < rest[1] …`."""
+    right = rest[0]()
+    first = _COMPARISONS[operators[0]](left, right)
+    if len(operators) == 1:
+        return first
+    return both(first, lambda: chain(operators[1:], right, *rest[1:]))

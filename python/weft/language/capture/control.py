@@ -1,0 +1,458 @@
+"""What captured loops and branches do. Each decides by the value that it gets: over Python's own values they
+are Python's, over values of the GPU they build `scf` operations.
+
+The loops and branches of the GPU trace their bodies once. Names that the body assigns are carried if they
+hold values of the GPU before it. Rings move on too: their positions are carried like a name's value.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from weft.language.capture import carried, trace, tracing_state
+from weft.language.capture.branch_values import BranchValues
+from weft.language.capture.carried import Unbound
+from weft.language.capture.loop_values import LoopNames, LoopValues, common_type
+from weft.language.capture.mutation import Region, taking
+from weft.language.capture.origins import alike, computed_from
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.queues import Queue
+from weft.language.operations.ranges import Part, Range
+from weft.language.values.dtypes import NUMBERS
+from weft.language.values.scalars import Scalar, as_scalar, condition
+from weft.mlir import ir, nvvm, scf
+from weft.passes.builders import emit
+
+
+class Attempt:
+    """What is built from now on, and what changes in place, until it is kept or discarded. Outside of kernels
+    nothing is.
+    """
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self._first = None
+        if tracing_state.is_tracing():
+            current = trace.current()
+            self._first = emit.constant(emit.i32(), 0).owner
+            self._noted = [(each, len(each)) for each in current.operations()]
+            self._state = current.state()
+            self._region = Region(scope)
+
+    def keep(self) -> None:
+        """Leaves the operations where they are."""
+        if self._first is not None:
+            self._first.erase()
+
+    def discard(self) -> None:
+        """Erases the operations: those with effects would run once more. Raises WeftError if objects have
+        changed that aren't made in the kernel.
+        """
+        self._region.changes()
+        self._region.restore()
+        point = ir.InsertionPoint.current
+        built = list(point.block.operations)
+        end = len(built) if point.ref_operation is None else built.index(point.ref_operation)
+        for operations, count in self._noted:
+            del operations[count:]
+        for each in reversed(built[built.index(self._first) : end]):
+            each.operation.erase()
+        trace.current().restore(self._state)
+
+
+_ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
+_BY_WHILE = "loop by 'while' with the opposite condition"
+_NOTED = (
+    "begin with 'done = False' before this loop of Python, which is unrolled, assign True here, and put the "
+    "rest of the body under 'if not done:'"
+)
+_IN_PLACE = {
+    "break": _BY_WHILE,
+    "break of Python": _NOTED,
+    "continue": "put the rest of the body under the opposite condition",
+    "return": "put what follows under the opposite condition, and return a value at the end",
+    "return in a loop": f"{_BY_WHILE}, and return after the loop",
+    "return of Python": f"{_NOTED}, as well as what follows the loop",
+}
+_NO_ELSE = "a loop of the GPU can't have an 'else': put that after the loop"
+_LOOP_NUMBER = "is the number of a loop of the GPU, and has no value after it"
+
+Names = tuple[str, ...]
+
+
+class _Construct:
+    """A loop or branch; `traced` if it is one of the GPU."""
+
+    traced = False
+
+    def leave(self, word: str, *loops: "_Construct") -> None:
+        """Refuses `break`, `continue` and `return` where the GPU decides whether they run. `loops` are those
+        that they leave.
+        """
+        if self.traced:
+            unrolled = all(isinstance(each, Loop) and not each.traced for each in loops)
+            where = "" if not loops else " of Python" if unrolled else " in a loop"
+            instead = _IN_PLACE.get(f"{word}{where}", _IN_PLACE[word])
+            raise mistake(f"'{word}' can't leave a loop or branch of the GPU: {instead}")
+
+
+def failing(*around: _Construct) -> None:
+    """Refuses a failure where the GPU decides whether it happens: `around` are the loops and branches, from
+    the innermost one on. In a branch that Python takes, it is one of the kernel as it is traced.
+    """
+    for each in around:
+        if each.traced:
+            raise mistake(
+                "an error of Python can't depend on a condition of the GPU, since it would be raised while "
+                "the kernel is traced: use w.check(condition, message), which stops the kernel"
+            )
+        if isinstance(each, Branch):
+            return
+
+
+def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) -> ir.Operation:
+    """A new operation in place of one, with its regions, but other operands and results."""
+    new = ir.Operation.create(
+        op.operation.name, results=results, operands=operands, regions=len(op.regions), loc=op.location
+    )
+    for source, target in zip(op.operation.regions, new.regions, strict=True):
+        for block in list(source.blocks):
+            block.append_to(target)
+    op.operation.erase()
+    return new
+
+
+class Loop(_Construct):
+    """`for`: over `w.range` one of the GPU, over anything else Python's."""
+
+    _before: LoopValues
+
+    def __init__(self, over: Any, names: LoopNames, has_else: bool) -> None:
+        self.over, self.names, self._every = over, names.assigned, names
+        self.traced = isinstance(over, Range)
+        self._left = 0  # iterations of the body that are still to be traced
+        self._entered = False
+        self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
+        if self.traced and has_else:
+            raise mistake(_NO_ELSE)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.traced:
+            yield from _iterable(self.over)
+            return
+        trace.current()
+        parts = list(self.over.loops())
+        for number, part in enumerate(parts):
+            if number:
+                self._between = dict(zip(self.names, self._before.after(iter(self._results)), strict=True))
+            yield from self._numbers(part)
+
+    def _numbers(self, part: Part) -> Iterator[Any]:
+        """The numbers of an iteration of a loop, in which its body is traced."""
+        self._op = scf.ForOp(part.begin, part.end, part.step, [])
+        self._block, self._left = self._op.body, len(part.distances)
+        for distance in part.distances:
+            with nullcontext() if self._entered else ir.InsertionPoint(self._block):
+                number = emit.value(emit.add(self._op.induction_variable, distance))
+                item = self.over.item(Scalar(number))
+            yield item
+        assert not self._entered
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Enters the body. Returns the names' values in it."""
+        if self._entered:  # already, for the number before
+            return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
+        self._entered = True
+        self._before = LoopValues(self._every, {**scope, **self._between})
+        self._before.hand_over()
+        self._initial = self._before.parts()
+        bounds = alike(*list(self._op.operation.operands)[:3])
+        self._point = trace.current().enter(self._block, loop=True, alike=bounds)
+        location = self._op.location
+        self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
+        return self._before.gives(iter(self._arguments))
+
+    def end(self, scope: dict[str, Any]) -> None:
+        """Leaves the body, at its end."""
+        self._left -= 1
+        if self._left:
+            return
+        self._entered = False
+        trace.current().multiplier.end_body()
+        new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
+        changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
+        trace.current().check_released()
+        scf.yield_([new[n] for n in changed])
+        trace.current().leave(self._point)
+        for number, (argument, initial) in enumerate(zip(self._arguments, self._initial, strict=True)):
+            if number not in changed:
+                argument.replace_all_uses_with(initial)
+        for number in reversed([n for n in range(len(new)) if n not in changed]):
+            self._block.erase_argument(number + 1)
+        operands = [*list(self._op.operation.operands)[:3], *(self._initial[n] for n in changed)]
+        loop = _rebuild(self._op, operands, [self._initial[n].type for n in changed])
+        results = list(self._initial)
+        for number, result in zip(changed, loop.results, strict=True):
+            results[number] = result
+        self._results = results
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the loop."""
+        values = [
+            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
+            for name, value in zip(self.names, self._before.after(iter(self._results)), strict=True)
+        ]
+        return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self._every.targets))
+
+
+class QueueLoop(Loop):
+    """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
+
+    def __init__(self, over: Queue, names: LoopNames, has_else: bool) -> None:
+        super().__init__(over, names, has_else)
+        self.traced = True
+        if has_else:
+            raise mistake(_NO_ELSE)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._first = self.over.first()
+        kinds, location = [self._first.type], [ir.Location.current]
+        self._op = scf.WhileOp(kinds, [self._first])
+        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
+        self._block = self._op.after.blocks.append(*kinds, arg_locs=location)
+        with ir.InsertionPoint(self._block):
+            item = self.over.item(Scalar(self._block.arguments[0]))
+        yield item
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
+        self._before = LoopValues(self._every, scope)
+        self._before.hand_over()
+        self._initial = self._before.parts()
+        for part in self._initial:
+            for block in (self._test, self._block):
+                block.add_argument(part.type, self._op.location)
+        with ir.InsertionPoint(self._test):
+            number, *_ = arguments = list(self._test.arguments)
+            scf.ConditionOp(emit.less(number, self.over.end), arguments)
+        self._point = trace.current().enter(self._block, loop=True)
+        values = self._before.gives(iter(list(self._block.arguments)[1:]))
+        self.over.ask()
+        return values
+
+    def end(self, scope: dict[str, Any]) -> None:
+        trace.current().multiplier.end_body()
+        number = self.over.following()
+        new = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
+        trace.current().check_released()
+        scf.yield_([number, *new])
+        trace.current().leave(self._point)
+        operands = [self._first, *self._initial]
+        loop = _rebuild(self._op, operands, [each.type for each in operands])
+        self._results = list(loop.results)[1:]
+
+
+def loop(over: Any, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
+    """The loop of a captured `for`."""
+    every = LoopNames(names, changed, passed, targets)
+    return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
+
+
+def _iterable(over: Any) -> Any:
+    """What a Python loop goes through. Raises WeftError for a value of the GPU."""
+    if isinstance(over, Scalar):
+        raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
+    return taking(over)
+
+
+class While(_Construct):
+    """`while`: with a condition of the GPU one of the GPU, otherwise Python's."""
+
+    _attempt: Attempt
+    _first: dict[str, Any]
+
+    def __init__(self, names: Names, changed: Names, passed: Names, has_else: bool) -> None:
+        self.names, self._has_else = names, has_else
+        self._every = LoopNames(names, changed, passed)
+
+    def attempt(self, scope: dict[str, Any]) -> bool:
+        """Begins the condition."""
+        self._first = {name: scope[name] for name in self.names if name in scope}
+        self._attempt = Attempt(scope)
+        return True
+
+    def test(self, value: Any) -> bool:
+        """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
+        known = condition(value)
+        if isinstance(known, bool):
+            self._attempt.keep()
+            return known
+        if self._has_else:
+            raise mistake(_NO_ELSE)
+        self._attempt.discard()
+        self.traced = True
+        return True
+
+    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Enters the part of the loop that computes its condition."""
+        others = {name: value for name, value in scope.items() if name not in self.names}
+        self._before = LoopValues(self._every, others | self._first)
+        self._before.hand_over()
+        initial = self._before.parts()
+        kinds = [part.type for part in initial]
+        self._op = scf.WhileOp(kinds, initial)
+        location = [self._op.location] * len(kinds)
+        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
+        self._body = self._op.after.blocks.append(*kinds, arg_locs=location)
+        self._point = trace.current().enter(self._test)
+        return self._before.gives(iter(self._test.arguments))
+
+    def condition(self, value: Scalar, scope: dict[str, Any]) -> None:
+        """Ends that part, with the condition."""
+        parts = self._before.taken(scope, "in the condition of a loop of the GPU")
+        test = scf.ConditionOp(as_scalar(value).value, parts)
+        self._alike = alike(test.condition)
+        trace.current().leave(self._point)
+
+    def body(self) -> tuple[Any, ...]:
+        """Enters the body. Returns the names' values in it."""
+        self._point = trace.current().enter(self._body, loop=True, alike=self._alike)
+        return self._before.gives(iter(self._body.arguments))
+
+    def end(self, scope: dict[str, Any]) -> None:
+        """Leaves the body, at its end."""
+        trace.current().multiplier.end_body()
+        parts = self._before.taken(scope, "in a loop of the GPU")
+        self._before.end()
+        trace.current().check_released()
+        scf.yield_(parts)
+        trace.current().leave(self._point)
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the loop."""
+        return tuple(
+            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
+            for name, value in zip(self.names, self._before.after(iter(self._op.results)), strict=True)
+        )
+
+
+class Branch(_Construct):
+    """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
+
+    def __init__(self, value: Any, names: Names, again: Names = (), assigned: Names = ()) -> None:
+        """`again` are names that aren't carried, but that the other side reads as they were before;
+        `assigned` are all that the sides assign.
+        """
+        known = condition(value)
+        self._again, self._assigned = again, assigned
+        self.names, self.traced = names, not isinstance(known, bool)
+        self.then = self.traced or known
+        self.otherwise = self.traced or not known
+        self._condition: Any = known
+
+    def begin(self, scope: dict[str, Any]) -> None:
+        """Enters the side where the condition is true."""
+        self._values = BranchValues(self.names, self._again, self._assigned, scope)
+        self._op = scf.IfOp(self._condition.value, has_else=True)
+        self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
+        self._known = trace.current().multiplier.known()
+
+    def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+        """Leaves it and enters the other side. Returns the names' values before the branch."""
+        self._leave_side(scope)
+        self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
+        trace.current().restore(self._values.state)
+        multiplier = trace.current().multiplier
+        before, self._known = self._known, multiplier.known()
+        multiplier.restore(before)
+        return (*self._values.before, *self._values.kept)
+
+    def end_else(self, scope: dict[str, Any]) -> None:
+        """Leaves the other side."""
+        self._leave_side(scope)
+        self._values.leave()
+        trace.current().multiplier.merge(self._known)
+
+    def _leave_side(self, scope: dict[str, Any]) -> None:
+        self._values.end_side(scope)
+        trace.current().leave(self._point)
+
+    def after(self) -> tuple[Any, ...]:
+        """The names' values after the branch."""
+        self._values.merge(self._numbers)
+        pairs = self._values.pairs
+        changed = [n for n, (one, other) in enumerate(pairs) if one != other]
+        for block, side in ((self._op.then_block, 0), (self._op.else_block, 1)):
+            with ir.InsertionPoint(block):
+                scf.yield_([pairs[n][side] for n in changed])
+        branch = _rebuild(self._op, [self._condition.value], [pairs[n][0].type for n in changed])
+        results = [one for one, _ in pairs]
+        for number, result in zip(changed, branch.results, strict=True):
+            results[number] = result
+        values = self._values.after(results)
+        trace.current().restore(values.pop())
+        return tuple(values)
+
+    def _numbers(self, one: Any, other: Any) -> tuple[Any, Any]:
+        """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
+        them, become values of the GPU.
+        """
+        with ir.InsertionPoint(self._op):
+            one, other = (
+                carried.any_like(second) if isinstance(first, Unbound) else first
+                for first, second in ((one, other), (other, one))
+            )
+        if (dtype := common_type(one, other)) is None:
+            return one, other
+        with ir.InsertionPoint(self._op):
+            first, second = (
+                as_scalar(each, dtype) if isinstance(each, NUMBERS) else each for each in (one, other)
+            )
+        return first, second
+
+
+class Ending(Branch):
+    """`if` with a return at its end, before the roles of a kernel: on a condition of the GPU, it ends all
+    threads of the CTA.
+    """
+
+    def __init__(self, value: Any, again: Names, *around: Branch) -> None:
+        super().__init__(value, (), again)
+        self._around = around
+
+    def begin(self, scope: dict[str, Any]) -> None:
+        """Enters the branch."""
+        self._check()
+        super().begin(scope)
+
+    def _check(self) -> None:
+        if trace.current().roles:
+            raise mistake("a return must be before the first role of a kernel, or in a branch of a role")
+        conditions = (each._condition for each in (self, *self._around) if each.traced)
+        if any(computed_from(each.value, "gpu.thread_id") for each in conditions):
+            raise mistake(
+                "a return before roles ends all threads of the CTA, so its condition can't depend on "
+                "w.thread(): put the branch into the role"
+            )
+
+    def ends(self) -> bool:
+        """Whether the function returns at the end of a branch that Python takes. In a branch of the GPU, the
+        kernel ends there instead, and what follows is traced.
+        """
+        if not any(each.traced for each in self._around):
+            return True
+        self._check()
+        nvvm.exit()
+        return False
+
+    def end_then(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
+        """Ends the kernel and leaves the branch. Returns the names' values before it."""
+        self._values.undo()
+        nvvm.exit()
+        scf.yield_([])
+        trace.current().leave(self._point)
+        with ir.InsertionPoint(self._op.else_block):
+            scf.yield_([])
+        trace.current().restore(self._values.state)
+        trace.current().multiplier.restore(self._known)
+        return tuple(self._values.kept)

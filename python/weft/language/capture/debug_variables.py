@@ -1,0 +1,219 @@
+"""Tells a debugger which registers hold the variables of a kernel: by comments in its PTX.
+
+`// weft.variable f.x|fragment|f32|64x64|S[…]|%r1 %r2` means: from here on, as long as nothing else is written
+to these registers, they hold `x` of function `f`. Comments execute nothing, but the compiler can't remove
+what a comment names, and may order instructions differently.
+"""
+
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
+from typing import Any
+
+from weft.dialects import tile
+from weft.ir import callers
+from weft.language.capture.tracing_state import keeps_variables
+from weft.language.operations.products import Pending
+from weft.language.values.buffers import Buffer
+from weft.language.values.dtypes import NUMBERS
+from weft.language.values.fragments import Fragment
+from weft.language.values.rings import Ring
+from weft.language.values.scalars import Loaded, Scalar
+from weft.language.values.stages import Slot
+from weft.mlir import arith, ir, llvm, vector
+from weft.passes.builders import emit
+
+MARK = "weft.variable"
+_WORD = 32
+_MOST_MEMBERS = 16
+_ADDRESSES = {"shared": "shared", "tmem": "tensor"}
+
+_LIBRARIES = tuple(
+    f"{path}{os.sep}"
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "purelib", "platlib")
+)
+
+
+@contextmanager
+def named() -> Iterator[None]:
+    """In the block, each variable of the user's functions is named when it gets another value, if variables
+    are kept.
+    """
+    if not keeps_variables():
+        yield
+        return
+    before, watcher = sys.gettrace(), _Watcher()
+    sys.settrace(watcher.called)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+class _Watcher:
+    """Follows the user's functions line by line."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, Any]] = {}
+        self._lines: dict[int, int] = {}
+
+    def called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        """Python calls this for each new frame."""
+        if not _is_users(frame.f_code.co_filename):
+            return None
+        self._known[id(frame)], self._lines[id(frame)] = {}, frame.f_code.co_firstlineno
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        if event not in ("line", "return"):
+            return self._line
+        known, function = self._known[id(frame)], frame.f_code.co_name
+        changed = {
+            name: value
+            for name, value in frame.f_locals.items()
+            if not name.startswith("_") and (name not in known or known[name] is not value)
+        }
+        if changed:
+            known.update(changed)
+            sys.settrace(None)  # what names variables isn't to be followed itself
+            try:
+                with _at_line(frame.f_code.co_filename, self._lines[id(frame)]):
+                    for name, value in changed.items():
+                        name_value(f"{function}.{name}", value)
+            finally:
+                sys.settrace(self.called)
+        self._lines[id(frame)] = frame.f_lineno
+        if event == "return":
+            del self._known[id(frame)], self._lines[id(frame)]
+        return self._line
+
+
+@contextmanager
+def _at_line(file: str, line: int) -> Iterator[None]:
+    """In the block, operations are those of a line that has been executed, not of the next one."""
+    name = file.encode("utf-8", "backslashreplace").decode()
+    with ir.Location.file(name, line, 0):
+        yield
+
+
+@cache
+def _is_users(file: str) -> bool:
+    """Whether a file is of the user's own code, not of a library."""
+    return not (callers.is_hidden(file) or file.startswith(("<", *_LIBRARIES)))
+
+
+def name_value(name: str, value: Any) -> None:
+    """Builds the comment that names a value, if a debugger can show it and it can be used here."""
+    if type(value) in NUMBERS:
+        _mark(name, "constant", repr(value))
+    elif isinstance(value, Pending):
+        _mark(name, "pending", str(value))
+    elif isinstance(value, (tuple, list)):
+        for number, member in enumerate(value[:_MOST_MEMBERS]):
+            name_value(f"{name}[{number}]", member)
+    elif isinstance(value, dict):
+        for key, member in list(value.items())[:_MOST_MEMBERS]:
+            if isinstance(key, str) and key.isidentifier():
+                name_value(f"{name}.{key}", member)
+    elif isinstance(value, Ring):
+        for buffer, whole in value._buffers.items():
+            _mark_buffer(f"{name}.{buffer}", whole)
+    elif isinstance(value, Slot):
+        if value._released is None and _usable(value.stage):
+            for buffer in value.ring.kinds:
+                _mark_buffer(f"{name}.{buffer}", value.ring.buffer(buffer, value.stage).value)
+    elif isinstance(value, Buffer):
+        _mark_buffer(name, value.value)
+    elif isinstance(value, Loaded):
+        name_value(name, value.element)
+    elif isinstance(value, Scalar):
+        if _usable(value.value):
+            operands, letters = _words(value.value)
+            _mark(name, "scalar", value.dtype.shown, operands=operands, letters=letters)
+    elif isinstance(value, Fragment) and _usable(value.lane):
+        operands, letters = _words(value.lane)
+        shape = "x".join(map(str, value.shape))
+        details = value.dtype.shown, shape, str(value.layout)
+        _mark(name, "fragment", *details, operands=operands, letters=letters)
+
+
+def _mark_buffer(name: str, value: Any) -> None:
+    kind = value.type
+    if not _usable(value) or kind.space not in _ADDRESSES:
+        return
+    address = tile.address(value)
+    word = llvm.ptrtoint(ir.IntegerType.get_signless(_WORD), address)
+    shape = "x".join(map(str, kind.shape))
+    details = str(kind.element_type), shape, str(kind.layout)
+    _mark(name, _ADDRESSES[kind.space], *details, operands=[word], letters=["r"])
+
+
+def _words(value: Any) -> tuple[list[Any], list[str]]:
+    """The registers of a number, or of a lane's elements, and the constraints of inline PTX for them; no
+    registers for types that have none.
+    """
+    kind = value.type
+    if isinstance(kind, ir.IndexType):
+        wide = ir.IntegerType.get_signless(64)
+        return [arith.index_cast(wide, value)], ["l"]
+    if not isinstance(kind, ir.VectorType):
+        return _scalar(value)
+    bits, count = kind.element_type.width, kind.shape[0]
+    if bits in (8, 16) and count * bits % _WORD == 0:
+        words = ir.VectorType.get([count * bits // _WORD], ir.IntegerType.get_signless(_WORD))
+        value = vector.bitcast(words, value)
+    found = [_scalar(each) for each in emit.elements(value)]
+    return [one for operands, _ in found for one in operands], [
+        one for _, letters in found for one in letters
+    ]
+
+
+def _scalar(value: Any) -> tuple[list[Any], list[str]]:
+    value = emit.signless(value)
+    kind, whole = value.type, ir.IntegerType.get_signless
+    bits = kind.width
+    if isinstance(kind, ir.IntegerType):
+        if bits < 16:
+            value, bits = arith.extui(whole(_WORD), value), _WORD
+        return [value], [{16: "h", 32: "r", 64: "l"}[bits]]
+    if bits == 16:
+        return [arith.bitcast(whole(16), value)], ["h"]
+    if bits == 8:
+        return _scalar(arith.bitcast(whole(8), value))
+    return [value], [{32: "f", 64: "d"}[bits]]
+
+
+def _mark(
+    name: str, kind: str, *details: str, operands: Sequence[Any] = (), letters: Sequence[str] = ()
+) -> None:
+    registers = " ".join(f"${number}" for number in range(len(operands)))
+    text = "|".join([name, kind, *(each.replace("$", "$$") for each in details), registers])
+    llvm.inline_asm(
+        None,
+        list(operands),
+        f"// {MARK} {text}",
+        ",".join(letters),
+        has_side_effects=True,
+        is_align_stack=False,
+    )
+
+
+def _usable(value: Any) -> bool:
+    """Whether a value may be used where operations are built now: in its own region, or in one inside it."""
+    owner = value.owner
+    home = owner if isinstance(owner, ir.Block) else owner.operation.block
+    block: Any = ir.InsertionPoint.current.block
+    while block is not None:
+        if block == home:
+            return True
+        parent = block.owner
+        operation = getattr(parent, "operation", parent)
+        if operation is None or operation.parent is None or operation.name == "builtin.module":
+            return False
+        block = operation.block
+    return False

@@ -1,0 +1,19 @@
+"""What the code of captured functions calls, in place of loops, branches and conditions. It is imported when
+such code first runs: it needs MLIR, which a compiled kernel doesn't.
+"""
+
+from typing import Any
+
+from weft.system import late_imports
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):  # such as __warningregistry__, which unittest and others ask all modules for
+        raise AttributeError(f"{__name__} has no '{name}'")
+    with late_imports.whole():
+        from weft.language.capture import conditions, control, mutation
+
+    homes = (conditions, control, mutation)
+    found = next(vars(each)[name] for each in homes if name in vars(each))
+    globals()[name] = found  # so that the next access doesn't call this function
+    return found

@@ -1,0 +1,366 @@
+"""The kernel that is traced now: where operations are built, its roles, rings and resources."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
+from weft.isa.async_copy import TMA
+from weft.isa.chips import BARRIERS, WARPGROUP
+from weft.language.capture import tracing_state
+from weft.language.messages.mistakes import mistake
+from weft.language.values import registers
+from weft.layout import Layout
+from weft.mlir import gpu, ir, nvvm
+from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
+
+_UNFINISHED = (
+    "a loop, branch or block of the GPU that begins here doesn't end in its place: an exception that the "
+    "kernel catches leaves it, or a 'with' block in it ends later"
+)
+
+
+class Moving(Protocol):
+    """A ring as loops and branches carry it: the positions of the running role."""
+
+    name: str
+    filled: Any
+    taken: Any
+
+    def begin(self) -> None:
+        """Sets the positions of a role that begins."""
+
+
+class Taken(Protocol):
+    """A ring of which stages are taken."""
+
+    def check(self) -> None:
+        """Raises WeftError, at the end, for a wrong number of warpgroups that take them."""
+
+
+class Sharing(Protocol):
+    """A ring for which the CTAs of a cluster copy for each other."""
+
+    filling: Any
+    filling_warp: int | None
+
+    def drain(self) -> None:
+        """Waits until no other CTA signals it any more, in the thread that fills it."""
+
+
+class Held(Protocol):
+    """A stage that its taker has to release."""
+
+    ring: Any
+    held: bool
+    where: Location | None
+
+
+@dataclass
+class Role:
+    """Some warpgroups of a CTA, and the registers of each of their threads (0: an equal share)."""
+
+    first: int
+    warpgroups: int
+    registers: int
+    number: ir.Value
+    where: Location | None
+    own_barriers: int | None = None  # the first of its warpgroups' named barriers
+    common_barrier: int | None = None
+    finish: list[Callable[[], None]] = field(default_factory=list)  # what is built at its end
+
+    @property
+    def threads(self) -> int:
+        """Its threads."""
+        return self.warpgroups * WARPGROUP
+
+
+@dataclass
+class Single:
+    """A block of `w.one_thread` on a chip without TMA."""
+
+    only: Any
+    """Whether the thread is the one: an i1."""
+    changes: list[Any] = field(default_factory=list)
+    """The branches in which that thread changes memory."""
+    whole: bool = False
+    """Whether all threads of the warpgroup execute the block."""
+
+
+@dataclass
+class Trace:
+    """The state of one trace."""
+
+    name: str
+    function: ir.OpView  # the gpu.func
+    chip: str
+    cta_threads: int | None = None  # where the kernel has no roles
+    persistent: int | None = None
+    counts_ctas: bool = False  # the kernel knows how many CTAs there are, which may be fewer than tiles
+    dependent: bool = False  # it waits for earlier work itself
+    precedes_early: bool = False  # the next launch may begin before that
+    cluster: tuple[int, ...] | None = None  # the CTAs of a cluster in x, y and z
+    grid_rank: int = 1
+    tile_counts: Callable[[], tuple[Any, ...]] = tuple  # the grid, as values of the GPU
+    warpgroups: int = 0  # of the roles so far
+    role: Role | None = None
+    roles: list[Role] = field(default_factory=list)
+    one_thread: bool = False
+    single: Single | None = None  # the block of `one_thread`, on chips without TMA
+    warp: int = 0  # of the one thread, where one runs or all start copies by TMA
+    multiplier: Any = None  # how tiles are multiplied
+    sharing: list[Sharing] = field(default_factory=list)
+    rings: list[Moving] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
+    first_barriers: ir.OpView | None = None  # the operation that makes the first ring
+    maps: dict[tuple[ir.Value, ir.Type], ir.Value] = field(default_factory=dict)
+    groups: int = 0  # of asynchronous products that were started
+    finished: int = 0  # of these, the first ones, that were waited for
+    meetings: list[ir.Block] = field(default_factory=list)  # the blocks of code in which warpgroups met
+    shared_bytes: int = 0  # of the rings and buffers so far
+    barriers: int = 1  # the next free named barrier; barrier 0 is the CTA's
+    removable: list[tuple[ir.Value, list[ir.OpView]]] = field(
+        default_factory=list
+    )  # operations a value alone needs
+    scratch: dict[Any, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
+    messages: list[str] = field(default_factory=list)  # of w.check
+    around: Any = None  # what the kernel's function reads that isn't made in it
+    regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
+    fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
+    _points: list[ir.InsertionPoint] = field(default_factory=list)
+    _begun: list[Location | None] = field(default_factory=list)  # where each region begins
+    _loops: list[list[Held]] = field(default_factory=lambda: [[]])
+    _entered_loops: list[bool] = field(default_factory=list)
+    _alike: list[bool | None] = field(default_factory=list)  # of loops and branches: do all warpgroups enter?
+    _anchor: ir.OpView | None = None  # the barrier before the first role
+
+    @property
+    def threads(self) -> int:
+        """The threads of a CTA."""
+        return self.cta_threads or max(self.warpgroups, 1) * WARPGROUP
+
+    @property
+    def loops(self) -> int:
+        """How many loops of the GPU are around what is built."""
+        return len(self._loops) - 1
+
+    def sums(self, shape: tuple[int, ...]) -> Layout:
+        """The layout of the sums of products of this shape, and of vectors of their rows."""
+        return registers.sums(shape, self.multiplier.row_block)
+
+    def meet(self) -> None:
+        """Notes that all threads of a warpgroup wait for each other in what is built now."""
+        self.meetings.append(ir.InsertionPoint.current.block)
+
+    def met_since(self, count: int) -> bool:
+        """Whether all threads of a warpgroup waited for each other after the first `count` meetings, in the
+        code that is built now, not in a branch or a loop in it.
+        """
+        here = ir.InsertionPoint.current.block
+        return any(each == here for each in self.meetings[count:])
+
+    @property
+    def alike(self) -> bool:
+        """Whether all warpgroups of a role certainly execute what is built now, equally often."""
+        return False not in self._alike
+
+    @property
+    def in_branch(self) -> bool:
+        """Whether what is built now is in a branch of the GPU, or a condition."""
+        entered = zip(self._entered_loops, self._alike, strict=True)
+        return any(not loop and alike is not None for loop, alike in entered)
+
+    @property
+    def has_tma(self) -> bool:
+        """Whether the chip has TMA. If not, `cp.async` of all threads of a warpgroup copies."""
+        return self.chip in TMA
+
+    def needs_all_threads(self) -> None:
+        """Notes what all threads of a warpgroup do in `w.one_thread()` on chips without TMA."""
+        if self.single is not None:
+            self.single.whole = True
+
+    # Regions
+
+    def enter(self, block: ir.Block, *, loop: bool = False, alike: bool | None = None) -> ir.InsertionPoint:
+        """Builds in a block from now on, until `leave`. `alike`, of a loop or branch, if all warpgroups run
+        it equally often.
+        """
+        point = ir.InsertionPoint(block)
+        point.__enter__()
+        self._points.append(point)
+        self._begun.append(callers.here())
+        self._entered_loops.append(loop)
+        self._alike.append(alike)
+        if loop:
+            self._loops.append([])
+        return point
+
+    def leave(self, point: ir.InsertionPoint) -> None:
+        """Builds again where it did before `enter` returned this point."""
+        if not self._points or self._points[-1] is not point:
+            raise self._unfinished()
+        self._points.pop().__exit__(None, None, None)
+        self._left()
+
+    def _unfinished(self) -> WeftError:
+        where = self._begun[-1] if self._begun else callers.here()
+        return WeftError(Diagnostic(_UNFINISHED, where))
+
+    def _left(self) -> None:
+        self._begun.pop()
+        self._alike.pop()
+        if self._entered_loops.pop():
+            self._loops.pop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """After an error in the block, leaves the regions that it entered."""
+        depth = self.depth
+        try:
+            yield
+            if self.depth != depth:
+                raise self._unfinished()
+        except BaseException:
+            while self.depth > depth:
+                self._points.pop().__exit__(None, None, None)
+                self._left()
+            raise
+
+    @contextmanager
+    def at_entry(self) -> Iterator[None]:
+        """In the block, operations are built at the kernel's beginning."""
+        with ir.InsertionPoint.at_block_begin(self.function.body.blocks[0]):
+            yield
+
+    @contextmanager
+    def before_roles(self) -> Iterator[None]:
+        """In the block, operations are built before the barrier that precedes the first role."""
+        with ir.InsertionPoint(self._anchor):
+            yield
+
+    @contextmanager
+    def before_barriers(self) -> Iterator[None]:
+        """In the block, buffers are allocated before the barriers of rings: between barriers and a swizzled
+        buffer, memory would be lost.
+        """
+        if self.first_barriers is None:
+            yield
+            return
+        with ir.InsertionPoint(self.first_barriers):
+            yield
+
+    def check_before_roles(self, what: str) -> None:
+        """Raises WeftError in a loop, branch or role, or after the first one."""
+        if self._anchor is not None or self._points or self.role:
+            raise mistake(f"{what} must be made before the first role, outside of loops and branches")
+
+    def check_whole(self, what: str) -> None:
+        """Raises WeftError where not all threads of a warpgroup execute what needs them."""
+        if self.one_thread:
+            raise mistake(f"{what} must be executed by whole warpgroups, so it can't be in w.one_thread()")
+        if self.role is None and self.threads % WARPGROUP:
+            raise mistake(
+                f"{what} must be executed by whole warpgroups, and threads={self.threads} is no multiple of "
+                f"{WARPGROUP}: use one, or single elements x[i, j]"
+            )
+
+    def check_whole_warps(self, what: str) -> None:
+        """Raises WeftError in the block of one thread."""
+        if self.one_thread:
+            raise mistake(f"{what} must be executed by all threads, so it can't be in w.one_thread()")
+
+    def threads_without_roles(self) -> int:
+        """The threads of a CTA outside of roles. Raises WeftError where roles add others."""
+        if self.roles:
+            raise mistake("a reduction of all threads must be in a role, in a kernel that has roles")
+        self.cta_threads = self.threads
+        return self.cta_threads
+
+    def named_barriers(self, count: int) -> int:
+        """The first of `count` named barriers that nothing else uses."""
+        first, self.barriers = self.barriers, self.barriers + count
+        if self.barriers > BARRIERS:
+            raise mistake(f"a CTA has {BARRIERS} barriers, got {self.barriers} with these")
+        return first
+
+    def begin_roles(self) -> None:
+        """Before the first role: all threads wait until the rings are there."""
+        if self._anchor is None:
+            self._anchor = gpu.barrier()
+            if self.sharing:
+                begin_cluster()
+            if self.dependent:
+                self._await_earlier_work()
+            self.multiplier.begin()
+
+    def finish_waiting(self) -> None:
+        """In a dependent kernel without roles, waits for earlier work at the beginning."""
+        if self.dependent and self._anchor is None:
+            with self.at_entry():
+                self._await_earlier_work()
+
+    def _await_earlier_work(self) -> None:
+        """Waits for the launch before, and lets the next one begin, which waits for this one."""
+        if self.precedes_early:
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+        await_previous_launch()
+        if not self.precedes_early:
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+
+    # What loops and branches carry beside names
+
+    def state(self) -> list[Any]:
+        """The positions of all rings."""
+        return [[ring.filled, ring.taken] for ring in self.rings]
+
+    def operations(self) -> list[list[Any]]:
+        """The lists of operations that are visited again after they were built."""
+        return [self.removable, *([] if self.single is None else [self.single.changes])]
+
+    @property
+    def depth(self) -> int:
+        """How many regions around what is built now have been entered."""
+        return len(self._points)
+
+    def restore(self, state: list[Any]) -> None:
+        """Sets the positions of all rings."""
+        for ring, (filled, taken) in zip(self.rings, state, strict=True):
+            ring.filled, ring.taken = filled, taken
+
+    def holds(self, slot: Held) -> None:
+        """Notes a stage that the innermost loop has to release."""
+        self._loops[-1].append(slot)
+
+    def check_released(self) -> None:
+        """Raises WeftError for a stage that was taken in the innermost loop and isn't released there."""
+        for slot in self._loops[-1]:
+            if slot.held:
+                raise WeftError(Diagnostic(_NEVER_RELEASED.format(slot.ring.name), slot.where))
+
+
+_NEVER_RELEASED = (
+    "a stage of ring '{}' is taken in a loop and never released, so the ring would fill up: call its "
+    "release(), or write 'with ring.take() as stage'"
+)
+
+
+def current() -> Trace:
+    """The trace of the running code. Raises WeftError outside of a kernel."""
+    trace: Trace | None = tracing_state.CURRENT.get()
+    if trace is None:
+        raise mistake("this can be called in a kernel only, while it is traced")
+    return trace
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """In the block, `current` returns this trace."""
+    token = tracing_state.CURRENT.set(trace)
+    try:
+        with trace.guarded():
+            yield trace
+    finally:
+        tracing_state.CURRENT.reset(token)

@@ -1,0 +1,1 @@
+"""The operations on values of kernels."""

@@ -1,0 +1,374 @@
+"""Elements in global memory that many threads change: sums, maxima, minima and bits."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.dialects import tile
+from weft.isa.async_copy import ADDED_TYPES
+from weft.isa.atomics import BF16_ADD
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations import reductions
+from weft.language.operations.gathers import Gathered, each_element
+from weft.language.operations.loads import check_read_by_tma, check_written, end_of_tma, put_for_tma
+from weft.language.operations.products import Pending
+from weft.language.operations.roles import once, one_thread
+from weft.language.operations.tile_vectors import element_at, vector_indices
+from weft.language.values import operators
+from weft.language.values.bounds import inside
+from weft.language.values.buffers import Buffer, Element, Elements, element_address
+from weft.language.values.coordinates import column, row
+from weft.language.values.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
+from weft.language.values.fragments import Fragment
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import Scalar, as_scalar, dtype_of
+from weft.mlir import arith, ir, llvm, nvvm
+from weft.passes.builders import addresses, emit
+from weft.passes.kernels import matrices
+
+_RELAXED = llvm.AtomicOrdering.monotonic
+_ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
+_GPU = "device"  # LLVM's name of the scope
+_SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
+
+
+def fence(*, shared: bool) -> ir.OpView:
+    """A fence between what a thread accesses before and after it, for the threads that can access shared
+    memory, or for all of the GPU's.
+    """
+    cta = "cluster" if trace.current().cluster else "block"  # LLVM's names of these scopes
+    return llvm.FenceOp(_BOTH, syncscope=cta if shared else _GPU)
+
+
+def update(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
+    """Adds a number to an element ("add"), makes the element the larger or smaller one of both ("max",
+    "min"), or combines their bits ("and", "or", "xor").
+    """
+    if name in ("and", "or", "xor"):
+        return _atomic(f"_{name}", pointer, number)
+    dtype = dtype_of(number.type)
+    if dtype.is_unsigned:
+        name = {"max": "umax", "min": "umin"}.get(name, name)
+    if name != "add" and dtype == f32:
+        return _extreme_of_floats(name, pointer, number)
+    if name == "add" and dtype == bf16 and trace.current().chip not in BF16_ADD:
+        return _added_by_swaps(pointer, number)
+    return _atomic(f"f{name}" if dtype.is_float else name, pointer, number)
+
+
+def _atomic(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
+    word = emit.signless(number)
+    old = llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, word, _RELAXED, syncscope=_GPU)
+    return emit.bits(old, number.type)
+
+
+def _extreme_of_floats(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
+    """The bits of floats are ordered as integers: of positive floats as signed ones, and of negative floats,
+    which as signed integers are less than those, in the opposite order of unsigned ones.
+    """
+    bits = arith.bitcast(emit.i32(), number)
+    negative = emit.less(bits, 0)
+    opposite = {"max": "umin", "min": "umax"}[name]
+    (old,) = emit.either(
+        negative,
+        [bits.type],
+        lambda: [_atomic(opposite, pointer, bits)],
+        lambda: [_atomic(name, pointer, bits)],
+    )
+    return arith.bitcast(number.type, old)
+
+
+def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
+    """Compares and swaps 16 bits in global memory. LLVM would swap a word, of which the other half may be
+    outside of the array, and begin with a plain load, which races with the swaps of other threads.
+    """
+    bits = ir.IntegerType.get_signless(16)
+
+    def swapped(old: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        new = operators.apply("add", arith.bitcast(number.type, old), number)
+        operands = [pointer, old, arith.bitcast(bits, new)]
+        found = llvm.inline_asm(
+            bits, operands, _SWAP, "=h,l,h,h,~{memory}", has_side_effects=True, is_align_stack=False
+        )
+        return arith.cmpi(arith.CmpIPredicate.ne, found, old), [found]
+
+    first = llvm.load(bits, pointer, alignment=2, ordering=_RELAXED, syncscope=_GPU)
+    (old,) = emit.repeat([first], swapped)
+    return arith.bitcast(number.type, old)
+
+
+def exchanged(pointer: ir.Value, number: ir.Value) -> ir.Value:
+    """Stores a number to an element. LLVM ignores that an exchange orders other accesses, so fences do."""
+    fence(shared=False)
+    old = _atomic("xchg", pointer, number)
+    fence(shared=False)
+    return old
+
+
+def compared(pointer: ir.Value, expected: ir.Value, number: ir.Value) -> ir.Value:
+    """Stores a number to an element that is the expected one."""
+    expected, word = emit.signless(expected), emit.signless(number)
+    swapped = llvm.cmpxchg(pointer, expected, word, _BOTH, _ACQUIRE, syncscope=_GPU)
+    return emit.bits(llvm.extractvalue(word.type, swapped, [0]), number.type)
+
+
+def of_array(name: str, element: ir.Value, array: ir.Value, at: list[ir.Value]) -> ir.Value:
+    """The same, of the element of an array at indices."""
+    return update(name, addresses.element(array, at), element)
+
+
+_INTEGERS = (i64, i32, u64, u32)
+_ADDED = (f64, f32, f16, bf16, *_INTEGERS)
+_ADDED_SHARED = (f64, f32, f16, *_INTEGERS)
+_COMPARED = (f32, *_INTEGERS)
+
+
+def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Scalar | None:
+    """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
+    element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
+    otherwise it is relaxed, so others may see the sum before what this thread stored earlier.
+
+    A vector is added to elements along the last dimension, from this one on, and a tile to a tile of which
+    this is the first element. Elements outside of the array are skipped. The order of additions, and
+    therefore the rounding of floats, is not determined.
+
+    An index may also be a fragment of i32: `w.atomic_add(counts[t], 1)` counts the numbers in `t`, and
+    `w.atomic_add(y[rows, 0], x)` adds each row of a tile to that of its number. An element of a buffer in
+    shared memory, `buffer[row, column]`, is changed by a number; those at indices of fragments, by fragments.
+
+    With `via`, a buffer as for `w.store`, a tile goes through it and TMA adds it. The array must then begin,
+    and each of its rows, at a multiple of 16 bytes.
+
+    In `w.one_thread()`, the value may also be a buffer, of a stage that the thread has taken. It waits until
+    TMA has read the buffer.
+    """
+    if isinstance(value, Buffer):
+        _add_buffer(to, value, via)
+        return None
+    known = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
+        where = "" if known is _ADDED else " in shared memory"
+        raise mistake(
+            f"w.atomic_add adds elements of {', '.join(map(str, known))}{where}, got those of {to.dtype}"
+        )
+    if via is None:
+        return _combine("add", to, value)
+    if isinstance(value, Pending):
+        value._refuse()
+    if not isinstance(to, Place) or not isinstance(value, Fragment):
+        raise mistake(f"via is for tiles of an array, got {value} and {to}: leave it out")
+    check_written(to, value.dtype)
+    _add_through(to, value, via)
+    return None
+
+
+def atomic_max(to: Any, value: Any) -> Scalar | None:
+    """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
+    all threads, and returns what it was before.
+
+    A vector, a tile, fragments of indices, and the order of other accesses are as for `w.atomic_add`. NaN is
+    larger than all other floats, or with its sign set, smaller.
+    """
+    return _extreme("max", to, value)
+
+
+def atomic_min(to: Any, value: Any) -> Scalar | None:
+    """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
+    return _extreme("min", to, value)
+
+
+def atomic_and(to: Any, value: Any) -> Any:
+    """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
+    threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
+    accesses are as for `w.atomic_add`.
+    """
+    return _bits("and", to, value)
+
+
+def atomic_or(to: Any, value: Any) -> Scalar | None:
+    """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
+    return _bits("or", to, value)
+
+
+def atomic_xor(to: Place, value: Any) -> Any:
+    """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
+    return _bits("xor", to, value)
+
+
+def atomic_cas(to: Any, expected: Any, value: Any) -> Scalar:
+    """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
+    threads, and returns what the element was before. The element may also be one of shared memory.
+
+    The thread then sees what another one stored before it changed the element by `w.atomic_cas`,
+    `w.atomic_xchg`, or another atomic of which it used the result; so does its CTA after a barrier.
+    """
+    pointer, dtype = _one_element(to, "w.atomic_cas", _INTEGERS)
+    numbers = (as_scalar(each, dtype).value for each in (expected, value))
+    return Scalar(once(lambda: compared(pointer, *numbers)))
+
+
+def atomic_xchg(to: Any, value: Any) -> Scalar:
+    """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
+    one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
+    """
+    pointer, dtype = _one_element(to, "w.atomic_xchg", _COMPARED)
+    number = as_scalar(value, dtype).value
+    return Scalar(once(lambda: exchanged(pointer, number)))
+
+
+def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
+    """The address and type of an element of an array or a buffer."""
+    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
+    if not whole and not isinstance(to, Element):
+        raise mistake(f"{caller} expects one element, with all its indices, got {to}")
+    if to.dtype not in known:
+        raise mistake(f"{caller} changes elements of {', '.join(map(str, known))}, got those of {to.dtype}")
+    if isinstance(to, Element):
+        return to.address, to.dtype
+    check_written(to, to.dtype)
+    return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
+
+
+def _extreme(name: str, to: Any, value: Any) -> Scalar | None:
+    _check_changed(name, to, _COMPARED)
+    return _combine(name, to, value)
+
+
+def _bits(name: str, to: Any, value: Any) -> Scalar | None:
+    _check_changed(name, to, _INTEGERS)
+    return _combine(name, to, value)
+
+
+def _check_changed(name: str, to: Any, known: Sequence[DType]) -> None:
+    """Raises WeftError for elements of a type that isn't known."""
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
+        types = ", ".join(map(str, known))
+        raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
+
+
+def _combine(name: str, to: Any, value: Any) -> Scalar | None:
+    """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
+    the single element as it was before.
+    """
+    if isinstance(value, Pending):
+        value._refuse()
+    if isinstance(to, Element):
+        number = as_scalar(value, to.dtype).value
+        return _before(lambda: update(name, to.address, number), shared=True)
+    if isinstance(value, Fragment) or isinstance(to, Gathered):
+        trace.current().check_whole_warps(f"w.atomic_{name} of a tile or vector")
+    if isinstance(to, Gathered):
+        check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
+
+        def changed(element: ir.Value, at: Sequence[ir.Value]) -> None:
+            if isinstance(to, Elements):
+                update(name, element_address(to.matrix, *at), element)
+            else:
+                of_array(name, element, to.matrix.value, [emit.as_index(each) for each in at])
+
+        each_element(value, to, changed)
+        return None
+    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
+    if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
+        raise mistake(f"w.atomic_{name} expects an element of an array, with all its indices, got {to}")
+    if isinstance(value, Fragment):
+        check_written(to, value.dtype)
+        if len(value.shape) == 2:
+            _change_tile(name, to, value)
+        elif not whole:
+            raise mistake(
+                f"w.atomic_{name} of a vector expects an element of an array, with all its indices, got {to}"
+            )
+        else:
+            _change_vector(name, to, value)
+        return None
+    if not to.matrix.writes:
+        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    number = as_scalar(value, to.dtype).value
+    at = [emit.as_index(each.value) for each in to.indices]
+    return _before(lambda: of_array(name, number, to.matrix.value, at), shared=False)
+
+
+def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
+    """The value of an element before a change. If it is used, the change orders other accesses. Otherwise, it
+    becomes a reduction, which needn't wait for them.
+    """
+    fences = list[Any]()
+
+    def ordered() -> ir.Value:
+        fences.append(fence(shared=shared))
+        old = change()
+        fences.append(fence(shared=shared))
+        return old
+
+    old = once(ordered)
+    trace.current().removable.append((old, fences))
+    return Scalar(old)
+
+
+def _change_vector(name: str, to: Place, vector: Fragment) -> None:
+    numbers, limit = vector_indices(vector, to)
+    with emit.when(reductions.first_of_copies(vector.layout)):
+        for number, element in zip(numbers, vector.elements(), strict=True):
+            with emit.when(inside(number, limit, to.indices[-1].value)):
+                of_array(name, element, to.matrix.value, element_at(to, number))
+
+
+def _change_tile(name: str, to: Place, fragment: Fragment) -> None:
+    matrix, corner = to.memref(), to.corner
+    rows, columns = (
+        _along(of(fragment), start, matrices.size(matrix, axis))
+        for axis, (of, start) in enumerate(zip((row, column), corner, strict=True))
+    )
+    with emit.when(reductions.first_of_copies(fragment.layout)):
+        for (down, has_row), (across, has_column), element in zip(
+            rows, columns, fragment.elements(), strict=True
+        ):
+            with emit.when(arith.andi(has_row, has_column)):
+                of_array(name, element, matrix, [down, across])
+
+
+def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
+    if len(fragment.shape) != 2:
+        raise mistake(f"via is for tiles, got {fragment}: leave it out")
+    _check_added(fragment.dtype, fragment)
+    to.check_aligned()
+    if not trace.current().has_tma:
+        _change_tile("add", to, fragment)
+        return
+    put_for_tma(fragment, via)
+    map_ = to.map(via.value.type)
+    with one_thread():
+        tile.add_async(via.value, map_, *to.corner)
+        nvvm.cp_async_bulk_commit_group()
+    end_of_tma(via)
+
+
+def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
+    if not isinstance(to, Place) or via is not None:
+        raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
+    check_read_by_tma(buffer, "added", "add")
+    check_written(to, buffer.dtype)
+    _check_added(buffer.dtype, buffer)
+    to.check_aligned()
+    tile.add_async(buffer.value, to.map(buffer.value.type), *to.corner)
+    nvvm.cp_async_bulk_commit_group()
+    nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def _check_added(dtype: DType, value: Any) -> None:
+    """Raises WeftError for elements that TMA can't add."""
+    if dtype.name not in ADDED_TYPES:
+        known = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)
+        raise mistake(f"TMA adds elements of {known}, got {value}: leave via out")
+
+
+def _along(coordinates: Any, start: ir.Value, limit: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
+    """The index along an axis of each of a lane's elements, and whether it is inside of the array."""
+    first = emit.add(coordinates.base.value, start)
+    found = dict[int, tuple[Any, Any]]()
+    for offset in coordinates.offsets:
+        if offset not in found:
+            number = emit.value(emit.add(first, offset))
+            found[offset] = emit.as_index(number), inside(number, limit, start)
+    return [found[offset] for offset in coordinates.offsets]

@@ -1,0 +1,181 @@
+"""Loads and stores of vectors and buffers of which each thread has elements that follow each other."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.errors import shown
+from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.language.messages.mistakes import mistake
+from weft.language.operations import reductions
+from weft.language.values import registers
+from weft.language.values.bounds import inside, may_begin_before
+from weft.language.values.buffers import Buffer
+from weft.language.values.coordinates import row
+from weft.language.values.dtypes import i32
+from weft.language.values.foreign import Foreign
+from weft.language.values.fragments import Fragment
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import Scalar, as_scalar
+from weft.layout import Layout
+from weft.mlir import arith, ir, llvm, vector
+from weft.passes.builders import addresses, emit
+
+_RUN = 4  # elements of a thread that follow each other
+_STEP = WARPGROUP * _RUN
+_VECTOR_BYTES = 16
+
+
+def layout_of(count: Any) -> Layout:
+    """The layout of a vector of so many elements: of each 512, a thread has four that follow each other."""
+    if isinstance(count, bool) or count < 1 or count % _STEP:
+        nearest = max(-(-count // _STEP), 1) * _STEP
+        raise mistake(
+            f"a vector must have a multiple of {_STEP} elements, got {count}: use {nearest}, as loads and "
+            "stores leave out what is outside of an array; w.load_row and w.load_column load vectors for "
+            "tiles"
+        )
+    text = f"S[({count // _STEP},{WARPS},{LANES},{_RUN}):({_RUN},1@warpid,1@laneid,1)]"
+    return Layout.parse(text)
+
+
+def shape_complaint(shape: Any) -> str:
+    """Why this is the shape neither of a tile nor of a vector."""
+    parts = shape if isinstance(shape, tuple) else (shape,)
+    number = next((each for each in parts if isinstance(each, Foreign)), None)
+    if number is not None:
+        return (
+            f"shape must be numbers that Python knows, got {number}: write a meta-parameter after '*', which "
+            "may have the name of a size"
+        )
+    if len(parts) == 2 and isinstance(parts[1], int):
+        return (
+            f"a tile must have a multiple of 64 rows, got {shape}: a part of one row is a vector, of "
+            f"{-(-parts[1] // _STEP) * _STEP} in place of the shape, or of w.load_row for a tile"
+        )
+    instead = "w.load_row and w.load_column load vectors for tiles"
+    if shape is None:
+        instead = f"one element is x[i, j], without w.load; {instead}"
+    return (
+        f"shape must be (rows, columns), or the number of elements of a vector, got {shown(shape)}: {instead}"
+    )
+
+
+def is_divided(fragment: Fragment) -> bool:
+    """Whether it is a vector of which each element is in one thread only."""
+    return len(fragment.shape) == 1 and all(it.extent == 1 for it in fragment.layout.replica)
+
+
+def load(source: Place, count: int, like: Fragment | None, outside: Any) -> Fragment:
+    """Loads elements along the last dimension of an array, from one on."""
+    layout = layout_of(count) if like is None else like.layout
+    made = _Vector(source, count, layout)
+    default = as_scalar(outside, source.dtype).value
+    default = emit.bits(default, addresses.stored_type(default.type))
+    kind = ir.VectorType.get([len(made.offsets)], default.type)
+    (lane,) = made.either([kind], lambda width: [made.loaded(width, default)])
+    return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
+
+
+def store(fragment: Fragment, to: Place, via: Any, rows: Any) -> None:
+    """Stores a vector along the last dimension of an array, from an element on."""
+    if via is not None or rows is not None:
+        raise mistake("via and rows are for tiles of an array, not for vectors")
+    made = _Vector(to, fragment.shape[0], fragment.layout)
+    elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
+
+    def stores(width: int) -> list[Any]:
+        made.store(elements, width)
+        return []
+
+    with emit.when(reductions.first_of_copies(fragment.layout)):
+        made.either([], stores)
+
+
+def load_contiguous(buffer: Any) -> Fragment:
+    """Loads a buffer by a warpgroup so that each thread holds contiguous elements, in the order of the
+    threads: those of the first row come first. Where that makes 16 bytes, one instruction loads them.
+    """
+    if not isinstance(buffer, Buffer) or buffer.transposed:
+        raise mistake(f"w.load_contiguous expects a buffer that isn't transposed, got {buffer}")
+    rows, columns = buffer.shape
+    run = rows * columns // WARPGROUP
+    if rows * columns % WARPGROUP or columns % run:
+        raise mistake(
+            f"a buffer must divide into parts of rows for {WARPGROUP} threads, got {rows} x {columns}"
+        )
+    buffer.read_by_lanes()
+    layout = Layout.parse(f"S[({WARPS},{LANES},{run}):(1@warpid,1@laneid,1)]")
+    kind = FragmentType.of(buffer.shape, buffer.dtype.type, layout)
+    width = min(run * buffer.dtype.bytes, _VECTOR_BYTES)
+    zero = emit.value(0)
+    loaded = tile.load(buffer.value, zero, zero, kind, vector_bytes=width if run > 1 else 0)
+    return Fragment.of(loaded)
+
+
+class _Vector:
+    """The elements that a lane has, by runs that it accesses at once where their addresses are aligned."""
+
+    def __init__(self, place: Place, count: int, layout: Layout) -> None:
+        matrix = place.matrix
+        matrix.check_element(place.indices, "a vector's first index")
+        _, outer, limit = place.row()
+        self.start = place.indices[-1].value if len(place.indices) == matrix.rank else emit.value(0)
+        self.limit = emit.value(limit)
+        self.element = addresses.stored_type(matrix.dtype.type)
+        self.bytes, self.count = matrix.dtype.bytes, count
+        row_of = [emit.as_index(each) for each in (*outer, 0)]
+        self._row = addresses.element(matrix.value, row_of)
+        numbers = row(Fragment(emit.constant(ir.VectorType.get([1], i32.type), 0), (count,), layout))
+        self.first: Any = (numbers.base + Scalar(self.start)).value
+        self.offsets = numbers.offsets
+        run = registers.run(layout, (count,))
+        self.width = min(run, _VECTOR_BYTES // self.bytes) if run in (2, _RUN) else 1
+
+    def either(self, kinds: list[Any], build: Callable[[int], list[Any]]) -> list[ir.Value]:
+        """Accesses runs where the first one is aligned and none ends beyond the row, otherwise elements."""
+        if self.width == 1:
+            return build(1)
+        address = arith.trunci(emit.i32(), llvm.ptrtoint(_i64(), self._at(self.start)))
+        left = emit.sub(self.limit, self.start)
+        aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
+        whole = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
+        begins = arith.andi(emit.less(emit.value(0), left), aligned)
+        if may_begin_before(self.start):
+            begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
+        return emit.either(arith.andi(begins, whole), kinds, lambda: build(self.width), lambda: build(1))
+
+    def loaded(self, width: int, default: ir.Value) -> ir.Value:
+        """A lane's elements, those outside of the row with the default."""
+        elements = list[Any]()
+        kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
+        fill = default if width == 1 else vector.broadcast(kind, default)
+        for number in range(0, len(self.offsets), width):
+            at, inside = self._run(number)
+            # Without a branch: what is outside is read from the beginning of the row, or of the vector.
+            safe = self._row if width == 1 else self._at(self.start)
+            value = arith.select(inside, llvm.load(kind, arith.select(inside, at, safe)), fill)
+            elements += emit.elements(value) if width > 1 else [value]
+        return emit.vector_of(elements)
+
+    def store(self, elements: list[ir.Value], width: int) -> None:
+        """Stores a lane's elements that are inside of the row."""
+        for number in range(0, len(elements), width):
+            at, inside = self._run(number)
+            part = elements[number : number + width]
+            with emit.when(inside):
+                llvm.store(part[0] if width == 1 else emit.vector_of(part), at)
+
+    def _run(self, register: int) -> tuple[ir.Value, ir.Value]:
+        """The address of the element of a register, and whether it is inside of the row."""
+        number = emit.value(emit.add(self.first, self.offsets[register]))
+        return self._at(number), inside(number, self.limit, self.start)
+
+    def _at(self, number: ir.Value) -> ir.Value:
+        wide = arith.extsi(_i64(), emit.value(number))
+        return addresses.offset(self._row, arith.muli(wide, arith.constant(_i64(), self.bytes)))
+
+
+def _i64() -> ir.Type:
+    return ir.IntegerType.get_signless(64)

@@ -1,0 +1,441 @@
+"""Loads and stores of tiles, and their prefetches."""
+
+from math import gcd
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.errors import shown
+from weft.isa.chips import WARPGROUP
+from weft.isa.tensor_map import ROW_BYTES
+from weft.language.capture import trace
+from weft.language.messages.mistakes import check_flag, mistake
+from weft.language.operations import flat_vectors, gathers
+from weft.language.operations.gathers import Gathered
+from weft.language.operations.maths import where
+from weft.language.operations.products import Pending
+from weft.language.operations.roles import one_thread, warpgroup_barrier
+from weft.language.values import registers
+from weft.language.values.bounds import existing, may_begin_before
+from weft.language.values.buffers import Buffer, Elements
+from weft.language.values.coordinates import column, row
+from weft.language.values.dtypes import NUMBERS, i32
+from weft.language.values.fragments import Fragment, check_like, layout_for
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import Scalar, as_scalar
+from weft.layout import Layout
+from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
+from weft.passes.builders import addresses, emit
+from weft.passes.builders.addresses import Matrix
+from weft.passes.builders.instructions import assembly
+from weft.passes.kernels import matrices
+
+
+def tile_may_begin_before(place: Place) -> bool:
+    """Whether the first row or column of a tile may be less than 0."""
+    return any(may_begin_before(each) for each in place.corner)
+
+
+def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Any) -> Fragment:
+    """Loads a tile, of which elements on all sides may be outside of the array."""
+    first_row, first_column = map(Scalar, place.corner)
+    loaded = gathers.load(_rows(place, shape, layout), shape, Fragment(None, shape, layout))
+    if isinstance(outside, (int, float)) and outside == 0:
+        return loaded
+    down, across = row(loaded) + first_row, column(loaded) + first_column
+    has_row = (down >= 0) & (down < place.matrix.rows)
+    inside = has_row & (across >= 0) & (across < place.matrix.columns)
+    has_matrix, _ = existing(place.matrix.value, place.member)
+    inside = inside if has_matrix is None else inside & Scalar(has_matrix)
+    return where(inside, loaded, outside)
+
+
+def store_tile(fragment: Fragment, to: Place, rows: ir.Value | None) -> None:
+    """Stores a tile, but not its elements on all sides that are outside of the array, or not in the first
+    `rows` rows, an SSA value or None for all.
+    """
+    gathers.store(fragment, _rows(to, fragment.shape, fragment.layout, rows))
+
+
+def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: Any) -> None:
+    """Stores a tile by the lanes from a buffer that has it, in whole rows. A tile that may begin before the
+    array is stored from registers.
+    """
+    if tile_may_begin_before(to):
+        store_tile(fragment, to, rows)
+        return
+    first_row, first_column = to.corner
+    tile.copy_out(via.value, limited(to.memref(), first_row, rows), first_row, first_column)
+
+
+def limited(matrix: ir.Value, first_row: ir.Value, rows: ir.Value | None) -> ir.Value:
+    """A matrix without what follows `rows` rows from one on; all of it if they are None."""
+    return matrix if rows is None else matrices.with_rows(matrix, emit.add(first_row, rows))
+
+
+def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value | None = None) -> Gathered:
+    """The rows of a tile as those of a gather or scatter, whose indices may be outside of the array."""
+    first_row, first_column = map(Scalar, place.corner)
+    local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))
+    numbers: Any = local + first_row
+    if rows is not None:
+        numbers = where(local < Scalar(emit.value(rows)), numbers, -1)
+    outer = [Scalar(each) for each in place.member]
+    return Gathered(place.matrix, (*outer, numbers, first_column))
+
+
+_VECTOR_BYTES = 16
+
+
+def load(source: Any, shape: Any = None, *, like: Fragment | None = None, outside: Any = 0) -> Fragment:
+    """Loads a tile by the lanes of a warpgroup, from a buffer, or from an array at the tile's first element.
+
+    The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
+    `shape`, and elements outside of the array are `outside`.
+
+    A `shape` that is one number, a multiple of 512, loads a vector: so many elements along the array's last
+    dimension. Of each 512, a thread has four that follow each other, which it loads at once.
+
+    An index may also be a fragment of i32: `w.load(x[rows, column], (64, 32))` loads a part of each row of a
+    vector of 64 row numbers, and `w.load(table[t])` an element for each one of `t`. Elements outside are 0.
+    """
+    trace.current().check_whole("w.load")
+    check_like(like)
+    if isinstance(source, Buffer):
+        if shape not in (None, tuple(source.shape)):
+            raise mistake(
+                f"a buffer is loaded whole, got the shape {shown(shape)} beside {source}: leave it out, or "
+                "load a part, buffer.rows(first, count) or buffer.columns(first, count)"
+            )
+        check_no_outside(outside)
+        return _from_buffer(source, like)
+    if isinstance(source, Gathered):
+        if outside != 0:
+            raise mistake("elements at indices of a fragment are 0 outside of the array: use w.where")
+        return gathers.load(source, shape, like)
+    if not isinstance(source, Place):
+        raise mistake(f"w.load expects a buffer, or an element of an array as a[row, column], got {source}")
+    shape = like.shape if shape is None and like is not None else shape
+    shape = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
+    if isinstance(shape, int) and (like is None or like.shape == (shape,)):
+        return flat_vectors.load(source, shape, like, outside)
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) != 2
+        or not all(isinstance(each, int) and each > 1 for each in shape)
+    ):
+        raise mistake(flat_vectors.shape_complaint(shape))
+    source.check_matrix("w.load_row and w.load_column load vectors")
+    source.matrix.check_element(source.indices, "a tile's first index")
+    layout = layout_for(shape, like)
+    if tile_may_begin_before(source):
+        return load_tile(source, shape, layout, outside)
+    kind = FragmentType.of(shape, source.dtype.type, layout)
+    first_row, first_column = source.corner
+    matrix = source.memref()
+    loaded = Fragment.of(
+        tile.load(matrix, first_row, first_column, kind, vector_bytes=_vector_bytes(source, layout, shape))
+    )
+    if is_zero(outside):
+        return loaded
+    inside = column(loaded) < Scalar(emit.sub(matrices.size(matrix, 1), first_column))
+    last_row = row(loaded) < Scalar(emit.sub(matrices.size(matrix, 0), first_row))
+    return where(inside & last_row, loaded, outside)
+
+
+def check_no_outside(outside: Any) -> None:
+    """Raises WeftError for a value of elements outside, of a buffer."""
+    if not is_zero(outside):
+        raise mistake("outside is for elements beyond an array, and a buffer is loaded whole: leave it out")
+
+
+def is_zero(outside: Any) -> bool:
+    """Whether elements outside are 0, as Python knows."""
+    return isinstance(outside, NUMBERS) and outside == 0
+
+
+def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
+    layout = layout_for(source.shape, like)
+    kind = FragmentType.of(source.shape, source.dtype.type, layout)
+    source.read_by_lanes()
+    zero, whole = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
+    width = _VECTOR_BYTES if whole and not source.transposed else 0
+    loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
+    return Fragment.of(loaded)
+
+
+def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
+    """The bytes that a lane can access at once; 0 for single elements."""
+    run = registers.run(layout, shape)
+    bytes_ = min(run * place.dtype.bytes, _VECTOR_BYTES)
+    aligned = place.matrix.aligned and place.matrix.rank > 1
+    return bytes_ if aligned and run > 1 else 0
+
+
+def store(fragment: Any, to: Any, *, via: Buffer | None = None, rows: Any = None, waits: bool = True) -> None:
+    """Stores a tile to an array or to a buffer, by a warpgroup, or a vector of `w.load` to an array. Elements
+    outside of the array are not written. With `rows`, only the first `rows` rows of the tile are stored.
+
+    With `via`, a buffer of the tile's shape that no other warpgroup uses meanwhile, the tile goes through it
+    and TMA stores it: rows are then written whole. TMA may still read a buffer of `w.shared` afterwards; the
+    next store through it waits for that, and so does the end of the role. Through a stage of a ring, the
+    store itself waits; with `waits=False` only the end of the role does, for a stage that isn't filled again.
+    Without `via`, the lanes store their own elements.
+
+    An index of an array may also be a fragment of i32, as for `w.load`.
+
+    In `w.one_thread()`, `fragment` may also be a buffer, of a stage that the thread has taken. It waits until
+    TMA has read the buffer.
+    """
+    if isinstance(fragment, Buffer):
+        _store_buffer(fragment, to, via, rows)
+        return
+    trace.current().check_whole("w.store")
+    check_flag("waits", waits)
+    if isinstance(fragment, Pending):
+        fragment._refuse()
+    if not isinstance(fragment, Fragment):
+        raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
+    if len(fragment.shape) != 2 and not isinstance(to, Gathered):
+        if not isinstance(to, Place) or not flat_vectors.is_divided(fragment):
+            raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
+        check_written(to, fragment.dtype)
+        flat_vectors.store(fragment, to, via, rows)
+        return
+    if isinstance(to, Buffer):
+        if rows is not None:
+            raise mistake("rows is for stores to an array: a tile is stored whole to a buffer")
+        to.written_by_lanes()
+        _to_buffer(fragment, to)
+        return
+    if isinstance(to, Gathered):
+        _to_elements(fragment, to, via, rows)
+        return
+    if not isinstance(to, Place):
+        raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
+    check_written(to, fragment.dtype)
+    count = None if rows is None else as_scalar(rows, i32).value
+    if via is not None:
+        if not isinstance(via, Buffer):
+            raise mistake(f"via must be a buffer, as w.shared makes one, or of a stage, got {shown(via)}")
+        if via.transposed:
+            raise mistake(f"via can't be transposed, got {via}: leave .T out")
+        _through(fragment, to, via, count, waits)
+        return
+    to.check_matrix("w.store_row and w.store_column store vectors")
+    to.matrix.check_element(to.indices, "a tile's first index")
+    first_row, first_column = to.corner
+    if tile_may_begin_before(to):
+        store_tile(fragment, to, count)
+        return
+    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
+    bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
+    vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
+    matrix = limited(to.memref(), first_row, count)
+    tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
+
+
+def _to_elements(fragment: Fragment, to: Gathered, via: Any, rows: Any) -> None:
+    if via is not None or rows is not None:
+        raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
+    check_written(to, fragment.dtype)
+    gathers.store(fragment, to)
+
+
+def _store_buffer(buffer: Buffer, to: Any, via: Any, rows: Any) -> None:
+    if not isinstance(to, Place) or via is not None or rows is not None:
+        raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
+    check_read_by_tma(buffer, "stored", "store")
+    check_written(to, buffer.dtype)
+    to.check_aligned()
+    tile.store_async(buffer.value, to.map(buffer.value.type), *to.corner)
+    nvvm.cp_async_bulk_commit_group()
+    nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def check_read_by_tma(buffer: Buffer, done: str, instead: str) -> None:
+    """Raises WeftError unless the thread that is built for may let TMA read the buffer."""
+    if not trace.current().one_thread or not trace.current().has_tma:
+        raise mistake(f"a buffer must be {done} in w.one_thread(), on a chip with TMA: {instead} a fragment")
+    if buffer.transposed:
+        raise mistake(f"{buffer} can't be {done} transposed: leave .T out, or {instead} a fragment")
+    buffer.check_full()
+
+
+def check_written(to: Place | Gathered, dtype: Any) -> None:
+    if isinstance(to, Elements):
+        if to.dtype != dtype:
+            raise mistake(f"expects elements of {to.dtype}, got {dtype}: convert with .to({to.dtype})")
+        return
+    if not to.matrix.writes:
+        raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
+    if to.dtype != dtype:
+        raise mistake(
+            f"'{to.matrix.name}' has elements of {to.dtype}, got {dtype}: convert with .to({to.dtype})"
+        )
+
+
+def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
+    if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
+        raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
+    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
+    whole = run * buffer.dtype.bytes >= _VECTOR_BYTES
+    width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 and not buffer.transposed else 0
+    zero, transpose = emit.value(0), buffer.transposed
+    tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
+
+
+def _through(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None, waits: bool) -> None:
+    """Stores through a buffer by TMA, or by the lanes on chips without it."""
+    to.check_aligned()
+    if not trace.current().has_tma:
+        _through_by_lanes(fragment, to, via, rows)
+        return
+    put_for_tma(fragment, via)
+    map_ = to.map(via.value.type)
+    by_lanes = _ends_ragged(to, via)
+    if rows is not None:
+        fewer = emit.less(rows, via.shape[0])
+        by_lanes = fewer if by_lanes is None else arith.ori(by_lanes, fewer)
+
+    def by_tma() -> None:
+        with one_thread():
+            tile.store_async(via.value, map_, *to.corner)
+            nvvm.cp_async_bulk_commit_group()
+
+    if by_lanes is None:
+        by_tma()
+    else:
+        branch = scf.IfOp(by_lanes, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            copy_out(fragment, via, to, rows)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            by_tma()
+            scf.yield_([])
+    if waits:
+        end_of_tma(via)
+    else:
+        _await_at_the_end()
+
+
+def _ends_ragged(to: Place, via: Buffer) -> ir.Value | None:
+    """Whether rows of an array end in a tile of it, within 16 bytes, all of which TMA would write: an i1.
+    None where the array is known to have rows of whole 16 bytes.
+    """
+    known, bytes_ = to.matrix.known[-1], to.dtype.bytes
+    if known is not None and known * bytes_ % ROW_BYTES == 0:
+        return None
+    columns = matrices.size(to.memref(), 1)
+    inside = emit.less(0, emit.rem(emit.mul(columns, bytes_), ROW_BYTES))
+    return arith.andi(inside, emit.less(columns, emit.add(to.corner[1], via.shape[1])))
+
+
+def put_for_tma(fragment: Fragment, via: Buffer) -> None:
+    """Stores a fragment to a buffer, from which TMA then copies it, when TMA has read the one before."""
+    if via.ring is None:
+        _await_stores()
+        warpgroup_barrier()
+        _await_at_the_end()
+    _to_buffer(fragment, via)
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    warpgroup_barrier()
+
+
+def end_of_tma(via: Buffer) -> None:
+    """Waits until TMA has read a stage of a ring; for other buffers, the next use of it does."""
+    if via.ring is not None:
+        _await_stores()
+        warpgroup_barrier()
+
+
+def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: Any) -> None:
+    """Stores through a buffer by the lanes, which write rows whole."""
+    warpgroup_barrier()  # others may still read what an earlier store put there
+    _to_buffer(fragment, via)
+    warpgroup_barrier()
+    copy_out(fragment, via, to, rows)
+    if via.ring is not None:
+        warpgroup_barrier()
+
+
+def _await_stores() -> None:
+    """Waits until TMA has read what the warpgroup stores; in its thread that started the stores."""
+    with one_thread():
+        nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def _await_at_the_end() -> None:
+    """Lets the role's end wait for its stores: shared memory must outlive them."""
+    role = trace.current().role
+    if role is not None and _await_stores not in role.finish:
+        role.finish.append(_await_stores)
+
+
+def clear_rows(buffer: Any, first: Any) -> None:
+    """Sets the rows of a buffer from `first` on to zeros, by a warpgroup, and makes them visible to products.
+    A barrier must follow.
+    """
+    if not isinstance(buffer, Buffer) or buffer.transposed:
+        raise mistake(f"w.clear_rows expects a buffer in shared memory that isn't transposed, got {buffer}")
+    role_ = trace.current().role
+    if role_ is None or trace.current().one_thread:
+        raise mistake("w.clear_rows must be in a role, executed by whole warpgroups")
+    rows, columns = buffer.layout.group(buffer.value.type.shape)
+    if len(rows) != 1 or len(columns) > 2 or rows[0].stride != columns[-1].extent:
+        raise mistake(f"rows of a buffer must be contiguous in its panels, got {buffer.layout}")
+    buffer.read_by_lanes()
+    row_bytes = rows[0].stride * buffer.dtype.bytes
+    base, start = tile.address(buffer.value), emit.mul(as_scalar(first, i32).value, row_bytes)
+    kind = ir.VectorType.get([_VECTOR_BYTES // 4], i32.type)
+    zeros, lane = emit.constant(kind, 0), emit.mul(emit.rem(emit.thread(), WARPGROUP), _VECTOR_BYTES)
+    count, distance = (columns[0].extent, columns[0].stride) if len(columns) > 1 else (1, 0)
+    for step in range(0, rows[0].extent * row_bytes, WARPGROUP * _VECTOR_BYTES):
+        at = emit.add(lane, step)
+        cleared = arith.andi(emit.less(emit.sub(start, 1), at), emit.less(at, rows[0].extent * row_bytes))
+        with emit.when(cleared):
+            for panel in range(count):
+                place = emit.add(at, panel * distance * buffer.dtype.bytes)
+                llvm.store(zeros, addresses.offset(base, emit.value(place)), alignment=_VECTOR_BYTES)
+    fence()
+
+
+def fence() -> None:
+    """Makes this thread's stores to shared memory visible to TMA and to products. A barrier must follow."""
+    if trace.current().has_tma:
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+
+
+_LINE = 128  # bytes of L2 that are loaded at once
+
+
+def prefetch(place: Any, rows: Any, columns: Any) -> None:
+    """Prefetches a tile of rows x columns of an array, from an element on, to L2. Nothing waits.
+
+    All threads of the role execute it; outside of roles, all threads of the CTA. In a dependent kernel, it
+    may come before the first role, where it overlaps with the previous launch. This is also correct for
+    arrays which that launch writes, since L2 has the new contents.
+    """
+    if not isinstance(place, Place) or place.matrix.rank < 2:
+        raise mistake(f"w.prefetch expects an element of a matrix, as a[row, column], got {place}")
+    current = trace.current()
+    if current.one_thread:
+        raise mistake("w.prefetch is for all threads, so it can't be in w.one_thread()")
+    matrix, (first_row, first_column) = Matrix(place.memref()), place.corner
+    height, width = (as_scalar(each, i32).value for each in (rows, columns))
+    height = emit.minimum(height, emit.sub(matrix.rows, first_row))
+    bytes_ = emit.mul(emit.minimum(width, emit.sub(matrix.columns, first_column)), matrix.bytes)
+    lines = emit.maximum(emit.ceil_div(emit.maximum(bytes_, 0), _LINE), 1)
+    number: Any = emit.thread()
+    step: Any = emit.as_i32(gpu.block_dim(gpu.Dimension.x))
+    if current.role is not None:
+        number, step = emit.sub(number, current.role.first * WARPGROUP), current.role.threads
+
+    def ask(index: ir.Value, _: list[Any]) -> list[Any]:
+        row, line = emit.add(first_row, emit.div(index, lines)), emit.rem(index, lines)
+        start = matrix.element_of(matrix.row(row), first_column)
+        address = addresses.offset(start, emit.value(emit.mul(line, _LINE)))
+        assembly("prefetch.global.L2 [$0];", ["l"], [address], [])
+        return []
+
+    emit.loop(number, emit.mul(height, lines), step, [], ask)

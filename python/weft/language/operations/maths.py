@@ -1,0 +1,313 @@
+"""Functions of numbers and of fragments, element by element."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft.errors import shown
+from weft.language.messages.mistakes import mistake
+from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
+from weft.language.values.fragments import Fragment, common, together
+from weft.language.values.scalars import Loaded, Scalar, as_scalar, same
+from weft.mlir import arith, ir, llvm, nvvm, vector
+from weft.passes.builders import emit
+from weft.passes.kernels import activations
+
+
+def _unary(
+    value: Any,
+    name: str,
+    python: Callable[[float], float],
+    build: Callable[[Any], Any],
+    *,
+    whole: bool = False,
+) -> Any:
+    """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
+    takes a scalar, or with `whole` a vector.
+    """
+    if isinstance(value, NUMBERS):
+        return _of_python(value, name, python)
+    value = _operand(value, name)
+    if isinstance(value, Scalar):
+        if not whole:
+            return Scalar(build(value.value))
+        (element,) = emit.elements(build(emit.vector_of([value.value])))
+        return Scalar(element)
+    if whole:
+        return Fragment(build(value.lane), value.shape, value.layout)
+    return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
+
+
+def _of_python(value: float, name: str, python: Callable[[float], float]) -> float:
+    try:
+        return python(value)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        raise mistake(f"w.{name} has no result for {shown(value)} that a float can be") from None
+
+
+def _operand(value: Any, name: str) -> Any:
+    """A number of the GPU or a fragment, of f32. Raises WeftError for anything else."""
+    value = value if isinstance(value, (Fragment, Scalar)) else as_scalar(value)
+    if value.dtype != f32:
+        raise mistake(f"w.{name} expects values of {f32}, got {value}: convert with .to(w.f32)")
+    return value
+
+
+def _instruction(name: str) -> Callable[[Any], Any]:
+    """An instruction on f32, as inline PTX: Weft translates modules with calls of intrinsics in a process of
+    its own, since MLIR crashes on unknown ones.
+    """
+
+    def build(x: ir.Value) -> ir.Value:
+        text = f"{name} $0, $1;"
+        return llvm.inline_asm(x.type, [x], text, "=f,f", has_side_effects=False, is_align_stack=False)
+
+    return build
+
+
+def special_exp2(x: Any) -> Any:
+    """2 to the power of x, by the special function units."""
+    return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
+
+
+def exp(x: Any) -> Any:
+    """e to the power of x, by `exp2`."""
+    if isinstance(x, NUMBERS):
+        return _of_python(x, "exp", math.exp)
+    return special_exp2(_operand(x, "exp") * math.log2(math.e))
+
+
+def log2(x: Any) -> Any:
+    """The logarithm to base 2 (`lg2.approx.ftz`)."""
+    return _unary(x, "log2", _python_log2, _instruction("lg2.approx.ftz.f32"))
+
+
+def _python_log2(x: float) -> float:
+    return -math.inf if x == 0 else math.log2(x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm, by `log2`."""
+    if isinstance(x, NUMBERS):
+        return _of_python(x, "log", lambda v: -math.inf if v == 0 else math.log(v))
+    return log2(_operand(x, "log")) * math.log(2)
+
+
+def rcp(x: Any) -> Any:
+    """1 / x (`rcp.approx.ftz`)."""
+    return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
+
+
+def sqrt(x: Fragment) -> Fragment:
+    """The square root, correctly rounded."""
+    return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
+
+
+def rsqrt(x: Any) -> Fragment | Scalar:
+    """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
+    return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
+
+
+def tanh(x: Fragment) -> Fragment:
+    """The hyperbolic tangent (`tanh.approx`)."""
+    return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
+
+
+def floor(x: Any) -> Any:
+    """The largest integer that isn't larger than x, as a float."""
+    return _unary(x, "floor", lambda v: float(math.floor(v)), _instruction("cvt.rmi.f32.f32"))
+
+
+def ceil(x: Any) -> Any:
+    """The smallest integer that isn't smaller than x, as a float."""
+    return _unary(x, "ceil", lambda v: float(math.ceil(v)), _instruction("cvt.rpi.f32.f32"))
+
+
+def round_(x: Any) -> Any:
+    """The nearest integer, as a float; the even one of two."""
+    return _unary(x, "round", lambda v: float(round(v)), _instruction("cvt.rni.f32.f32"))
+
+
+def sin(x: Any) -> Any:
+    """The sine (`sin.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
+    return _unary(x, "sin", math.sin, _instruction("sin.approx.ftz.f32"))
+
+
+def cos(x: Any) -> Any:
+    """The cosine (`cos.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
+    return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
+
+
+def erf(x: Any) -> Any:
+    """The error function, within 3e-7 of it."""
+    return _unary(x, "erf", math.erf, activations.erf, whole=True)
+
+
+def gelu(x: Fragment) -> Fragment:
+    """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
+    return _activation(x, "gelu")
+
+
+def silu(x: Fragment) -> Fragment:
+    """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
+    return _activation(x, "silu")
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    if isinstance(x, NUMBERS):
+        return _of_python(x, "sigmoid", lambda v: 1 / (1 + math.exp(-v)))
+    return rcp(special_exp2(_operand(x, "sigmoid") * -math.log2(math.e)) + 1.0)
+
+
+def relu(x: Fragment) -> Fragment:
+    """max(x, 0)."""
+    return maximum(x, 0.0)
+
+
+def _activation(x: Fragment, name: str) -> Fragment:
+    value = as_scalar(x) if isinstance(x, NUMBERS) else x
+    return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
+
+
+def activated(x: Any, name: str) -> Any:
+    """An activation of `weft.matmul`, by its name."""
+    return _activation(x, name)
+
+
+def derivative(x: Any, name: str) -> Any:
+    """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
+    return _unary(x, name, float, lambda lane: activations.derivative(name, lane), whole=True)
+
+
+def absolute(x: Any) -> Any:
+    """The absolute value."""
+    if isinstance(x, NUMBERS):
+        return abs(x)
+    return abs(x if isinstance(x, (Fragment, Scalar)) else as_scalar(x))
+
+
+def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Fragment | Scalar:
+    a, b = _settled(a), _settled(b)
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+        return python(a, b)
+    if isinstance(a, Fragment):
+        return a.binary(name, b, False)
+    if isinstance(b, Fragment):
+        return b.binary(name, a, True)
+    return _number(a, _type_of(a, b)).binary(name, b, False)
+
+
+def _settled(value: Any) -> Any:
+    """A number in memory as it is there, and one of NumPy as one of Python; anything else as it is."""
+    if isinstance(value, Loaded):
+        return value.loaded()
+    is_of_numpy = not isinstance(value, NUMBERS) and getattr(value, "ndim", None) == 0
+    return value.item() if is_of_numpy and hasattr(value, "item") else value
+
+
+def _type_of(*values: Any) -> DType:
+    """The type that numbers of Python beside other values get: that of the others, if there are any."""
+    for each in values:
+        if isinstance(each, (Fragment, Scalar)):
+            return each.dtype
+    kinds = {type(each) for each in values}
+    return i1 if kinds == {bool} else f32 if float in kinds else i32
+
+
+def _number(value: Any, dtype: DType) -> Scalar:
+    """A number of the GPU; one of Python gets this type."""
+    return as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller one; NaN if one of them is."""
+    return _pair("minimum", min, a, b)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger one; NaN if one of them is."""
+    return _pair("maximum", max, a, b)
+
+
+def mulhi(a: Any, b: Any) -> Fragment | Scalar:
+    """The upper half of the bits of products of integers (`mul.hi`), which are signed or unsigned as their
+    type is. The lower half is `a * b`.
+    """
+    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
+        raise mistake(f"w.mulhi expects a number of the GPU, which has a type, got {a} and {b}")
+    return _pair("mulhi", max, a, b)
+
+
+def where(choice: Any, a: Any, b: Any) -> Any:
+    """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
+    if isinstance(choice, (bool, int)):
+        return a if choice else b
+    choice = _settled(choice)
+    if not isinstance(choice, (Scalar, Fragment)) or choice.dtype != i1:
+        got = str(choice) if isinstance(choice, (Scalar, Fragment)) else shown(choice)
+        is_integer = isinstance(choice, (Scalar, Fragment)) and not choice.dtype.is_float
+        remedy = ": compare it, as in x != 0" if is_integer else ""
+        raise mistake(f"w.where expects a condition, such as x < y, got {got}{remedy}")
+    a, b = _settled(a), _settled(b)
+    dtype = _type_of(a, b)
+    if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):
+        one, other = _number(a, dtype), _number(b, dtype)
+        same(one.dtype, other.dtype)
+        return Scalar(arith.select(choice.value, one.value, other.value))
+    fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
+    tile_ = common(fragments)
+    chosen, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
+    same(first.dtype, second.dtype)
+    lane = arith.select(chosen.lane, first.lane, second.lane)
+    return Fragment(lane, tile_.shape, tile_.layout)
+
+
+def _as_tile(value: Any, tile_: Fragment, dtype: DType) -> Fragment:
+    """A number, vector or tile with the shape and layout of a tile."""
+    if isinstance(value, Fragment):
+        return together(tile_, value)[1] if value is not tile_ else value
+    scalar = _number(value, dtype)
+    kind = ir.VectorType.get(tile_.lane.type.shape, scalar.dtype.type)
+    return Fragment(vector.broadcast(kind, scalar.value), tile_.shape, tile_.layout)
+
+
+_ROUNDS = 1.5 * 2**23  # added to a number, it leaves its nearest integer in the lowest bits
+_LEAST = -125.0  # so that the exponent of the result is at least 1
+# For f in -1/2 .. 1/2, within 7.5e-5 of 2^f (a minimax fit in float64, weights after Lawson).
+_POLYNOMIAL = (0.9999280735395694, 0.6932609854640265, 0.2426111221918073, 0.05517166903960564)
+
+
+def exp2(x: Any, *, polynomial_every: int = 0) -> Any:
+    """2 to the power of x (`ex2.approx.ftz`).
+
+    A multiprocessor computes 16 of these in a cycle. With `polynomial_every=n`, every n-th element of a lane
+    is computed by a polynomial, which other units do: within 7.5e-5 of the exact one for x in -125..127, and
+    at most 2^-125 for any smaller x.
+    """
+    if not polynomial_every:
+        return special_exp2(x)
+    if not isinstance(polynomial_every, int) or polynomial_every < 1:
+        raise mistake(f"polynomial_every must be a positive number, got {polynomial_every}")
+    if not isinstance(x, Fragment) or x.dtype != f32:
+        raise mistake(f"polynomial_every is for fragments of {f32}, got {x}")
+    elements = [
+        _polynomial(each) if number % polynomial_every == 0 else nvvm.ex2(each, ftz=True)
+        for number, each in enumerate(x.elements())
+    ]
+    return Fragment(emit.vector_of(elements), x.shape, x.layout)
+
+
+def _polynomial(x: ir.Value) -> ir.Value:
+    """2 to the power of an f32: a polynomial of its fraction, with its integer added to the exponent."""
+    kind, rounds = x.type, emit.constant(x.type, _ROUNDS)
+    x = arith.maximumf(x, emit.constant(kind, _LEAST))
+    shifted = arith.addf(x, rounds)
+    fraction = arith.subf(x, arith.subf(shifted, rounds))
+    flags = arith.FastMathFlags.contract
+    total = emit.constant(kind, _POLYNOMIAL[-1])
+    for coefficient in _POLYNOMIAL[-2::-1]:
+        product = arith.mulf(total, fraction, fastmath=flags)
+        total = arith.addf(product, emit.constant(kind, coefficient), fastmath=flags)
+    integer = arith.shli(arith.bitcast(emit.i32(), shifted), emit.value(23))
+    return arith.bitcast(kind, arith.addi(arith.bitcast(emit.i32(), total), integer))

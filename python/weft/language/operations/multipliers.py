@@ -1,0 +1,233 @@
+"""How a kernel multiplies tiles: what `w.gemm` and `w.wait` build on a chip, by `wgmma` or `mma.sync`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.element_types import PTX_INPUTS
+from weft.dialects.tile import FragmentType
+from weft.isa.chips import CHIPS, WARPS, describe
+from weft.isa.family import Registers
+from weft.isa.mma import SYNC, Sync
+from weft.isa.wgmma import columns_complaint
+from weft.language.messages.mistakes import mistake
+from weft.language.values import registers
+from weft.language.values.fragments import Fragment
+from weft.layout import Layout
+from weft.mlir import arith, ir
+from weft.passes.builders import emit, thread_ids
+from weft.passes.kernels.fragments import undefined
+
+
+class Multiplier:
+    """The products of a kernel, and what is known about them where its trace is now."""
+
+    row_block = registers.WGMMA_ROWS
+    """The rows of sums of which each warp of a warpgroup has a quarter."""
+    operand_bits: tuple[int, ...] = (16,)
+    """What elements of a fragment as left operand may have."""
+
+    def begin(self) -> None:
+        """Called before the first role."""
+
+    def finish(self) -> None:
+        """Called at the end of the kernel."""
+
+    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+        """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
+        to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
+        """
+        raise NotImplementedError
+
+    def wait(self, products: list[Any], pending: int) -> list[Any]:
+        """Waits until at most `pending` products are unfinished. Returns the SSA values of the sums of some
+        products that are finished then.
+        """
+        raise NotImplementedError
+
+    def end_body(self) -> None:
+        """Called at the end of the body of a loop."""
+
+    def known(self) -> Any:
+        """What is known, for `restore`."""
+
+    def restore(self, known: Any) -> None:
+        """Returns to what was known."""
+
+    def merge(self, other: Any) -> None:
+        """Keeps only what is known on another side of a branch as well."""
+
+
+def check_order(a: Any, b: Any) -> None:
+    """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
+    with the swizzles of rings those of f32.
+    """
+    if b.dtype.bits == 16:
+        return
+    bytes_only = "; w.transpose makes such a buffer of this one" if b.dtype.bits == 8 else ""
+    if getattr(a, "transposed", False):
+        raise mistake(
+            f"a of w.gemm must be contiguous along K for elements of {a.dtype} on this chip, got the "
+            f"transposed buffer: fill a buffer of {a.shape[0]} x {a.shape[1]}{bytes_only}"
+        )
+    if not b.transposed:
+        raise mistake(
+            f"b of w.gemm must be contiguous along K for elements of {b.dtype} on this chip, got {b}: fill a "
+            f"buffer of {b.shape[1]} x {b.shape[0]} from the transposed matrix, and pass buffer.T{bytes_only}"
+        )
+
+
+class WgmmaProducts(Multiplier):
+    """Products by `wgmma`, with sums in registers."""
+
+    operand_bits = 8, 16
+
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
+        check_order(a, b)
+        if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
+            raise mistake(f"b of w.gemm of {a.dtype} must have {complaint}")
+        start = undefined(kind) if sums is None else sums.value
+        result = tile.gemm_async(
+            a.value,
+            b.value,
+            start,
+            arith.constant(emit.i1(), int(sums is not None)),
+            transpose_a=getattr(a, "transposed", False),
+            transpose_b=b.transposed,
+        )
+        return result, None
+
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
+        done = dict[int, Any]()
+        for kind in dict.fromkeys(each.kind for each in products):  # the operands of one wait have one type
+            alike = [each for each in products if each.kind == kind]
+            values = tile.wait_gemm(*(each.value for each in alike), pending=pending)
+            done |= {id(each): value for each, value in zip(alike, values, strict=True)}
+        if not products:
+            tile.wait_gemm(pending=pending)
+        return [done[id(each)] for each in products]
+
+
+_ROWS = registers.WGMMA_ROWS // WARPS
+"""The rows of one `mma.sync`."""
+Load = Callable[[int, int], Any]
+"""Loads a warp's part of an operand, from a row (or column) and a depth on."""
+
+
+class WarpProducts(Multiplier):
+    """Products by `mma.sync`."""
+
+    def __init__(self, chip: str) -> None:
+        self._chip = chip
+
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
+        columns, form = kind.shape[1], self._form(a, b, kind)
+        d, of_a, of_b, *_ = form.operands
+        depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
+        if a.shape[1] % depth:
+            raise mistake(
+                f"a must have a multiple of {depth} columns of {a.dtype} on this chip, got {a.shape[1]}"
+            )
+        held = registers.registers_of(kind.layout, kind.shape)
+        rows = sorted({row - row % _ROWS for row, _ in held})  # where blocks of the first warp begin
+        of_warp = _ROWS * sum(row < registers.WGMMA_ROWS for row in rows)  # which follow each other
+        if isinstance(a, Fragment):
+            left = _of_fragment(a, of_a, depth)
+        else:
+            left = _of_buffer(a, of_a, (_ROWS, depth), of_warp)
+        # Of few columns, one ldmatrix loads two steps of B.
+        steps = 2 if columns == of_b.shape[1] and a.shape[1] % (2 * depth) == 0 else 1
+        right = _of_buffer(b, of_b, (steps * depth, columns))
+        lane = emit.constant(kind.lane_type, 0) if sums is None else tile.to_lane(sums.value)
+        blocks = [_Part(kind.layout, kind.shape, row, part) for row in rows]
+        elements = emit.elements(lane)
+        parts = [block.taken(elements) for block in blocks]
+        for first in range(0, a.shape[1], steps * depth):
+            loaded = _steps(right(0, first), steps, _kind((depth, columns), b.dtype.type, of_b))
+            for k, of_columns in zip(range(first, a.shape[1], depth), loaded, strict=False):
+                for number, block in enumerate(blocks):
+                    parts[number] = tile.gemm(left(block.row, k), of_columns, parts[number], part)
+        for block, each in zip(blocks, parts, strict=True):
+            block.put(elements, each)
+        return tile.from_lane(emit.vector_of(elements), kind), None
+
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
+        return [each.value for each in products]
+
+    def _form(self, a: Any, b: Any, kind: ir.Type) -> Sync:
+        """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
+        of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
+        sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
+        shapes = [f"m{_ROWS}n8k{k}" for k in (32, 16, 8)]
+        forms = [Sync(shape, of_a, of_b, sums, sums) for shape in shapes]
+        if legal := [form for form in forms if SYNC.judge(form, self._chip) is None]:
+            return legal[0]
+        what = f"products of {a.dtype} and {b.dtype}"
+        needed = frozenset(c for c in CHIPS if any(SYNC.judge(form, c) is None for form in forms))
+        raise mistake(
+            f"{what} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
+            "for another chip"
+        )
+
+
+class _Part:
+    """16 rows of a warp's sums."""
+
+    def __init__(self, layout: Layout, shape: tuple[int, int], row: int, kind: ir.Type) -> None:
+        self.row, self.kind = row, kind
+        held = {at: number for number, at in enumerate(registers.registers_of(layout, shape))}
+        wanted = registers.registers_of(kind.layout, kind.shape)
+        self._numbers = [held[at[0] + row, at[1]] for at in wanted]
+
+    def taken(self, elements: Sequence[ir.Value]) -> ir.Value:
+        """The warp's fragment, from a lane's elements of all sums."""
+        return tile.from_lane(emit.vector_of([elements[number] for number in self._numbers]), self.kind)
+
+    def put(self, elements: list[ir.Value], fragment: ir.Value) -> None:
+        """Puts a lane's elements of the warp's fragment to their places."""
+        for number, element in zip(self._numbers, emit.elements(tile.to_lane(fragment)), strict=True):
+            elements[number] = element
+
+
+def _kind(shape: tuple[int, int], element: ir.Type, atom: Registers) -> ir.Type:
+    """The type of a fragment that is made up of the registers of instructions."""
+    return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
+
+
+def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
+    """Loads parts of an operand in shared memory. Of A, warps begin `of_warp` rows after each other."""
+    buffer.read_by_lanes()
+    kind, first = _kind(shape, buffer.dtype.type, atom), 0
+    if of_warp:
+        first = emit.mul(thread_ids.warp(), of_warp)
+
+    def load(row: int, k: int) -> ir.Value:
+        at = (emit.value(emit.add(row, first)), emit.value(k))
+        if atom.name == "b":
+            at = at[::-1]
+        at = at[::-1] if buffer.transposed else at
+        return tile.load(buffer.value, *at, kind, transpose=buffer.transposed)
+
+    return load
+
+
+def _steps(fragment: ir.Value, steps: int, kind: ir.Type) -> list[ir.Value]:
+    """A fragment of several steps of K as those of each."""
+    elements = emit.elements(tile.to_lane(fragment))
+    count = len(elements) // steps
+    parts = [elements[first : first + count] for first in range(0, len(elements), count)]
+    return [tile.from_lane(emit.vector_of(each), kind) for each in parts] if steps > 1 else [fragment]
+
+
+def _of_fragment(a: Fragment, atom: Registers, depth: int) -> Load:
+    """Takes parts of an operand in registers."""
+    held = {at: number for number, at in enumerate(registers.registers_of(a.layout, a.shape))}
+    elements = a.elements()
+    kind = _kind((_ROWS, depth), a.dtype.type, atom)
+    wanted = registers.registers_of(kind.layout, kind.shape)
+
+    def take(row: int, k: int) -> ir.Value:
+        chosen = [elements[held[at[0] + row, at[1] + k]] for at in wanted]
+        return tile.from_lane(emit.vector_of(chosen), kind)
+
+    return take

@@ -1,0 +1,217 @@
+"""Asynchronous products of a warpgroup, and waiting for them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.dialects.tile import FragmentType
+from weft.ir import callers
+from weft.language.capture import trace
+from weft.language.capture.carried import Carried
+from weft.language.messages.mistakes import at, mistake
+from weft.language.operations.multipliers import WarpProducts
+from weft.language.values import registers
+from weft.language.values.buffers import Buffer
+from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
+from weft.language.values.fragments import Fragment
+from weft.language.values.scalars import dtype_of
+from weft.mlir import ir
+
+_MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
+
+
+class Pending(Carried):
+    """A product that may not be finished. Wait for it, or let the next product add to it."""
+
+    until_carried = ": w.wait for it there, or begin with a product, w.gemm without sums, before the loop"
+
+    def __init__(self, kind: ir.Type, value: ir.Value | None, group: int, region: Any = None) -> None:
+        self.kind, self.value, self.group = kind, value, group
+        self.region = region
+        """Where it is in tensor memory; there is no SSA value then."""
+        self.loops = trace.current().loops
+        self.where = callers.here()
+        if region is not None:
+            region.holder = self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return tuple(self.kind.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return dtype_of(self.kind.element_type)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise mistake(
+            f"this product is still being computed{at(self.where)}: first write 'x = w.wait(x)'",
+            ("the product starts here", self.where),
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __iter__ = to = elements = _refuse
+
+    def parts(self) -> list[Any]:
+        return [] if self.region is not None else [self.value]
+
+    def like(self, parts: Iterator[Any]) -> "Pending":
+        value = None if self.region is not None else next(parts)
+        return Pending(self.kind, value, trace.current().groups, self.region)
+
+    def complaint(self, other: "Pending") -> str | None:
+        if other.kind != self.kind:
+            return f"was {self} and becomes {other}"
+        if other.region is not self.region:
+            return (
+                f"becomes {other} with sums in other tensor memory{at(other.where)}: pass the one before as "
+                "sums of w.gemm, or wait for it first"
+            )
+        return None
+
+    def __str__(self) -> str:
+        return f"a pending product of {' x '.join(map(str, self.shape))} {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
+    """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
+
+    `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
+    `b` is a buffer of K x N. Either may be transposed: `b.T`. `sums` may be pending itself. Buffers must not
+    be released, and must not change, before the product is finished.
+    """
+    current, kind = trace.current(), _checked("w.gemm", a, b, sums)
+    value, region = current.multiplier.start(a, b, sums, kind)
+    current.groups += 1
+    asynchronous = not isinstance(current.multiplier, WarpProducts)
+    if region is None and asynchronous:
+        current.meet()  # a whole warpgroup executes wgmma together
+    for each in (a, b):
+        if asynchronous and isinstance(each, Buffer) and each.slot is not None:
+            each.slot.multiplied(current.groups)
+    return Pending(kind, value, current.groups, region)
+
+
+def warp_gemm(a: Any, b: Buffer, sums: Fragment | None = None) -> Fragment:
+    """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
+    result is there at once. The operands are those of `w.gemm`.
+
+    Its rate is half that of `wgmma`. If `b` has few columns, this is no disadvantage: nothing waits, so the
+    compiler can arrange the instructions around it freely.
+    """
+    kind = _checked("w.warp_gemm", a, b, sums)
+    value, _ = WarpProducts(trace.current().chip).start(a, b, sums, kind)
+    return Fragment.of(value)
+
+
+def _checked(caller: str, a: Any, b: Any, sums: Any) -> ir.Type:
+    """The type of the sums of a product. Raises WeftError for operands that it can't have."""
+    current = trace.current()
+    if current.role is None or current.one_thread:
+        raise mistake(f"{caller} must be in a role, executed by whole warpgroups")
+    for name, value, legal in (("a", a, (Buffer, Fragment)), ("b", b, (Buffer,))):
+        if isinstance(value, Pending):
+            value._refuse()
+        if isinstance(value, Buffer):
+            value.check_full()
+        if not isinstance(value, legal):
+            kinds = "a buffer or a fragment" if name == "a" else "a buffer in shared memory"
+            instead = _in_a_buffer(value) if isinstance(value, Fragment) else ""
+            raise mistake(f"{name} of {caller} must be {kinds}, got {value}{instead}")
+    (m, k), (k_of_b, n) = a.shape, b.shape
+    if k != k_of_b:
+        meant = ": did you mean b.T?" if b.shape[1] == k else ""
+        raise mistake(f"a has {k} columns and b has {k_of_b} rows, which must be equal{meant}")
+    if m % registers.WGMMA_ROWS:
+        raise mistake(f"a must have a multiple of {registers.WGMMA_ROWS} rows for each warpgroup, got {m}")
+    for operand, dtype in (("a", a.dtype), ("b", b.dtype)):
+        if dtype not in _MULTIPLIED:
+            types = ", ".join(map(str, _MULTIPLIED))
+            raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
+    if a.dtype != b.dtype and {a.dtype, b.dtype} not in ({e4m3, e5m2}, {i8, u8}):
+        remedy = (
+            "load one of them, convert it with .to, and store it to a buffer, in a role that writes a ring "
+            "of such buffers (ring.write)"
+        )
+        if isinstance(a, Fragment) and b.dtype.bits == 16:
+            remedy = f"convert a with .to({b.dtype})"
+        raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: {remedy}")
+    if isinstance(a, Fragment):
+        _check_operand(a)
+    kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
+    _check_sums(sums, kind)
+    return kind
+
+
+def _in_a_buffer(fragment: Fragment) -> str:
+    """What to write so that a fragment can be the right operand."""
+    size = " x ".join(map(str, fragment.shape))
+    return (
+        f": store it to a buffer of {size} {fragment.dtype}, in a role that writes a ring of such buffers "
+        "(ring.write)"
+    )
+
+
+def _check_operand(a: Fragment) -> None:
+    """Raises WeftError for a fragment that isn't in the layout of A in registers."""
+    bits, legal = a.dtype.bits, trace.current().multiplier.operand_bits
+    if bits not in legal:
+        text = " or ".join(map(str, legal))
+        raise mistake(
+            f"a fragment as a of w.gemm must have {text} bits on this chip, got {a}: convert it with "
+            ".to(w.bf16), or store it in a buffer"
+        )
+    if bits == 8:
+        wanted = registers.left_operand(a.shape, bits)
+        if not registers.same(a.layout, wanted, a.shape):
+            raise mistake(
+                f"a fragment of 8 bits as a of w.gemm must have its columns in the order of w.interleaved, "
+                f"got {a.layout}: write w.interleaved(x).to({a.dtype})"
+            )
+        return
+    wanted = trace.current().sums(a.shape)
+    if not registers.same(a.layout, wanted, a.shape):
+        raise mistake(
+            f"a fragment as a of w.gemm must be in the layout of sums, {wanted}, got {a.layout}: write "
+            "w.convert(a)"
+        )
+
+
+def _check_sums(sums: Any, kind: ir.Type) -> None:
+    """Raises WeftError for sums to which a product with sums of this type can't be added."""
+    if sums is None:
+        return
+    if not isinstance(sums, (Fragment, Pending)):
+        raise mistake(f"sums of w.gemm must be a fragment or a pending product, got {sums}")
+    shape, dtype = kind.shape, dtype_of(kind.element_type)
+    if (tuple(sums.shape), sums.dtype) != (shape, dtype):
+        raise mistake(
+            f"sums of this product must be {shape[0]} x {shape[1]} {dtype}, got {sums}: begin with "
+            f"w.zeros(({shape[0]}, {shape[1]}), {dtype}), or without sums"
+        )
+    layout = sums.layout if isinstance(sums, Fragment) else sums.kind.layout
+    if not registers.same(layout, kind.layout, shape):
+        raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
+
+
+def wait(*products: Pending, pending: int = 0) -> Any:
+    """Waits until at most `pending` products of the warpgroup are unfinished, and returns these products.
+
+    The products that are finished by then become fragments: all of them with `pending=0`, otherwise all but
+    the `pending` that were started last. These stay pending.
+    """
+    current = trace.current()
+    if not isinstance(pending, int) or pending < 0:
+        raise mistake(f"pending must be a number of at least 0, got {pending}")
+    for each in products:
+        if not isinstance(each, Pending):
+            raise mistake(f"w.wait expects pending products, got {each}")
+    ready = [each for each in products if current.groups - each.group >= pending]
+    values = current.multiplier.wait(ready, pending)
+    current.finished = max(current.finished, current.groups - pending)
+    done = {id(each): Fragment.of(value) for each, value in zip(ready, values, strict=True)}
+    results = tuple(done.get(id(each), each) for each in products)
+    return results[0] if len(results) == 1 else results or None

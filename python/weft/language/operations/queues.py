@@ -1,0 +1,162 @@
+"""`w.tile_queue`: tiles that the CTAs of a persistent kernel take from a counter, one after the other."""
+
+from math import prod
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.op import build
+from weft.dialects.tile import AddressOp, BufferType
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import WARPGROUP, WARPS, describe
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.ranges import Tiles
+from weft.language.operations.roles import cta, ctas
+from weft.language.values.dtypes import i32
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import Scalar
+from weft.mlir import arith, ir, llvm, memref
+from weft.passes.analysis.uniformity import SAME
+from weft.passes.builders import addresses, emit
+
+_STAGES = 2  # a role may be one tile ahead of the others
+
+
+class Queue:
+    """The tiles that a CTA takes: a loop of the GPU for roles. It is a ring of their numbers, which a thread
+    of the first role with such a loop writes, and which all warps with one read.
+    """
+
+    name = "tiles"
+
+    def __init__(self, counter: Place, counts: tuple[Scalar, ...]) -> None:
+        self._tiles, self._counter = Tiles(counts), counter
+        kind = BufferType.of((_STAGES, 1), i32.type, f"S[({_STAGES},1):(1,1)]")
+        with trace.current().before_barriers():
+            numbers = tile.alloc(kind)
+        self._numbers = build(AddressOp, operands=[numbers], results=[addresses.pointer_type(3)]).address
+        self._ring = tile.make_ring(_STAGES, consumers=1, filled_by="threads", emptied_by="warps")
+        self._roles: list[trace.Role] = []
+        self.begin()
+
+    @property
+    def end(self) -> ir.Value:
+        """The number of tiles of the grid."""
+        return self._tiles.end.value
+
+    def begin(self) -> None:
+        """Sets the positions of a role that begins."""
+        zero = Scalar(emit.value(0))
+        self.filled: Any = (zero, zero)
+        self.taken: Any = (zero, zero)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether one thread of each warpgroup runs."""
+        current = trace.current()
+        return current.one_thread and current.has_tma
+
+    def first(self) -> ir.Value:
+        """The number of the first tile, at the beginning of a loop."""
+        current, roles = trace.current(), self._roles
+        role = current.role
+        if role is None:
+            raise mistake("the tiles of w.tile_queue must be taken in a role: write 'with w.role(…):'")
+        if any(each is role for each in roles):
+            raise mistake("a role can take the tiles of w.tile_queue in one loop only")
+        if current.loops:
+            raise mistake("the loop over w.tile_queue must be the outermost one")
+        roles.append(role)
+        current.needs_all_threads()
+        self._add_readers(role.warpgroups * (1 if self._is_alone else WARPS), first=len(roles) == 1)
+        return cta(0).value
+
+    def _add_readers(self, warps: int, first: bool) -> None:
+        attributes = self._ring.owner.attributes
+        known = 0 if first else attributes["consumers"].value
+        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known + warps)
+
+    def item(self, number: Scalar) -> Any:
+        return self._tiles.item(number)
+
+    def ask(self) -> None:
+        """At the beginning of a tile, takes the number of the next one from the counter."""
+        current, role = trace.current(), self._roles[0]
+        if current.role is not role:
+            return
+        ring, (stage, phase) = self._ring, (each.value for each in self.filled)
+        if self._is_alone:
+            mine = emit.equal(role.number, 0)
+        else:
+            mine = emit.equal(emit.thread(), role.first * WARPGROUP)
+        with emit.when(mine):
+            tile.acquire(ring, stage, phase)
+            llvm.store(self._taken_number(), self._address(stage))
+            tile.commit(ring, stage)
+        self.filled = self._next(stage, phase)
+
+    def _taken_number(self) -> ir.Value:
+        """The next number, of the whole grid. The last one to be taken sets the counter to 0 again: all tiles
+        but the first of each CTA are taken, and once more by each CTA, which are as many as there are tiles.
+        """
+        end, place = self.end, self._counter
+        array, indices = place.matrix.value, [emit.as_index(each.value) for each in place.indices]
+
+        def add(number: ir.Value | int) -> ir.Value:
+            return memref.AtomicRMWOp(arith.AtomicRMWKind.addi, emit.value(number), array, indices).result
+
+        number = add(1)
+        with emit.when(emit.equal(number, emit.sub(end, 1))):
+            add(emit.sub(0, end))
+        return emit.value(emit.add(number, ctas(0).value))
+
+    def following(self) -> ir.Value:
+        """The number of the next tile, at the end of one."""
+        ring, (stage, phase) = self._ring, (each.value for each in self.taken)
+        tile.await_(ring, stage, phase)
+        loaded = llvm.load(i32.type, self._address(stage))
+        loaded.owner.attributes[SAME] = ir.UnitAttr.get()  # one thread wrote it, and the ring keeps it
+        number = loaded if self._is_alone else emit.uniform(loaded)
+        tile.release(ring, stage)
+        self.taken = self._next(stage, phase)
+        return number
+
+    def _address(self, stage: ir.Value) -> ir.Value:
+        return addresses.offset(self._numbers, emit.value(emit.mul(stage, i32.bytes)))
+
+    def _next(self, stage: ir.Value, phase: ir.Value) -> tuple[Scalar, Scalar]:
+        following = tile.advance(self._ring, stage, phase)
+        return Scalar(following[0]), Scalar(following[1])
+
+
+def tile_queue(counter: Any) -> Queue:
+    """The tiles of a persistent kernel, assigned dynamically to CTAs that are free: `for x, y in queue:`,
+    with the coordinates of `w.tiles`. So tiles that take longer than others don't delay those after them; the
+    longest tiles should come first.
+
+    `counter` is an element of an array of i32, `count[0]` of a `w.Out`, which is 0 before the first launch.
+    Each launch resets it to 0. Launches that run at the same time need separate counters.
+
+    Make it before the first role. All roles that loop over it get the same tiles. A thread of the first role
+    requests the next tile while the current one is computed, so the first role should be the one that copies.
+    """
+    current = trace.current()
+    current.check_before_roles("a queue of tiles")
+    if current.chip not in CP_ASYNC.chips():
+        raise mistake(
+            f"w.tile_queue needs {describe(CP_ASYNC.chips())}, got {current.chip}: use w.tiles there"
+        )
+    if current.persistent is None:
+        raise mistake("w.tile_queue is for persistent kernels: write @w.kernel(grid=…, persistent=1)")
+    if prod(current.cluster or ()) > 1:
+        raise mistake(
+            "a CTA takes its next tile alone, so w.tile_queue must be in a kernel without clusters, got "
+            f"cluster {current.cluster}: use w.tiles"
+        )
+    if not isinstance(counter, Place) or len(counter.indices) != counter.matrix.rank:
+        raise mistake(f"counter must be an element of an array, such as count[0], got {counter}")
+    if counter.dtype != i32 or not counter.matrix.writes:
+        raise mistake(f"counter must be an element of a w.Out of {i32}, got {counter}")
+    made = Queue(counter, current.tile_counts())
+    current.rings.append(made)
+    return made

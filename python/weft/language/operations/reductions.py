@@ -1,0 +1,278 @@
+"""Reductions of fragments, and of a number of each thread: of the values of a lane, of lanes by exchanges,
+and of warps through shared memory.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import BufferType, FragmentType
+from weft.errors import shown
+from weft.isa.chips import LANES, THREAD_REGISTERS, WARPGROUP, WARPS
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations import roles
+from weft.language.operations import shared_exchange as groups
+from weft.language.operations.maths import where
+from weft.language.operations.roles import warpgroup_barrier
+from weft.language.values import operators, registers
+from weft.language.values.coordinates import column, row
+from weft.language.values.dtypes import i1
+from weft.language.values.foreign import Foreign
+from weft.language.values.fragments import Fragment, from_first
+from weft.language.values.scalars import Loaded, Scalar, condition
+from weft.layout import MEMORY, Iter, Layout
+from weft.mlir import arith, ir, nvvm
+from weft.passes.builders import emit, thread_ids, votes
+
+
+def first_of_copies(layout: Layout) -> ir.Value:
+    """Whether the lane holds the first copy of its elements: an i1."""
+    first = arith.constant(emit.i1(), 1)
+    for it in layout.replica:
+        first = arith.andi(first, emit.equal(digit(it), 0))
+    return first
+
+
+def digit(it: Iter) -> ir.Value:
+    """The digit of the number of a lane or of a warp that an iterator of a layout has, in 0..extent - 1."""
+    number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
+    return emit.rem(emit.div(number, it.stride), it.extent)
+
+
+def reduced(name: str, values: list[ir.Value]) -> ir.Value:
+    """The reduction of values, neighbors first, so that few operations wait for each other."""
+    while len(values) > 1:
+        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
+        values = [operators.apply(name, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return values[0]
+
+
+def across_lanes(value: ir.Value, name: str, distances: tuple[int, ...]) -> ir.Value:
+    """The reduction over the lanes at these distances, in all of them."""
+    for distance in distances:
+        value = operators.apply(name, value, emit.of_lane(value, distance, nvvm.ShflKind.bfly))
+    return value
+
+
+_DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
+
+
+def total(x: Any, name: str, axis: int | None, within: str | None) -> Scalar:
+    """The reduction of all elements of a fragment, or of a number of each thread; the same in all threads."""
+    if isinstance(x, Fragment):
+        if within is not None:
+            raise mistake(f"within must be None for all elements of {x}, got {within!r}")
+        warps, value = WARPS, _of_lane(x, name)
+    else:
+        value = groups.number(x, axis, "expects a fragment to reduce")
+        if within not in (None, "warp"):
+            raise mistake(f"within must be None or 'warp', for a number of each thread, got {within!r}")
+        warps = 0
+    trace.current().check_whole_warps("a reduction to one number")
+    value = across_lanes(value, name, _DISTANCES)
+    return Scalar(value if within == "warp" else _across_warps(value, name, warps))
+
+
+def _of_lane(x: Fragment, name: str) -> ir.Value:
+    """The reduction of a lane's elements. For sums, only the first of several lanes with the same ones."""
+    value = reduced(name, x.elements())
+    if name != "add" or all(it.extent == 1 for it in x.layout.replica):
+        return value
+    return arith.select(first_of_copies(x.layout), value, emit.constant(value.type, 0))
+
+
+def _across_warps(value: ir.Value, name: str, warps: int) -> ir.Value:
+    """The reduction over groups of so many warps, of a value of each warp; 0 for all warps of the role, or of
+    the CTA.
+    """
+    warps, _ = groups.group(warps)
+    if warps == 1:
+        return value
+    return reduced(name, groups.of_each(value, warps))
+
+
+def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The distances of the lanes of a warp that hold elements of one column; None where warps don't each hold
+    a part of all columns.
+    """
+    found: list[int] = []
+    for it in layout.group(shape)[0]:
+        if it.axis == MEMORY or (it.axis != "laneid" and (it.extent, it.stride) == (WARPS, 1)):
+            continue
+        if it.axis != "laneid" or it.extent & (it.extent - 1):
+            return None
+        found += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
+    return tuple(found)
+
+
+def columns_across_warps(
+    x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[Any]], Any]
+) -> Fragment:
+    """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
+    current, columns = trace.current(), x.shape[1]
+    role = current.role
+    if role is None or current.one_thread:
+        raise mistake("a reduction along axis 0 must be in a role, executed by whole warpgroups")
+    groups = x.layout.group(x.shape)
+    copies = tuple(it for it in groups[0] if it.axis == "laneid" and it.extent > 1)
+    of_columns = registers.without_axis(x.layout, x.shape, 0)
+    by_warp = Layout((Iter(WARPS, 1, "warpid"), *of_columns.shard), (*x.layout.replica, *copies))
+    order = [at[1] for at in registers.registers_of(by_warp, (WARPS, columns))]
+    part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
+    key = role.first, columns, x.dtype.name
+    if key not in current.scratch:
+        with current.at_entry():
+            current.scratch[key] = tile.alloc(_scratch(role.warpgroups, columns, x.dtype))
+    mine = tile.stage(current.scratch[key], role.number)
+    warpgroup_barrier()  # others may still read what an earlier reduction stored
+    width = 2 if x.dtype.bits == 16 else 0  # not by instructions that move matrices
+    tile.store(part.value, mine, emit.value(0), emit.value(0), vector_bytes=width)
+    warpgroup_barrier()
+    count = len(registers.registers_of(of_columns, (columns,)))
+    # All warps' values at once if they fit in registers, as the compiler then overlaps the loads.
+    fit = WARPS * count * x.dtype.bits // 32 <= (role.registers or THREAD_REGISTERS)
+    rows, zero = WARPS if fit else 1, emit.value(0)
+    together = Layout((Iter(rows, count), *of_columns.shard), of_columns.replica)
+    kind = FragmentType.of((rows, columns), x.dtype.type, together)
+    of_column = dict[int, list[Any]]()
+    for warp in range(0, WARPS, rows):
+        read = Fragment.of(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
+        for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
+            of_column.setdefault(at[1], []).append(element)
+    folded = {column: fold(elements) for column, elements in of_column.items()}
+    order = [at[0] for at in registers.registers_of(of_columns, (columns,))]
+    return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
+
+
+def _scratch(warpgroups: int, columns: int, dtype: Any) -> ir.Type:
+    """The type of a row for each warp, of each warpgroup."""
+    rows = f"S[({warpgroups},{WARPS},{columns}):({WARPS * columns},{columns},1)]"
+    return BufferType.of((warpgroups, WARPS, columns), dtype.type, Layout.parse(rows))
+
+
+def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
+    """A vector of rows or columns, along an axis; or one number."""
+    axis = _checked_axis(x, axis, name)
+    if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
+        return total(x, name, axis, within)
+    if len(x.shape) != 2 or axis not in (0, 1):
+        raise mistake(f"axis must be 0 or 1, of a fragment of rows and columns, got axis {axis} of {x}")
+    if within not in (None, "lane"):
+        raise mistake(f"within must be None or 'lane', got {within!r}")
+    distances = registers.shuffles(x.layout, x.shape, axis)
+    through = axis == 0 and within is None and distances is None
+    if through:
+        distances = column_distances(x.layout, x.shape)
+    if distances is None and within is None:
+        raise mistake(
+            f"can't reduce along axis {axis}: several warps hold the elements, in layout {x.layout}: reduce "
+            "a tile in the layout of sums of w.gemm"
+        )
+    lanes = within == "lane"
+    if not lanes:
+        trace.current().check_whole_warps(f"a reduction along axis {axis}")
+    layout = registers.without_axis(x.layout, x.shape, axis, lanes)
+    other = x.shape[1 - axis]
+    count = 2 ** len(distances or ()) if lanes else 1
+    shape = ((other, count) if axis == 1 else (count, other)) if lanes else (other,)
+    groups = dict[int, list[Any]]()
+    for at, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
+        groups.setdefault(at[1 - axis], []).append(element)
+    folded = {key: reduced(name, elements) for key, elements in groups.items()}
+    if not lanes:
+        folded = {key: across_lanes(value, name, distances or ()) for key, value in folded.items()}
+    if through:
+        return columns_across_warps(x, folded, lambda values: reduced(name, values))
+    order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
+    return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
+
+
+def _checked_axis(x: Any, axis: Any, name: str) -> Any:
+    """An axis, counted from the first one. Raises WeftError for a second value in its place."""
+    if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
+        return from_first(x, axis)
+    hint = f": w.{name}(x, y) is of two values" if name in ("maximum", "minimum") else ""
+    got = str(axis) if isinstance(axis, Foreign) else shown(axis)
+    raise mistake(f"axis must be None, 0 or 1, got {got}{hint}")
+
+
+def warp_any(x: Any) -> Scalar:
+    """Whether a condition is true in any lane of the warp, for any of the lane's elements. All lanes get the
+    same result, so a branch on it doesn't diverge.
+    """
+    trace.current().check_whole_warps("w.warp_any")
+    return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
+
+
+def warpgroup_any(x: Any) -> Scalar:
+    """Whether a condition is true in any thread of the warpgroup, for any of its elements. All threads get
+    the same result, so they can multiply in a branch on it. All threads of the warpgroup must execute it; it
+    is a barrier.
+    """
+    current = trace.current()
+    if current.role is None or current.one_thread:
+        raise mistake("w.warpgroup_any must be in a role, executed by whole warpgroups")
+    condition_ = _any_of_lane(x, "w.warpgroup_any")
+    return Scalar(votes.in_warpgroup(roles.own_barrier(current.role), WARPGROUP, condition_))
+
+
+def _any_of_lane(x: Any, name: str) -> ir.Value:
+    """The i1 of a condition, which is that of any of the lane's elements. `name` is that of the caller."""
+    if isinstance(x, Fragment):
+        if x.dtype != i1:
+            raise mistake(f"{name} expects a condition, such as x < y, got {x}")
+        return reduced("or", x.elements())
+    value = condition(x) if isinstance(x, (Scalar, Loaded)) else x
+    if not isinstance(value, Scalar):
+        raise mistake(f"{name} expects a condition of the GPU, got {shown(x)}")
+    return value.value
+
+
+def maximum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+    """The largest elements along an axis: of rows (`axis=1`), a vector of rows. Without an axis, the largest
+    one, as `w.sum`.
+    """
+    return _reduce(x, "maximum", axis, within)
+
+
+def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+    """The smallest elements along an axis. Without an axis, the smallest one, as `w.sum`."""
+    return _reduce(x, "minimum", axis, within)
+
+
+def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+    """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
+    columns. The latter goes through shared memory, so all threads of the warpgroup must execute it.
+
+    Without an axis, it is one number: the sum of all elements of a tile or vector, or that of a number of
+    each thread of the role, outside of roles of the CTA. All of these threads must execute it, and get the
+    sum. With `within="warp"` it is that of the numbers of a warp, which needs no shared memory.
+
+    Along an axis of a tile, with `within="lane"` each lane adds only its own elements, which needs no
+    exchange. The result has a column for each lane of a row; adding these up, once, is the sum.
+    """
+    return _reduce(x, "add", axis, within)
+
+
+def argmax(x: Fragment, axis: int) -> Fragment:
+    """The index along an axis of the first one of the largest elements, in i32. If any is NaN, it is that of
+    the first NaN, as in NumPy and PyTorch.
+    """
+    return _first_index(x, "maximum", axis)
+
+
+def argmin(x: Fragment, axis: int) -> Fragment:
+    """The index along an axis of the first one of the smallest elements, as `argmax`."""
+    return _first_index(x, "minimum", axis)
+
+
+def _first_index(x: Fragment, name: str, axis: int) -> Fragment:
+    axis = from_first(x, axis)
+    best = _reduce(x, name, axis, None)
+    index = column(x) if axis == 1 else row(x)
+    found = x == best
+    if x.dtype.is_float:
+        found |= x != x  # the best one is then NaN, which equals nothing
+    first: Fragment = _reduce(where(found, index, x.shape[axis]), "minimum", axis, None)
+    return first

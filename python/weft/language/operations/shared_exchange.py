@@ -1,0 +1,152 @@
+"""What the threads of a warpgroup, of a role or of a CTA exchange through shared memory: the registers of a
+fragment in another layout, and values of warps.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import gcd
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import BufferType, FragmentType
+from weft.isa.chips import LANES, WARPGROUP
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations import roles
+from weft.language.operations.roles import warpgroup_barrier
+from weft.language.values import registers
+from weft.language.values.dtypes import f32
+from weft.language.values.scalars import operand
+from weft.layout import Iter, Layout
+from weft.mlir import ir, llvm
+from weft.passes.builders import addresses, emit, thread_ids
+
+MOST_BYTES = 16
+"""Of a lane's access."""
+
+
+def moved(
+    lane: Any, shape: tuple[int, int], layouts: tuple[Layout, Layout], widths: Sequence[int], scratch: Any
+) -> ir.Value:
+    """A lane's elements of a tile, moved from one layout to another one, by accesses of so many bytes.
+
+    `scratch` returns the type of a buffer for the tiles of so many warpgroups.
+    """
+    current = trace.current()
+    role = current.role
+    if role is None or current.one_thread:
+        raise mistake(
+            "lanes exchange elements to convert this fragment, which must be in a role, executed by whole "
+            "warpgroups"
+        )
+    element = lane.type.element_type
+    if element.width == 1:
+        raise mistake("conditions can't be converted: convert what is compared, or use w.where first")
+    key = "convert", role.first, shape, str(element)
+    if key not in current.scratch:
+        with current.at_entry():
+            current.scratch[key] = tile.alloc(scratch(role.warpgroups))
+    mine, zero = tile.stage(current.scratch[key], role.number), emit.value(0)
+    old, new = (FragmentType.of(shape, element, each) for each in layouts)
+    warpgroup_barrier()  # others may still read what an earlier conversion stored
+    tile.store(tile.from_lane(lane, old), mine, zero, zero, vector_bytes=widths[0])
+    warpgroup_barrier()
+    return tile.to_lane(tile.load(mine, zero, zero, new, vector_bytes=widths[1]))
+
+
+def transposed(lane: Any, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
+    """A lane's elements of a vector of rows as those of a vector of columns, or the other way around, and
+    their layout.
+    """
+    of_rows = any(it.axis == "warpid" and it.extent > 1 for it in layout.shard)
+    if not of_rows and size % registers.WGMMA_ROWS:
+        raise mistake(
+            f"a vector of columns must have a multiple of {registers.WGMMA_ROWS} elements to be one of rows, "
+            f"got {size}"
+        )
+    sums = trace.current().sums
+    shape = registers.WGMMA_ROWS, size
+    new = registers.without_axis(sums(shape), shape, 0) if of_rows else sums((size,))
+    bytes_ = lane.type.element_type.width // 8
+    runs = [gcd(registers.run(each, (size,)), size) for each in (layout, new)]
+    widths = [min(run * bytes_, MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
+    text = f"S[({{}},1,{size}):({size},{size},1)]"
+
+    def scratch(warpgroups: int) -> ir.Type:
+        rows = Layout.parse(text.format(warpgroups))
+        return BufferType.of((warpgroups, 1, size), lane.type.element_type, rows)
+
+    return moved(lane, (1, size), (row(layout), row(new)), widths, scratch), new
+
+
+def row(layout: Layout) -> Layout:
+    """The layout of a vector as that of a tile of one row."""
+    return Layout((Iter(1, 1), *layout.shard), layout.replica)
+
+
+def group(warps: int) -> tuple[int, ir.Value]:
+    """The number of warps that exchange values, and the thread's among them. `warps` is 0 for all of the
+    role, or of the CTA. Raises WeftError where that isn't known.
+    """
+    warps = warps or _count()
+    return warps, (roles.thread() // LANES % warps).value
+
+
+def _count() -> int:
+    current = trace.current()
+    threads = current.role.threads if current.role is not None else current.threads_without_roles()
+    return threads // LANES
+
+
+def number(x: Any, axis: int | None, expected: str) -> ir.Value:
+    """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
+    what is `expected` either, and for a number along an axis.
+    """
+    found = operand(x, f32)
+    if found is None or axis is not None:
+        along = "" if axis is None else f", along axis {axis}"
+        raise mistake(f"{expected}, or a number of each thread, got {x}{along}")
+    return found.value
+
+
+def of_each(value: ir.Value, warps: int) -> list[ir.Value]:
+    """The value that each warp of the group has in its first lane, in their order."""
+    (found,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
+    return found
+
+
+def exchanged(
+    values: Sequence[tuple[ir.Value | int, ir.Value]], slots: int, warps: int, stores: ir.Value
+) -> Iterator[list[Any]]:
+    """For each value, with its slot, those that all warps of the group have in this slot, in their order.
+    They are loaded one after the other, as the caller takes them: all of them may need too many registers.
+
+    `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
+    """
+    given = values[0][1].type
+    current, kind = trace.current(), addresses.stored_type(given)
+    count, size = _count(), kind.width // 8
+    key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
+    if key not in current.scratch:
+        with current.at_entry():
+            layout = Layout.parse(f"S[({count * slots}):(1)]")
+            current.scratch[key] = tile.alloc(BufferType.of((count * slots,), kind, layout))
+    base, warp = tile.address(current.scratch[key]), roles.thread() // LANES
+
+    def address(of: ir.Value, slot: ir.Value | int) -> ir.Value:
+        number = emit.add(emit.mul(of, slots), slot)
+        return addresses.offset(base, emit.value(emit.mul(number, size)))
+
+    meets = roles.warpgroup_barrier if current.role and warps * LANES == WARPGROUP else roles.barrier
+    meets()  # others may still read what an earlier exchange stored
+    with emit.when(stores):
+        for slot, value in values:
+            llvm.store(emit.bits(value, kind), address(warp.value, slot), alignment=size)
+    meets()
+    first = (warp - warp % warps).value
+    alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
+
+    def loaded(number: int, slot: ir.Value | int) -> ir.Value:
+        at = addresses.offset(address(first, slot), number * slots * size)
+        return emit.bits(llvm.load(kind, at, alignment=size, volatile_=alone), given)
+
+    return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)

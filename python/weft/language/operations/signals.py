@@ -1,0 +1,75 @@
+"""CTAs that wait for others: counters in memory."""
+
+from typing import Any
+
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.roles import once, one_thread, warpgroup_barrier
+from weft.language.values.dtypes import i32
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import as_scalar
+from weft.mlir import ir, llvm, nvvm
+from weft.passes.builders import addresses, emit
+
+_GPU = "device"  # LLVM's name of the scope
+_ADD, _RELAXED = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
+_ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
+
+
+def signal(counter: Any) -> None:
+    """Adds 1 to an element of an array of i32, by each warpgroup that comes here, after all that it has
+    stored in arrays and added, also by TMA. CTAs that wait for this number by `w.await_signals` then see it.
+
+    In `w.one_thread()`, after what that thread has added, and what it has seen of others.
+    """
+    address, current = _address(counter, "w.signal"), trace.current()
+    if current.one_thread:
+        _signal(address)
+        return
+    if current.has_tma:
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
+    warpgroup_barrier()
+    with one_thread():
+        _signal(address)
+
+
+def _signal(address: ir.Value) -> None:
+    def add() -> None:
+        if trace.current().has_tma:
+            nvvm.cp_async_bulk_wait_group(0)
+        llvm.FenceOp(_BOTH, syncscope=_GPU)
+        llvm.atomicrmw(_ADD, address, emit.value(1), _RELAXED, syncscope=_GPU)
+
+    once(add)
+
+
+def await_signals(counter: Place, number: Any) -> None:
+    """Waits until an element of an array of i32 is at least `number`. What was stored before these signals is
+    then visible to the warpgroup, in loads and in additions by TMA.
+
+    In `w.one_thread()`, that thread waits, and what it then stores and adds comes after.
+
+    A CTA may wait only for CTAs with smaller numbers, which start earlier: others may not start before this
+    one ends.
+    """
+    if not trace.current().one_thread:
+        trace.current().check_whole("w.await_signals")
+    address, count = _address(counter, "w.await_signals"), as_scalar(number, i32).value
+
+    def poll() -> tuple[ir.Value, list[Any]]:
+        found = llvm.load(emit.i32(), address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
+        return emit.less(found, count), []
+
+    emit.repeat([], poll)
+    if trace.current().has_tma:
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
+
+
+def _address(counter: Any, caller: str) -> ir.Value:
+    if trace.current().role is None:
+        raise mistake(f"{caller} must be in a role")
+    if not isinstance(counter, Place) or len(counter.indices) != 1 or counter.matrix.rank != 1:
+        raise mistake(f"{caller} expects an element of an array of one dimension, got {counter}")
+    if counter.dtype != i32 or not counter.matrix.writes:
+        raise mistake(f"{caller} expects an element of a w.Out of {i32}, got {counter}")
+    return addresses.Vector(counter.matrix.value).element_of(counter.indices[0].value)

@@ -1,0 +1,294 @@
+"""Products by `tcgen05.mma`, with sums in tensor memory.
+
+Each product has a *region*: columns of tensor memory, for every warpgroup of its role. One thread of a
+warpgroup issues the product, and commits it to an mbarrier that all threads of the warpgroup wait for. What a
+fragment contributes, as left operand or as sums, is stored to a region before; finished sums are loaded.
+
+A region may be used again when the product that writes, or reads, it was waited for in the loop that started
+it. All products of a warpgroup are issued by one thread and end in order, so that it is enough to wait for
+the latest of those that must have ended.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.dialects import tcgen05, tile
+from weft.dialects.tile import BufferType
+from weft.errors import Diagnostic, Location, WeftError
+from weft.ir import callers
+from weft.isa.chips import WARPS, describe
+from weft.isa.tcgen05.mma_rows import I8_CHIPS
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
+from weft.language.capture import trace
+from weft.language.messages.mistakes import at, mistake
+from weft.language.operations.multipliers import Multiplier, check_order
+from weft.language.operations.roles import one_thread, warpgroup_barrier
+from weft.language.values import registers
+from weft.language.values.dtypes import f32
+from weft.language.values.scalars import Scalar
+from weft.layout import Iter, Layout
+from weft.mlir import arith, ir
+from weft.passes.builders import emit
+
+MOST_PENDING = 8
+"""The barriers of a warpgroup: as many of its latest products can be waited for."""
+
+
+@dataclass(eq=False)
+class Region:
+    """Columns of tensor memory of each warpgroup of a role, and the buffers of different types in them."""
+
+    role: trace.Role
+    columns: int
+    where: Location | None
+    first: Any = None  # the buffer that allocates them
+    buffers: dict[Any, Any] = field(default_factory=dict)
+    holder: Any = None  # the pending product whose sums are in them
+
+
+class _Count:
+    """The number of products that the warpgroup has started, which loops and branches carry like the position
+    of a ring.
+    """
+
+    name = "products"
+
+    def __init__(self) -> None:
+        self.filled: Any = ()
+        self.taken: Any = ()
+
+    def begin(self) -> None:
+        """No product is started in a role that begins."""
+        self.filled = (Scalar(emit.value(0)),)
+
+    @property
+    def number(self) -> ir.Value:
+        """How many there are."""
+        return self.filled[0].value
+
+
+class TensorProducts(Multiplier):
+    """Products by `tcgen05.mma`."""
+
+    row_block = registers.LANE_ROWS
+
+    def __init__(self, current: trace.Trace) -> None:
+        self._trace, self._count = current, _Count()
+        current.rings.append(self._count)
+        self._memory: Any = None  # the tile.tensor_memory
+        self._marker: Any = None  # before which its buffers are
+        self._point: Any = None
+        self._rings = dict[int, Any]()  # of products that end, by the first warpgroup of a role
+        self._free = list[Region]()
+        self._operands = list[tuple[int, int, Region]]()  # that products read: their groups, and loops
+        self._regions = list[Region]()
+
+    # The memory of the kernel
+
+    def begin(self) -> None:
+        reload = {"reload": ir.BoolAttr.get(True)}
+        self._memory = ir.Operation.create(tile.TensorMemoryOp.OPERATION_NAME, attributes=reload, regions=1)
+        self._point = self._trace.enter(self._memory.regions[0].blocks.append())
+        self._marker = arith.constant(emit.i32(), 0).owner
+
+    def finish(self) -> None:
+        if self._memory is None:
+            return
+        self._trace.leave(self._point)
+        columns = self._memory.opview.columns
+        if columns > COLUMNS:
+            message = (
+                f"the products of a CTA have {COLUMNS} columns of tensor memory, got {columns}: use tiles of "
+                "fewer columns, or wait for products before others start"
+            )
+            raise WeftError(Diagnostic(message, self._regions[-1].where))
+
+    def _taken(self, shape: Sequence[int], element: ir.Type) -> tuple[Region, ir.Value]:
+        """A region that nothing uses, and the buffer of this shape and type in it."""
+        role, columns = self._trace.role, shape[1] * element.width // COLUMN_BITS * _blocks(shape[0])
+        assert role is not None
+        if columns > COLUMNS:
+            raise mistake(
+                f"{shape[0]} x {shape[1]} numbers of {element} take {columns} columns of tensor memory, and "
+                f"a CTA has {COLUMNS}: use smaller tiles"
+            )
+        fitting = [each for each in self._free if each.role is role and each.columns >= columns]
+        if fitting:
+            region = min(reversed(fitting), key=lambda each: each.columns)
+            self._free.remove(region)
+        else:
+            region = Region(role, columns, callers.here())
+            self._regions.append(region)
+        return region, self.buffer(region, shape, element)
+
+    def buffer(self, region: Region, shape: Sequence[int], element: ir.Type) -> ir.Value:
+        """The buffer of this shape and type in a region, for the warpgroup."""
+        kind = _buffer_type(region, shape, element)
+        if kind not in region.buffers:
+            with ir.InsertionPoint(self._marker):
+                region.buffers[kind] = tile.alloc(kind, over=region.first)
+            region.first = region.first or region.buffers[kind]
+        return tile.stage(region.buffers[kind], region.role.number)
+
+    # Products
+
+    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[Any, Region]:
+        if b.dtype == f32:
+            check_order(a, b)
+        if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
+            raise mistake(
+                f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got "
+                f"{self._trace.chip}: use w.warp_gemm"
+            )
+        region, stores = getattr(sums, "region", None), False
+        if region is not None:
+            _check_held(sums)
+            d = self.buffer(region, kind.shape, kind.element_type)
+        else:
+            region, d = self._taken(kind.shape, kind.element_type)
+            if sums is not None:
+                stores = True
+                _store(sums, d)
+        left, transposed = a.value, getattr(a, "transposed", None)
+        if transposed is None:  # a fragment
+            stores = True
+            left = self._operand(a)
+        if stores:
+            tcgen05.fence(kind="before_thread_sync")
+            warpgroup_barrier()
+        with one_thread():
+            if stores:
+                tcgen05.fence(kind="after_thread_sync")
+            accumulates = arith.constant(emit.i1(), int(sums is not None))
+            tile.gemm_async(
+                left, b.value, d, accumulates, transpose_a=bool(transposed), transpose_b=b.transposed
+            )
+            tile.commit(self._ring(), self._slot(self._count.number)[0])
+        self._count.filled = (Scalar(emit.value(emit.add(self._count.number, 1))),)
+        return None, region
+
+    def _operand(self, a: Any) -> ir.Value:
+        """The buffer with a fragment as left operand of the next product."""
+        region, buffer = self._taken(a.shape, a.dtype.type)
+        region.holder = None
+        _store(a, buffer)
+        self._operands.append((self._trace.groups + 1, self._trace.loops, region))
+        return buffer
+
+    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
+        if self._trace.role is None or self._trace.one_thread:
+            raise mistake("w.wait must be in a role, executed by whole warpgroups")
+        if pending >= MOST_PENDING:
+            raise mistake(f"pending must be less than {MOST_PENDING} on this chip, got {pending}")
+        for each in products:
+            _check_held(each)
+        self._await(pending)
+        loaded = [self._loaded(each) for each in products]
+        if products:
+            tcgen05.fence(kind="before_thread_sync")
+        # One thread issues later products, which may overwrite what all have loaded. One thread releases
+        # stages, which could be full again before the last warp has waited for them.
+        warpgroup_barrier()
+        if products:
+            tcgen05.fence(kind="after_thread_sync")
+        loops, groups = self._trace.loops, self._trace.groups
+        free = [each.region for each in products if each.loops == loops]
+        self._free += [each for each in free if each not in self._free]
+        self._release([each for each in self._operands if each[1] == loops and groups - each[0] >= pending])
+        return loaded
+
+    def _release(self, operands: list[tuple[int, int, Region]]) -> None:
+        """Lets the regions of operands be used again."""
+        self._operands = [each for each in self._operands if each not in operands]
+        self._free += [region for _, _, region in operands]
+
+    def _await(self, pending: int) -> None:
+        number = emit.sub(self._count.number, 1 + pending)
+        tile.await_(self._ring(), *self._slot(number))
+
+    def _loaded(self, product: Any) -> ir.Value:
+        kind, zero = product.kind, emit.value(0)
+        return tile.load(self.buffer(product.region, kind.shape, kind.element_type), zero, zero, kind)
+
+    def _slot(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The stage and the phase of a product in the ring of those that end."""
+        role = self._trace.role
+        assert role is not None
+        stage = emit.add(emit.mul(role.number, MOST_PENDING), emit.bit_and(number, MOST_PENDING - 1))
+        turn = arith.shrsi(emit.value(number), emit.value(MOST_PENDING.bit_length() - 1))
+        return emit.value(stage), emit.bit_and(turn, 1)
+
+    def _ring(self) -> ir.Value:
+        role = self._trace.role
+        assert role is not None
+        if role.first not in self._rings:
+            with self._trace.before_roles():
+                self._rings[role.first] = tile.make_ring(
+                    MOST_PENDING * role.warpgroups, consumers=1, filled_by="mma", emptied_by="warps"
+                )
+        return self._rings[role.first]
+
+    # What is known
+
+    def end_body(self) -> None:
+        """The next iteration may store to what products of this one still read."""
+        unfinished = [each for each in self._operands if each[1] >= self._trace.loops]
+        if unfinished:
+            self._await(0)
+        self._release(unfinished)
+
+    def known(self) -> Any:
+        holders = {each: each.holder for each in self._regions}
+        return list(self._free), list(self._operands), holders
+
+    def restore(self, known: Any) -> None:
+        free, operands, holders = known
+        self._free, self._operands = list(free), list(operands)
+        for region in self._regions:
+            region.holder = holders.get(region)
+
+    def merge(self, other: Any) -> None:
+        free, operands, holders = other
+        self._free = [each for each in self._free if each in free or each not in holders]
+        self._operands += [each for each in operands if each not in self._operands]
+        for region, holder in holders.items():
+            region.holder = holder if region.holder is holder else None
+
+
+def _check_held(product: Any) -> None:
+    """Raises WeftError for a product whose sums were overwritten."""
+    if product.region.holder is not product:
+        raise mistake(
+            f"later products were added to the sums of this one{at(product.where)}, or overwrote them: use "
+            "the latest, or wait for this one before they start",
+            ("the product starts here", product.where),
+        )
+
+
+def _store(fragment: Any, buffer: ir.Value) -> None:
+    tile.store(fragment.value, buffer, emit.value(0), emit.value(0))
+
+
+def _blocks(rows: int) -> int:
+    """The blocks of rows that lie beside each other."""
+    return rows // LANES if rows % LANES == 0 else rows // (LANES // 2)
+
+
+def _buffer_type(region: Region, shape: Sequence[int], element: ir.Type) -> ir.Type:
+    """The type of the tiles of a region's warpgroups. Two of them with 64 rows each share columns, as each
+    needs only half of the lanes.
+    """
+    (rows, columns), count = shape, region.role.warpgroups
+    of_column = COLUMN_BITS // element.width
+    if rows % LANES == 0:
+        lanes, block = [Iter(LANES, 1, "TLane")], LANES
+    else:
+        lanes, block = [Iter(WARPS, PART, "TLane"), Iter(SHAPE_LANES, 1, "TLane")], LANES // 2
+    if block < LANES and count == 2:
+        warpgroup = Iter(count, SHAPE_LANES, "TLane")
+    else:
+        warpgroup = Iter(count, region.columns * of_column, "TCol")
+    down = [Iter(rows // block, columns, "TCol")] if rows > block else []
+    layout = Layout((warpgroup, *down, *lanes, Iter(columns, 1, "TCol")))
+    return BufferType.of((count, rows, columns), element, layout, "tmem")

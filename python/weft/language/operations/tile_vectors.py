@@ -1,0 +1,196 @@
+"""Loads and stores of vectors of the rows or the columns of tiles."""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType
+from weft.language.capture import trace
+from weft.language.messages.mistakes import mistake
+from weft.language.operations import reductions
+from weft.language.operations.loads import check_no_outside, check_written, is_zero
+from weft.language.values import registers
+from weft.language.values.bounds import inside, may_begin_before
+from weft.language.values.buffers import Buffer
+from weft.language.values.coordinates import row
+from weft.language.values.dtypes import DType, i32
+from weft.language.values.fragments import Fragment, check_like
+from weft.language.values.matrices import Matrix, Place
+from weft.language.values.scalars import as_scalar
+from weft.layout import Iter, Layout
+from weft.mlir import ir, llvm, memref
+from weft.passes.builders import addresses, emit
+from weft.passes.kernels import matrices
+
+_VECTOR_BYTES = 16
+
+
+def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
+    """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
+    columns, such as `bias[column]`, or from a buffer of one row.
+
+    Elements outside of the array are `outside`.
+    """
+    check_like(like)
+    if isinstance(source, Buffer):
+        check_no_outside(outside)
+    if not isinstance(source, Buffer):
+        _check_element(source, "w.load_row")
+    elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
+        raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
+    if not isinstance(like, Fragment) or not like.has_columns:
+        raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}")
+    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
+    columns = like.columns
+    if isinstance(source, Buffer):
+        return _vector_of_buffer(source, layout, columns)
+    if not is_zero(outside) or may_begin_before(source.indices[-1].value) or source.row()[0] is not None:
+        return _by_elements(source, layout, columns, outside)
+    loaded = tile.load_row(
+        _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
+    )
+    return Fragment(tile.to_lane(loaded), (columns,), layout)
+
+
+def _row_type(columns: int, dtype: DType, layout: Layout) -> ir.Type:
+    """The type of a vector in this layout as a fragment of one row."""
+    return FragmentType.of((1, columns), dtype.type, Layout((Iter(1, 1), *layout.shard), layout.replica))
+
+
+def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
+    """The first elements of the only row of a buffer as a vector in this layout."""
+    source.read_by_lanes()
+    kind = _row_type(columns, source.dtype, layout)
+    bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
+    width = bytes_ if bytes_ > source.dtype.bytes else 0
+    loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
+    return Fragment(tile.to_lane(loaded), (columns,), layout)
+
+
+def load_column(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
+    """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
+    or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
+
+    Elements outside of the array are `outside`.
+    """
+    if isinstance(source, Buffer):
+        check_no_outside(outside)
+    if not isinstance(like, Fragment):
+        raise mistake(f"like must be a tile, got {like}")
+    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 1)
+    rows = like.shape[0]
+    if isinstance(source, Buffer):
+        if source.shape[0] != 1 or rows % source.shape[1]:
+            raise mistake(f"w.load_column expects a buffer of 1 x {rows} or a divisor of it, got {source}")
+        repeated = source.shape[1] < rows
+        return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
+    _check_element(source, "w.load_column")
+    return _by_elements(source, layout, rows, outside)
+
+
+def _by_elements(source: Place, layout: Layout, count: int, outside: Any) -> Fragment:
+    """Loads a vector along the last dimension of an array, each element on its own."""
+    vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
+    numbers, limit = vector_indices(vector, source)
+    elements = []
+    for number in numbers:
+        exists = inside(number, limit, source.indices[-1].value)
+        default = as_scalar(outside, source.dtype).value
+        elements += emit.either(
+            exists,
+            [source.dtype.type],
+            lambda number=number: [memref.load(source.matrix.value, element_at(source, number))],  # type: ignore[misc]
+            lambda default=default: [default],  # type: ignore[misc]
+        )
+    return Fragment(emit.vector_of(elements), (count,), layout)
+
+
+def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
+    """The elements of the only row of a buffer, which follow each other again and again."""
+    source.read_by_lanes()
+    kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
+    base, numbers = tile.address(source.value), row(Fragment(emit.constant(_one(i32), 0), (rows,), layout))
+    elements = []
+    for offset in numbers.offsets:
+        number = emit.rem(emit.add(numbers.base.value, offset), count)
+        at = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
+        elements.append(llvm.load(kind, at, alignment=source.dtype.bytes))
+    return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
+
+
+def _one(dtype: DType) -> ir.Type:
+    return ir.VectorType.get([1], dtype.type)
+
+
+def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.Value]:
+    """The index along the last dimension of each of a lane's elements of a vector of rows, and its end."""
+    base = row(vector)
+    start = emit.add(base.base.value, place.indices[-1].value)
+    return [emit.add(start, each) for each in base.offsets], place.row()[2]
+
+
+def element_at(place: Place, number: ir.Value) -> list[ir.Value]:
+    return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
+
+
+def _check_element(place: Any, name: str) -> None:
+    if isinstance(place, Place) and len(place.indices) == place.matrix.rank:
+        return
+    whole = isinstance(place, Matrix)
+    first = f": write {place.name}[{', '.join('0' * place.rank)}] for its first" if whole else ""
+    raise mistake(f"{name} expects an element of an array, with all its indices, got {place}{first}")
+
+
+def _row_of(place: Place) -> ir.Value:
+    """The last dimension of an array, in which the place is, as a vector."""
+    if place.matrix.rank == 1:
+        return place.matrix.value
+    return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
+
+
+def store_column(vector: Fragment, to: Any, *, rows: Any = None) -> None:
+    """Stores a vector of rows to an array whose last dimension is these rows, or to a buffer of one row. One
+    of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
+    only the first `rows` elements are, of an array.
+    """
+    trace.current().check_whole_warps("a store of a vector")
+    if not isinstance(vector, Fragment) or len(vector.shape) != 1:
+        raise mistake(f"expects a vector, as w.sum(x, axis=1), got {vector}")
+    if isinstance(to, Buffer):
+        _vector_to_buffer(vector, to, rows)
+        return
+    if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
+        raise mistake(f"expects an element of an array, with all its indices, or a buffer, got {to}")
+    check_written(to, vector.dtype)
+    numbers, limit = vector_indices(vector, to)
+    if rows is not None:
+        end = emit.add(to.indices[-1].value, as_scalar(rows, i32).value)
+        limit = emit.minimum(limit, end)
+    first = reductions.first_of_copies(vector.layout)
+    with emit.when(first):
+        for number, element in zip(numbers, vector.elements(), strict=True):
+            with emit.when(inside(number, limit, to.indices[-1].value)):
+                memref.store(element, to.matrix.value, element_at(to, number))
+
+
+def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
+    """Stores a vector to the only row of a buffer."""
+    if rows is not None:
+        raise mistake("rows is for stores to an array: a vector is stored whole to a buffer")
+    shape = (1, *vector.shape)
+    if buffer.shape != shape or buffer.dtype != vector.dtype:
+        raise mistake(f"expects a buffer of {' x '.join(map(str, shape))} {vector.dtype}, got {buffer}")
+    buffer.written_by_lanes()
+    base, numbers = tile.address(buffer.value), row(vector)
+    elements = emit.elements(emit.bits(vector.lane, addresses.stored_type(vector.dtype.type)))
+    with emit.when(reductions.first_of_copies(vector.layout)):
+        for offset, element in zip(numbers.offsets, elements, strict=True):
+            number = emit.add(numbers.base.value, offset)
+            at = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))
+            llvm.store(element, at, alignment=buffer.dtype.bytes)
+
+
+def store_row(vector: Fragment, to: Any) -> None:
+    """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
+    columns, or to a buffer of one row. Elements outside of the array are not written.
+    """
+    store_column(vector, to)

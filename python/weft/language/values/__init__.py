@@ -1,0 +1,1 @@
+"""The values of kernels: numbers, fragments, arrays, buffers and rings."""

@@ -1,0 +1,165 @@
+"""The types of elements. It doesn't import MLIR: calls of compiled kernels need them, too."""
+
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
+from weft.language.messages.mistakes import mistake
+from weft.system import late_imports
+
+if TYPE_CHECKING:
+    from weft.mlir import ir
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type. Called with a number, it makes a value of the GPU: `w.i32(0)`."""
+
+    name: str
+    """MLIR's name of it."""
+    shown: str
+    """The name in `weft.language`."""
+
+    @property
+    def type(self) -> "ir.Type":
+        """The MLIR type, in the current context."""
+        with late_imports.whole():
+            from weft.mlir import ir
+
+        return ir.Type.parse(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
+        return "f" in self.name
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether it is a type of unsigned integers."""
+        return self.name.startswith("ui")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it is a type of signed integers."""
+        return not self.is_float and not self.is_unsigned and self.bits > 1
+
+    @property
+    def ones(self) -> int | bool:
+        """The integer with all bits set."""
+        return self.bits == 1 or (2**self.bits - 1 if self.is_unsigned else -1)
+
+    @property
+    def bits(self) -> int:
+        """The width of an element."""
+        return int(re.search(r"\d+", self.name)[0])  # type: ignore[index]
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of an element."""
+        return self.bits // 8
+
+    def __call__(self, value: Any) -> Any:
+        with late_imports.whole():
+            scalars = import_module("weft.language.values.scalars")
+        return scalars.as_scalar(value, self)
+
+    def __str__(self) -> str:
+        return f"w.{self.shown}"
+
+    __repr__ = __str__
+
+
+_NAMES = {
+    "f64": "f64",
+    "f32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "f8E4M3FN": "e4m3",
+    "f8E5M2": "e5m2",
+    "i64": "i64",
+    "i32": "i32",
+    "i16": "i16",
+    "i8": "i8",
+    "ui64": "u64",
+    "ui32": "u32",
+    "ui16": "u16",
+    "ui8": "u8",
+    "i1": "i1",
+}
+DTYPES = {name: DType(name, short) for name, short in _NAMES.items()}
+BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
+
+f64 = DTYPES["f64"]
+"""Floats of 64 bits."""
+f32 = DTYPES["f32"]
+"""Floats of 32 bits."""
+f16 = DTYPES["f16"]
+"""Floats of 16 bits, as IEEE 754 has them."""
+bf16 = DTYPES["bf16"]
+"""Floats of 16 bits with the exponent of f32."""
+e4m3 = DTYPES["f8E4M3FN"]
+"""Floats of 8 bits, 3 of them fraction, without infinities."""
+e5m2 = DTYPES["f8E5M2"]
+"""Floats of 8 bits, 2 of them fraction."""
+i64 = DTYPES["i64"]
+"""Signed integers of 64 bits."""
+i32 = DTYPES["i32"]
+"""Signed integers of 32 bits."""
+i16 = DTYPES["i16"]
+"""Signed integers of 16 bits."""
+i8 = DTYPES["i8"]
+"""Signed integers of 8 bits."""
+u64 = DTYPES["ui64"]
+"""Unsigned integers of 64 bits."""
+u32 = DTYPES["ui32"]
+"""Unsigned integers of 32 bits."""
+u16 = DTYPES["ui16"]
+"""Unsigned integers of 16 bits."""
+u8 = DTYPES["ui8"]
+"""Unsigned integers of 8 bits."""
+i1 = DTYPES["i1"]
+"""Truth values."""
+
+
+NUMBERS = (bool, int, float)
+"""Python's types of numbers."""
+
+
+def named(name: object) -> DType:
+    """The element type of this name, MLIR's or that of `weft.language`. Raises WeftError for another."""
+    if isinstance(name, DType):
+        return name
+    known = {**BY_SHORT_NAME, **DTYPES}
+    if not isinstance(name, str) or name not in known:
+        meant = did_you_mean(name, known) if isinstance(name, str) else ""
+        if isinstance(name, str) and name in FOREIGN:
+            meant = f": pass '{FOREIGN[name]}'"
+        raise WeftError(f"dtype must be one of {', '.join(BY_SHORT_NAME)}, got {shown(name)}{meant}")
+    return known[name]
+
+
+FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
+FOREIGN |= {f"float{bits}": f"f{bits}" for bits in (16, 32, 64)}
+FOREIGN |= {f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
+FOREIGN |= {f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
+FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def instead_of(dtype: Any) -> str:
+    """What was found in place of an element type, and the type that it may stand for, to end a message."""
+    text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
+    short = FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
+    name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)
+    known = ", ".join(map(str, BY_SHORT_NAME.values()))
+    hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
+    return f"got {name}: {hint}"
+
+
+def checked_type(dtype: Any) -> DType:
+    """An element type. Raises WeftError for anything else, with the type that it may stand for."""
+    if isinstance(dtype, DType):
+        return dtype
+    raise mistake(f"expects an element type of w, {instead_of(dtype)}")

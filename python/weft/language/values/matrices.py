@@ -1,0 +1,255 @@
+"""The arrays in global memory that a kernel gets, and places in them."""
+
+import math
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from weft import mlir
+from weft.dialects import tile
+from weft.errors import shown
+from weft.isa.tensor_map import ROW_BYTES
+from weft.language.capture import trace
+from weft.language.capture.carried import Fixed
+from weft.language.messages.mistakes import mistake
+from weft.language.operations.gathers import Gathered
+from weft.language.operations.gathers import checked as gathered
+from weft.language.operations.roles import once
+from weft.language.values.bounds import existing
+from weft.language.values.dtypes import DType, i32
+from weft.language.values.foreign import Foreign
+from weft.language.values.fragments import Fragment
+from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
+from weft.mlir import ir, memref
+from weft.passes.builders import emit
+from weft.passes.kernels import matrices
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(Fixed, Foreign):
+    """An array argument: a vector, a matrix, a batch of matrices, or a batch of batches. `a[row, column]` is
+    a place in it.
+    """
+
+    value: ir.Value
+    """The SSA value, a memref."""
+    name: str
+    sizes: tuple[str, ...]
+    known: tuple[int | None, ...]  # sizes that are known when the kernel is compiled
+    aligned: bool
+    writes: bool
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return dtype_of(self.value.type.element_type)
+
+    @property
+    def rank(self) -> int:
+        """The number of its dimensions."""
+        return len(self.sizes)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Its sizes: Python's numbers where they are known when the kernel is compiled."""
+        return tuple(self.size(number) for number in range(self.rank))
+
+    def size(self, dimension: int | str) -> Any:
+        """One of its sizes, by its number or by its name."""
+        if isinstance(dimension, str):
+            if dimension not in self.sizes:
+                raise mistake(f"'{self.name}' has the sizes {', '.join(self.sizes)}, got '{dimension}'")
+            dimension = self.sizes.index(dimension)
+        number = isinstance(dimension, Integral) and not isinstance(dimension, bool)
+        if not number or not -self.rank <= dimension < self.rank:
+            raise mistake(
+                f"a size of '{self.name}' must be one of {', '.join(self.sizes)}, or a number in "
+                f"0..{self.rank - 1}, got {shown(dimension)}"
+            )
+        dimension %= self.rank
+        known = self.known[dimension]
+        return Scalar(matrices.size(self.value, dimension)) if known is None else known
+
+    @property
+    def rows(self) -> Scalar:
+        """The number of rows, of a vector that of its elements."""
+        return self.size(max(self.rank - 2, 0))
+
+    @property
+    def columns(self) -> Scalar:
+        """The number of columns."""
+        return self.size(self.rank - 1)
+
+    @property
+    def matrices(self) -> Scalar:
+        """The number of matrices of a batch, or of a batch of batches."""
+        return math.prod(self.shape[:-2])
+
+    def __getitem__(self, indices: Any) -> "Place | Gathered":
+        given = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in given):
+            return gathered(self, given)
+        return Place(self, given)
+
+    def __setitem__(self, indices: Any, value: Any) -> None:
+        if not self.writes:
+            raise mistake(f"'{self.name}' must be a w.Out argument to be written, got w.In")
+        at = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in at):
+            raise mistake(f"elements of '{self.name}' at indices of a fragment are stored by w.store")
+        if len(at) != self.rank:
+            raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
+        if operand(value, self.dtype) is None:
+            got = shown(value) if isinstance(value, (str, tuple, list)) else value
+            raise mistake(
+                f"expects a number for an element of '{self.name}', got {got}: use w.store for tiles"
+            )
+        self.check_element(at)
+        number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in at]
+        once(lambda: memref.store(number, self.value, indices))
+
+    def check_element(self, indices: tuple[Scalar, ...], what: str = "an index") -> None:
+        """Raises WeftError for an index that is known to be before the first element."""
+        for number, each in enumerate(indices):
+            known = mlir.constant(each.value)
+            if known is not None and known < 0:
+                raise mistake(
+                    f"{what} of '{self.name}' must be at least 0, got {known}: the last one is "
+                    f"{self.name}.size({number}) - 1"
+                )
+
+    def __iter__(self) -> Any:
+        raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")
+
+    def _indices(self, indices: Any) -> tuple[Any, ...]:
+        given = indices if isinstance(indices, tuple) else (indices,)
+        if not 1 <= len(given) <= self.rank:
+            raise mistake(f"'{self.name}' has {self.rank} dimensions, got {len(given)} indices")
+        for each in given:
+            if isinstance(each, slice):
+                first = ", ".join(_first(each) for each in given)
+                raise mistake(
+                    f"'{self.name}' has no slices: write its first element, {self.name}[{first}]. w.load "
+                    "takes the tile's shape as an argument, and w.store has that of the fragment"
+                )
+        return tuple(each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
+
+    def __str__(self) -> str:
+        return f"the array '{self.name}'"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _first(index: Any) -> str:
+    """Where a slice begins, in a message."""
+    start = index.start if isinstance(index, slice) else index
+    return "0" if start is None else str(start) if isinstance(start, int) else "…"
+
+
+class Place(Loaded):
+    """An element of an array, or the first element of a tile. In arithmetic, it is the element's value."""
+
+    def __init__(self, matrix: Matrix, indices: tuple[Scalar, ...]) -> None:
+        self.matrix, self.indices = matrix, indices
+        self.element = None
+        if len(indices) == matrix.rank:
+            # At once, so that the element is that of now. Removed at the end if nothing needs it.
+            load = memref.load(matrix.value, [emit.as_index(each.value) for each in indices])
+            trace.current().removable.append((load, [load.owner]))
+            self.element = Scalar(load)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the array's elements."""
+        return self.matrix.dtype
+
+    def loaded(self) -> Scalar:
+        """The element."""
+        if self.element is None:
+            rank, got = self.matrix.rank, len(self.indices)
+            raise mistake(f"an element of '{self.matrix.name}' has {rank} indices, got {got}")
+        self.matrix.check_element(self.indices)
+        return self.element
+
+    def noun(self) -> str:
+        return f"an element of {self.matrix}"
+
+    # As the first element of a tile or vector
+
+    def check_matrix(self, instead: str) -> None:
+        """Raises WeftError for an array of one dimension, which has no tiles."""
+        if self.matrix.rank < 2:
+            raise mistake(f"a tile needs an array with rows and columns, got '{self.matrix.name}': {instead}")
+
+    @property
+    def corner(self) -> tuple[ir.Value, ir.Value]:
+        """The row and column of a tile's first element: SSA values."""
+        if self.matrix.rank == 1:
+            return emit.value(0), self.indices[0].value
+        rest = [each.value for each in self.indices[self.matrix.rank - 2 :]]
+        rest = [*rest, *[emit.value(0)] * (2 - len(rest))]
+        return rest[0], rest[1]
+
+    @property
+    def member(self) -> list[ir.Value]:
+        """The indices of the matrix in a batch, or in a batch of batches: SSA values, those left out 0."""
+        count = max(self.matrix.rank - 2, 0)
+        given = [each.value for each in self.indices[:count]]
+        return [*given, *[emit.value(0)] * (count - len(given))]
+
+    @property
+    def outer(self) -> list[ir.Value]:
+        """The indices of all dimensions but the last, as SSA values; those left out are 0."""
+        given = [each.value for each in self.indices[: self.matrix.rank - 1]]
+        return [*given, *[emit.value(0)] * (self.matrix.rank - 1 - len(given))]
+
+    def row(self) -> tuple[Any, list[ir.Value], ir.Value]:
+        """Whether the array has the row of a vector, and its indices, as `existing` returns them. And the
+        number of its elements: 0 if the array doesn't have it.
+        """
+        has_row, outer = existing(self.matrix.value, self.outer)
+        size = matrices.size(self.matrix.value, -1)
+        return has_row, outer, size if has_row is None else emit.select(has_row, size, 0)
+
+    def memref(self) -> ir.Value:
+        """The matrix of two dimensions in which it is. One that the batch doesn't have is without rows."""
+        if not self.member:
+            return self.matrix.value
+        has_matrix, indices = existing(self.matrix.value, self.member)
+        member = matrices.member(self.matrix.value, *indices)
+        if has_matrix is None:
+            return member
+        return matrices.with_rows(member, emit.select(has_matrix, matrices.size(member, 0), 0))
+
+    def map(self, buffer: ir.Type) -> ir.Value:
+        """The matrix as TMA copies it to and from buffers of this type."""
+        self.check_aligned(columns=True)
+        known = trace.current().maps
+        key = self.matrix.value, buffer
+        if key not in known:
+            with trace.current().at_entry():
+                known[key] = tile.tensor_map(self.matrix.value, buffer)
+        return matrices.map_of_member(self.matrix.value, known[key], *self.member)
+
+    def check_aligned(self, *, columns: bool = False) -> None:
+        """Raises WeftError where TMA can't copy from or to the array. With `columns`, also for a first column
+        that Python knows, and at which TMA and `cp.async` can't begin.
+        """
+        if self.matrix.rank < 2:
+            raise mistake(f"TMA copies matrices, got the vector '{self.matrix.name}': use w.load_row")
+        by = "TMA" if trace.current().has_tma else "cp.async"
+        elements = ROW_BYTES // self.dtype.bytes
+        column = mlir.constant(self.indices[-1].value) if len(self.indices) == self.matrix.rank else 0
+        if columns and column and column % elements:
+            raise mistake(
+                f"{by} copies tiles whose first column is at a multiple of {ROW_BYTES} bytes, {elements} "
+                f"elements of {self.dtype}, got column {column}: copy by w.load and w.store, without a ring "
+                "or via="
+            )
+        if not self.matrix.aligned:
+            raise mistake(
+                f"rows of '{self.matrix.name}' must begin at multiples of {ROW_BYTES} bytes for {by}: make "
+                f"the array wider, to a multiple of {elements} elements of {self.dtype}, and pass a view of "
+                "its columns; or copy by w.load, in a role that writes the stages of a ring (ring.write)"
+            )

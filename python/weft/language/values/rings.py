@@ -1,0 +1,503 @@
+"""Rings: stages of shared memory that one role fills by TMA and others take, one after the other.
+
+The barriers of the stages, the bytes that they expect, and the stage and phase of each role follow from the
+calls. Loops carry the positions.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile_copies import BOTH, ZERO
+from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.ir import callers
+from weft.isa.async_copy import CP_ASYNC
+from weft.isa.chips import WARPGROUP, WARPS, describe
+from weft.isa.suggest import did_you_mean
+from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
+from weft.language.calls.signatures import ALIGNMENT
+from weft.language.capture import carried, trace
+from weft.language.messages.mistakes import check_flag, mistake
+from weft.language.operations import clusters
+from weft.language.values.bounds import may_begin_before
+from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
+from weft.language.values.dtypes import DType
+from weft.language.values.matrices import Place
+from weft.language.values.scalars import Scalar
+from weft.language.values.stages import Slot, Takers
+from weft.mlir import ir, nvvm
+from weft.passes.builders import emit, thread_ids
+
+Position = tuple[Scalar, Scalar]
+_TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
+
+
+class Ring(carried.Fixed):
+    """Stages of one or more buffers. One role fills them in order, `takers` warpgroups take each of them."""
+
+    def __init__(
+        self,
+        stages: int,
+        takers: int,
+        buffers: dict[str, tuple[int, int, DType]],
+        shared: dict[str, int],
+        over: "Ring | None" = None,
+    ) -> None:
+        self.name = ", ".join(buffers)
+        self.stages, self.kinds, self._shared = stages, buffers, shared
+        self.over = over
+        """The ring in whose memory the stages are, if they aren't in their own."""
+        kinds = {name: buffer_type(*each, stages) for name, each in buffers.items()}
+        if over is None:
+            self._takers = Takers(self.name, takers)
+            bytes_ = sum(kind.bytes for kind in kinds.values()) // stages
+            check_room(f"ring '{self.name}' has {stages} stages of {bytes_} bytes,", bytes_, stages)
+        # This CTA's takers must have read a stage, and those of CTAs that it copies for.
+        self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
+        with trace.current().before_barriers():
+            below = list(over._buffers.values()) if over else [None] * len(buffers)
+            self._buffers: dict[str, Any] = {
+                name: tile.alloc(kind, over=memory)
+                for (name, kind), memory in zip(kinds.items(), below, strict=True)
+            }
+        self._where = callers.here()
+        self._copied = not trace.current().has_tma
+        self._writer: Any = None  # "copies", or the role that writes its stages
+        self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
+        self._alone: bool | None = None  # whether one thread takes stages
+        self._taking: Any = None  # the role and warp of that thread
+        self._taken_at: Location | None = None
+        self.filling: Any = None
+        """The role that copies."""
+        self.filling_warp: int | None = None
+        """The warp of its thread that starts the copies."""
+        threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
+        self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
+        trace.current().taken.append(self)
+        trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
+        self.begin()
+
+    def _bytes(self, name: str) -> int:
+        rows, columns, dtype = self.kinds[name]
+        return rows * columns * dtype.bytes
+
+    def begin(self) -> None:
+        """Sets the positions of a role that begins."""
+        zero = Scalar(emit.value(0))
+        self.filled: Position = (zero, zero)
+        self.taken: Position = (zero, zero)
+
+    def fill(self, **places: Any) -> None:
+        """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile, or
+        equal parts of its rows (of its columns, if it has one row) from each of several elements in a tuple.
+        A buffer of None is left as it is.
+
+        Elements outside of the array become zeros. One thread does it, also where the whole role calls it.
+        """
+        if self._writer not in (None, "copies"):
+            raise mistake(f"ring '{self.name}' is written already: make another one for what is copied here")
+        current = self._copied_by("filled")
+        for name in places:
+            if name not in self.kinds:
+                raise mistake(
+                    f"a stage of this ring has {self.name}, got '{name}'{did_you_mean(name, self.kinds)}"
+                )
+        for name in self.kinds:
+            if name not in places:
+                raise mistake(
+                    f"a stage of this ring has {self.name}, got no '{name}': None leaves it as it is"
+                )
+        places = {name: place for name, place in places.items() if place is not None}
+        if not places:
+            raise mistake("at least one buffer of a stage must be filled: ring.lend() hands it over as it is")
+        for name, place in places.items():
+            self._check_places(name, place if isinstance(place, tuple) else (place,))
+        stage, phase = (each.value for each in self.filled)
+        if self._copied:
+            self._copy(places, stage, phase)
+        else:
+            with nullcontext() if current.one_thread else thread_ids.one_thread():
+                tile.acquire(self._ring, stage, phase)
+                tile.expect(self._ring, stage, sum(map(self._bytes, places)))
+                barrier = tile.full_barrier(self._ring, stage)
+                for name, place in places.items():
+                    part = self._part(name, stage)
+                    for each, of in self._parts(part, place):
+                        self._start(name, each, of, barrier)
+        self.filled = self._next(self.filled)
+
+    def _check_places(self, name: str, places: tuple[Place, ...]) -> None:
+        """Raises WeftError for what a buffer can't be filled from."""
+        rows, columns, dtype = self.kinds[name]
+        extent = columns if rows == 1 else rows
+        if not places or extent % len(places) or (len(places) > 1 and name in self._shared):
+            why = " that isn't shared" if name in self._shared else ""
+            raise mistake(
+                f"parts must divide a buffer{why}, got {len(places)} of {rows} x {columns} for '{name}'"
+            )
+        self._check_parts(name, len(places))
+        for place in places:
+            if not isinstance(place, Place):
+                raise mistake(
+                    f"'{name}' must be filled from an element of an array, as a[row, k], got {shown(place)}"
+                )
+            if place.dtype != dtype:
+                raise mistake(f"'{name}' has elements of {dtype}, got {place} of {place.dtype}")
+
+    def _check_parts(self, name: str, count: int) -> None:
+        """Raises WeftError for parts of a buffer that don't begin where its swizzle does, or TMA writes."""
+        rows = self.kinds[name][0]
+        if count > 1 and rows > 1 and rows // count % SWIZZLED_ROWS:
+            raise mistake(
+                f"parts of '{name}' must have a multiple of {SWIZZLED_ROWS} rows, got {rows // count}: load "
+                "single rows by w.load(x[rows, k], …), and store them in a stage of ring.write()"
+            )
+        bytes_ = self._bytes(name) // count
+        if not self._copied and (count > 1 or (rows > 1 and self.stages > 1)) and bytes_ % BOX_ALIGNMENT:
+            parts = f"each of {count} parts" if count > 1 else "a stage"
+            raise mistake(
+                f"'{name}' must have a multiple of {BOX_ALIGNMENT} bytes in {parts}, since TMA writes tiles "
+                f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
+            )
+
+    def _parts(self, buffer: ir.Value, places: Any) -> list[tuple[Place, ir.Value]]:
+        """The places from which a buffer, or parts of it, are filled, and these parts."""
+        if not isinstance(places, tuple) or len(places) == 1:
+            return [(places[0] if isinstance(places, tuple) else places, buffer)]
+        rows, columns = buffer.type.shape
+        shape = (rows // len(places), columns) if rows > 1 else (1, columns // len(places))
+        made = []
+        for number, place in enumerate(places):
+            row, column = (number * shape[0], 0) if rows > 1 else (0, number * shape[1])
+            made.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
+        return made
+
+    def _start(self, name: str, place: Place, part: ir.Value, barrier: ir.Value) -> None:
+        """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
+        if name not in self._shared:
+            tile.copy_async(place.map(part.type), *place.corner, part, barrier=barrier)
+            return
+        axis = self._shared[name]
+        clusters.check_alike(name, [each.value for each in place.indices], axis)
+        (rows, columns), (row, column) = part.type.shape, place.corner
+        rows //= clusters.size(axis)
+        first = emit.value(emit.mul(clusters.coordinate(axis), rows))
+        share = tile.slice_(part, first, emit.value(0), (rows, columns))
+        row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
+        tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
+
+    def _copy(self, places: dict[str, Any], stage: ir.Value, phase: ir.Value) -> None:
+        """Fills a stage by `cp.async` of all threads of the warpgroup."""
+        tile.acquire(self._ring, stage, phase)
+        for name, places_of in places.items():
+            for place, part in self._parts(self._part(name, stage), places_of):
+                place.check_aligned(columns=True)
+                rows, columns = (BOTH if may_begin_before(each) else ZERO for each in place.corner)
+                tile.copy_async(
+                    place.memref(), *place.corner, part, vector_bytes=ALIGNMENT, rows=rows, columns=columns
+                )
+        nvvm.SyncWarpOp(emit.value(-1))  # of small tiles, only some lanes copy
+        tile.commit(self._ring, stage, copies=True)
+
+    def _copied_by(self, done: str) -> trace.Trace:
+        """Notes which thread of the role fills or lends stages."""
+        current = self._in_role(done)
+        if current.role and current.role.warpgroups > 1 and current.alike:
+            raise mistake(
+                f"a ring must be {done} by one thread, and each of the {current.role.warpgroups} warpgroups "
+                "of this role has one: do it in a role of one warpgroup, or write 'if me == 0:' around it, "
+                "after 'with w.role(…) as me:'"
+            )
+        if self.filling not in (None, current.role):
+            raise mistake(
+                f"ring '{self.name}' is filled in another role already: each role has its own position in a "
+                "ring, so fill it in one of them, or make another ring"
+            )
+        if self.filling_warp not in (None, current.warp):
+            warp = self.filling_warp or ""
+            raise mistake(
+                f"ring '{self.name}' is filled by another thread of the role already, which alone has the "
+                f"position in it: fill it in w.one_thread({warp and f'warp={warp}'}), or make another ring"
+            )
+        self._writer, self.filling, self.filling_warp = "copies", current.role, current.warp
+        current.needs_all_threads()
+        return current
+
+    def drain(self) -> None:
+        """Waits until all stages are empty: until then, other CTAs may signal this one, so it mustn't end."""
+        tile.drain(self._ring, *(each.value for each in self.filled))
+
+    def lend(self) -> None:
+        """Waits until the next stage is empty, and passes it on unchanged. The warpgroups that take it can
+        use its memory for another purpose, such as a store through it (`via`).
+        """
+        if self._writer not in (None, "copies"):
+            raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
+        current = self._copied_by("lent")
+        stage, phase = (each.value for each in self.filled)
+        if self._copied:
+            tile.acquire(self._ring, stage, phase)
+            tile.commit(self._ring, stage, copies=True)
+        else:
+            with nullcontext() if current.one_thread else thread_ids.one_thread():
+                tile.acquire(self._ring, stage, phase)
+                tile.expect(self._ring, stage, 0)
+        self.filled = self._next(self.filled)
+
+    @contextmanager
+    def write(self, taken: Slot | None = None, *, own: bool = False) -> Iterator[Slot]:
+        """Waits until the next stage is empty. In the block, the warpgroups of the role write its buffers;
+        the stage is full at its end. A ring is either written or filled.
+
+        With `own`, each warpgroup writes the stage of its own number, of as many stages as there are
+        warpgroups, and waits only for that one. Stages are taken in order: a round has one of each warpgroup.
+
+        A ring over another one is written from a stage that was taken from that one, in the same memory.
+        The warpgroups that take it from this ring release it, so that it can be filled again.
+        """
+        check_flag("own", own)
+        current = self._in_role("written")
+        if current.one_thread:
+            raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
+        self._check_source(taken)
+        self._written_by(current.role, own)
+        stage, phase = (each.value for each in self.filled)
+        if own and current.role is not None:
+            stage = current.role.number
+        if taken is None:
+            tile.acquire(self._ring, stage, phase)
+        else:
+            taken.hand_over()
+        slot = Slot(self, stage, phase)
+        slot.held, slot.taken, slot.written = False, False, True
+        yield slot
+        tile.commit(self._ring, stage)
+        for _ in range(self.stages if own else 1):
+            self.filled = self._next(self.filled)
+
+    def _check_source(self, taken: Slot | None) -> None:
+        """Raises WeftError unless a stage of the ring below is written, and only there."""
+        if self.over is None:
+            if taken is not None:
+                raise mistake(f"ring '{self.name}' has its own memory: write() takes no stage of another one")
+        elif not isinstance(taken, Slot) or taken.ring is not self.over or not taken.held:
+            raise mistake(
+                f"ring '{self.name}' is over ring '{self.over.name}': write a stage that was taken from it "
+                f"and isn't released, as in write(block), got {shown(taken)}"
+            )
+
+    def _written_by(self, role: Any, own: bool) -> None:
+        """Each warp of a role announces what it has written."""
+        if own and self.stages != role.warpgroups:
+            raise mistake(
+                f"with own, a ring must have as many stages as the role has warpgroups, {role.warpgroups}, "
+                f"got {self.stages}"
+            )
+        if self._own not in (None, own):
+            raise mistake(f"ring '{self.name}' must be written either always with own=True, or never")
+        self._own = own
+        if self._writer is not None and self._writer is not role:
+            by = "filled" if self._writer == "copies" else "written in another role"
+            raise mistake(f"ring '{self.name}' is {by} already: make another one for what is written here")
+        self._writer = role
+        maker = self._ring.owner
+        i64 = ir.IntegerType.get_signless(64)
+        maker.attributes["producers"] = ir.IntegerAttr.get(i64, (1 if own else role.warpgroups) * WARPS)
+        maker.attributes["filled_by"] = ir.StringAttr.get("warps")
+
+    def take(self, *, waits: bool = True) -> Slot:
+        """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
+
+        Without `waits`, the stage's `ready()` waits, which comes before its buffers are read.
+
+        In `w.one_thread()`, that thread alone takes and releases stages that another role writes.
+        """
+        check_flag("waits", waits)
+        current = self._in_role("taken")
+        self._taken_by(current.one_thread)
+        slot = Slot(self, *(each.value for each in self.taken))
+        slot.full = False
+        if waits:
+            slot.ready()
+        self.taken = self._next(self.taken)
+        current.holds(slot)
+        return slot
+
+    def _taken_by(self, alone: bool) -> None:
+        if self._alone not in (None, alone):
+            raise mistake(f"ring '{self.name}' must be taken either by one thread, or by whole warpgroups")
+        if alone and self.takers != 1:
+            raise mistake(f"takers of a ring must be 1 if one thread takes its stages, got {self.takers}")
+        if alone and self._alone is None:
+            self._ring.owner.attributes["emptied_by"] = ir.StringAttr.get("threads")
+        current = trace.current()
+        taking = current.role, current.warp
+        if self._taking not in (None, taking) and self._taking[0] is current.role:
+            raise mistake(
+                f"stages of ring '{self.name}' are taken by another thread of the role already, which alone "
+                f"has the position in it: take them in w.one_thread(warp={self._taking[1]})"
+            )
+        self._alone, self._taking = alone, taking
+        self._taken_at = self._taken_at or callers.here()
+
+    def ready(self) -> Slot:
+        """Waits until the next stage is full, without taking it. Its buffers may be read, and changed before
+        any warpgroup takes it; only `take` lets it be released.
+        """
+        self._in_role("taken")
+        self.await_full(*(each.value for each in self.taken))
+        slot = Slot(self, *(each.value for each in self.taken))
+        slot.held, slot.taken = False, False
+        return slot
+
+    def check(self) -> None:
+        """Raises WeftError, at the end, for stages that are taken and never filled, or released by a wrong
+        number of warpgroups.
+        """
+        if self._taken_at is not None and self._writer is None:
+            message = f"ring '{self.name}' is taken and never filled: call its fill() or write() in a role"
+            raise WeftError(Diagnostic(message, self._taken_at))
+        if self.over is None:
+            self._takers.check()
+            if "emptied_by" in self._ring.owner.attributes:  # each warp, or one thread, releases for itself
+                self._takers.part()
+
+    def _in_role(self, done: str) -> trace.Trace:
+        current = trace.current()
+        if current.role is None:
+            raise mistake(f"a ring must be {done} in a role: write 'with w.role(…):' around it")
+        if done == "taken" and current.one_thread and (self._writer in (None, "copies") or self._copied):
+            raise mistake(
+                "a stage must be taken by whole warpgroups, not in w.one_thread(), unless a role before this "
+                "one writes it, on a chip with TMA"
+            )
+        return current
+
+    def _next(self, position: Position) -> Position:
+        stage, phase = tile.advance(self._ring, *(each.value for each in position))
+        return Scalar(stage), Scalar(phase)
+
+    def read_by_lanes(self) -> None:
+        """Lanes read the stages, not only products: each warp then releases them."""
+        if self.over is not None:
+            self.over.read_by_lanes()
+            return
+        maker = self._ring.owner
+        i64 = ir.IntegerType.get_signless(64)
+        maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
+        maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
+
+    @property
+    def taken_alone(self) -> bool:
+        """Whether one thread takes the stages."""
+        return bool(self._alone)
+
+    def await_full(self, stage: ir.Value, phase: ir.Value) -> None:
+        """Waits until a stage is full."""
+        tile.await_(self._ring, stage, phase)
+
+    def release(self, stage: ir.Value, meets: bool) -> None:
+        """Lets a stage be filled again, by all CTAs that copy into it; if `meets`, after a barrier of each
+        warpgroup.
+        """
+        if self.over is not None:
+            self.over.release(stage, meets)
+            return
+        self._takers.note()
+        if meets and not self.taken_alone:
+            self._takers.meet()
+        tile.release(self._ring, stage)
+        for axis in sorted(set(self._shared.values())):
+            for rank in clusters.peers(axis):
+                tile.release_peer(self._ring, stage, rank)
+
+    def _part(self, name: str, stage: ir.Value) -> ir.Value:
+        """One of the buffers of a stage, as an SSA value."""
+        if wrong := stages_complaint(self._buffers[name].type):
+            raise WeftError(Diagnostic(wrong, self._where))
+        return tile.stage(self._buffers[name], stage)
+
+    def buffer(self, name: str, stage: Any, slot: Any = None) -> Buffer:
+        """One of the buffers of a stage, which may have been taken as a `slot`."""
+        return Buffer(self._part(name, stage), ring=self, slot=slot)
+
+
+def ring(
+    stages: int, *, takers: int = 1, shared: Any = None, over: Ring | None = None, **buffers: Any
+) -> Ring:
+    """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
+
+    `takers` warpgroups take, and release, each stage. Make it before the first role.
+
+    In a kernel with clusters, `shared={"b": 0}` states that the CTAs of a cluster along axis 0 of the grid
+    fill `b` from the same elements. Each of them then copies a part of the rows to all of them. These CTAs
+    must fill and take the same number of stages.
+
+    `over=other` makes a ring in the memory of another one, which has as many stages and takers and buffers
+    of the same sizes. A role takes stages of the other ring, and changes them in place: `write(block)`.
+    """
+    current = trace.current()
+    current.check_before_roles("a ring")
+    if current.chip not in CP_ASYNC.chips():
+        needed = describe(CP_ASYNC.chips())
+        raise mistake(f"a ring needs {needed}, got {current.chip}: load tiles by w.load there")
+    for name, value in (("stages", stages), ("takers", takers)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise mistake(f"{name} of a ring must be a positive number that Python knows, got {shown(value)}")
+    if not buffers:
+        raise mistake("a ring needs at least one buffer: w.ring(4, a=(rows, columns, w.bf16))")
+    for name, each in buffers.items():
+        if not isinstance(each, tuple) or len(each) != 3:
+            raise mistake(f"'{name}' must be (rows, columns, type), got {shown(each)}")
+        if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
+            raise mistake(f"a buffer can't be called '{name}', which stages have already")
+    _check_over(over, stages, takers, buffers, shared)
+    made = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
+    if made._shared:
+        current.sharing.append(made)
+    current.rings.append(made)
+    return made
+
+
+def _check_over(over: Ring | None, stages: int, takers: int, buffers: dict[str, Any], shared: Any) -> None:
+    """Raises WeftError for a ring in whose memory another one can't be."""
+    if over is None:
+        return
+    if not isinstance(over, Ring) or over.over is not None:
+        raise mistake(f"over must be a ring with its own memory, got {shown(over)}")
+    if shared:
+        raise mistake("a ring over another one isn't filled by copies: shared is for the other ring")
+    sizes, others = (
+        [rows * columns * dtype.bits for rows, columns, dtype in each.values()]
+        for each in (buffers, over.kinds)
+    )
+    if (stages, takers) != (over.stages, over.takers) or sizes != others:
+        raise mistake(
+            f"a ring over ring '{over.name}' must have its {over.stages} stages, {over.takers} takers, and "
+            f"buffers of {', '.join(str(bits // 8) for bits in others)} bytes, got {stages}, {takers} and "
+            f"{', '.join(str(bits // 8) for bits in sizes)}"
+        )
+
+
+def _sharing(shared: Any, buffers: dict[str, Any]) -> dict[str, int]:
+    """The buffers that CTAs copy for each other, each with the axis along which these are in the cluster."""
+    if shared is not None and not isinstance(shared, dict):
+        raise mistake(f'shared must be a dictionary such as {{"b": 0}}, got {shown(shared)}')
+    if shared and trace.current().cluster is None:
+        raise mistake("only CTAs of a cluster can share copies: write @w.kernel(cluster=2, …)")
+    result = dict[str, int]()
+    for name, axis in (shared or {}).items():
+        if name not in buffers:
+            meant = did_you_mean(name, buffers)
+            raise mistake(f"shared must name buffers of the ring, {', '.join(buffers)}, got '{name}'{meant}")
+        if axis not in (0, 1, 2) or isinstance(axis, bool):
+            raise mistake(f"an axis of shared must be 0, 1 or 2, got {shown(axis)}")
+        count, rows = clusters.size(axis), buffers[name][0]
+        if rows % (least := count * SWIZZLED_ROWS):
+            raise mistake(
+                f"'{name}' must have a multiple of {least} rows to be shared by {count} CTAs, got {rows}"
+            )
+        if count > 1:
+            result[name] = axis
+    return result
