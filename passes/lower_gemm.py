@@ -16,7 +16,6 @@ from weft.passes.builders import scaled_products
 from weft.passes.builders.warp_products import Operands, Product, tiles
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
-from weft.registry import extensions
 
 
 def run(module: ir.Operation) -> None:
@@ -118,7 +117,6 @@ def _shapes() -> list[str]:
 
 CANDIDATES = tuple(_candidate(shape) for shape in _shapes())
 SCALED_CANDIDATES = scaled_products.CANDIDATES
-extensions.watch(lambda: (CANDIDATES, SCALED_CANDIDATES))
 
 LOWER_GEMM = Pass(
     "lower-gemm",

@@ -29,7 +29,6 @@ from weft.passes.builders.tf32 import to_tf32
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
-from weft.registry import extensions
 
 LOWERED = (GemmAsyncOp, WaitGemmOp, PinOp, ReadSumsOp, ClearSumsOp, AddProductsOp)
 _HALF = 16
@@ -288,7 +287,6 @@ CANDIDATES = (
         _multiply,
     ),
 )
-extensions.watch(lambda: CANDIDATES)
 
 LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects import DIALECTS
 from weft.dialects.schedule import FAMILIES, AnySchedule
@@ -62,7 +61,7 @@ from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_binary import WEFT_TO_BINARY
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 from weft.registry import extensions, opt_flags
-from weft.schedules.choice import CHOOSERS, Chooser, own_choosers
+from weft.schedules.choice import CHOOSERS, Chooser
 from weft.system import locks
 
 _OF_MODULES = (RAISE_LINALG, OUTLINE_LINALG, SELECT_SCHEDULE, OUTLINE_MATMUL, WEFT_TO_BINARY)
@@ -225,18 +224,6 @@ def register_schedule(
         if chooser is not None:
             CHOOSERS[family] = chooser
         _families.add(family.key, _Family(family, expand, chooser))
-
-
-def own() -> tuple[Any, ...]:
-    """What is registered by Weft itself, which decides together with its files what the passes do."""
-    others = {entry.value.family for entry in _families.entries()}
-    kernels = tuple(each for each in KERNELS.items() if each[0] not in others)
-    schedules = FAMILIES.own(), own_choosers(), kernels
-    candidates = tuple(each for some in _own_candidates().values() for each in some)
-    return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, candidates
-
-
-extensions.watch(own)
 
 
 def every() -> dict[str, Pass]:

@@ -26,12 +26,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture
 def monkeypatch(monkeypatch):
-    """Pytest's, without the cache. A test may change a number or a table of a pass, which the cache's keys
-    don't contain: they contain files, registrations and functions.
+    """Pytest's, without the cache. A test may change a part of Weft, which the cache's keys don't contain:
+    they contain files.
     """
-    monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
-    # Another process wouldn't have the change.
-    monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda present=True: False)
+    monkeypatch.setattr("weft.compiler.cache_keys.lowering", lambda: None)
     return monkeypatch
 
 

@@ -149,7 +149,6 @@ def families_named(name: str) -> tuple[type[AnySchedule], ...]:
 FAMILIES = Families(
     WmmaSchedule, Schedule, DirectSchedule, TmaMmaSchedule, WarpgroupSchedule, TensorMemorySchedule
 )
-extensions.watch(FAMILIES.own)
 
 
 def schedule_of(attribute: Any) -> AnySchedule:

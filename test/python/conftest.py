@@ -46,7 +46,7 @@ def fresh_kernels(monkeypatch):
     """Kernels are made again, since their parts have changed. Those on disk are of the unchanged parts."""
     from weft.multiply import product_kernel
 
-    monkeypatch.setattr("weft.compiler.cache_keys.lowering", lambda present=True: None)
+    monkeypatch.setattr("weft.compiler.cache_keys.lowering", lambda: None)
     product_kernel.compiled.cache_clear()
     yield
     product_kernel.compiled.cache_clear()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft.cache import loaded
 from weft.compiler import apart, cache_keys, stages
 from weft.errors import WeftError, WeftInternalError
 
@@ -43,7 +44,7 @@ SCHEDULE = "block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 3
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: True)
+    monkeypatch.setattr(cache_keys, "lowering", lambda: ["this code"])
     monkeypatch.setenv("WEFT_CACHE", "0")
     monkeypatch.chdir(tmp_path)  # reproducers go there
 
@@ -175,7 +176,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_this_process_compiles_where_another_one_would_load_other_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: not present)
+    monkeypatch.setattr(loaded, "unchanged", lambda: False)
     monkeypatch.setattr(apart, "_asked", lambda *_: pytest.fail("another process was asked"))
     assert works()
 
@@ -183,7 +184,7 @@ def test_this_process_compiles_where_another_one_would_load_other_files(
 def test_an_unforeseen_exception_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache_keys, "as_imported", lambda present=True: False)
+    monkeypatch.setattr(cache_keys, "lowering", lambda: None)
     monkeypatch.setattr(stages.checks, "names", lambda module: {}["k"])
     with pytest.raises(WeftInternalError, match=r"internal error while .*KeyError: 'k'; this is a defect"):
         weft.compile(EXAMPLE, arch="sm_80")

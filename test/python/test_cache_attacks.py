@@ -282,29 +282,6 @@ def test_an_invalid_entry_is_computed_again(tmp_path):
     assert kept.get_or_make("k", ["x"], lambda: b"other") == b"right"
 
 
-def test_the_present_state_is_asked_for_once_an_entry_is_made(tmp_path):
-    kept, asked, now = Cache(tmp_path), [], ["1"]
-
-    def key(present):
-        asked.append(present)
-        return list(now) if present else ["1"]
-
-    def make() -> bytes:
-        asked.append("made")
-        return b"of 1"
-
-    now[0] = "2"
-    kept.get_or_make("k", key, make)
-    assert asked == [False, "made", True] and not list(tmp_path.iterdir())
-    now[0] = "1"
-    asked.clear()
-    kept.get_or_make("k", key, make)
-    assert asked == [False, "made", True] and len(list(tmp_path.iterdir())) == 1
-    asked.clear()
-    now[0] = "2"  # what 1 made is still what this process would make
-    assert kept.get_or_make("k", key, lambda: b"of 2") == b"of 1" and asked == [False]
-
-
 def test_an_entry_whose_inputs_change_during_computation_is_not_kept(tmp_path):
     kept, version = Cache(tmp_path), ["1"]
 
@@ -312,9 +289,9 @@ def test_an_entry_whose_inputs_change_during_computation_is_not_kept(tmp_path):
         version[0] = "2"
         return b"of 1, or of 2?"
 
-    kept.get_or_make("k", lambda present: list(version), make)
+    kept.get_or_make("k", ["1"], make, same=lambda: version == ["1"])
     assert not list(tmp_path.iterdir())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kept.get_or_make("k", lambda present: None, lambda: b"never kept") == b"never kept"
+        assert kept.get_or_make("k", None, lambda: b"never kept") == b"never kept"
     assert not list(tmp_path.iterdir())

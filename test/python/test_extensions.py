@@ -309,9 +309,10 @@ def lowered(op):
 @pytest.mark.usefixtures("registries")
 def test_a_pass_of_a_program_runs_at_its_registered_point(patch, tmp_path):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    before, seen = cache_keys.lowering(), []
+    seen = []
     weft.register_pass(Pass("count-ops", "count operations", nothing), after="lower-mma")
-    assert cache_keys.lowering() != before and not cache_keys.as_imported()
+    with pytest.warns(UserWarning, match="uncached: pass 'count-ops' is registered by"):
+        assert cache_keys.lowering() is None
     flags = [str(element) for element in passes.elements("weft")]
     assert flags[flags.index("lower-mma") + 1] == "count-ops"
     assert [str(each) for each in passes.elements("lower-mma")] == ["lower-mma"]  # of no pipeline of Weft's

@@ -125,7 +125,7 @@ def test_the_emulator_is_independent():
     """
     allowed = (
         *("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.display", "weft.system"),
-        *("weft.cache.disk_cache", "weft.cache.source_files"),
+        *("weft.cache.disk_cache", "weft.cache.loaded"),
     )
     for name, source in within("weft.emulator").items():
         assert all(found.startswith(allowed) for found in ours(source) - {"weft", "weft.cache"}), name

@@ -72,8 +72,6 @@ def test_the_kernel_of_a_product_is_chosen_once(folder, patch):
     with patch.context() as within:
         within.setattr(time_model, "_all_kernels", not_again)
         within.setattr(module, "context", not_again)
-        # A function that isn't Weft's would be a part of the key.
-        within.setattr("weft.compiler.identity.replaced", lambda packages: [])
         again, numbers = product_kernel.with_copies(operands(*SIZES))
         assert again.compiled == first.compiled and numbers == ()
         assert product_kernel.with_copies(operands(*SIZES))[0] is again
@@ -93,7 +91,6 @@ def test_the_copies_of_a_product_are_chosen_once(folder, patch):
     assert numbers() == (1,)
     forget()
     patch.setattr(transposing, "transposes", not_again)
-    patch.setattr("weft.compiler.identity.replaced", lambda packages: [])
     assert numbers() == (1,)
     assert numbers(transposes=False) == ()
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.cache import loaded
 from weft.errors import WeftError, warn
 from weft.system import file_locks, late_imports, locks, output_files
 
@@ -64,20 +65,20 @@ class Cache:
     def get_or_make(
         self,
         kind: str,
-        key: Key | Callable[[bool], Key | None],
+        key: Key | None,
         make: Callable[[], bytes],
         valid: Callable[[bytes], bool] = lambda data: True,
+        same: Callable[[], bool] = lambda: True,
     ) -> bytes:
-        """The entry of that kind (such as "cubin") and key; `make` makes it if there is no `valid` one.
+        """The entry of that kind (such as "cubin") and key; `make` makes it if there is no `valid` one, or no
+        key.
 
-        The key holds everything that the result of `make` depends on. If that may change meanwhile, the key
-        is a function: it returns None if the key is unknown, and the result is kept only if the key stays the
-        same. Its argument is whether it must ask for the present state, as it must after `make`: an entry of
-        the state that this process began with was made from that state. A state must not come back once it
-        has changed: then nothing has changed before or during `make` if it is the same after it.
+        The key holds everything that the result of `make` depends on. The result is kept only if files that
+        this process has loaded haven't changed, and what `same` compares.
         """
-        if self.directory is None or (digest := _digest_of(kind, key, False)) is None:
+        if self.directory is None or key is None:
             return make()
+        digest = _digest(kind, *key)
         path = self.directory / f"{kind}-{digest.hex()}"
         with _lock_of(path):
             try:
@@ -87,7 +88,7 @@ class Cache:
                 return make()
             if data is None or not valid(data):
                 data = make()
-                if not callable(key) or _digest_of(kind, key, True) == digest:
+                if same() and loaded.unchanged():
                     self._write(path, digest, data)
             return data
 
@@ -315,11 +316,6 @@ def _cache(directory: Path | None) -> Cache:
 
 _ENTRY = re.compile(r"[\w.]+-[0-9a-f]{64}")
 _UNFINISHED = re.compile(r"\.new-.*")
-
-
-def _digest_of(kind: str, key: Key | Callable[[bool], Key | None], present: bool) -> bytes | None:
-    parts = key(present) if callable(key) else key
-    return None if parts is None else _digest(kind, *parts)
 
 
 def _digest(*parts: str | bytes) -> bytes:

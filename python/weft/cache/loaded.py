@@ -1,62 +1,89 @@
 """Identifies the code that this process has loaded, Weft's and its libraries', for the cache's keys.
 
 A process goes on with the code that it has loaded while a new version is installed over it. So the state of
-every file is recorded before the file is imported, and its content is used only while the state is unchanged.
+every file is recorded before the file is imported, and nothing is kept on disk once a file has changed.
 """
 
+import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from weft.cache.source_files import Files, entries
 from weft.errors import warn
+from weft.version import VERSION
 
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
-_APART = ("emulator", "bench", "tuning", "tools", "jax")
+_APART = ("emulator", "bench", "tuning", "tools", "jax", "__pycache__")
 """Packages that don't affect what a module is compiled to."""
 _CODE = (".py", ".so", ".dylib", ".dll", ".pyd")
 
+State = tuple[int, int, int]
+_recorded: dict[str, State | None] = {}
+"""The state in which each file was first seen."""
+_warned = False
 
-def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
-    """The files with code in a folder and in those below it that take part in compiling."""
-    for entry in entries(folder):
+
+def _state(path: str) -> State | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (Path takes three times as long, for 470 files)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+class Files:
+    """Files as they were when one of these first had them, which is before anything in them was loaded."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.states = {path: _recorded.setdefault(path, _state(path)) for path in sorted(paths)}
+        self._digest: bytes | None = None
+
+    def described(self) -> str:
+        """The files' names, sizes, times and inodes, which differ between versions."""
+        return repr(list(self.states.items()))
+
+    def digest(self) -> bytes | None:
+        """Of the files' names and contents: the same wherever the same version is installed. None if a file
+        had changed before the first call.
+        """
+        if self._digest is None:
+            digest = hashlib.sha256()
+            for path in map(Path, self.states):
+                content = path.read_bytes() if path.exists() else b""
+                digest.update(path.name.encode() + b"\0" + hashlib.sha256(content).digest())
+            if all(_state(path) == state for path, state in self.states.items()):
+                self._digest = digest.digest()
+        return self._digest
+
+
+def sources(folder: str | Path, apart: Iterable[str] = ("__pycache__",)) -> Iterator[str]:
+    """The files with code in a folder and in those below it, other than those called as `apart` lists."""
+    for entry in os.scandir(folder) if Path(folder).is_dir() else ():
         if entry.name.endswith(_CODE):
-            yield entry
-        elif entry.name not in (*_APART, "__pycache__") and entry.is_dir():
-            yield from _sources(entry.path)
+            yield entry.path
+        elif entry.name not in apart and entry.is_dir():
+            yield from sources(entry.path, apart)
 
 
 def _own() -> Files:
     specs = [spec for package in _PACKAGES if (spec := find_spec(package)) is not None]
     folders = {Path(f).absolute() for spec in specs for f in spec.submodule_search_locations or ()}
     inner = {f for f in folders if any(parent in folders for parent in f.parents)}
-    return Files(entry for folder in folders - inner for entry in _sources(folder))
+    return Files(path for folder in folders - inner for path in sources(folder, _APART))
 
 
 _own_files = _own()
 _libraries: dict[str, Files] = {}
-_content: bytes | None = None
-_unchanged: set[str] = set()
-"""Libraries and packages whose files were found unchanged after they had been loaded."""
-_warned = False
 
 
 def watch(library: str, *folders: str) -> None:
     """Records the Python files and shared objects in a library's folders, before the library is loaded."""
     if library not in _libraries:
-        found = (entry for folder in folders for entry in entries(folder))
-        _libraries[library] = Files(entry for entry in found if entry.name.endswith(_CODE))
-
-
-def _all_code(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
-    """The Python files and shared objects in a folder and in those below it."""
-    for entry in entries(folder):
-        if entry.name.endswith(_CODE):
-            yield entry
-        elif entry.name != "__pycache__" and entry.is_dir():
-            yield from _all_code(entry.path)
+        every = (Path(folder) for folder in folders)
+        found = (str(path) for folder in every if folder.is_dir() for path in folder.iterdir())
+        _libraries[library] = Files(path for path in found if path.endswith(_CODE))
 
 
 def watch_package(name: str) -> None:
@@ -68,53 +95,30 @@ def watch_package(name: str) -> None:
     except (ImportError, ValueError):
         spec = None  # its import reports why
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    found = [entry for folder in folders for entry in _all_code(folder)]
+    found = [path for folder in folders for path in sources(folder)]
     if spec is not None and spec.origin is not None and not folders:
-        module = Path(spec.origin)
-        found += [entry for entry in entries(module.parent) if entry.name == module.name]
+        found.append(spec.origin)
     _libraries[name] = Files(found)
 
 
-def identity(*libraries: str, packages: Sequence[str] = (), present: bool = True) -> list[str | bytes] | None:
+def identity(*libraries: str, packages: Iterable[str] = ()) -> list[str | bytes] | None:
     """Identifies the loaded code of Weft, of watched libraries, and of watched packages by their content.
 
-    None, with one warning, if their files have changed. With `present` false, files that were unchanged once
-    aren't looked at again: what was made from them earlier is still what this process would make.
+    None, with one warning, if a file has changed before its content was needed.
     """
-    global _content, _warned
-    digests = [_libraries[name].digest() for name in packages]
-    content, files = _content, [_libraries[name] for name in (*libraries, *packages)]
-    looks = present or content is None or not _unchanged.issuperset((*libraries, *packages))
-    if (path := _changed(files) if looks else next(_unknown(), None)) is None and content is None:
-        content = _own_files.digest()
-        path = _changed(files)
-    if path is not None:
-        if not _warned:
-            _warned = True
-            warn(f"weft compiles uncached: {path} changed after this process loaded Weft; start a new one")
+    found = [files.digest() for files in (_own_files, *(_libraries[name] for name in packages))]
+    digests = [digest for digest in found if digest is not None]
+    if len(digests) < len(found):
+        unchanged()
         return None
-    assert content is not None
-    _content = content
-    _unchanged.update((*libraries, *packages))
-    described = [_libraries[name].described() for name in libraries]
-    return [sys.version, content, *described, *digests]
+    return [VERSION, sys.version, *digests, *(_libraries[name].described() for name in libraries)]
 
 
-def _changed(libraries: Iterable[Files]) -> str | None:
-    """A file that may differ from the one that was loaded, if there is one."""
-    for files in (_own_files, *libraries):
-        if (path := files.changed()) is not None:
-            return path
-    return next(_unknown(), None)
-
-
-def _unknown() -> Iterator[str]:
-    """Loaded modules of Weft that affect compilation and whose files weren't recorded."""
-    for name, module in sys.modules.copy().items():
-        if not name.startswith("weft"):  # of thousands
-            continue
-        parts = name.split(".")
-        if parts[0] == "weft" and not (len(parts) > 1 and parts[1] in _APART):
-            path = str(getattr(module, "__file__", name))
-            if path not in _own_files.names and str(Path(path).absolute()) not in _own_files.names:
-                yield path
+def unchanged() -> bool:
+    """Whether all recorded files still have their states; otherwise, warns once."""
+    global _warned
+    changed = next((path for path, state in _recorded.items() if _state(path) != state), None)
+    if changed is not None and not _warned:
+        _warned = True
+        warn(f"weft compiles uncached: {changed} changed after this process loaded Weft; start a new one")
+    return changed is None

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import mlir
 from weft.cache import disk_cache as cache
+from weft.cache import loaded
 from weft.compiler import cache_keys, reproducer, stages, worker
 from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
@@ -38,10 +39,10 @@ def compile_input(
     WeftInternalError for a crash of MLIR or an unexpected exception.
     """
     name = str(module) if isinstance(module, Path) else name
-    if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported(present=False):
+    if isinstance(module, (str, Path)) and not phase.shared() and (decides := cache_keys.lowering()):
         with contextlib.suppress(_ChangedError):
             options = {"arch": arch, "name": name, "default": default, "rows": rows, "kernel": kernel}
-            return _compiled_apart(module, options)
+            return _compiled_apart(module, options, decides)
     try:
         return stages.compile_module(
             module, arch, name=name, default=default, rows=rows, own=own, kernel=kernel
@@ -57,18 +58,16 @@ def check_parses(module: str | Path) -> None:
     the parser. Raises WeftError for its mistakes, and WeftInternalError for a crash.
     """
     name = str(module) if isinstance(module, Path) else NAME
-    if phase.shared() or not cache_keys.as_imported():
+    if phase.shared() or (decides := cache_keys.lowering()) is None or not loaded.unchanged():
         return
 
     def make() -> bytes:
         _asked(module, {"name": name}, "parse")
         return b"parsed"
 
-    def key(present: bool) -> cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [name, _content(module), *decides]
-
-    cache.default().get_or_make("parsed", key, make)
+    content = _content(module)
+    key = [name, content, *decides]
+    cache.default().get_or_make("parsed", key, make, same=lambda: _content(module) == content)
 
 
 def _text(module: Any) -> str:
@@ -85,11 +84,11 @@ def _content(module: str | Path) -> str | bytes:
         return f"cannot be read: {failure.strerror}"  # an error, which is never kept
 
 
-def _compiled_apart(module: str | Path, options: dict[str, Any]) -> Compiled:
+def _compiled_apart(module: str | Path, options: dict[str, Any], decides: cache.Key) -> Compiled:
     """The result of the separate process, or of an earlier one from the cache."""
 
     def make() -> bytes:
-        if not cache_keys.as_imported():
+        if not loaded.unchanged():
             raise _ChangedError
         answer = _asked(module, options)
         entry = to_entry(answer["compiled"])
@@ -97,12 +96,10 @@ def _compiled_apart(module: str | Path, options: dict[str, Any]) -> Compiled:
             raise _Passing(entry)
         return entry
 
-    def key(present: bool) -> cache.Key | None:
-        decides = cache_keys.lowering(present)
-        return decides and [json.dumps(options), _content(module), str(tuned_files.asks_files()), *decides]
-
+    content = _content(module)
+    key = [json.dumps(options), content, str(tuned_files.asks_files()), *decides]
     try:
-        entry = cache.default().get_or_make("llvm", key, make)
+        entry = cache.default().get_or_make("llvm", key, make, same=lambda: _content(module) == content)
     except _Passing as passing:
         entry = passing.entry
     return of_entry(entry)

@@ -60,11 +60,8 @@ class Compiled:
     @computed
     def ptx(self) -> str:
         """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
-        chip, version = self.target.chip.name, self.ptx_version
-
-        def key(present: bool) -> cache.Key | None:
-            decides = cache_keys.generating(present)
-            return decides and [self.llvm, chip, repr(version), *decides]
+        chip, version, decides = self.target.chip.name, self.ptx_version, cache_keys.generating()
+        key = decides and [self.llvm, chip, repr(version), *decides]
 
         def generate() -> bytes:
             level, chosen = codegen.OPT_LEVEL, self._llvm_passes
@@ -92,12 +89,9 @@ class Compiled:
     @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
-        chip, ptx = self.target.chip.name, self.ptx
+        chip, ptx, decides = self.target.chip.name, self.ptx, cache_keys.assembling()
         assembled: list[ptxas.Assembled] = []
-
-        def key(present: bool) -> cache.Key | None:
-            decides = cache_keys.assembling(present)
-            return decides and [ptx, chip, *decides]
+        key = decides and [ptx, chip, *decides]
 
         def assemble() -> bytes:
             assembled.append(ptxas.assemble(ptx, chip))
@@ -106,7 +100,10 @@ class Compiled:
         def valid(entry: bytes) -> bool:
             return elf.complaint(_unpacked(entry).cubin, chip, self.launches) is None
 
-        entry = cache.default().get_or_make("cubin", key, assemble, valid)
+        def same() -> bool:
+            return cache_keys.assembling() == decides
+
+        entry = cache.default().get_or_make("cubin", key, assemble, valid, same)
         return assembled[0] if assembled else _unpacked(entry)
 
     @property
@@ -170,9 +167,9 @@ def _bare(stage: str) -> str:
     return stage.split("{")[0].rpartition("(")[2].rstrip(")")
 
 
-def key_of(bytecode: bytes, target: Target, name: str, rows: str, present: bool) -> cache.Key | None:
+def key_of(bytecode: bytes, target: Target, name: str, rows: str) -> cache.Key | None:
     """The key of what a module is lowered to."""
-    decides = cache_keys.lowering(present)
+    decides = cache_keys.lowering()
     return decides and [bytecode, str(target), name, rows, *decides]
 
 
@@ -182,7 +179,7 @@ def kept(bytecode: bytes, arch: str) -> Compiled | None:
     """
     if instrumentation.current().watches:
         return None
-    key = key_of(bytecode, Target.of(arch), "-", "aligned", False)
+    key = key_of(bytecode, Target.of(arch), "-", "aligned")
     entry = cache.default().find("llvm", key)
     return None if entry is None else of_entry(entry)
 

@@ -11,28 +11,25 @@ _T = TypeVar("_T")
 
 def found_or_made(
     kind: str,
-    described: Callable[[bool], disk_cache.Key | None],
+    described: disk_cache.Key | None,
     *,
     load: Callable[[bytes], _T | None],
     make: Callable[[], _T],
     entry_of: Callable[[_T], bytes],
+    same: Callable[[], bool] = lambda: True,
 ) -> _T:
     """What an entry of that kind leads to, by `load`, which returns None if that isn't on disk. Otherwise it
     is made, and its entry is written.
 
-    `described`, given `present` (`cache_keys`), is what decides in addition to what lowering depends on; None
-    where that isn't known.
+    `described` is what decides in addition to what lowering depends on; None where that isn't known. `same`
+    is whether it still describes the same.
     """
-    kept = disk_cache.default()
-
-    def key(present: bool) -> disk_cache.Key | None:
-        what, decides = described(present), cache_keys.lowering(present)
-        return None if what is None or decides is None else [*what, *decides]
-
-    entry = kept.find(kind, key(False))
+    kept, decides = disk_cache.default(), cache_keys.lowering()
+    key = None if described is None or decides is None else [*described, *decides]
+    entry = kept.find(kind, key)
     if entry is not None and (found := load(entry)) is not None:
         return found
     made = make()
     new = entry_of(made)
-    kept.get_or_make(kind, key, lambda: new)
+    kept.get_or_make(kind, key, lambda: new, same=same)
     return made

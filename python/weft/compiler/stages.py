@@ -100,10 +100,7 @@ def _compile(module: ir.Module | ir.OpView, target: Target, name: str, rows: str
         compiled.append(_lowered(module if ours else _apart(module), target, name, rows))
         return to_entry(compiled[0].record())
 
-    def key(present: bool) -> cache.Key | None:
-        return key_of(bytecode, target, name, rows, present)
-
-    entry = on_disk.get_or_make("llvm", key, lower)
+    entry = on_disk.get_or_make("llvm", key_of(bytecode, target, name, rows), lower)
     return compiled[0] if compiled else of_entry(entry)
 
 

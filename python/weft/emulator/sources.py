@@ -1,34 +1,22 @@
 """Identifies the emulator's code, for the keys of the cache on disk."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft import isa
 from weft.cache.disk_cache import Key
-from weft.cache.source_files import Files, entries
-
-if TYPE_CHECKING:
-    import os
+from weft.cache.loaded import Files, sources
 
 _WRITERS = "weft.emulator.compiled"
 _KNOWN = {"weft", "numpy", "llvmlite", *sys.stdlib_module_names} - {"__main__"}
 
 
-def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
-    for entry in entries(folder):
-        if entry.name.endswith(".py"):
-            yield entry
-        elif entry.name != "__pycache__" and entry.is_dir():
-            yield from _sources(entry.path)
-
-
 _FOLDERS = [Path(str(file)).parent for file in (__file__, isa.__file__)]
-_files = Files(entry for folder in _FOLDERS for entry in _sources(folder))
+_files = Files(path for folder in _FOLDERS for path in sources(folder))
 
 
 def identity() -> Key | None:
@@ -36,10 +24,8 @@ def identity() -> Key | None:
     the tables' files, Python and NumPy. None if files have changed since the process loaded them, or if
     somebody has replaced a function that writes code, as tests do.
     """
-    if _files.changed() is not None or _replaced():
-        return None
-    found: list[str | bytes] = [sys.version, np.__version__, _files.digest()]
-    return None if _files.changed() is not None else found
+    digest = None if _replaced() else _files.digest()
+    return None if digest is None else [sys.version, np.__version__, digest]
 
 
 def _replaced() -> bool:

@@ -41,7 +41,7 @@ def _known(kind: Kind, kept: cache.Cache) -> _Known:
     if kept.directory is None:
         return _Known(None, {})
     # The entry is for the same code, or a listed kernel would have to be compiled again.
-    keys = cache_keys.lowering(False), cache_keys.generating(False), _assembling()
+    keys = cache_keys.lowering(), cache_keys.generating(), _assembling()
     key = [repr(kind), *(part for key in keys for part in key or ())] if all(keys) else None
     return _Known(key, dict.fromkeys(_read(kept.find(_ENTRY, key) if key else None)))
 
@@ -49,7 +49,7 @@ def _known(kind: Kind, kept: cache.Cache) -> _Known:
 def _assembling() -> cache.Key | None:
     """What cubins depend on. Without ptxas there are none: the emulator needs only PTX."""
     try:
-        return cache_keys.assembling(False)
+        return cache_keys.assembling()
     except WeftError:
         return ["no ptxas"]
 

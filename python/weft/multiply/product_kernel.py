@@ -32,7 +32,7 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
     What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
     """
     chip = _chip(operands)
-    described = repr((transposes, *_described(operands, chip)))
+    described, schedules = repr((transposes, *_described(operands, chip))), tuned_files.contents(chip, False)
 
     def load(entry: bytes) -> _WithCopies | None:
         found = _from_disk(entry[1:], chip)
@@ -47,10 +47,11 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
 
     return kept_kernels.found_or_made(
         "product",
-        lambda present: [described, *tuned_files.contents(chip, present)],
+        [described, *schedules],
         load=load,
         make=make,
         entry_of=entry_of,
+        same=lambda: tuned_files.contents(chip) == schedules,
     )
 
 
@@ -225,7 +226,7 @@ def _kept_or_compiled(product: compiled_schedules.Kind, chip: str) -> kernel.Ker
     """The kernel of a product. Its module is built only if nobody has compiled it before."""
     return kept_kernels.found_or_made(
         "module",
-        lambda _: [repr(product)],
+        [repr(product)],
         load=lambda bytecode: _from_disk(bytecode, chip),
         make=lambda: kernel.compile_shared(_module(product), chip),
         entry_of=lambda made: made.compiled.bytecode,

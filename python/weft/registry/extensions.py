@@ -112,23 +112,12 @@ class Registry(Generic[T]):
 
 
 _registries: list[Registry[Any]] = []
-_tables: list[tuple[Callable[[], object], object]] = []
 _lock = locks.lock()
 _load_lock = locks.reentrant()
 _current: ContextVar[Source | None] = ContextVar("registering", default=None)
 _extensions: tuple[Extension, ...] = ()
 _failure: WeftError | None = None
 _loading = _loaded = False
-
-
-def watch(read: Callable[[], object]) -> None:
-    """Watches a table of Weft's own, which decides what is compiled. `read` returns its present content."""
-    _tables.append((read, read()))
-
-
-def own_tables() -> bool:
-    """Whether the tables that are watched have the content that Weft itself gives them."""
-    return all(read() == own for read, own in _tables)
 
 
 def entries() -> tuple[Entry[Any], ...]:

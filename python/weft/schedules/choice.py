@@ -136,14 +136,6 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
 }
 
 
-def own_choosers() -> tuple[tuple[type[AnySchedule], Chooser], ...]:
-    """Those of Weft's own families."""
-    return tuple(each for each in CHOOSERS.items() if each[0] in FAMILIES.own())
-
-
-extensions.watch(own_choosers)
-
-
 def choose(
     m: int | None,
     n: int | None,

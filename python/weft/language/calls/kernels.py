@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.compiler import identity, kept_kernels
+from weft.compiler import kept_kernels
 from weft.errors import WeftError, shown
 from weft.ir import callers
 from weft.isa.chips import CHIPS, unknown_chip
@@ -32,9 +32,6 @@ from weft.system import late_imports, locks
 if TYPE_CHECKING:
     from weft.construction.module import Module
 
-_TRACE = ("weft.attend", "weft.int4", "weft.language", "weft.nn")
-"""The packages that have kernels, and what traces them."""
-
 
 def kernel_of(
     function: Callable[..., Any],
@@ -47,7 +44,7 @@ def kernel_of(
     described = _described(function, special, chip, reads)
     return kept_kernels.found_or_made(
         "traced",
-        lambda _: described,
+        described,
         load=lambda bytecode: compiled_before(bytecode, chip),
         make=lambda: compile_unlocated(trace(), chip),
         entry_of=lambda made: made.compiled.bytecode,
@@ -58,13 +55,14 @@ def _described(
     function: Callable[..., Any], special: Specialization, chip: str, reads: Iterable[Read]
 ) -> list[str | bytes] | None:
     """What the trace of a function depends on besides Weft's files; None where that isn't known."""
-    if tracing_state.keeps_variables() or identity.replaced(_TRACE):
+    if tracing_state.keeps_variables():
         return None
     try:
-        values = identity.digest([(each.name, each.steps, each.content) for each in reads], special)
-    except identity.UnidentifiedError:
+        values = contents.as_text(tuple((each.name, each.steps, each.content) for each in reads))
+        special_text = contents.as_text(contents.content(special))
+    except TypeError:
         return None
-    return [f"{function.__module__}.{function.__qualname__}", chip, values]
+    return [f"{function.__module__}.{function.__qualname__}", chip, values, special_text]
 
 
 _WITHOUT_GPU = "sm_90a"

@@ -48,6 +48,22 @@ def _text(value: Any) -> str:
     return repr(value)
 
 
+_VERSIONED = ("weft", "numpy", "builtins")
+"""Packages whose functions and classes their names identify: the cache's keys hold the versions."""
+
+
+def as_text(content: Any) -> str:
+    """A content as text, the same in every process. Raises TypeError for one that has no such text."""
+    if isinstance(content, tuple | frozenset):
+        parts = [as_text(each) for each in content]
+        return f"{type(content).__name__}{parts if isinstance(content, tuple) else sorted(parts)}"
+    if isinstance(content, types.FunctionType | type) and content.__module__.split(".")[0] in _VERSIONED:
+        return f"{content.__module__}.{content.__qualname__}"
+    if content is None or isinstance(content, bool | int | float | str | bytes | np.dtype):
+        return repr(content)
+    raise TypeError(type(content))
+
+
 def content(value: Any, seen: dict[int, int] | None = None) -> Any:
     """The contents of a value, to compare and hash: the numbers in containers, arrays and objects of the
     user's classes. For other objects, their identity; for a library's module, nothing.
