@@ -82,14 +82,13 @@ class Op(ext.Operation):
         super().__init_subclass__(**arguments)
         groups = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         varying = [f for f in groups if f.variadicity != ext.Variadicity.single]
+        count = groups.index(varying[0]) if varying else len(groups)
+        for number, group in enumerate(groups[:count]):
+            setattr(cls, group.name, property(lambda self, number=number: self.operands[number]))
         # A single variadic group at the end needs no 'operandSegmentSizes', which the accessors of `ext`
-        # would
-        # read.
+        # would read.
         if len(varying) == 1 and varying[0] is groups[-1]:
             cls._ODS_OPERAND_SEGMENTS = None
-            count = len(groups) - 1
-            for number, group in enumerate(groups[:-1]):
-                setattr(cls, group.name, property(lambda self, number=number: self.operands[number]))
             setattr(cls, groups[-1].name, property(lambda self: self.operands[count:]))
         results = [f for f in cls._fields if isinstance(f, ext.ResultDef)]
         if any(f.variadicity != ext.Variadicity.single for f in results[-1:]):
@@ -126,6 +125,12 @@ class Op(ext.Operation):
     def legal_values(self, name: str) -> str:
         """The values of a mandatory attribute, to append to the message that it is missing."""
         return ""
+
+    @property
+    def likely_segments(self) -> list[int] | None:
+        """The `operandSegmentSizes` that an operation without it may mean; None if that isn't clear."""
+        sizes = [int(group.variadicity == ext.Variadicity.single) for group in _operand_groups(self)]
+        return sizes if sum(sizes) == len(self.operation.operands) else None
 
     @property
     def target(self) -> Target | None:
@@ -259,7 +264,7 @@ def _undeclared(op: ir.OpView) -> str | None:
         kind = _class_of(default, attribute)
         if not _is(attribute, kind):
             return f"expects attribute '{name}' to be {_words(kind, attribute)}, got {attribute}"
-    return _unknown(op) or _bad_segments(op)
+    return _bad_segments(op) or _unknown(op)
 
 
 def _unknown(op: ir.OpView) -> str | None:
@@ -281,7 +286,9 @@ def _bad_segments(op: ir.OpView) -> str | None:
     groups = [group.name for group in _operand_groups(op)]
     attributes = op.operation.attributes
     if "operandSegmentSizes" not in attributes:
-        return f"expects 'operandSegmentSizes' with the number of operands in {', '.join(groups)}"
+        sizes = op.likely_segments
+        meant = f": write operandSegmentSizes = array<i32: {', '.join(map(str, sizes))}>" if sizes else ""
+        return f"expects 'operandSegmentSizes' with the number of operands in {', '.join(groups)}{meant}"
     sizes = attributes["operandSegmentSizes"]
     if not isinstance(sizes, ir.DenseI32ArrayAttr):
         return f"expects 'operandSegmentSizes' to be array<i32>, got {sizes}"

@@ -50,14 +50,14 @@ TEAM_ROLES = {
 """Those of the operands of `tile.team`."""
 ROLES = {
     "c": Role(OUTPUT_TYPES, "MN"),  # scaled by beta and added
-    "bias": Role(ADDED_TYPES, "N"),  # added to every row
-    "residual": Role(ADDED_TYPES, "MN"),  # added to the result of the activation
+    "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
     "scale_a": Role(("f32",), ("K/128", "M")),  # scales each row of A, for each block of K
     "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
     "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
     "row_ends": Role(("i32",), ("products",)),  # where the rows of A of each B end
     "k_ends": Role(("i32",), ("products",)),  # where the part of K of each product ends
-    "alpha": Role(("f32",), ("products",)),  # scales each product, or with one element all of them
+    "bias": Role(ADDED_TYPES, "N"),  # added to every row
+    "residual": Role(ADDED_TYPES, "MN"),  # added to the result of the activation
     "row_factors": Role(("f32",), "M"),  # scale the sums of each row
     "column_factors": Role(("f32",), "N"),  # scale the sums of each column
     **TEAM_ROLES,
@@ -65,7 +65,7 @@ ROLES = {
 EPILOGUE, TEAM = "epilogue", "team"
 """The roles of a `tile.epilogue` and a `tile.team`, which are no memrefs."""
 GIVEN = (*(role for role in ROLES if role not in TEAM_ROLES), TEAM, EPILOGUE)
-"""The roles of operands of `tile.matmul`."""
+"""The operands of `tile.matmul` after D, in order."""
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
 GROUPINGS = ("groups", "row_ends", "k_ends")

@@ -46,7 +46,6 @@ from weft.dialects.tile_flags import await_flag, is_last, remote, send_async, si
 from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
-from weft.dialects.tile_operands import OperandOp
 from weft.dialects.tile_rings import (
     acquire,
     advance,
@@ -97,7 +96,6 @@ __all__ = [
     "LoadElementOp",
     "MapType",
     "MatmulOp",
-    "OperandOp",
     "PeerOp",
     "RingType",
     "SliceOp",

@@ -5,7 +5,6 @@ from typing import Any
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, Result, build
-from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import (
     Tile,
     is_buffer,
@@ -16,7 +15,6 @@ from weft.dialects.wgmma import LAST_SUM
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ir
 
-_MOST_OPTIONAL = 3  # operands of tile.gemm_async: two scales, and n or the number of a scale
 SCALE_BLOCKS = (0, 4 * 32)
 """What `scale_block` of `tile.gemm_async` may be: an instruction multiplies 32 elements with a scale, and a
 scale for more of them is for whole rows of shared memory.
@@ -50,23 +48,26 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     - `collector` is what instructions do with their collector buffer: "fill", "use", "lastuse" or "discard".
       It is the buffer of A. Weight-stationary instructions have several for B, and name one ("b0::fill").
 
-    The optional operands have this order. If their types differ, `tile.operand` makes them equal:
+    The optional operands:
 
-    - the scales of A and B: buffers in tensor memory, with a scale for each row of A (or column of B) and
+    - `scale_a` and `scale_b`: buffers in tensor memory, with a scale for each row of A (or column of B) and
       each 32 or 16 elements along K
     - `n` (i32): the N of the instruction, if only the launch knows it. C then has the largest N, and the
       instruction writes its first `n` columns. In a pair, the B of each CTA begins with half of them.
 
     With `scale_block` 128, each 128 elements along K share a scale. The buffers have rows x 4 scales: those
-    of four such blocks. The third optional operand is then `number` (i32) in place of `n`: the scale of the
-    first 128 elements, of these four. The elements after them have the scales after it.
+    of four such blocks. `number` (i32) is the scale of the first 128 elements, of these four. The elements
+    after them have the scales after it.
     """
 
     a: Operand
     b: Operand
     c: Operand
     accumulate: Operand
-    scales_and_n: Sequence[Operand]
+    scale_a: Operand | None
+    scale_b: Operand | None
+    n: Operand | None
+    number: Operand | None
     product: Sequence[Result]
     optional = {  # noqa: RUF012
         "transpose_a": False,
@@ -90,21 +91,14 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     @property
     def scales(self) -> tuple[ir.Value, ir.Value] | None:
         """The scales of A and of B."""
-        if len(self.scales_and_n) < 2:
-            return None
-        return unwrapped(self.scales_and_n[0]), unwrapped(self.scales_and_n[1])
+        scale_a, scale_b = self.scale_a, self.scale_b
+        return None if scale_a is None or scale_b is None else (scale_a, scale_b)
 
     @property
-    def n(self) -> ir.Value | None:
-        """N where it is known only at run time."""
-        if self.attribute("scale_block") or len(self.scales_and_n) % 2 == 0:
-            return None
-        return unwrapped(self.scales_and_n[-1])
-
-    @property
-    def number(self) -> ir.Value | None:
-        """The number of the first scale, with `scale_block`."""
-        return unwrapped(self.scales_and_n[-1]) if self.attribute("scale_block") else None
+    def _optional(self) -> dict[str, ir.Value]:
+        """The optional operands that there are."""
+        named = {name: getattr(self, name) for name in ("scale_a", "scale_b", "n", "number")}
+        return {name: value for name, value in named.items() if value is not None}
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -156,7 +150,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
         in_place = [name for name in self.optional if not name.startswith(("transpose", "first_sum"))]
         if given := [name for name in in_place if name in self.operation.attributes]:
             return f"expects C in tensor memory with {given[0]}, got {self.c.type}"
-        if len(self.scales_and_n):
+        if self._optional:
             return f"expects C in tensor memory with scales or n, got {self.c.type}"
         if not -1 <= (first := self.attribute("first_sum")) <= LAST_SUM:
             return f"first_sum must be in 0..{LAST_SUM}, or -1 for sums that are values, got {first}"
@@ -183,16 +177,15 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
 
     def _more_complaint(self) -> str | None:
         """What is wrong with the scales or the N."""
-        if len(self.scales_and_n) > _MOST_OPTIONAL:
-            got = len(self.scales_and_n)
-            return f"expects at most scale_a, scale_b and n after accumulate, got {got} operands"
-        block, got = self.attribute("scale_block"), len(self.scales_and_n)
+        block, got = self.attribute("scale_block"), " and ".join(self._optional) or "none"
         if block not in SCALE_BLOCKS:
             return f"scale_block must be {' or '.join(map(str, SCALE_BLOCKS))}, got {block}"
-        if block and got != _MOST_OPTIONAL:
-            return (
-                f"expects scale_a, scale_b and number after accumulate with scale_block, got {got} operands"
-            )
+        if (self.scale_a is None) != (self.scale_b is None):
+            return f"expects scale_a and scale_b together, got {got}"
+        if block and list(self._optional) != ["scale_a", "scale_b", "number"]:
+            return f"expects scale_a, scale_b and number with scale_block, got {got}"
+        if self.number is not None and not block:
+            return f"expects scale_block with number, got {got}"
         for name, value in (("n", self.n), ("number", self.number)):
             if value is not None and str(value.type) != "i32":
                 return f"expects {name} to be i32, got {value.type}"
@@ -266,10 +259,11 @@ def gemm_async(
     first_sum: int = -1,
 ) -> Any:
     """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
-    more = [each for each in (scale_a, scale_b, n, number) if each is not None]
+    groups = ([each] for each in (a, b, c, accumulate))
+    optional = ([] if each is None else [each] for each in (scale_a, scale_b, n, number))
     op = build(
         GemmAsyncOp,
-        operands=[a, b, c, accumulate, *of_one_type(more)],
+        operands=[*groups, *optional],
         results=lambda: [] if is_tensor_buffer(c) else [c.type],
         attributes={
             "transpose_a": transpose_a,

@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects.effects import Pure, reads
 from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
 from weft.dialects.operand_roles import ADDED_TYPES, OUTPUT_TYPES
-from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
+from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.errors import WeftError, shown
 from weft.isa.family import choice
 from weft.mlir import ext, ir
@@ -20,8 +20,12 @@ _APPROXIMATIONS = tuple(
 )
 
 
+class FunctionType(Tile.Type, name="function"):
+    """The function of a `tile.epilogue`."""
+
+
 class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
-    """What a `tile.matmul` does to its sums: its operand with the role "epilogue".
+    """What a `tile.matmul` does to its sums: its operand `epilogue`.
 
     The region computes one element of D. Its arguments are the element's sum (f32; i32 for integers, f64 for
     f64), which is `alpha * A @ B + beta * C`, and its row and its column (index). It yields the element in
@@ -38,8 +42,8 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
     function: Result
 
     def check(self) -> str | None:
-        if not isinstance(self.function.type, AnyType):
-            return f"expects to return a !tile.any, got {self.function.type}"
+        if not isinstance(self.function.type, FunctionType):
+            return f"expects to return a !tile.function, got {self.function.type}"
         if len(self.body.blocks) != 1:
             return f"expects a region of one block, got {len(self.body.blocks)}"
         kinds = [str(argument.type) for argument in self.block.arguments]
@@ -170,7 +174,7 @@ def epilogue(kind: ir.Type, element: Callable[[Any, Any, Any], Any]) -> ir.Value
     check_in_a_module(EpilogueOp)
     if not isinstance(kind, ir.Type):
         raise WeftError(f"kind must be an MLIR type, got {shown(kind)}")
-    op = ir.Operation.create(EPILOGUE, results=[AnyType.get()], regions=1)
+    op = ir.Operation.create(EPILOGUE, results=[FunctionType.get()], regions=1)
     index = ir.IndexType.get()
     block = op.regions[0].blocks.append(kind, index, index)
     with ir.InsertionPoint(block):

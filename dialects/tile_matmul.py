@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from ctypes import c_float
+from itertools import compress
 from math import isfinite
 from typing import Any
 
@@ -12,6 +13,7 @@ from weft.dialects.operand_roles import (
     EPILOGUE,
     FACTORS,
     GATES,
+    GIVEN,
     GROUPINGS,
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
@@ -30,13 +32,11 @@ from weft.dialects.tile_matmul_checks import (
     epilogue_complaint,
     is_f64,
     role_complaint,
-    role_names,
     schedule_complaint,
     shape_complaint,
     team_complaint,
     type_complaint,
 )
-from weft.dialects.tile_operands import of_one_type, unwrapped
 from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.mlir import ir
 
@@ -48,27 +48,23 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. If D is a
     batch of such matrices (rank 3), the others may be batches too; all products share a matrix of rank 2.
 
-    `roles` lists the role of each operand after D. If these have different types, `tile.operand` makes their
-    types equal.
+    Operands for what is done to the sums:
 
-    Roles of what is done to the sums:
-
-    - "c": M x N. A single operand without `roles` is C. If beta is not 0 and there is no C, D's old values
-      are C.
-    - "bias": N elements, added to every row.
-    - "residual": M x N.
-    - "alpha" of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
+    - `c`: M x N. If beta is not 0 and there is no C, D's old values are C.
+    - `alpha` of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
       if rows of A select one). The kernel multiplies it by the attribute `alpha`. Not with integers.
-    - "row_factors" (M) and "column_factors" (N) of f32: row i and column j of A @ B are multiplied by
+    - `bias`: N elements, added to every row.
+    - `residual`: M x N.
+    - `row_factors` (M) and `column_factors` (N) of f32: row i and column j of A @ B are multiplied by
       `row_factors[i]` and `column_factors[j]`, in addition to alpha. With one element, `memref<1xf32>`, they
       multiply all rows or columns. All products of a batch share them. Not with integers and f64.
-    - "epilogue": a `tile.epilogue`, which computes the elements of D from alpha * A @ B + beta * C, in place
+    - `epilogue`: a `tile.epilogue`, which computes the elements of D from alpha * A @ B + beta * C, in place
       of an activation, a bias, a residual and factors.
 
-    Roles of scales, "scale_a" and "scale_b":
+    Scales, `scale_a` and `scale_b`:
 
     - f32, K/128 x M and N/128 x K/128: each sum of 128 products is multiplied by both. With `scale_columns`,
-      "scale_b" is K/128 x N, with scales of each column of B.
+      `scale_b` is K/128 x N, with scales of each column of B.
     - f8E8M0FNU or f8E4M3FN: block scales, which tensor cores apply. 32 elements along K share a scale of
       f8E8M0FNU; 16 of f4E2M1FN share one of f8E4M3FN. Scales are in the 128x4 layout, M/128 x 512*K/128 for A
       and N/128 x 512*K/128 for B (512*K/64 if 16 elements share a scale).
@@ -76,22 +72,22 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
       bits. `scale_block` elements along K share a scale. The words are K/512 x M for A and K/512 x N for B
       (K/128 with `scale_block` 32), as in DeepGEMM. Bytes after the last scale are ignored.
 
-    Roles of products of different sizes:
+    Operands for products of different sizes:
 
-    - "groups" with one A: row i is multiplied by matrix `groups[i]` of a batch of B. A negative number skips
+    - `groups` with one A: row i is multiplied by matrix `groups[i]` of a batch of B. A negative number skips
       the row. In each block of 128 rows (0 to 127, 128 to 255, ...) all numbers must be equal.
-    - "groups" with a batch of A: only the first `groups[i]` rows of matrix i are multiplied.
-    - "row_ends" with one A: element i is the end of the rows of A for matrix i of B. They begin at the end of
+    - `groups` with a batch of A: only the first `groups[i]` rows of matrix i are multiplied.
+    - `row_ends` with one A: element i is the end of the rows of A for matrix i of B. They begin at the end of
       the previous ones, rounded up to a multiple of 128 (the first at 0). In rows between an end and this
       multiple, A @ B is NaN (of integers: the largest i32) where it isn't 0. Rows after the last multiple are
       not written.
-    - "k_ends": product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
+    - `k_ends`: product i of a batch D multiplies columns of A and rows of B up to `k_ends[i]`, beginning at
       the previous end, rounded up to a multiple of 128. Elements of A and B between an end and this multiple
       must be 0. If product i has no columns, A @ B is 0.
 
-    Role of products over several GPUs:
+    For products over several GPUs:
 
-    - "team": a `tile.team`, which describes what the GPUs exchange.
+    - `team`: a `tile.team`, which describes what the GPUs exchange.
 
     Arithmetic:
 
@@ -112,7 +108,19 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     a: Operand
     b: Operand
     d: Operand
-    inputs: Sequence[Operand]
+    c: Operand | None
+    alpha: Operand | None
+    scale_a: Operand | None
+    scale_b: Operand | None
+    groups: Operand | None
+    row_ends: Operand | None
+    k_ends: Operand | None
+    bias: Operand | None
+    residual: Operand | None
+    row_factors: Operand | None
+    column_factors: Operand | None
+    team: Operand | None
+    epilogue: Operand | None
     optional = {  # noqa: RUF012
         "transpose_a": False,
         "transpose_b": False,
@@ -122,19 +130,17 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         "accumulate": None,
         "bit_op": None,
         "schedule": None,
-        "roles": None,
         "activation": None,
         "scale_block": 0,
         "scale_columns": False,
     }
 
     @property
-    def c(self) -> ir.Value | None:
+    def added(self) -> ir.Value | None:
         """The matrix that beta scales: C, or D without one; None where beta is 0."""
         if self.attribute("beta") == 0.0:
             return None
-        c = self.role("c")
-        return self.d if c is None else c
+        return self.d if self.c is None else self.c
 
     @property
     def batch(self) -> ir.Value | None:
@@ -160,11 +166,6 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return value is not None and list(value.type.shape) == [1]
 
     @property
-    def extra(self) -> list[ir.Value]:
-        """The memrefs after D."""
-        return [unwrapped(value) for value in self.inputs]
-
-    @property
     def roles(self) -> dict[str, ir.Value]:
         """The memrefs after D, and those of the team, by their roles."""
         given = self.given
@@ -174,21 +175,31 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
 
     @property
     def given(self) -> dict[str, ir.Value]:
-        """What comes after D, by its roles."""
-        inputs = list(self.inputs)  # of most products, none
-        names = role_names(self.attribute("roles"), len(inputs)) if inputs else ()
-        return dict(zip(names, map(unwrapped, inputs), strict=True))
+        """The operands after D that there are, by their names."""
+        _, _, _, *counts = self.operation.attributes["operandSegmentSizes"]
+        _, _, _, *values = self.operation.operands
+        return dict(zip(compress(GIVEN, counts), values, strict=True))
 
     @property
-    def epilogue(self) -> EpilogueOp | None:
+    def likely_segments(self) -> list[int] | None:
+        """The `operandSegmentSizes` by the attribute `roles`, which earlier versions had."""
+        count = len(self.operation.operands) - 3
+        names = ["c"][:count]
+        if "roles" in self.attributes:
+            names = [str(role).strip('"') for role in self.attributes["roles"]]
+        if len(names) != count or names != [name for name in GIVEN if name in names]:
+            return None
+        return [1, 1, 1, *(int(name in names) for name in GIVEN)]
+
+    @property
+    def function(self) -> EpilogueOp | None:
         """The function of one element, if there is one."""
-        function = self.given.get(EPILOGUE)
-        return None if function is None else function.owner.opview
+        return None if self.epilogue is None else self.epilogue.owner.opview
 
     @property
     def loads(self) -> list[LoadElementOp]:
         """What the epilogue loads."""
-        return [] if self.epilogue is None else self.epilogue.loads
+        return [] if self.function is None else self.function.loads
 
     @property
     def read(self) -> list[tuple[str, ir.Value, Sequence[str]]]:
@@ -254,10 +265,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         for name, value, elements in named:
             if wrong := matrix_complaint(name, value, elements, 2, 3):
                 return wrong
-        if wrong := role_complaint(self.attribute("roles"), self.extra):
+        if wrong := role_complaint(self.given):
             return wrong
-        if len(kinds := list(dict.fromkeys(str(value.type) for value in self.inputs))) > 1:
-            return f"expects operands after D of one type, got {', '.join(kinds)}: use tile.operand"
         doubles = is_f64(self.d)
         for name in ("alpha", "beta"):
             value = self.attribute(name)
@@ -335,7 +344,7 @@ def matmul(
     schedule: AnySchedule | str | None = None,
 ) -> ir.OpView:
     """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `alpha` may be
-    a number or a memref, the operand with this role. `beta` is 1 by default where there is a C. `epilogue`
+    a number or a memref, the operand of this name. `beta` is 1 by default where there is a C. `epilogue`
     and `team` are results of the functions of these names. Raises WeftError for operands that the op doesn't
     take.
     """
@@ -343,18 +352,11 @@ def matmul(
     if beta is None:
         beta = 0.0 if c is None else 1.0
     chosen = as_schedule(schedule)
-    operands = {"c": c, "bias": bias, "residual": residual}
-    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups, "row_ends": row_ends}
-    operands |= {"k_ends": k_ends, "alpha": factors}
-    operands |= {"row_factors": row_factors, "column_factors": column_factors}
-    operands |= {TEAM: team, EPILOGUE: epilogue}
-    extra = {role: value for role, value in operands.items() if value is not None}
-    values = list(extra.values())
-    values = of_one_type(values)
-    roles = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
+    added = bias, residual, row_factors, column_factors
+    optional = c, factors, scale_a, scale_b, groups, row_ends, k_ends, *added, team, epilogue
     return build(
         MatmulOp,
-        operands=[a, b, d, *values],
+        operands=[[a], [b], [d], *([] if each is None else [each] for each in optional)],
         attributes={
             "transpose_a": transpose_a,
             "transpose_b": transpose_b,
@@ -364,7 +366,6 @@ def matmul(
             "accumulate": accumulate,
             "bit_op": bit_op,
             "schedule": chosen and chosen.attribute(),
-            "roles": roles,
             "activation": activation,
             "scale_block": scale_block,
             "scale_columns": scale_columns,

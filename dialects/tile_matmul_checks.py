@@ -1,8 +1,6 @@
 """What must hold for the operands and attributes of `tile.matmul`."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.dialects.operand_roles import (
@@ -11,7 +9,6 @@ from weft.dialects.operand_roles import (
     FACTORS,
     GATED_COLUMNS,
     GATES,
-    GIVEN,
     GROUPINGS,
     ROLES,
     TEAM,
@@ -41,38 +38,17 @@ from weft.mlir import ir
 from weft.target import Target
 
 _MADE = {EPILOGUE: EpilogueOp, TEAM: TeamOp}
-"""The operations that return operands which are no memrefs, by their roles."""
+"""The operations that return operands which are no memrefs, by their names."""
 
 
-def role_names(attribute: ir.Attribute | None, count: int) -> list[str]:
-    """The role of each of `count` operands by the attribute `roles`; without it the only one is C."""
-    if attribute is None:
-        return ["c"][:count]
-    return [role.value for role in attribute]
-
-
-def role_complaint(attribute: Any, values: Sequence[ir.Value]) -> str | None:
-    """Why the attribute doesn't assign each value a role of its own, or a value doesn't suit its role."""
-    if attribute is None:
-        if len(values) > 1:
-            return f"expects A, B, D and at most one C without 'roles', got {3 + len(values)} operands"
-    elif not isinstance(attribute, ir.ArrayAttr) or not all(isinstance(r, ir.StringAttr) for r in attribute):
-        return f"expects attribute 'roles' to be an array of strings, got {attribute}"
-    elif len(attribute) != len(values):
-        return f"expects a role for each of {len(values)} operands after D, got {attribute}"
-    names = role_names(attribute, len(values))
-    for name, value in zip(names, values, strict=True):
-        if name not in GIVEN:
-            return f"roles must be among {', '.join(GIVEN)}, got '{name}'"
-        if names.count(name) > 1:
-            return f"expects one operand with role '{name}', got {names.count(name)}"
-        if (made := _MADE.get(name)) is not None:
-            owner = value.owner
-            if isinstance(owner, ir.Block) or not isinstance(owner.opview, made):
-                return f"expects the result of a {made.OPERATION_NAME} with role '{name}', got {value.type}"
-            continue
-        if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
-            return wrong
+def role_complaint(given: dict[str, ir.Value]) -> str | None:
+    """Why an operand after D isn't what its name needs."""
+    for name, value in given.items():
+        if (made := _MADE.get(name)) is None:
+            if wrong := matrix_complaint(title(name), value, element_types(name), *ROLES[name].ranks):
+                return wrong
+        elif isinstance(value.owner, ir.Block) or not isinstance(value.owner.opview, made):
+            return f"expects {name} to be the result of a {made.OPERATION_NAME}, got {value.type}"
     return None
 
 
@@ -117,9 +93,9 @@ def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
 
 def epilogue_complaint(op: ir.OpView) -> str | None:
     """Why the sums can't be what the function of the epilogue takes, or it can't load what it does."""
-    if op.epilogue is None:
+    if op.function is None:
         return None
-    if (kind := str(op.epilogue.sum.type)) != op.types.sums:
+    if (kind := str(op.function.sum.type)) != op.types.sums:
         return f"expects an epilogue of sums of {op.types.sums}, got one of {kind}"
     others = [name for name in ("bias", "residual", *FACTORS) if op.role(name) is not None]
     others += ["activation"] if op.attribute("activation") is not None else []

@@ -3,7 +3,7 @@
 from weft.dialects.effects import Pure
 from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
 from weft.dialects.operand_roles import TEAM_ROLES, element_types
-from weft.dialects.tile_types import AnyType, Tile, matrix_complaint
+from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.mlir import ir
 
 _TOGETHER = (
@@ -14,8 +14,12 @@ _TOGETHER = (
 )
 
 
+class ExchangeType(Tile.Type, name="exchange"):
+    """What the GPUs of a team exchange, from a `tile.team`."""
+
+
 class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
-    """What the GPUs of a team exchange in a product: an operand of `tile.matmul`, with the role "team".
+    """What the GPUs of a team exchange in a product: the operand `team` of `tile.matmul`.
 
     `state` (i32) has this GPU's number, the number of the call, and the milliseconds after which a wait for a
     flag ends the kernel with an error.
@@ -70,8 +74,8 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
         return {role: value for role, value in found.items() if value is not None}
 
     def check(self) -> str | None:
-        if not isinstance(self.team.type, AnyType):
-            return f"expects to return a !tile.any, got {self.team.type}"
+        if not isinstance(self.team.type, ExchangeType):
+            return f"expects to return a !tile.exchange, got {self.team.type}"
         for role, value in self.roles.items():
             name = "state" if role == "team" else role
             if wrong := matrix_complaint(name, value, element_types(role), *TEAM_ROLES[role].ranks):
@@ -100,4 +104,4 @@ def team(
     check_in_a_module(TeamOp)
     optional = gathered, gathered_scales, arrivals, partials, signals, peers, bands
     groups = [[state], *([] if each is None else [each] for each in optional)]
-    return build(TeamOp, operands=groups, results=[AnyType.get()]).team
+    return build(TeamOp, operands=groups, results=[ExchangeType.get()]).team

@@ -269,10 +269,6 @@ class RingType(Tile.Type, name="ring"):
         return f"has a ring whose stages must be in 1..{MOST_STAGES}, got {shown(self.stages)}"
 
 
-class AnyType(Tile.Type, name="any"):
-    """The result of `tile.operand`, from a memref of any type."""
-
-
 def _sound(kind: Any) -> Any:
     """The type. Raises WeftError if its parameters are wrong."""
     if wrong := kind.complaint():

@@ -10,6 +10,8 @@
 // itself. The attribute schedule sets how the product is divided into tiles; without it, a pass chooses.
 
 func.func @matmul(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    transpose_b = true} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }

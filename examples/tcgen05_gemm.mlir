@@ -48,7 +48,7 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
         "tile.copy_async"(%map_a, %c0, %c0, %a, %full) : (!Map, i32, i32, !Stage, !llvm.ptr<3>) -> ()
         "tile.copy_async"(%map_b, %c0, %c0, %b, %full) : (!Map, i32, i32, !Stage, !llvm.ptr<3>) -> ()
         "tile.await"(%loaded, %c0, %c0) : (!Ring, i32, i32) -> ()
-        "tile.gemm_async"(%a, %b, %d, %false) {transpose_b = true} : (!Stage, !Stage, !Accumulator, i1) -> ()
+        "tile.gemm_async"(%a, %b, %d, %false) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage, !Stage, !Accumulator, i1) -> ()
         "tile.commit"(%multiplied, %c0) : (!Ring, i32) -> ()
       }
       // The ring's wait is followed by the fence that orders it before reads of tensor memory.

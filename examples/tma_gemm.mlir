@@ -59,7 +59,7 @@ gpu.module @tma_gemm [#nvvm.target<chip = "sm_90a">] {
         "tile.await"(%ring, %stage, %phase) : (!Ring, i32, i32) -> ()
         %a = "tile.stage"(%stages_a, %stage) : (!Stages, i32) -> !Stage
         %b = "tile.stage"(%stages_b, %stage) : (!Stages, i32) -> !Stage
-        %under_way = "tile.gemm_async"(%a, %b, %sums, %true) {transpose_b = true} : (!Stage, !Stage, !Sums, i1) -> !Sums
+        %under_way = "tile.gemm_async"(%a, %b, %sums, %true) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage, !Stage, !Sums, i1) -> !Sums
         %done = "tile.wait_gemm"(%under_way) : (!Sums) -> !Sums
         "tile.release"(%ring, %stage) : (!Ring, i32) -> ()
         %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)

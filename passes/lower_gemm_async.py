@@ -12,13 +12,12 @@ from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer, is_tensor_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
-from weft.dialects.tile_operands import OperandOp
 from weft.dialects.tile_sums import AddProductsOp, ClearSumsOp, ReadSumsOp
 from weft.isa import wgmma as isa
 from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
-from weft.mlir import arith, ir, llvm, operations, vector
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes import lower_gemm_async_tcgen05
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
@@ -44,9 +43,6 @@ def run(module: ir.Operation) -> None:
     named_sums.declare(module)
     with uniformity.remembered():
         rewrite(module, LOWERED, _lower)
-    for op in operations(module, OperandOp):
-        if not len(list(op.operand.uses)):
-            op.operation.erase()
 
 
 def _lower(op: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import extents
 from weft.dialects.schedule import AnySchedule
-from weft.dialects.tile import EpilogueOp, MatmulOp, OperandOp, TeamOp
+from weft.dialects.tile import EpilogueOp, MatmulOp, TeamOp
 from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import arith, func, gpu, ir, operations
 from weft.passes.kernels.matrices import element_bytes
@@ -31,7 +31,7 @@ def run(module: ir.Operation) -> None:
             _outline(function, products)
 
 
-_BESIDE = OperandOp, EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
+_BESIDE = EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
 """What may be beside a product."""
 
 
@@ -151,7 +151,7 @@ def _alignments(arguments: int, product: MatmulOp) -> list[int]:
     schedule, types = product.schedule, product.types
     assert schedule is not None
     operands = {"a": product.a, "b": product.b, "d": product.d, **product.roles}
-    if product.c is None:  # beta is 0: C isn't read
+    if product.added is None:  # beta is 0: C isn't read
         operands.pop("c", None)
     alignments = [1] * arguments
     for role, value in operands.items():

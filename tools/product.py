@@ -111,7 +111,7 @@ class Product:
         d = f"D[{self.m},{self.n}]"
         text = f"{scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
         text = f"{attributes['activation']}({text})" if attributes["activation"] else text
-        text = text if self.op.epilogue is None else f"epilogue({text})"
+        text = text if self.op.function is None else f"epilogue({text})"
         return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.argument_numbers else ''}"
 
     @property
@@ -197,7 +197,7 @@ class Product:
             scale_b=by_role.get("scale_b"),
             **self._attributes | {"alpha": alpha},
             dtype=by_role["D"].dtype,
-            epilogue=None if (function := self.op.epilogue) is None else partial(results, function, loaded),
+            epilogue=None if (function := self.op.function) is None else partial(results, function, loaded),
         )
 
     def _tiled(self, words: Array) -> Array:

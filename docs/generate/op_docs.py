@@ -236,7 +236,6 @@ _SUBJECTS = {
     "tile_launch_control": "tiles in dynamic order (cluster launch control)",
     "tile_claims": "partial sums of several CTAs",
     "tile_flags": "several GPUs",
-    "tile_operands": "operands of different types",
 }
 
 

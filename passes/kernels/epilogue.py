@@ -58,7 +58,7 @@ def finish(
             yield reread(sums, whole, rounds=True), 0, 0
             return
         lane = tile.to_lane(sums)
-        done = lane if op.epilogue is None else compute(op.epilogue, known, {op.epilogue.sum: lane})
+        done = lane if op.function is None else compute(op.function, known, {op.function.sum: lane})
         yield tile.from_lane(convert(done, whole.lane_type), whole), 0, 0
         return
     elements = emit.elements(tile.to_lane(sums))
@@ -175,7 +175,7 @@ class _Epilogue:
 
     def of(self, piece: Piece, lane: ir.Value) -> ir.Value:
         """A lane's elements of D from its sums, not yet rounded."""
-        function = self.op.epilogue
+        function = self.op.function
         values = {x.element: self._matrix(x, piece, lane.type) for x in self.op.loads if x.axes == "MN"}
         if self.op.grouping == "row_ends":
             lane = between_groups.marked(self.op, lane, piece.kind, self._at(0, piece), self.number)

@@ -7,9 +7,8 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import build
-from weft.dialects.operand_roles import EPILOGUE, FACTORS
+from weft.dialects.operand_roles import EPILOGUE, FACTORS, GIVEN
 from weft.dialects.tile import EpilogueOp, LoadElementOp, MatmulOp
-from weft.dialects.tile_operands import of_one_type
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
@@ -30,9 +29,8 @@ def canonical(op: MatmulOp) -> MatmulOp:
     if _changes(op):
         sums = ir.Type.parse(op.types.sums)
         kept[EPILOGUE] = tile.epilogue(sums, lambda *arguments: _element(op, *arguments))
-    names = ir.ArrayAttr.get([ir.StringAttr.get(role) for role in kept]) if kept else None
-    attributes = {name: each for name, each in attributes.items() if name not in moved} | {"roles": names}
-    operands = [op.a, op.b, op.d, *of_one_type(list(kept.values()))]
+    attributes = {name: each for name, each in attributes.items() if name not in moved}
+    operands = [[op.a], [op.b], [op.d], *([kept[name]] if name in kept else [] for name in GIVEN)]
     made: MatmulOp = build(MatmulOp, operands=operands, attributes=attributes)
     erase(op)
     return made
@@ -40,7 +38,7 @@ def canonical(op: MatmulOp) -> MatmulOp:
 
 def erase(op: MatmulOp) -> None:
     """Erases a product, and what computed operands for it alone."""
-    before = dict.fromkeys(value for value in op.inputs if not isinstance(value.owner, ir.Block))
+    before = dict.fromkeys(value for value in op.given.values() if not isinstance(value.owner, ir.Block))
     op.operation.erase()
     for value in before:
         if not list(value.uses):
@@ -50,7 +48,7 @@ def erase(op: MatmulOp) -> None:
 def _changes(op: MatmulOp) -> bool:
     """Whether something is done to the sums, other than by a gate."""
     activates = op.attribute("activation") is not None and op.gate is None
-    read = any(name in op.given for name in (*_MOVED, EPILOGUE) if name != "c") or op.c is not None
+    read = any(name in op.given for name in (*_MOVED, EPILOGUE) if name != "c") or op.added is not None
     return read or activates or op.attribute("alpha") != 1.0
 
 
@@ -58,7 +56,7 @@ def _element(op: MatmulOp, x: ir.Value, row: ir.Value, column: ir.Value) -> ir.V
     """An element of D from its sum."""
     c, residual = (
         None if matrix is None else tile.load_element(matrix, row, column)
-        for matrix in (op.c, op.role("residual"))
+        for matrix in (op.added, op.role("residual"))
     )
     factor = _factor(op, x.type)
     x = x if factor is None else arith.mulf(x, factor)
@@ -73,7 +71,7 @@ def _element(op: MatmulOp, x: ir.Value, row: ir.Value, column: ir.Value) -> ir.V
     if (name := op.attribute("activation")) is not None:
         x = activations.apply(name, x)
     x = x if residual is None else add(x, residual)
-    return x if op.epilogue is None else _inlined(op.epilogue, x, row, column)
+    return x if op.function is None else _inlined(op.function, x, row, column)
 
 
 def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
@@ -109,13 +107,13 @@ def matrices(op: MatmulOp) -> list[ir.Value]:
 
 def only_scales(op: MatmulOp) -> bool:
     """Whether nothing is done to the sums, other than to multiply them by a number that all share."""
-    scaled = op.epilogue is None or _is_sum(op.epilogue) or _is_scaled(op.epilogue)
+    scaled = op.function is None or _is_sum(op.function) or _is_scaled(op.function)
     return scaled and op.grouping != "row_ends"
 
 
 def only_rounds(op: MatmulOp) -> bool:
     """Whether nothing is done to the sums."""
-    return op.epilogue is None or _is_sum(op.epilogue)
+    return op.function is None or _is_sum(op.function)
 
 
 def _is_sum(function: EpilogueOp) -> bool:
@@ -142,7 +140,7 @@ Shared = dict[Any, Any]
 def shared(op: MatmulOp, number: ir.Value | None) -> Shared:
     """What all elements of product `number` of a batch share, computed at the insertion point."""
     known: Shared = {}
-    if (function := op.epilogue) is None:
+    if (function := op.function) is None:
         return known
     varying = function.varying
     *body, _ = function.block.operations

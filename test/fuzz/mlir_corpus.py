@@ -107,7 +107,8 @@ def _within_kernel(piece: Piece) -> Piece:
 
 _PRODUCT = """\
 func.func @f(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {{
-  "tile.matmul"(%A, %B, %D) {{schedule = {{{}}}}}
+  "tile.matmul"(%A, %B, %D) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {{{}}}}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }}

@@ -149,7 +149,8 @@ st.global.u32 [%d2], %r1; ret; }
 """  # noqa: E501
 _KERNEL = """
 func.func @product(%A: memref<?x?xf16, strided<[?, 1]>>, %B: memref<?x?xf16, strided<[?, 1]>>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) : (memref<?x?xf16, strided<[?, 1]>>, memref<?x?xf16, strided<[?, 1]>>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16, strided<[?, 1]>>, memref<?x?xf16, strided<[?, 1]>>, memref<?x?xf32>) -> ()
   return
 }
 """  # noqa: E501

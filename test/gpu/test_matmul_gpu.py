@@ -25,7 +25,10 @@ def source(inputs, output, transpose_b, alpha=1.0, beta=0.0, with_c=False, shape
     a, d = f"memref<{m}x{k}x{inputs}{strides}>", f"memref<{m}x{n}x{output}{strides}>"
     b = f"memref<{n}x{k}x{inputs}{strides}>" if transpose_b else f"memref<{k}x{n}x{inputs}{strides}>"
     c = [", %C", f", %C: {d}", f", {d}"] if with_c else ["", "", ""]
-    attributes = f"transpose_b = {str(transpose_b).lower()}, alpha = {alpha} : f32, beta = {beta} : f32"
+    sizes = f"operandSegmentSizes = array<i32: 1, 1, 1, {int(with_c)}{', 0' * 12}>"
+    attributes = (
+        f"{sizes}, transpose_b = {str(transpose_b).lower()}, alpha = {alpha} : f32, beta = {beta} : f32"
+    )
     return f"""
 func.func @matmul(%A: {a}, %B: {b}, %D: {d}{c[1]}) {{
   "tile.matmul"(%A, %B, %D{c[0]}) {{{attributes}}} : ({a}, {b}, {d}{c[2]}) -> ()

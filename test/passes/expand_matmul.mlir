@@ -52,7 +52,7 @@ gpu.module @m {
   // CHECK: gpu.return
   gpu.func @transposed(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 64, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 32, 16, 32>, warps = array<i64: 2, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -64,7 +64,7 @@ gpu.module @m {
   // CHECK-DAG: #tile.layout<"S[(2,32,3,32):(3072,32,1024,1)] xor 64B">, "shared">
   gpu.func @narrow(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 16, 96, 32>, warps = array<i64: 1, 1>, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 96, 32>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -81,7 +81,7 @@ gpu.module @m {
   // CHECK: gpu.return
   gpu.func @plain(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 128, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 128, 64>, warps = array<i64: 2, 2>, stages = 3}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 128, 64>, warps = array<i64: 2, 2>, stages = 3}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -103,7 +103,7 @@ gpu.module @m {
   // CHECK-SAME: {vector_bytes = 4 : i64}
   gpu.func @epilogue(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>, %c: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
-    "tile.matmul"(%a, %b, %d, %c) {alpha = 0.5 : f32, beta = 2.0 : f32,
+    "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 0.5 : f32, beta = 2.0 : f32,
       schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>, memref<?x?xbf16>) -> ()
     gpu.return
@@ -117,7 +117,7 @@ gpu.module @m {
   // CHECK: gpu.return
   gpu.func @plain_sum(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
-    "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32,
+    "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 1.0 : f32,
       schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
     gpu.return
@@ -148,7 +148,7 @@ gpu.module @warpgroups {
   // CHECK: gpu.return
   gpu.func @copies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -167,7 +167,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16,
   // CHECK: "tile.gemm_async"({{.*}}, %[[ADDS]])
-  // CHECK-SAME: {first_sum = 0 : i64, transpose_b = true}
+  // CHECK-SAME: {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_b = true}
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, f32,
   // CHECK-NOT: "tile.gemm_async"
   // CHECK: "tile.wait_gemm"() : () -> ()
@@ -182,7 +182,7 @@ gpu.module @warpgroups {
   // CHECK: gpu.return
   gpu.func @multiplies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -202,7 +202,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.store"
   gpu.func @multiplies_alone(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -232,7 +232,7 @@ gpu.module @warpgroups {
   // CHECK: nvvm.cp.async.bulk.wait_group 0
   gpu.func @staged(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>, %c: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d, %c) {transpose_b = true, alpha = 0.5 : f32, beta = 1.0 : f32,
+    "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, alpha = 0.5 : f32, beta = 1.0 : f32,
       schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -248,10 +248,10 @@ gpu.module @warpgroups {
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 32, 64>, f16,
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {first_sum = 0 : i64, transpose_a = true} :
+  // CHECK-SAME: {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_a = true} :
   gpu.func @mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 96, 32>, warpgroups = 2, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, schedule = {block = array<i64: 128, 96, 32>, warpgroups = 2, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -262,7 +262,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"(%[[B]]) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
   // CHECK: "tile.tensor_map"(%[[A]]) : (memref<8x?xf16>) -> !tile.map<array<i64: 8, 64>, f16,
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {first_sum = 0 : i64, transpose_b = true}
+  // CHECK-SAME: {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_b = true}
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 8>, f32,
   // CHECK: "tile.from_lane"
   // CHECK-SAME: -> !tile.fragment<array<i64: 8, 64>, f32, #tile.layout<"S[(4,2,4,2,8):(1@laneid,1,1@warpid,2,4@laneid)]">>
@@ -271,7 +271,7 @@ gpu.module @warpgroups {
   // CHECK: gpu.return
   gpu.func @swapped(%a: memref<8x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 2, swap = true}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 2, swap = true}}
       : (memref<8x?xf16>, memref<?x?xf16>, memref<8x?xf32>) -> ()
     gpu.return
   }
@@ -307,7 +307,7 @@ gpu.module @warpgroups {
   // CHECK-NEXT: gpu.return
   gpu.func @splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, splits = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, splits = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
   }
@@ -355,7 +355,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.copy_async"(%[[FROM_B]], %{{.*}}, %[[K]],
   gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 32>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
   }
@@ -387,7 +387,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.store_async"
   gpu.func @stream_k(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>, weft.cta_workspace = array<i64: 16, 32>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
   }
@@ -411,7 +411,7 @@ gpu.module @warpgroups {
   // CHECK-NOT: nvvm.griddepcontrol
   gpu.func @queued(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
     gpu.return
   }
@@ -422,7 +422,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 32, 128>,
   gpu.func @two_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
     gpu.return
   }
@@ -453,7 +453,7 @@ gpu.module @warpgroups {
   // CHECK: gpu.return
   gpu.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -468,7 +468,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.copy_multicast"(%{{.*}}, %[[COLUMN]]) :
   gpu.func @two_by_two(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, cluster = array<i64: 2, 2>}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, cluster = array<i64: 2, 2>}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -482,7 +482,7 @@ gpu.module @warpgroups {
   // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 32>, i32, {{.*}}memref<?x?xi32>
   gpu.func @integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
       : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
     gpu.return
   }
@@ -493,7 +493,7 @@ gpu.module @warpgroups {
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
   gpu.func @floats(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 32>, warpgroups = 1, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 32>, warpgroups = 1, stages = 2}}
       : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -507,7 +507,7 @@ gpu.module @warpgroups {
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
   gpu.func @small_floats(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E5M2>, %d: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
       : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<?x?xbf16>) -> ()
     gpu.return
   }

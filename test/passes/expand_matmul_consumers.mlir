@@ -38,7 +38,7 @@
 gpu.module @m {
   gpu.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 64, 64, 64>, consumers = array<i64: 2, 2>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return

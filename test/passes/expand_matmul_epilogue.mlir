@@ -33,18 +33,14 @@ gpu.module @m {
   // CHECK-COUNT-3: "tile.store"
   // CHECK-NOT: "tile.store"
   // CHECK: "tile.store_async"
-  // CHECK-NOT: tile.operand
   // CHECK: gpu.return
   gpu.func @pieces(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %c: memref<?x?xf32>,
                    %v: memref<?xbf16>, %r: memref<?x?xf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    %0 = "tile.operand"(%c) : (memref<?x?xf32>) -> !tile.any
-    %1 = "tile.operand"(%v) : (memref<?xbf16>) -> !tile.any
-    %2 = "tile.operand"(%r) : (memref<?x?xf16>) -> !tile.any
-    "tile.matmul"(%a, %b, %d, %0, %1, %2) {
-      roles = ["c", "bias", "residual"], alpha = 0.5 : f32, beta = 2.0 : f32, activation = "relu",
+    "tile.matmul"(%a, %b, %d, %c, %v, %r) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0>,
+      alpha = 0.5 : f32, beta = 2.0 : f32, activation = "relu",
       schedule = {block = array<i64: 64, 128, 64>, warpgroups = 1, stages = 2}}
-      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xbf16>, memref<?x?xf16>) -> ()
     gpu.return
   }
 
@@ -56,8 +52,7 @@ gpu.module @m {
   // CHECK: gpu.return
   gpu.func @swapped(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
-    "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"],
-      schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, swap = true}}
+    "tile.matmul"(%a, %b, %d, %v) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, swap = true}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xf32>) -> ()
     gpu.return
   }
@@ -72,7 +67,7 @@ gpu.module @m {
   // CHECK-NEXT: tile.from_lane
   gpu.func @silu(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {activation = "silu",
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, activation = "silu",
       schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -87,7 +82,7 @@ gpu.module @m {
   // CHECK: gpu.return
   gpu.func @alpha(%a: memref<?x?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %s: memref<?xf32>) kernel
       attributes {known_block_size = array<i32: 32, 1, 1>} {
-    "tile.matmul"(%a, %b, %d, %s) {roles = ["alpha"], alpha = 0.5 : f32,
+    "tile.matmul"(%a, %b, %d, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 0.5 : f32,
       schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>, memref<?xf32>) -> ()
     gpu.return
@@ -126,10 +121,9 @@ gpu.module @m {
       %9 = arith.sitofp %8 : i32 to f32
       %10 = arith.addf %7, %9 : f32
       "tile.yield"(%10) : (f32) -> ()
-    }) : () -> !tile.any
-    "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"],
-      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
-      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.any) -> ()
+    }) : () -> !tile.function
+    "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
     gpu.return
   }
 }

@@ -12,7 +12,7 @@
 // CHECK: arith.muli %[[BLOCKS]], %c128_i32
 // CHECK: scf.while
 func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf16>, %ends: memref<?xi32>) {
-  "tile.matmul"(%a, %b, %d, %ends) {roles = ["row_ends"], schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1,
+  "tile.matmul"(%a, %b, %d, %ends) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1,
     stages = 3}} : (memref<?x?xbf16>, memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?xi32>) -> ()
   return
 }
@@ -30,7 +30,7 @@ func.func @rows(%a: memref<?x?xbf16>, %b: memref<?x?x?xbf16>, %d: memref<?x?xbf1
 // CHECK: scf.for {{.*}} = %[[FIRST]] to %[[END]]
 // CHECK: "tile.gemm_async"
 func.func @parts(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xf32>, %ends: memref<?xi32>) {
-  "tile.matmul"(%a, %b, %d, %ends) {roles = ["k_ends"], transpose_a = true, beta = 1.0 : f32, schedule = {
+  "tile.matmul"(%a, %b, %d, %ends) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0>, transpose_a = true, beta = 1.0 : f32, schedule = {
     block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>, memref<?xi32>) -> ()
   return

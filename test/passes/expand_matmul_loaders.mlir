@@ -34,7 +34,7 @@ gpu.module @m {
   // CHECK: {first = 0 : i64, registers = 0 : i64, warpgroups = 2 : i64}
   gpu.func @loaders(%a: memref<?x?xbf16, strided<[?, 1]>>, %b: memref<?x?xbf16, strided<[?, 1]>>, %d: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
-    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 4, swap = true, loaders = 2}}
       : (memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16, strided<[?, 1]>>, memref<?x?xbf16>) -> ()
     gpu.return

@@ -52,9 +52,7 @@
 #schedule = {block = array<i64: 256, 64, 128>, warpgroups = 2, stages = 3}
 func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                   %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
-    schedule = #schedule} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
-                             memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = #schedule} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -76,9 +74,7 @@ func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref
 #one_part = {block = array<i64: 128, 192, 128>, warpgroups = 2, stages = 3}
 func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                     %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
-    schedule = #one_part} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
-                             memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = #one_part} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -114,8 +110,6 @@ func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memr
 #beside = {block = array<i64: 64, 64, 128>, warpgroups = 1, stages = 6}
 func.func @in_flight(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                      %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
-    schedule = #beside} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
-                           memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = #beside} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }

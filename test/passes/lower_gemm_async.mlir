@@ -64,7 +64,7 @@ gpu.module @m {
     // CHECK: "wgmma.commit_group"
     // CHECK: "tile.from_lane"
     %c = "tile.from_lane"(%v) : (vector<4xf32>) -> !D8
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -93,7 +93,7 @@ gpu.module @m {
     %zero = arith.constant 0 : i32
     %one = "tile.stage"(%all, %stage) : (!Stages, i32) -> !Stage
     %a = "tile.slice"(%one, %row, %zero) : (!Stage, i32, i32) -> !A64
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -118,7 +118,7 @@ gpu.module @m {
     %zero = arith.constant 0 : i32
     %one = "tile.stage"(%all, %stage) : (!Wides, i32) -> !Wide
     %b = "tile.slice"(%one, %zero, %column) : (!Wide, i32, i32) -> !N128
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N128, !D128, i1) -> !D128
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A32, !N128, !D128, i1) -> !D128
     gpu.return
   }
 
@@ -148,7 +148,7 @@ gpu.module @m {
     // CHECK-COUNT-3: "wgmma.mma_async"
     // CHECK-NOT: "wgmma.mma_async"
     // CHECK: gpu.return
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A128, !B128, !D8, i1) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A128, !B128, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -157,12 +157,12 @@ gpu.module @m {
   gpu.func @narrower_swizzles(%a: !A32, %s: !A16, %t: !B16, %c: !D64, %d: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 512 : i64, swizzle = "64B"}
     // CHECK-COUNT-2: "wgmma.mma_async"
-    %0 = "tile.gemm_async"(%a, %a, %c, %more) {transpose_b = true} : (!A32, !A32, !D64, i1) -> !D64
+    %0 = "tile.gemm_async"(%a, %a, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A32, !A32, !D64, i1) -> !D64
     // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 256 : i64, swizzle = "32B"}
     // CHECK: "wgmma.mma_async"
     // CHECK-NOT: "wgmma.mma_async"
     // CHECK: gpu.return
-    %1 = "tile.gemm_async"(%s, %t, %d, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+    %1 = "tile.gemm_async"(%s, %t, %d, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -178,7 +178,7 @@ gpu.module @m {
     // CHECK: %[[B1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%{{.*}}, %{{.*}}, %[[B1]],
     // CHECK-SAME: trans_b = 1 : i64}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N128, !D128, i1) -> !D128
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A32, !N128, !D128, i1) -> !D128
     gpu.return
   }
 
@@ -187,7 +187,7 @@ gpu.module @m {
   // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
   // CHECK: trans_b = 1 : i64}
   gpu.func @n_major_in_one_panel(%a: !A32, %b: !N64, %c: !D64, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N64, !D64, i1) -> !D64
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A32, !N64, !D64, i1) -> !D64
     gpu.return
   }
 
@@ -203,7 +203,7 @@ gpu.module @m {
     // CHECK: %[[A1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A1]],
     // CHECK-SAME: trans_a = 1 : i64}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!M128, !B16, !Tall8, i1) -> !Tall8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true, transpose_b = true} : (!M128, !B16, !Tall8, i1) -> !Tall8
     gpu.return
   }
 
@@ -227,7 +227,7 @@ gpu.module @m {
     // CHECK: "wgmma.commit_group"
     // CHECK-NOT: wgmma.
     // CHECK: gpu.return
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
     gpu.return
   }
 }
@@ -257,7 +257,7 @@ gpu.module @registers {
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#4, %[[A]]#5, %[[A]]#6, %[[A]]#7, %{{[0-9]+}}, %{{[a-z0-9]+}})
     // CHECK-NOT: "wgmma.mma_async"
     // CHECK: gpu.return
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Ra, !B32, !D8, i1) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Ra, !B32, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -267,12 +267,12 @@ gpu.module @registers {
     // CHECK-COUNT-4: llvm.bitcast %{{.*}} : i32 to vector<2xf16>
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, i64, i1)
-    %0 = "tile.gemm_async"(%h, %b, %c, %more) {transpose_b = true} : (!Rh, !Bh, !D8, i1) -> !D8
+    %0 = "tile.gemm_async"(%h, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Rh, !Bh, !D8, i1) -> !D8
     // CHECK: vector.bitcast %{{.*}} : vector<4xf32> to vector<4xi32>
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: a_type = "tf32", b_type = "tf32"
     // CHECK-SAME: i32, i32, i32, i32, i64, i1)
-    %1 = "tile.gemm_async"(%f, %t, %c, %more) {transpose_b = true} : (!Rtf, !Btf, !D8, i1) -> !D8
+    %1 = "tile.gemm_async"(%f, %t, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Rtf, !Btf, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -282,7 +282,7 @@ gpu.module @registers {
     // CHECK: %[[A:.*]]:8 = vector.to_elements %{{.*}} : vector<8xi32>
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#0, %[[A]]#1, %[[A]]#2, %[[A]]#3,
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#4, %[[A]]#5, %[[A]]#6, %[[A]]#7,
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Rtall, !B16, !Tall8, i1) -> !Tall8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Rtall, !B16, !Tall8, i1) -> !Tall8
     gpu.return
   }
 
@@ -298,13 +298,13 @@ gpu.module @registers {
     // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
     // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"
-    %0 = "tile.gemm_async"(%s, %t, %i, %more) {transpose_b = true} : (!As, !Bs, !I8, i1) -> !I8
+    %0 = "tile.gemm_async"(%s, %t, %i, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!As, !Bs, !I8, i1) -> !I8
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: {a_type = "tf32", b_type = "tf32", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k8"}
-    %1 = "tile.gemm_async"(%f, %g, %c, %more) {transpose_b = true} : (!Atf, !Btf, !D8, i1) -> !D8
+    %1 = "tile.gemm_async"(%f, %g, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Atf, !Btf, !D8, i1) -> !D8
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: {a_type = "e4m3", b_type = "e5m2", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k32"}
-    %2 = "tile.gemm_async"(%e, %h, %c, %more) {transpose_b = true} : (!Ae, !Be, !D8, i1) -> !D8
+    %2 = "tile.gemm_async"(%e, %h, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Ae, !Be, !D8, i1) -> !D8
     gpu.return
   }
 
@@ -345,7 +345,7 @@ gpu.module @registers {
       %first = arith.cmpi eq, %number, %zero : i32
       scf.if %first {
         // CHECK: "wgmma.mma_async"
-        %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+        %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
       }
     }) {first = 1, warpgroups = 2, registers = 0} : () -> ()
     %thread = gpu.thread_id x
@@ -354,7 +354,7 @@ gpu.module @registers {
     %last = arith.cmpi ugt, %warpgroup, %c128 : index
     scf.if %last {
       // CHECK: "wgmma.mma_async"
-      %1 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+      %1 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     }
     gpu.return
   }
@@ -377,7 +377,7 @@ gpu.module @registers {
       // CHECK-SAME: first_sum = 0 : i64
       // CHECK: "wgmma.mma_async"
       // CHECK-SAME: first_sum = 4 : i64
-      %next = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = 0, transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
+      %next = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = 0, transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
       "tile.wait_gemm"() : () -> ()
       // CHECK: %[[NEXT:.*]] = arith.addi %[[NUMBER]]
       // CHECK: scf.yield %[[NEXT]] : i32
@@ -395,7 +395,7 @@ gpu.module @registers {
     // CHECK: first_sum = 8 : i64
     scf.for %k = %zero to %end step %one : i32 {
       %more = arith.cmpi slt, %zero, %k : i32
-      %next = "tile.gemm_async"(%a8, %b, %d, %more) {first_sum = 8, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+      %next = "tile.gemm_async"(%a8, %b, %d, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = 8, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     }
     // CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, %sums8;
     "tile.wait_gemm"() : () -> ()
@@ -412,7 +412,7 @@ gpu.module @registers {
     "tile.clear_sums"() {first_sum = 4, count = 4} : () -> ()
     %no = arith.constant false
     // CHECK: first_sum = 0 : i64
-    %d = "tile.gemm_async"(%a, %b, %c, %no) {first_sum = 0, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+    %d = "tile.gemm_async"(%a, %b, %c, %no) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = 0, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
     "tile.wait_gemm"() : () -> ()
     // CHECK: llvm.inline_asm has_side_effects "fma.rn.f32 %sums4, %sums0, $0, %sums4;\0A\09fma.rn.f32 %sums5, %sums1, $1, %sums5;\0A\09fma.rn.f32 %sums6, %sums2, $0, %sums6;\0A\09fma.rn.f32 %sums7, %sums3, $1, %sums7;", "f,f" %{{.*}}, %{{.*}} : (f32, f32) -> ()
     "tile.add_products"(%f, %g) {first_product = 0, first_sum = 4, count = 4, factor_numbers = array<i64: 0, 1, 0, 1>} : (f32, f32) -> ()
@@ -447,8 +447,8 @@ gpu.module @registers {
     %d = "tile.from_lane"(%w) : (vector<4xf32>) -> !D8
     %sums:2 = scf.for %k = %zero to %end step %one iter_args(%x = %c, %y = %d) -> (!D8, !D8) : i32 {
       %more = arith.cmpi slt, %zero, %k : i32
-      %0 = "tile.gemm_async"(%a, %b, %x, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
-      %1 = "tile.gemm_async"(%a, %b, %y, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+      %0 = "tile.gemm_async"(%a, %b, %x, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+      %1 = "tile.gemm_async"(%a, %b, %y, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
       %2 = "tile.wait_gemm"(%1) : (!D8) -> !D8
       scf.yield %0, %2 : !D8, !D8
     }

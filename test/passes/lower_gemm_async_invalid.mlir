@@ -6,7 +6,7 @@
 gpu.module @m {
   gpu.func @in_a_function(%a: !A, %b: !B, %c: !D, %more: i1) attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (accumulator_memory: needs C in tensor memory, got it in registers); wgmma.mma_async (full_active_threads: needs to be in a kernel, so that all 128 threads of the warpgroup reach it together}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -19,7 +19,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @of_an_unknown_block(%a: !A, %b: !B, %c: !D, %more: i1) kernel {
     // expected-error @below {{full_active_threads: needs to be in a kernel with 'known_block_size', so that all 128 threads of the warpgroup reach it together)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -38,7 +38,7 @@ gpu.module @m {
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
       // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
-      %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+      %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
   }
@@ -72,7 +72,7 @@ gpu.module @m {
     %last = arith.cmpi uge, %thread, %c128 : index
     scf.if %last {
       // expected-error @below {{full_active_threads: needs a block of full warpgroups of 128 threads along x, got (192, 1, 1)}}
-      %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+      %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
   }
@@ -86,7 +86,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @type_of_a(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (types: needs A of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i32)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -99,7 +99,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @type_of_b(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (types: needs B of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i64)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -112,7 +112,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @of_two_types(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async A and B must have the same type,}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -125,7 +125,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @columns(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async n must be a multiple of 8 in 8..256, got 12}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -138,7 +138,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async d_type must be one of f16, f32, s32, got bf16}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -151,7 +151,7 @@ gpu.module @m {
 gpu.module @m [#nvvm.target<chip = "sm_90">] {
   gpu.func @another_chip(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{types: wgmma.mma_async needs sm_90a}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -164,7 +164,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90">] {
 gpu.module @m {
   gpu.func @depth(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (extents: needs K % 16 == 0, got K = 8)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -177,7 +177,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @sums_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{accumulator: needs C and D of f32, i32 or f16 in layout S[(}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -190,7 +190,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @a_without_a_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 8 contiguous elements, as wide as swizzle none, one after the other, got S[(64,16):(16,1)]}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -203,7 +203,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @rows_narrower_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(8,16):(16,1)] xor 128B}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -216,7 +216,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @rows_wider_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -229,7 +229,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @rows_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,16):(32,1)] xor 32B}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -242,7 +242,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @rows_in_groups(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(8,8,16):(16,256,1)] xor 32B}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -255,7 +255,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @elements_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,8,2):(16,1,8)] xor 32B}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -268,7 +268,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @n_outside_of_what_runs_fastest(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(16,64):(1,16)] xor 128B}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -281,7 +281,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @panels_too_far_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in a layout that a matrix descriptor describes: leading_byte_offset must be in 0..262128, got 262144}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -294,7 +294,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @registers_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (operand_a: needs A in registers in layout S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)], got S[}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -307,7 +307,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @registers_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_a: needs A in registers in layout S[}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -320,7 +320,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @registers_transposed(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -333,7 +333,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @n_major_tf32(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (major: needs B of type f32 to be K-major, got N-major)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -346,7 +346,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @m_inside_of_i8(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (major: needs A of type i8 to be K-major, got M-major)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -359,7 +359,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @a_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (own_memory: needs A in the CTA's own shared memory, got a buffer in cluster memory)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -394,7 +394,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @by_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (full_active_threads: needs a block of full warpgroups of 128 threads along x, got (64, 1, 1)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -407,7 +407,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @transposed_registers(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -421,7 +421,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @panels_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{operand_b: needs B in panels at one stride, got S[}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -434,7 +434,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @rows_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{wgmma.mma_async (extents: needs M % 64 == 0, got M = 16)}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -447,7 +447,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @b_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{own_memory: needs B in the CTA's own shared memory, got a buffer in cluster memory}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }
@@ -480,7 +480,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @named_sums_as_a_value(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{'tile.gemm_async' op expects no use of D with first_sum: tile.read_sums returns the sums}}
-    %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = 0, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = 0, transpose_b = true} : (!A, !B, !D, i1) -> !D
     %1 = "tile.wait_gemm"(%0) : (!D) -> !D
     gpu.return
   }

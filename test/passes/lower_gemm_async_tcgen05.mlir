@@ -66,7 +66,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
         // CHECK: arith.constant 6 : i32
         // CHECK: "tcgen05.mma"
         // CHECK-NOT: "tcgen05.mma"
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
       }
     }) : () -> ()
     gpu.return
@@ -82,7 +82,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
         // CHECK: %[[ONE:.*]] = nvvm.elect.sync
         // CHECK: scf.if %[[ONE]] {
         // CHECK: "tcgen05.mma"
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
       }) {first = 1 : i64, warps = 1 : i64} : () -> ()
     }) : () -> ()
     gpu.return
@@ -95,7 +95,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !Pair
       // CHECK: "tcgen05.instruction_descriptor"() {a_type = "f16", b_type = "f16", cta_group = 2 : i64, d_type = "f32", kind = "f16", m = 256 : i64, n = 256 : i64}
       // CHECK-COUNT-4: "tcgen05.mma"({{.*}}) {cta_group = 2 : i64, kind = "f16"
-      "tile.gemm_async"(%a, %b, %c, %more) {cta_group = 2 : i64, transpose_b = true} : (!Stage, !Stage, !Pair, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, cta_group = 2 : i64, transpose_b = true} : (!Stage, !Stage, !Pair, i1) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return
   }
@@ -121,7 +121,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: %[[D3:.*]] = llvm.getelementptr %[[D]][1048832]
       // CHECK: "tcgen05.mma"(%[[D3]],
       // CHECK-NOT: "tcgen05.mma"
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Tall, !Wide, !Halves, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Tall, !Wide, !Halves, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -137,7 +137,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: %[[FIELD:.*]] = arith.shli %[[N]], %[[BITS]] : i32
       // CHECK: %[[I:.*]] = arith.ori %[[REST]], %[[FIELD]] : i32
       // CHECK-COUNT-4: "tcgen05.mma"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I]],
-      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true} : (!Stage, !Stage, !C, i1, i32) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, transpose_b = true} : (!Stage, !Stage, !C, i1, i32) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -153,7 +153,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       // CHECK: "tcgen05.mma"(%{{.*}}, %[[A]], {{.*}}collector_a = "fill"
       // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[A]][8]
       // CHECK: "tcgen05.mma"(%{{.*}}, %[[NEXT]], {{.*}}collector_a = "fill"
-      "tile.gemm_async"(%a, %b, %c, %more) {collector = "fill", transpose_b = true, use_a_tmem = true} : (!InTensorMemory, !Stage, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, collector = "fill", transpose_b = true, use_a_tmem = true} : (!InTensorMemory, !Stage, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -166,7 +166,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       // CHECK: "tcgen05.instruction_descriptor"() {{.*}}ws = true
       // CHECK-COUNT-4: "tcgen05.mma_ws"({{.*}}) {{.*}}collector = "use", collector_buffer = "b2"
-      "tile.gemm_async"(%a, %b, %c, %more) {collector = "b2::use", transpose_b = true, weight_stationary = true} : (!Stage, !Stage, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, collector = "b2::use", transpose_b = true, weight_stationary = true} : (!Stage, !Stage, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -178,7 +178,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       // CHECK: m = 128 : i64, n = 64 : i64
       // CHECK-COUNT-8: "tcgen05.mma"
-      "tile.gemm_async"(%a, %b, %c, %more) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -207,7 +207,7 @@ gpu.module @long_rows [#nvvm.target<chip = "sm_103a">] {
       // CHECK: %[[LAST:.*]] = llvm.getelementptr %[[SCALES]][12]
       // CHECK: "tcgen05.mma_block_scale"(%{{.*}}, %{{.*}}, %{{.*}}, %[[I2]], %[[LAST]],
       // CHECK-NOT: "tcgen05.mma_block_scale"
-      "tile.gemm_async"(%a, %b, %c, %more, %scale_a, %scale_b) {transpose_b = true} : (!Packed, !Packed, !C, i1, !Scales, !Scales) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %scale_a, %scale_b) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!Packed, !Packed, !C, i1, !Scales, !Scales) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -231,7 +231,7 @@ gpu.module @warpgroups [#nvvm.target<chip = "sm_100a">] {
         %some = arith.cmpi eq, %lane, %zero : index
         scf.if %some {
           // CHECK-COUNT-4: "tcgen05.mma"
-          "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
+          "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage, !Stage, !C, i1) -> ()
         }
       }) {first = 0 : i64, warpgroups = 2 : i64} : () -> ()
     }) : () -> ()

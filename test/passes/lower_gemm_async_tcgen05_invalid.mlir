@@ -8,7 +8,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope CTA (128 threads))}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -26,7 +26,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       "tile.role"() ({
       ^bb0(%number: i32):
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope warpgroup)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warpgroups = 1 : i64} : () -> ()
     }) : () -> ()
     gpu.return
@@ -45,7 +45,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       "tile.role"() ({
       ^bb0(%number: i32):
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 64 threads)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }) {first = 0 : i64, warps = 2 : i64} : () -> ()
     }) : () -> ()
     gpu.return
@@ -66,7 +66,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %some = arith.cmpi ult, %thread, %c8 : index
       scf.if %some {
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 8 threads)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
     gpu.return
@@ -89,7 +89,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %some = arith.cmpi eq, %number, %c0 : index
       scf.if %some {
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 2 threads)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
     gpu.return
@@ -108,7 +108,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %some = nvvm.elect.sync -> i1
       scf.if %some {
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope 4 threads)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
     gpu.return
@@ -132,7 +132,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %some = arith.cmpi eq, %word, %c0 : i32
       scf.if %some {
         // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (exec_scope: needs one thread or one warp, got exec_scope some lanes of a warp)}}
-        "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+        "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
       }
     }) : () -> ()
     gpu.return
@@ -149,7 +149,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_a: needs A in the CTA's own shared memory or in tensor memory, got a buffer in cluster memory)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -165,7 +165,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_b: needs B in the CTA's own shared memory, got a buffer in cluster memory)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -182,7 +182,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %b = "tile.alloc"() : () -> !B
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale, tcgen05.mma.ws (memory_of_b: needs B in the CTA's own shared memory, got a buffer in tmem memory)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -198,7 +198,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma.ws (weight_stationary: needs weight_stationary to be true, got false)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -214,7 +214,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma, tcgen05.mma.block_scale (not_weight_stationary: needs weight_stationary to be false, got true); tcgen05.mma.ws (form: tcgen05.mma.ws cta_group must be 1 with weight stationary, got 2}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, cta_group = 2 : i64, weight_stationary = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, cta_group = 2 : i64, weight_stationary = true} : (!A, !B, !C, i1) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return
   }
@@ -230,7 +230,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (types: needs A and B of types of one kind: f16, bf16 (f16); f32 (tf32); f8E4M3FN, f8E5M2, f6E2M3FN, f6E3M2FN, f4E2M1FN (f8f6f4); ui8, i8 (i8); got f16 and f8E5M2)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -246,7 +246,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma.block_scale (scaled: needs scales of A and B, got none)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -263,12 +263,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @scales_without_their_candidate(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (unscaled: needs no scales, got scales of A and B)}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -285,12 +283,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @scales_of_two_types(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scaled_types: needs scales of one type of f8E8M0FNU, f8E4M3FN, got f8E8M0FNU and f8E4M3FN}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -307,12 +303,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @too_few_scales(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scaled_types: needs 4 or 8 scales in each row for K = 128, got 2}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -329,12 +323,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @scales_of_another_kind(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scaled_types: needs A and B of 8, 6 or 4 bits, a byte each, with a scale of f8E8M0FNU for 32; or packed f4E2M1FN with one for 32 or 16, or one of f8E4M3FN for 16; got f8E4M3FN (a byte each) and f8E4M3FN (a byte each) with one of f8E4M3FN for 32}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -351,12 +343,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @packed_and_padded(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{operand_a: needs A in a layout with 16 elements in 16 bytes for type e2m1 of kind mxf8f6f4, got S[(128,128):(128,1)] xor 64B}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -372,7 +362,7 @@ gpu.module @m [#nvvm.target<chip = "sm_103a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (form: tcgen05.mma kind i8 is legal on sm_100a, sm_110a only, got sm_103a}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -388,7 +378,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (form: tcgen05.mma collector_a must be }}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, collector = "keep"} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, collector = "keep"} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -404,7 +394,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (accumulator_type: needs C of f32 or f16 for kind f16, got i32)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -420,7 +410,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (m: needs M % 64 == 0 with cta_group 1, got M = 96)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -436,7 +426,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (m: needs M % 128 == 0 with cta_group 2, got M = 64)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return
   }
@@ -452,7 +442,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (n: needs N % 8 == 0 with cta_group 1, got N = 12)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -468,7 +458,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (n: needs N % 16 == 0 with cta_group 2, got N = 24)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return
   }
@@ -484,7 +474,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (k: needs K % 16 == 0 for kind f16, got K = 8)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -500,7 +490,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (mma_shape: mma_m must be 64 or 128 with cta_group 1, got 96)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, mma_m = 96 : i64, mma_n = 64 : i64} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, mma_m = 96 : i64, mma_n = 64 : i64} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -516,7 +506,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (mma_shape: needs N % mma_n == 0, got 64 and 48)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, mma_m = 128 : i64, mma_n = 48 : i64} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, mma_m = 128 : i64, mma_n = 48 : i64} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -532,7 +522,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (run_time_n: needs one instruction along N where N is known at run time, got N = 512)}}
-      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true} : (!A, !B, !C, i1, i32) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, transpose_b = true} : (!A, !B, !C, i1, i32) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -548,7 +538,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (run_time_n: needs all columns of D in the same lanes where N is known at run time)}}
-      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1, i32) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, transpose_b = true, cta_group = 2 : i64} : (!A, !B, !C, i1, i32) -> ()
     }) {cta_group = 2 : i64} : () -> ()
     gpu.return
   }
@@ -564,7 +554,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (accumulator_layout: needs C in layout S[(128,64):(1@TLane,1@TCol)], got S[(128,64):(1@TLane,2@TCol)])}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -580,7 +570,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (accumulator_layout: needs C in layout S[(4,16,64):(32@TLane,1@TLane,1@TCol)], got S[(64,64):(1@TLane,1@TCol)])}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -596,7 +586,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (operand_a: needs A in groups of 8 rows, one after the other, of 64 contiguous elements, as wide as swizzle 128B, each group and each panel at one stride (K-major), got S[(128,64):(128,1)] xor 128B)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -613,7 +603,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %a = "tile.alloc"() : () -> !A
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (operand_a: needs each 128x16 of A in layout S[(128,16):(1@TLane,1@TCol)], got S[(128,64):(1@TLane,2@TCol)])}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -630,7 +620,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %a = "tile.alloc"() : () -> !A
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (operand_a: needs A in tensor memory as M x K, got transpose_a)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true, transpose_a = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, transpose_a = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -646,7 +636,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (operand_b: needs B in groups of 8 rows, one after the other, of 64 contiguous elements, as wide as swizzle 128B, each group and each panel at one stride (K-major), got S[(64,64):(128,1)] xor 128B)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -662,7 +652,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{operand_b: needs B in MN-major order with another swizzle: swizzle must be 128B_32B for a transposed operand of kind tf32, got 128B}}
-      "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -678,7 +668,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{operand_a: needs A in a layout with 16 elements in 16 bytes for type e2m1 of kind f8f6f4, got S[(128,128):(128,1)] xor 64B}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -695,12 +685,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @scales_of_another_layout(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scale_layouts: needs scale_b of 64 rows, laid out as eight scales of each are in S[(2,32,2,4):(4@TCol,1@TLane,16@TCol,1@TCol)] + R[(4):(32@TLane)]; got }}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -717,12 +705,10 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @too_few_rows_of_scales(%a: !A, %b: !B, %more: i1) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S0
-      %o0 = "tile.operand"(%s0) : (!S0) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S1
-      %o1 = "tile.operand"(%s1) : (!S1) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scale_layouts: needs scale_a of 128 rows}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1) {transpose_b = true} : (!A, !B, !C, i1, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0>, transpose_b = true} : (!A, !B, !C, i1, !S0, !S1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -738,7 +724,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
     "tile.tensor_memory"() ({
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{tcgen05.mma (descriptor: d_type f16 is legal with f16 A and B only, got bf16)}}
-      "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !C, i1) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !C, i1) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -752,15 +738,12 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 !S = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @half_a_block(%a: !A, %b: !B, %more: i1, %number: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    %o2 = "tile.operand"(%number) : (i32) -> !tile.any
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S
-      %o0 = "tile.operand"(%s0) : (!S) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S
-      %o1 = "tile.operand"(%s1) : (!S) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scaled_types: needs 4 scales in each row, and K a multiple of 128 up to 512, with scale_block, got 4 and 64}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1, %o2) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !tile.any, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1, %number) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 1>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !S, !S, i32) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -774,15 +757,12 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 !S = !tile.buffer<array<i64: 128, 4>, f8E8M0FNU, #tile.layout<"S[(4,32,4):(4@TCol,1@TLane,1@TCol)] + R[(4):(32@TLane)]">, "tmem">
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @two_scales_of_an_instruction(%a: !A, %b: !B, %more: i1, %number: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    %o2 = "tile.operand"(%number) : (i32) -> !tile.any
     "tile.tensor_memory"() ({
       %s0 = "tile.alloc"() : () -> !S
-      %o0 = "tile.operand"(%s0) : (!S) -> !tile.any
       %s1 = "tile.alloc"() : () -> !S
-      %o1 = "tile.operand"(%s1) : (!S) -> !tile.any
       %c = "tile.alloc"() : () -> !C
       // expected-error @below {{scaled_types: needs one scale for the K of an instruction with scale_block, got kind mxf4, which has two}}
-      "tile.gemm_async"(%a, %b, %c, %more, %o0, %o1, %o2) {transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !tile.any, !tile.any, !tile.any) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %s0, %s1, %number) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 1>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !C, i1, !S, !S, i32) -> ()
     }) : () -> ()
     gpu.return
   }
@@ -799,7 +779,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
       %c = "tile.alloc"() : () -> !C
       %n = arith.constant 20 : i32
       // expected-error @below {{tcgen05.mma (run_time_n: n must be in 8..64 by 8 of a C as wide as 64, got 20}}
-      "tile.gemm_async"(%a, %b, %c, %more, %n) {transpose_b = true} : (!A, !B, !C, i1, i32) -> ()
+      "tile.gemm_async"(%a, %b, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, transpose_b = true} : (!A, !B, !C, i1, i32) -> ()
     }) : () -> ()
     gpu.return
   }

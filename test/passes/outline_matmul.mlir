@@ -11,7 +11,7 @@
 // CHECK-NEXT: gpu.return
 // CHECK-NOT: func.func
 func.func @plain(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -25,7 +25,7 @@ func.func @plain(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) 
 // CHECK: known_block_size = array<i32: 128, 1, 1>
 // CHECK-SAME: weft.writes = array<i32: 1>
 func.func @other(%n: i32, %d: memref<?x?xf32>, %b: memref<?x?xf16>, %a: memref<?x?xf16>, %c: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d, %c) {transpose_b = true, beta = 1.0 : f32,
+  "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, beta = 1.0 : f32,
     schedule = {block = array<i64: 32, 64, 64>, warps = array<i64: 2, 2>, stages = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
@@ -55,7 +55,7 @@ func.func private @declared(memref<?x?xf16>)
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-SAME: weft.writes = array<i32: 2>
 func.func @warpgroups(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -67,7 +67,7 @@ func.func @warpgroups(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
 // CHECK-SAME: weft.aligned = array<i32: 1, 1, 1, 16, 16>
 // CHECK-SAME: weft.writes = array<i32: 1>
 func.func @aligned(%n: i32, %d: memref<?x?xbf16>, %c: memref<?x?xbf16>, %b: memref<?x?xbf16>, %a: memref<?x?xbf16>) {
-  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
+  "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 1.0 : f32, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   return
 }
@@ -80,7 +80,7 @@ func.func @aligned(%n: i32, %d: memref<?x?xbf16>, %c: memref<?x?xbf16>, %b: memr
 // CHECK: gpu.func @transposed
 // CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
 func.func @transposed(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -91,7 +91,7 @@ func.func @transposed(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d5 ceildiv 128, d4 ceildiv 16, 1)>
 // CHECK: gpu.func @swapped
 func.func @swapped(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 16, 64>, warpgroups = 2, stages = 3, swap = true}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 128, 16, 64>, warpgroups = 2, stages = 3, swap = true}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -105,7 +105,7 @@ func.func @swapped(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
 // CHECK-SAME: weft.aligned = array<i32: 16, 16, 1>
 // CHECK-SAME: weft.persistent = 0 : i32
 func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, splits = 4}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, splits = 4}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -122,7 +122,7 @@ func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>)
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-SAME: weft.workspace = array<i64: 8, 32>
 func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, global_splits = 2}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, global_splits = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -138,7 +138,7 @@ func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-NOT: weft.workspace
 func.func @stream_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, stream_k = true}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, stream_k = true}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -153,7 +153,7 @@ func.func @stream_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16
 // CHECK-SAME: weft.dependent
 // CHECK-SAME: weft.persistent = 1 : i32
 func.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 2>}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 2>}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -164,8 +164,7 @@ func.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
 // CHECK: affine_map<({{.*}}d11) -> (d1 - d7, d2 - d4, d5 - d8, d0 - d6, d3 - d6, d9 - d6, d10 - d7, d11 - d8)>
 // CHECK: gpu.module @batch
 func.func @batch(%a: memref<?x?x?xf16>, %b: memref<?x?x?xf16>, %d: memref<?x?x?xf16>, %r: memref<?x?x?xf16>) {
-  "tile.matmul"(%a, %b, %d, %r) {roles = ["residual"],
-    schedule = {block = array<i64: 32, 64, 64>, warps = array<i64: 2, 2>, stages = 2}}
+  "tile.matmul"(%a, %b, %d, %r) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0>, schedule = {block = array<i64: 32, 64, 64>, warps = array<i64: 2, 2>, stages = 2}}
     : (memref<?x?x?xf16>, memref<?x?x?xf16>, memref<?x?x?xf16>, memref<?x?x?xf16>) -> ()
   return
 }

@@ -5,16 +5,12 @@
 // CHECK-LABEL: gpu.func @epilogue
 // CHECK-SAME: weft.aligned = array<i32: 16, 16, 1, 1, 1>
 // CHECK-SAME: weft.requires = #[[EQUAL]], weft.writes = array<i32: 2>
-// CHECK: %[[V:.*]] = "tile.operand"(%arg3) : (memref<?xf32>) -> !tile.any
-// CHECK: %[[R:.*]] = "tile.operand"(%arg4) : (memref<?x?xbf16>) -> !tile.any
-// CHECK: "tile.matmul"(%arg0, %arg1, %arg2, %[[V]], %[[R]])
+// CHECK: "tile.matmul"(%arg0, %arg1, %arg2, %arg3, %arg4)
 // CHECK-NEXT: gpu.return
 func.func @epilogue(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %v: memref<?xf32>,
                     %r: memref<?x?xbf16>) {
-  %0 = "tile.operand"(%v) : (memref<?xf32>) -> !tile.any
-  %1 = "tile.operand"(%r) : (memref<?x?xbf16>) -> !tile.any
-  "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"], transpose_b = true,
+  "tile.matmul"(%a, %b, %d, %v, %r) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0>, transpose_b = true,
     schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any) -> ()
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?xf32>, memref<?x?xbf16>) -> ()
   return
 }

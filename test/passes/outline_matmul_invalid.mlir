@@ -2,7 +2,7 @@
 
 func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op must have a schedule: run --select-schedule before --outline-matmul}}
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -11,16 +11,16 @@ func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 func.func @something_beside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'gpu.thread_id' op must not be in a function with a tile.matmul: a function that becomes a kernel has one product and a return}}
   %0 = gpu.thread_id x
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
 func.func @two_products(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   // expected-error @below {{'tile.matmul' op must not be in a function with a tile.matmul}}
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -29,7 +29,7 @@ func.func @two_products(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 func.func @in_a_loop(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %n: index) {
   // expected-error @below {{'scf.for' op must not be in a function with a tile.matmul}}
   scf.for %i = %n to %n step %n {
-    "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   }
   return
 }
@@ -38,7 +38,7 @@ func.func @in_a_loop(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %n: index) {
 
 // expected-error @below {{'func.func' op must not return values, since it becomes a kernel}}
 func.func @with_a_result(%a: memref<?x?xf16>, %d: memref<?x?xf32>) -> memref<?x?xf32> {
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return %d : memref<?x?xf32>
 }
 
@@ -46,7 +46,7 @@ func.func @with_a_result(%a: memref<?x?xf16>, %d: memref<?x?xf32>) -> memref<?x?
 
 // expected-error @below {{'func.func' op must have one block, since it becomes a kernel, got 2}}
 func.func @of_two_blocks(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %i: index, %v: f32) {
-  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   cf.br ^bb1
 ^bb1:
   memref.store %v, %d[%i, %i] : memref<?x?xf32>
@@ -58,7 +58,7 @@ func.func @of_two_blocks(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %i: index, %v
 gpu.module @m {
   // expected-error @below {{'func.func' op must be at the top of the module, got one in a 'gpu.module'}}
   func.func @inside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-    "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
   }
 }

@@ -29,9 +29,8 @@ func.func @region(%a: memref<?x?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?x?xf
     %6 = arith.mulf %5, %2 : f32
     %7 = arith.addf %6, %number : f32
     "tile.yield"(%7) : (f32) -> ()
-  }) : () -> !tile.any
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"],
-    schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}}
-    : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?x?xf32>, !tile.any) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}}
+    : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?x?xf32>, !tile.function) -> ()
   return
 }

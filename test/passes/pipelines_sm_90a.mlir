@@ -49,7 +49,7 @@
 // LLVM: nvvm.cp.async.bulk.tensor.shared.cluster.global
 // LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
 func.func @product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   return
 }

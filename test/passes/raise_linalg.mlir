@@ -10,7 +10,7 @@
 #nm = affine_map<(m, n, k) -> (n, m)>
 
 // CHECK-LABEL: func.func @filled(
-// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {operandSegmentSizes = {{.*}}} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
 // CHECK-NEXT: return
 func.func @filled(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
   %zero = arith.constant 0.0 : f32
@@ -21,7 +21,7 @@ func.func @filled(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32
 
 // What isn't filled is C.
 // CHECK-LABEL: func.func @accumulated(
-// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32, transpose_a = true, transpose_b = true}
+// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}, transpose_a = true, transpose_b = true}
 func.func @accumulated(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   linalg.matmul indexing_maps = [#km, #nk, #mn]
     ins(%a, %b : memref<?x?xf16>, memref<?x?xf16>) outs(%d : memref<?x?xf32>)
@@ -30,7 +30,7 @@ func.func @accumulated(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?x
 
 // D transposed: B's columns are its rows.
 // CHECK-LABEL: func.func @contracted(
-// CHECK-NEXT: "tile.matmul"(%arg1, %arg0, %arg2) {beta = 1.000000e+00 : f32, transpose_a = true, transpose_b = true}
+// CHECK-NEXT: "tile.matmul"(%arg1, %arg0, %arg2) {beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}, transpose_a = true, transpose_b = true}
 func.func @contracted(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   linalg.contract indexing_maps = [#mk, #kn, #nm]
     ins(%a, %b : memref<?x?xf16>, memref<?x?xf16>) outs(%d : memref<?x?xf32>)
@@ -38,7 +38,7 @@ func.func @contracted(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
 }
 
 // CHECK-LABEL: func.func @batch(
-// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) : (memref<4x?x?xi8>, memref<4x?x?xi8>, memref<4x?x?xi32>)
+// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {operandSegmentSizes = {{.*}}} : (memref<4x?x?xi8>, memref<4x?x?xi8>, memref<4x?x?xi32>)
 func.func @batch(%a: memref<4x?x?xi8>, %b: memref<4x?x?xi8>, %d: memref<4x?x?xi32>) {
   %zero = arith.constant 0 : i32
   linalg.fill ins(%zero : i32) outs(%d : memref<4x?x?xi32>)
@@ -48,7 +48,7 @@ func.func @batch(%a: memref<4x?x?xi8>, %b: memref<4x?x?xi8>, %d: memref<4x?x?xi3
 
 // One B for all products of a batch.
 // CHECK-LABEL: func.func @shared(
-// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32, transpose_b = true} : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf32>)
+// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}, transpose_b = true} : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf32>)
 func.func @shared(%a: memref<4x?x?xf16>, %b: memref<?x?xf16>, %d: memref<4x?x?xf32>) {
   linalg.contract indexing_maps = [affine_map<(z, m, n, k) -> (z, m, k)>, affine_map<(z, m, n, k) -> (n, k)>,
       affine_map<(z, m, n, k) -> (z, m, n)>]
@@ -58,14 +58,14 @@ func.func @shared(%a: memref<4x?x?xf16>, %b: memref<?x?xf16>, %d: memref<4x?x?xf
 
 // A vector is a matrix of one row.
 // CHECK-LABEL: func.func @matvec(%arg0: memref<64x32xf16>, %arg1: memref<1x32xf16>, %arg2: memref<1x64xf32>)
-// CHECK-NEXT: "tile.matmul"(%arg1, %arg0, %arg2) {beta = 1.000000e+00 : f32, transpose_b = true}
+// CHECK-NEXT: "tile.matmul"(%arg1, %arg0, %arg2) {beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}, transpose_b = true}
 func.func @matvec(%a: memref<64x32xf16>, %x: memref<32xf16>, %y: memref<64xf32>) {
   linalg.matvec ins(%a, %x : memref<64x32xf16>, memref<32xf16>) outs(%y : memref<64xf32>)
   return
 }
 
 // CHECK-LABEL: func.func @vecmat(%arg0: memref<1x?xf16>, %arg1: memref<?x?xf16>, %arg2: memref<1x?xf32>)
-// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32} :
+// CHECK-NEXT: "tile.matmul"(%arg0, %arg1, %arg2) {beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}} :
 func.func @vecmat(%x: memref<?xf16>, %b: memref<?x?xf16>, %y: memref<?xf32>) {
   linalg.vecmat ins(%x, %b : memref<?xf16>, memref<?x?xf16>) outs(%y : memref<?xf32>)
   return
@@ -75,11 +75,8 @@ func.func @vecmat(%x: memref<?xf16>, %b: memref<?x?xf16>, %y: memref<?xf32>) {
 #two = affine_map<(m, n) -> (m, n)>
 #row = affine_map<(m, n) -> (n)>
 // CHECK-LABEL: func.func @epilogue(
-// CHECK: %[[C:.*]] = "tile.operand"(%arg2)
-// CHECK: %[[BIAS:.*]] = "tile.operand"(%arg3)
-// CHECK: %[[RESIDUAL:.*]] = "tile.operand"(%arg4)
-// CHECK: "tile.matmul"(%arg0, %arg1, %arg5, %[[C]], %[[BIAS]], %[[RESIDUAL]])
-// CHECK-SAME: activation = "silu", alpha = 5.000000e-01 : f32, beta = 2.000000e+00 : f32, roles = ["c", "bias", "residual"]
+// CHECK: "tile.matmul"(%arg0, %arg1, %arg5, %arg2, %arg3, %arg4)
+// CHECK-SAME: activation = "silu", alpha = 5.000000e-01 : f32, beta = 2.000000e+00 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0>
 // CHECK-NEXT: return
 func.func @epilogue(%a: memref<8x16xbf16>, %b: memref<16x24xbf16>, %c: memref<8x24xf32>, %bias: memref<24xbf16>,
                     %r: memref<8x24xf16>, %d: memref<8x24xbf16>) {
@@ -118,7 +115,7 @@ func.func @epilogue(%a: memref<8x16xbf16>, %b: memref<16x24xbf16>, %c: memref<8x
 
 // A bias of one row, with a dimension that is broadcast; unsigned bytes.
 // CHECK-LABEL: func.func @row(%arg0: memref<8x8xf16>, %arg1: memref<8x8xf16>, %arg2: memref<8xf32>, %arg3: memref<8x8xf32>, %arg4: memref<8x8xf32>)
-// CHECK: roles = ["c", "bias"]
+// CHECK: operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0>
 // CHECK-LABEL: func.func @unsigned(%arg0: memref<8x32xui8>, %arg1: memref<32x8xui8>, %arg2: memref<8x8xi32>)
 func.func @row(%a: tensor<8x8xf16>, %b: tensor<8x8xf16>, %v: tensor<1x8xf32>, %c: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %0 = linalg.matmul ins(%a, %b : tensor<8x8xf16>, tensor<8x8xf16>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>

@@ -9,7 +9,7 @@
 // The exponential function is none of the activations. Its operand is a product with a bias.
 // CHECK-LABEL: func.func @elementwise_0(
 // CHECK-SAME: weft.sources = ["argument 0", "argument 1", "argument 2", "product 0"]
-// CHECK: "tile.matmul"(%arg0, %arg1, %arg3, %arg2) {roles = ["bias"]}
+// CHECK: "tile.matmul"(%arg0, %arg1, %arg3, %arg2) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0>}
 // CHECK-LABEL: func.func @elementwise_1(
 // CHECK-SAME: weft.plain, weft.sources = ["product 0", "result 0"]
 // CHECK: linalg.exp

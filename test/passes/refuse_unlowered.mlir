@@ -25,7 +25,7 @@ gpu.module @m {
 // CHECK: 'tile.matmul' op must be lowered before --weft-to-llvm
 func.func @product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op must be lowered before --weft-to-llvm: run --weft instead}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 

@@ -35,7 +35,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %pi = llvm.mlir.constant(3.14159274 : f32) : f32
     llvm.store %pi, %at : f32, !llvm.ptr<3>
     llvm.store %i, %at : i32, !llvm.ptr<3>
-    %d = "tile.gemm_async"(%a, %stage, %c, %yes) {transpose_b = true} : (!A, !Stage, !Sums, i1) -> !Sums
+    %d = "tile.gemm_async"(%a, %stage, %c, %yes) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !Stage, !Sums, i1) -> !Sums
     gpu.return
   }
 
@@ -61,7 +61,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %map = "tile.tensor_map"(%m) : (memref<?x?x?xf32>) -> !Map
     %member = "tile.member"(%map, %i) : (!Map, i32) -> !Map
     "tile.copy_async"(%member, %i, %i, %a, %full) : (!Map, i32, i32, !A, !llvm.ptr<3>) -> ()
-    %d = "tile.gemm_async"(%a, %b, %c, %yes) {transpose_b = true} : (!A, !Stage, !Sums, i1) -> !Sums
+    %d = "tile.gemm_async"(%a, %b, %c, %yes) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !Stage, !Sums, i1) -> !Sums
     gpu.return
   }
 }
@@ -76,7 +76,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %a = "tile.alloc"() : () -> !A
     // expected-error @below {{'tile.copy_async' op can't round f32 to tf32 for the tile.gemm_async that reads this buffer: copy from a tile.map, or by tile.load and tile.store}}
     "tile.copy_async"(%m, %i, %i, %a) {vector_bytes = 16 : i64} : (memref<?x?xf32>, i32, i32, !A) -> ()
-    %d = "tile.gemm_async"(%a, %b, %c, %yes) {transpose_b = true} : (!A, !B, !Sums, i1) -> !Sums
+    %d = "tile.gemm_async"(%a, %b, %c, %yes) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !Sums, i1) -> !Sums
     gpu.return
   }
 }
@@ -91,7 +91,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   gpu.func @copied_out(%m: memref<?x?xf32>, %b: !B, %c: !Sums, %i: i32, %yes: i1) kernel {
     %a = "tile.alloc"() : () -> !A
     %map = "tile.tensor_map"(%m) : (memref<?x?xf32>) -> !Map
-    %d = "tile.gemm_async"(%a, %b, %c, %yes) {transpose_b = true} : (!A, !B, !Sums, i1) -> !Sums
+    %d = "tile.gemm_async"(%a, %b, %c, %yes) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !Sums, i1) -> !Sums
     // expected-error @below {{'tile.store_async' op would copy f32 as tf32, to which it is rounded for tile.gemm_async: use another buffer}}
     "tile.store_async"(%a, %map, %i, %i) : (!A, !Map, i32, i32) -> ()
     gpu.return

@@ -19,14 +19,14 @@ func.func @unknown_sizes(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
   // SM90: schedule = {block = array<i64: {{.*}}>, {{.*}}warps = array<i64: {{.*}}>}
   // SM90A: schedule = {block = array<i64: {{.*}}>, {{.*}}warpgroups = {{[1-3]}} : i64
   // ANY: schedule = {block = array<i64: {{.*}}>, {{.*}}warps = array<i64: {{.*}}>}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
 // CHECK-LABEL: @small_sizes
 func.func @small_sizes(%a: memref<?x?xf16>, %b: memref<?x64xf16>, %d: memref<100x?xf32>) {
   // CHECK: block = array<i64: 64, 32, {{[0-9]+}}>
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x64xf16>, memref<100x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x64xf16>, memref<100x?xf32>) -> ()
   return
 }
 
@@ -34,7 +34,7 @@ func.func @small_sizes(%a: memref<?x?xf16>, %b: memref<?x64xf16>, %d: memref<100
 // CHECK-LABEL: @small_transposed
 func.func @small_transposed(%a: memref<512x32xf16>, %b: memref<64x?xf16>, %d: memref<?x?xf32>) {
   // CHECK: block = array<i64: 64, 32, {{[0-9]+}}>
-  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (memref<512x32xf16>, memref<64x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<512x32xf16>, memref<64x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -47,7 +47,7 @@ func.func @own_schedule(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
   // SM86: schedule = {block = array<i64: 64, 32, 32>, stages = 4 : i64, warps = array<i64: 4, 1>}
   // SM90A: schedule = {block = array<i64: 64, 32, 32>, stages = 4 : i64, warps = array<i64: 4, 1>}
   // ANY: schedule = {block = array<i64: 64, 32, 32>, stages = 4 : i64, warps = array<i64: 4, 1>}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 32, 32>, warps = array<i64: 4, 1>, stages = 4}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 32, 32>, warps = array<i64: 4, 1>, stages = 4}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

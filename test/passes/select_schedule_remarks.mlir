@@ -6,9 +6,9 @@
 
 func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-remark @below {{'tile.matmul' op is lowered to tcgen05, block }}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   // A product that names its schedule gets no remark.
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 

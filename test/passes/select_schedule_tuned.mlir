@@ -11,7 +11,7 @@
 // MODEL-NOT: array<i64: 64, 24, 64>
 // MODEL: return
 func.func @tuned(%a: memref<60x256xbf16>, %b: memref<512x256xbf16>, %d: memref<60x512xf32>) {
-  "tile.matmul"(%a, %b, %d) {transpose_b = true}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
     : (memref<60x256xbf16>, memref<512x256xbf16>, memref<60x512xf32>) -> ()
   return
 }
@@ -21,7 +21,7 @@ func.func @tuned(%a: memref<60x256xbf16>, %b: memref<512x256xbf16>, %d: memref<6
 // CHECK-NOT: array<i64: 64, 24, 64>
 // CHECK: return
 func.func @entry_that_is_not_legal(%a: memref<512x256xbf16>, %d: memref<512x512xf32>) {
-  "tile.matmul"(%a, %a, %d) {transpose_b = true}
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
     : (memref<512x256xbf16>, memref<512x256xbf16>, memref<512x512xf32>) -> ()
   return
 }

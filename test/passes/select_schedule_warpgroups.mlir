@@ -8,7 +8,7 @@ func.func @own_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // CHECK: schedule = {block = array<i64: 64, 64, 64>, splits = 2 : i64, stages = 4 : i64, warpgroups = 1 : i64}
   // ANY: schedule = {block = array<i64: {{.*}}>, {{.*}}warps = array<i64: {{.*}}>}
   // ANY-NOT: warpgroups
-  "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4, splits = 2}}
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4, splits = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

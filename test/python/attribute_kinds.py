@@ -137,9 +137,9 @@ def _kernels(kind: str) -> None:
 
 def _products(kind: str) -> None:
     memory = "memref<64x64xf16>, memref<64x64xf16>, memref<64x64xf16>"
+    sizes = "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>"
     for name in (
         "schedule",
-        "roles",
         "activation",
         "alpha",
         "beta",
@@ -150,7 +150,7 @@ def _products(kind: str) -> None:
     ):
         _compiled(
             f"func.func @f(%a: memref<64x64xf16>, %b: memref<64x64xf16>, %d: memref<64x64xf16>) {{"
-            f' "tile.matmul"(%a, %b, %d) {{{name} = {kind}}} : ({memory}) -> () return }}'
+            f' "tile.matmul"(%a, %b, %d) {{{sizes}, {name} = {kind}}} : ({memory}) -> () return }}'
         )
 
 

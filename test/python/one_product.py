@@ -7,7 +7,8 @@ STREAM_K = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_
 SCHEDULES = (PLAIN, MAPS, PARTS, STREAM_K)
 
 _TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {{
-  "tile.matmul"(%a, %b, %d) {{transpose_b = true{}}}
+  "tile.matmul"(%a, %b, %d) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true{}}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }}

@@ -35,7 +35,9 @@ func.func @f(%a: vector<2xf16>, %c: f32) {
 """
 PRODUCT = """\
 func.func @f(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {{
-  "tile.matmul"(%A, %B, %D) {{{}}} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    {}}} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }}
 """
@@ -103,7 +105,7 @@ def weft_array() -> object:
 WRONG = [
     PRODUCT.format("transpose_b = 1"),
     PRODUCT.format("schedule = {block = 1}"),
-    PRODUCT.format("") + "junk",
+    PRODUCT.format("transpose_b = false") + "junk",
     "tile.matmul",
     "",
     "func.func @f(%a: i32) {\n  %b = arith.addi %a, %c : i32\n  return\n}",
@@ -130,17 +132,17 @@ def test_paths_are_relative_to_the_directory_of_the_call(tmp_path: Path) -> None
     assert works()
     (tmp_path / "below").mkdir()
     os.chdir(tmp_path / "below")
-    Path("x.mlir").write_text(PRODUCT.format(""))
+    Path("x.mlir").write_text(PRODUCT.format("transpose_b = false"))
     assert weft.compile(Path("x.mlir"), arch="sm_80").compiled.name == "x.mlir"
 
 
 @pytest.mark.slow
 def test_settings_of_the_environment_count(monkeypatch: pytest.MonkeyPatch) -> None:
     apart._worker.stop()
-    assert weft.compile(PRODUCT.format(""), arch="sm_90a")
+    assert weft.compile(PRODUCT.format("transpose_b = false"), arch="sm_90a")
     monkeypatch.setenv("WEFT_SCHEDULES", str(TUNED))
     with pytest.warns(UserWarning, match=r"schedules\.jsonl:3: ignored"):
-        weft.compile(PRODUCT.format(""), arch="sm_90a")
+        weft.compile(PRODUCT.format("transpose_b = false"), arch="sm_90a")
 
 
 @pytest.mark.slow
@@ -197,7 +199,9 @@ def test_threads_and_forked_processes_get_their_answers() -> None:
     names: dict[int, str] = {}
 
     def make(number: int) -> None:
-        names[number] = weft.compile(PRODUCT.format("").replace("@f", f"@f{number}"), arch="sm_80").name
+        names[number] = weft.compile(
+            PRODUCT.format("transpose_b = false").replace("@f", f"@f{number}"), arch="sm_80"
+        ).name
 
     threads = [threading.Thread(target=make, args=(number,)) for number in range(3)]
     for thread in threads:

@@ -14,7 +14,9 @@ from weft.isa import mma
 from weft.mlir import ir, parse
 
 TEXT = """func.func @product(%a: memref<?x?x{ab}>, %b: memref<?x?x{ab}>, %d: memref<?x?x{d}>) {{
-  "tile.matmul"(%a, %b, %d) {{transpose_b = {transpose}{schedule}}}
+  "tile.matmul"(%a, %b, %d) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    transpose_b = {transpose}{schedule}}}
     : (memref<?x?x{ab}>, memref<?x?x{ab}>, memref<?x?x{d}>) -> ()
   return
 }}
@@ -238,7 +240,7 @@ REFUSED = {
         "sm_80",
         "-:2:3: error: 'tile.matmul' op warps must divide block M 8",
     ),
-    "half a module": (text()[:-3], "sm_80", "-:4:8: error: expected operation name"),
+    "half a module": (text()[:-3], "sm_80", "-:6:8: error: expected operation name"),
     "nothing": ("", "sm_80", "module must have one tile.matmul function or one gpu.module, got 0"),
     "two products": (
         text() + text().replace("@product", "@other"),

@@ -23,7 +23,9 @@ from weft.multiply import matmul, product_kernel
 SHARED_OUT = WarpgroupSchedule((64, 16, 64), 1, 3, global_splits=2)
 PRODUCT = """
 func.func @matmul(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf16>) {
-  "tile.matmul"(%A, %B, %D) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  "tile.matmul"(%A, %B, %D)
+    {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }"""
 SHAPES = ((64, 128), (128, 64), (64, 64))

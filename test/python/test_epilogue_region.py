@@ -49,9 +49,11 @@ func.func @squared(%a: !M, %b: !M, %d: memref<?x?xf32>, %scale: memref<?xf32>, %
     %r = "tile.load_element"(%residual, %row, %column) : (!M, index, index) -> f32
     %4 = arith.addf %3, %r : f32
     "tile.yield"(%4) : (f32) -> ()
-  }) : () -> !tile.any
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"], transpose_b = true, alpha = 0.5 : f32,
-    schedule = SCHEDULE} : (!M, !M, memref<?x?xf32>, !tile.any) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>,
+    transpose_b = true, alpha = 0.5 : f32,
+    schedule = SCHEDULE} : (!M, !M, memref<?x?xf32>, !tile.function) -> ()
   return
 }"""
 

@@ -76,7 +76,9 @@ def test_jax_arrays_are_never_written():
     matrix = "memref<16x16xf16>"
     kernel = weft.compile(
         f"""func.func @matmul(%A: {matrix}, %D: {matrix}) {{
-          "tile.matmul"(%A, %A, %D) : ({matrix}, {matrix}, {matrix}) -> ()
+          "tile.matmul"(%A, %A, %D) {{
+            operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}}
+            : ({matrix}, {matrix}, {matrix}) -> ()
           return
         }}"""
     )

@@ -82,7 +82,9 @@ def test_a_stage_that_is_no_name_is_refused(kernel, stage):
 def test_a_written_array_whose_elements_share_memory_is_refused():
     product = weft.compile(
         """func.func @f(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32, strided<[?, 1]>>) {
-        "tile.matmul"(%A, %B, %D) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32, strided<[?, 1]>>) -> ()
+        "tile.matmul"(%A, %B, %D)
+          {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+          : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32, strided<[?, 1]>>) -> ()
         return }""",
         arch="sm_80",
     )

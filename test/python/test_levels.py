@@ -11,7 +11,9 @@ from weft.launch.kernel import Kernel
 
 PRODUCT = """
 func.func @product(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) {schedule = SCHEDULE} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    schedule = SCHEDULE} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 """

@@ -209,7 +209,9 @@ def test_a_product_of_sizes_that_no_launch_can_have_is_refused():
     matrix = "memref<1099511627776x64x{}>"
     text = (
         f"func.func @f(%a: {matrix.format('bf16')}, %b: memref<64x64xbf16>, %d: {matrix.format('f32')}) {{\n"
-        f'  "tile.matmul"(%a, %b, %d) : ({matrix.format("bf16")}, memref<64x64xbf16>, {matrix.format("f32")})'
+        '  "tile.matmul"(%a, %b, %d) '
+        "{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}"
+        f" : ({matrix.format('bf16')}, memref<64x64xbf16>, {matrix.format('f32')})"
         " -> ()\n  return\n}"
     )
     with pytest.raises(weft.WeftError, match="sizes must be"):

@@ -50,7 +50,9 @@ ATTRIBUTES = """
 """
 LINES = (
     "%c = arith.constant 1 : i32",
-    '"tile.matmul"(%A, %B, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()',
+    '"tile.matmul"(%A, %B, %D) '
+    "{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}"
+    " : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()",
     "cf.br ^next\n^next:",
     "scf.if %t { }",
     '"tile.stage"(%A, %B) : (memref<?x?xbf16>, memref<?x?xbf16>) -> ()',

@@ -58,7 +58,9 @@ def test_an_illegal_instruction_names_legal_ones_once():
 
 TEXT = """func.func @k(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
   "tile.matmul"(%a, %b, %d)
-    {schedule = {block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = STAGES}}
+    {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    schedule = {block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = STAGES}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }"""

@@ -274,7 +274,8 @@ def test_sums_in_named_registers_survive_the_conversion():
 
 SUMS = """
 func.func @f(%a: memref<64x64xf16>, %b: memref<64x64xf16>, %d: memref<64x64xf32>) {
-  "tile.matmul"(%a, %b, %d) {transpose_b = true}
+  "tile.matmul"(%a, %b, %d) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
     : (memref<64x64xf16>, memref<64x64xf16>, memref<64x64xf32>) -> ()
   return
 }"""

@@ -53,7 +53,9 @@ def weft_product(a, b, d, chip):
     types = [f"memref<{x.shape[0]}x{x.shape[1]}x{NAMES[x.dtype.type]}>" for x in (a, b, d)]
     arguments = ", ".join(f"%{n}: {kind}" for n, kind in zip("abd", types, strict=True))
     text = f"""func.func @product({arguments}) {{
-      "tile.matmul"(%a, %b, %d) {{transpose_b = true}} : ({", ".join(types)}) -> ()
+      "tile.matmul"(%a, %b, %d) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    transpose_b = true}} : ({", ".join(types)}) -> ()
       return
     }}"""
     out = np.zeros_like(d)
@@ -76,7 +78,8 @@ def scaled_product(a, b, d, scales, kinds, chip):
     names = ("%a", "%b", "%d", "%of_a", "%of_b")
     arguments = ", ".join(map(": ".join, zip(names, types, strict=True)))
     text = f"""func.func @product({arguments}) {{
-      "tile.matmul"({", ".join(names)}) {{transpose_b = true, roles = ["scale_a", "scale_b"]}}
+      "tile.matmul"({", ".join(names)}) {{
+        operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}}
         : ({", ".join(types)}) -> ()
       return
     }}"""

@@ -11,14 +11,17 @@ from weft.tools import weft
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PRODUCT = """
 func.func @f(%A: memref<?x?x{type}>, %B: memref<?x?x{type}>, %D: memref<?x?x{out}>) {{
-  "tile.matmul"(%A, %B, %D) {{transpose_b = true{more}}}
+  "tile.matmul"(%A, %B, %D) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    transpose_b = true{more}}}
     : (memref<?x?x{type}>, memref<?x?x{type}>, memref<?x?x{out}>) -> ()
   return
 }}
 """
 BATCH = """
 func.func @f(%A: memref<4x64x128xbf16>, %B: memref<4x96x128xbf16>, %D: memref<4x64x96xbf16>) {
-  "tile.matmul"(%A, %B, %D) {transpose_b = true}
+  "tile.matmul"(%A, %B, %D) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
     : (memref<4x64x128xbf16>, memref<4x96x128xbf16>, memref<4x64x96xbf16>) -> ()
   return
 }

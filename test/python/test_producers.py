@@ -86,7 +86,9 @@ def test_producers_of_dlpack_make_the_legacy_default_stream_wait(driver):
 def test_kernels_wait_for_the_streams_of_their_arrays(driver):
     text = """
     func.func @product(%A: memref<64x128xf16>, %B: memref<128x96xf16>, %D: memref<64x96xf16>) {
-      "tile.matmul"(%A, %B, %D) : (memref<64x128xf16>, memref<128x96xf16>, memref<64x96xf16>) -> ()
+      "tile.matmul"(%A, %B, %D)
+        {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
+        : (memref<64x128xf16>, memref<128x96xf16>, memref<64x96xf16>) -> ()
       return
     }
     """

@@ -34,18 +34,16 @@ def test_rows_and_columns_are_scaled(
 ) -> None:
     sizes = {"row_factors": M, "column_factors": N}
     arguments = "".join(f", %{role}: memref<{sizes[role]}xf32>" for role in roles)
-    wrapped = "".join(
-        f'%o{i} = "tile.operand"(%{r}) : (memref<{sizes[r]}xf32>) -> !tile.any\n' for i, r in enumerate(roles)
-    )
-    operands = "".join(f", %o{i}" for i in range(len(roles)))
+    operands = "".join(f", %{role}" for role in roles)
     kinds = f"memref<{M}x{K}xf8E4M3FN>", f"memref<{N}x{K}xf8E5M2>", f"memref<{M}x{N}xf32>"
-    types = ", ".join((*kinds, *("!tile.any" for _ in roles)))
-    names = ", ".join(f'"{role}"' for role in roles)
+    types = ", ".join((*kinds, *(f"memref<{sizes[role]}xf32>" for role in roles)))
+    given = ", ".join(str(int(role in roles)) for role in ("row_factors", "column_factors"))
     with context():
         chosen = f", schedule = {schedule.attribute()}" if schedule else ""
     text = f"""func.func @product(%a: {kinds[0]}, %b: {kinds[1]}, %d: {kinds[2]}{arguments}) {{
-      {wrapped}
-      "tile.matmul"(%a, %b, %d{operands}) {{roles = [{names}], transpose_b = true, alpha = 0.5 : f32,
+      "tile.matmul"(%a, %b, %d{operands}) {{
+        operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, {given}, 0, 0>,
+        transpose_b = true, alpha = 0.5 : f32,
         promote = {str(promote).lower()}{chosen}}} : ({types}) -> ()
       return
     }}"""

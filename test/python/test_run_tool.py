@@ -15,6 +15,7 @@ SMALL = """!AB = memref<?x?xbf16>
 !D = memref<?x?xf32, strided<[40, 1]>>
 func.func @small(%A: !AB, %B: !AB, %D: !D) {
   "tile.matmul"(%A, %B, %D) {
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
     schedule = {block = array<i64: 32, 32, 32>, warps = array<i64: 1, 1>, stages = 2}} : (!AB, !AB, !D) -> ()
   return
 }"""

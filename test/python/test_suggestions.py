@@ -17,7 +17,9 @@ from weft.tools import weft_opt
 KERNEL = "gpu.module @m { gpu.func @kernel() kernel { gpu.return } }"
 TWO = "gpu.module @m { gpu.func @a() kernel { gpu.return } gpu.func @other() kernel { gpu.return } }"
 PRODUCT = """func.func @product(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {{
-  "tile.matmul"(%a, %a, %d) {{{}}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    {}}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }}"""
 LINES = {
@@ -135,7 +137,7 @@ UNKNOWN = {
     "allowUnregisteredDialects() on the MLIRContext, or use -allow-unregistered-dialect with the MLIR opt "
     "tool used; did you mean 'tile'?",
     "!T = !tile.nothing": "1:12: error: expected dynamic type: dialect 'tile' has no type 'nothing': its "
-    "types are any, buffer, fragment, map, ring",
+    "types are buffer, exchange, fragment, function, map, ring",
     "!T = !mma.fragment": "1:11: error: expected dynamic type: dialect 'mma' has no type 'fragment': it "
     "has no types",
 }

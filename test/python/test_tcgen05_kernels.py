@@ -287,7 +287,9 @@ def test_a_launch_describes_what_the_kernel_holds(tmp_path: Path, capsys: pytest
     schedule = "{block = array<i64: 256, 240, 64>, accumulators = 2, stages = 4, cta_group = 2}"
     text = f"""
       func.func @product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {{
-        "tile.matmul"(%a, %b, %d) {{transpose_b = true, schedule = {schedule}}}
+        "tile.matmul"(%a, %b, %d) {{
+    operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>,
+    transpose_b = true, schedule = {schedule}}}
           : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
         return
       }}

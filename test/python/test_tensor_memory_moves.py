@@ -192,7 +192,8 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
         %one = nvvm.elect.sync -> i1
         scf.if %one {
           "tile.await"(%there, %c0, %c0) : (!Ring, i32, i32) -> ()
-          "tile.gemm_async"(%operand, %shared, %sums, %no) {transpose_b = true, use_a_tmem = true}
+          "tile.gemm_async"(%operand, %shared, %sums, %no) {
+            operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true, use_a_tmem = true}
               : (!A, !B, !D, i1) -> ()
           "tile.commit"(%done, %c0) : (!Ring, i32) -> ()
         }

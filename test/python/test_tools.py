@@ -451,7 +451,9 @@ def test_operands_that_are_not_read_are_poisoned() -> None:
     memref = "memref<?x?xf16>"
     text = (
         f"func.func @f(%A: {memref}, %B: {memref}, %C: {memref}, %D: {memref}) {{\n"
-        f'  "tile.matmul"(%A, %B, %D, %C) : ({memref}, {memref}, {memref}, {memref}) -> ()\n  return\n}}\n'
+        '  "tile.matmul"(%A, %B, %D, %C)'
+        "  {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}"
+        f" : ({memref}, {memref}, {memref}, {memref}) -> ()\n  return\n}}\n"
     )
     product = Product.of(mlir.parse(text, context()), "f", (16, 8, 24))
     (launch,) = compile_module(text, "sm_80").launches.values()

@@ -98,9 +98,10 @@ def test_shapes_for_which_mlir_takes_all_memory_are_refused(
 def test_stages_that_no_chip_holds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schedule = "schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 65536}"
     kind = "memref<?x?xbf16>"
+    sizes = "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>"
     (tmp_path / "x.mlir").write_text(
         f"func.func @f(%A: {kind}, %B: {kind}, %D: memref<?x?xf32>) {{\n"
-        f'  "tile.matmul"(%A, %B, %D) {{{schedule}}} : ({kind}, {kind}, memref<?x?xf32>) -> ()\n'
+        f'  "tile.matmul"(%A, %B, %D) {{{sizes}, {schedule}}} : ({kind}, {kind}, memref<?x?xf32>) -> ()\n'
         "  return\n}\n"
     )
     assert weft_opt.main([str(tmp_path / "x.mlir"), "--outline-matmul", "--expand-matmul"]) == 1

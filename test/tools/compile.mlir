@@ -55,12 +55,12 @@
 // SECOND-NOT: @third
 
 func.func @first(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %A, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %A, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @product(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -19,6 +19,6 @@
 // CUT: error: {{.+}}
 
 func.func @product(%a: memref<16x16xf16>, %b: memref<16x16xf16>, %d: memref<16x16xf32>) {
-  "tile.matmul"(%a, %b, %d) : (memref<16x16xf16>, memref<16x16xf16>, memref<16x16xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<16x16xf16>, memref<16x16xf16>, memref<16x16xf32>) -> ()
   return
 }

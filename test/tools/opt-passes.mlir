@@ -22,7 +22,7 @@
 // LLVM: llvm.call_intrinsic "llvm.nvvm.mma
 
 func.func @matmul(%A: memref<16x32xbf16>, %B: memref<16x32xbf16>, %D: memref<16x16xf32>) {
-  "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<16x32xbf16>, memref<16x32xbf16>, memref<16x16xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<16x32xbf16>, memref<16x32xbf16>, memref<16x16xf32>) -> ()
   return
 }
 

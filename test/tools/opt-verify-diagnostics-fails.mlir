@@ -13,7 +13,7 @@ func.func @fine() {
 
 func.func @unannounced(%a: i32) {
   // CHECK: fails.mlir:[[# @LINE + 1]]:3: error: unexpected error: 'tile.matmul' op expects A to be a memref
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> ()
   return
 }
 

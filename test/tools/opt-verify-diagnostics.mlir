@@ -4,12 +4,12 @@
 // RUN: weft-opt --split-input-file --verify-diagnostics < %s
 // RUN: not weft-opt %s --split-input-file 2>&1 | FileCheck %s
 // CHECK:      opt-verify-diagnostics.mlir:[[# @LINE + 6]]:3: error: 'tile.matmul' op expects A to be a memref, got i32
-// CHECK-NEXT:   "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+// CHECK-NEXT:   "tile.matmul"(%a, %a, %a) {operandSegmentSizes
 // CHECK-NEXT: {{^}}  ^
 
 func.func @below(%a: i32) {
   // expected-error@+1 {{expects A to be a memref}}
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> ()
   return
 }
 
@@ -17,7 +17,7 @@ func.func @below(%a: i32) {
 
 // CHECK: opt-verify-diagnostics.mlir:[[# @LINE + 2]]:3: error: 'tile.matmul' op expects A
 func.func @above(%a: i32) {
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> ()
   // expected-error @above {{'tile.matmul' op expects A}}
   return
 }
@@ -32,7 +32,7 @@ func.func @note(%a: i32) { // expected-note {{prior use here}}
 // -----
 
 func.func @regex(%a: i32) {
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> () // expected-error-re {{got {{i[0-9]+}}}}
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> () // expected-error-re {{got {{i[0-9]+}}}}
   return
 }
 
@@ -41,11 +41,11 @@ func.func @regex(%a: i32) {
 // The verifier goes on to the next function after an error.
 func.func @offset(%a: i32) {
   // expected-error@+1 {{'tile.matmul' op}}
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> ()
   return
 }
 func.func @back(%a: i32) {
-  "tile.matmul"(%a, %a, %a) : (i32, i32, i32) -> ()
+  "tile.matmul"(%a, %a, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (i32, i32, i32) -> ()
   // expected-error @-1 {{'tile.matmul' op}}
   return
 }

@@ -6,7 +6,7 @@
 // CHECK: PASS
 !S = memref<?x?xf8E8M0FNU>
 func.func @mx(%A: memref<?x?xf4E2M1FN>, %B: memref<?x?xf8E5M2>, %D: memref<?x?xf32>, %a: !S, %b: !S) {
-  "tile.matmul"(%A, %B, %D, %a, %b) {roles = ["scale_a", "scale_b"], transpose_b = true}
+  "tile.matmul"(%A, %B, %D, %a, %b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
     : (memref<?x?xf4E2M1FN>, memref<?x?xf8E5M2>, memref<?x?xf32>, !S, !S) -> ()
   return
 }

@@ -5,12 +5,9 @@
 // CHECK: PASS
 func.func @linear(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %v: memref<?xf32>, %D: memref<?x?xbf16>,
                   %r: memref<?x?xf16>, %C: memref<?x?xf32>) {
-  %0 = "tile.operand"(%v) : (memref<?xf32>) -> !tile.any
-  %1 = "tile.operand"(%r) : (memref<?x?xf16>) -> !tile.any
-  %2 = "tile.operand"(%C) : (memref<?x?xf32>) -> !tile.any
-  "tile.matmul"(%A, %B, %D, %0, %1, %2) {roles = ["bias", "residual", "c"], activation = "gelu", transpose_b = true,
+  "tile.matmul"(%A, %B, %D, %C, %v, %r) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0>, activation = "gelu", transpose_b = true,
       alpha = 0.5 : f32, beta = 2.0 : f32, schedule = {block = array<i64: 64, 32, 64>, warpgroups = 1, stages = 2}}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xf32>, memref<?x?xf16>) -> ()
   return
 }
 
@@ -18,7 +15,7 @@ func.func @linear(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %v: memref<?xf32>,
 // FP8: product    D[40,48] f8E5M2 = silu(A[40,64] f8E4M3FN * B[48,64]ᵀ f8E4M3FN)
 // FP8: PASS
 func.func @fp8(%A: memref<?x?xf8E4M3FN>, %B: memref<?x?xf8E4M3FN>, %D: memref<?x?xf8E5M2>) {
-  "tile.matmul"(%A, %B, %D) {activation = "silu", transpose_b = true,
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, activation = "silu", transpose_b = true,
       schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
     : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>) -> ()
   return
@@ -29,7 +26,7 @@ func.func @fp8(%A: memref<?x?xf8E4M3FN>, %B: memref<?x?xf8E4M3FN>, %D: memref<?x
 // BYTES: error      0 at most (bound 0)
 // BYTES: PASS
 func.func @bytes(%A: memref<?x?xui8>, %B: memref<?x?xi8>, %D: memref<?x?xi32>, %v: memref<?xi32>) {
-  "tile.matmul"(%A, %B, %D, %v) {roles = ["bias"], transpose_b = true,
+  "tile.matmul"(%A, %B, %D, %v) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0>, transpose_b = true,
       schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
     : (memref<?x?xui8>, memref<?x?xi8>, memref<?x?xi32>, memref<?xi32>) -> ()
   return
@@ -39,7 +36,7 @@ func.func @bytes(%A: memref<?x?xui8>, %B: memref<?x?xi8>, %D: memref<?x?xi32>, %
 // SCALED: product    D[40,48] f32 = 0.5 * alpha * A[40,64] f16 * B[48,64]ᵀ f16
 // SCALED: PASS
 func.func @scaled(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32>, %s: memref<1xf32>) {
-  "tile.matmul"(%A, %B, %D, %s) {roles = ["alpha"], transpose_b = true, alpha = 0.5 : f32,
+  "tile.matmul"(%A, %B, %D, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, alpha = 0.5 : f32,
       schedule = {block = array<i64: 64, 32, 64>, warpgroups = 1, stages = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<1xf32>) -> ()
   return

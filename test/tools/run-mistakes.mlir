@@ -37,24 +37,24 @@
 // CHECK-NEXT: {{^}}  ^
 
 func.func @fixed(%A: memref<?x48xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) : (memref<?x48xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x48xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @unused(%A: memref<?x?xbf16>, %D: memref<?x?xf32>, %alpha: f32) {
-  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+  "tile.matmul"(%A, %A, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @square(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+  "tile.matmul"(%A, %A, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
 func.func @apart(%A: memref<?x?xbf16, strided<[9223372036854775807, 1]>>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16, strided<[9223372036854775807, 1]>>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -66,6 +66,6 @@ gpu.module @others {
 }
 
 func.func @batch(%A: memref<?x?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?x?xf32>) {
-  "tile.matmul"(%A, %B, %D) : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>) -> ()
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xf32>) -> ()
   return
 }

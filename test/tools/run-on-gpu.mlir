@@ -16,7 +16,7 @@
 // APART: product {{ +}}D[40,33] f32 = A[40,24] f16
 // APART: PASS
 func.func @apart(%A: memref<?x?xf16, strided<[72, 1]>>, %B: memref<?x?xf16>, %D: memref<?x?xf32, strided<[40, 1]>>) {
-  "tile.matmul"(%A, %B, %D)
+  "tile.matmul"(%A, %B, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
     : (memref<?x?xf16, strided<[72, 1]>>, memref<?x?xf16>, memref<?x?xf32, strided<[40, 1]>>) -> ()
   return
 }

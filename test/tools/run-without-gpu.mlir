@@ -20,7 +20,7 @@
 // NAMED:     wgmma.mma_async needs sm_90a: sm_80 has no form
 // NAMED-NOT: note:
 func.func @warpgroups(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
-  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}}
+  "tile.matmul"(%A, %A, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -10,7 +10,7 @@
 !D = memref<?x?xf32, strided<[?, 1]>>
 !S = memref<?x?xi32, strided<[?, 1]>>
 func.func @words(%A: !F8, %B: !F8, %D: !D, %a: !S, %b: !S) {
-  "tile.matmul"(%A, %B, %D, %a, %b) {roles = ["scale_a", "scale_b"], scale_block = 32 : i64, transpose_b = true}
+  "tile.matmul"(%A, %B, %D, %a, %b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, scale_block = 32 : i64, transpose_b = true}
     : (!F8, !F8, !D, !S, !S) -> ()
   return
 }

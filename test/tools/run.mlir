@@ -25,9 +25,8 @@
 // FIXED: PASS
 func.func @fixed(%A: memref<40x?xf16, strided<[72, 1]>>, %B: memref<?x?xf16>, %C: memref<?x?xbf16>,
                  %D: memref<?x48xf16, strided<[64, 1]>>) {
-  "tile.matmul"(%A, %B, %D, %C) {alpha = 0.5 : f32, beta = 2.0 : f32,
-      schedule = {block = array<i64: 64, 32, 64>, warpgroups = 1, stages = 2}} : (memref<40x?xf16, strided<[72, 1]>>,
-      memref<?x?xf16>, memref<?x48xf16, strided<[64, 1]>>, memref<?x?xbf16>) -> ()
+  "tile.matmul"(%A, %B, %D, %C) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 0.5 : f32, beta = 2.0 : f32,
+      schedule = {block = array<i64: 64, 32, 64>, warpgroups = 1, stages = 2}} : (memref<40x?xf16, strided<[72, 1]>>, memref<?x?xf16>, memref<?x48xf16, strided<[64, 1]>>, memref<?x?xbf16>) -> ()
   return
 }
 
@@ -38,8 +37,7 @@ func.func @fixed(%A: memref<40x?xf16, strided<[72, 1]>>, %B: memref<?x?xf16>, %C
 // UPDATE: registers {{ +}}unknown: WEFT_PTXAS is
 // UPDATE: PASS
 func.func @update(%A: memref<?x?xbf16>, %D: memref<?x?xbf16>) {
-  "tile.matmul"(%A, %A, %D) {transpose_b = true, beta = 1.0 : f32,
-      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xbf16>, memref<?x?xbf16>,
-      memref<?x?xbf16>) -> ()
+  "tile.matmul"(%A, %A, %D) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, beta = 1.0 : f32,
+      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   return
 }

@@ -161,17 +161,17 @@ func.func @bounds_of_rings(%stage: i32) {
 // A stage of each operand; A in registers; what runs fastest is M, or N, or K; an MN-major B with more columns than D.
 // CHECK-LABEL: @products
 func.func @products(%s: !Stage, %a: !A, %c: !D, %d: !D40, %more: i1) {
-  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, !tile.fragment<{{.*}}>, i1) -> !tile.fragment<
-  %0 = "tile.gemm_async"(%s, %s, %c, %more) : (!Stage, !Stage, !D, i1) -> !D
+  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = {{.*}}} : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, !tile.fragment<{{.*}}>, i1) -> !tile.fragment<
+  %0 = "tile.gemm_async"(%s, %s, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!Stage, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {transpose_b = true} : (!tile.fragment<
-  %1 = "tile.gemm_async"(%a, %s, %0, %more) {transpose_b = true} : (!A, !Stage, !D, i1) -> !D
+  // CHECK-SAME: transpose_b = true} : (!tile.fragment<
+  %1 = "tile.gemm_async"(%a, %s, %0, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
-  // CHECK-SAME: {transpose_a = true}
-  %2 = "tile.gemm_async"(%s, %s, %1, %more) {transpose_a = true} : (!Stage, !Stage, !D, i1) -> !D
+  // CHECK-SAME: transpose_a = true}
+  %2 = "tile.gemm_async"(%s, %s, %1, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true} : (!Stage, !Stage, !D, i1) -> !D
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 40>, f32
-  %3 = "tile.gemm_async"(%s, %s, %d, %more) : (!Stage, !Stage, !D40, i1) -> !D40
+  %3 = "tile.gemm_async"(%s, %s, %d, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!Stage, !Stage, !D40, i1) -> !D40
   return
 }
 
@@ -180,26 +180,22 @@ func.func @products(%s: !Stage, %a: !A, %c: !D, %d: !D40, %more: i1) {
 func.func @larger_products(%t: !Tall, %s: !Stage, %c: !D2, %x: !Bytes, %i: !I, %more: i1) {
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: -> !tile.fragment<array<i64: 128, 64>, f32
-  %0 = "tile.gemm_async"(%t, %s, %c, %more) {transpose_b = true} : (!Tall, !Stage, !D2, i1) -> !D2
+  %0 = "tile.gemm_async"(%t, %s, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Tall, !Stage, !D2, i1) -> !D2
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, i32
-  %1 = "tile.gemm_async"(%x, %x, %i, %more) {transpose_b = true} : (!Bytes, !Bytes, !I, i1) -> !I
+  %1 = "tile.gemm_async"(%x, %x, %i, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Bytes, !Bytes, !I, i1) -> !I
   return
 }
 
-// Written over C in tensor memory, there is no result. Optional operands may have different types if they are wrapped.
+// Written over C in tensor memory, there is no result.
 // CHECK-LABEL: @products_in_tensor_memory
 func.func @products_in_tensor_memory(%a: !Rows, %c: !Columns, %s: !Scales, %more: i1, %n: i32) {
-  // CHECK: "tile.gemm_async"(%{{.*}}) {cta_group = 1 : i64, transpose_b = true} : ({{.*}}, i1) -> ()
-  "tile.gemm_async"(%a, %a, %c, %more) {cta_group = 1 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1) -> ()
-  // CHECK: "tile.gemm_async"(%{{.*}}) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : ({{.*}}, i1, i32) -> ()
-  "tile.gemm_async"(%a, %a, %c, %more, %n) {mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1, i32) -> ()
-  // CHECK: %[[SCALES:.*]] = "tile.operand"(%{{.*}}) : (!tile.buffer<{{.*}}>) -> !tile.any
-  %scales = "tile.operand"(%s) : (!Scales) -> !tile.any
-  // CHECK: %[[N:.*]] = "tile.operand"(%{{.*}}) : (i32) -> !tile.any
-  %number = "tile.operand"(%n) : (i32) -> !tile.any
-  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[SCALES]], %[[SCALES]], %[[N]])
-  "tile.gemm_async"(%a, %a, %c, %more, %scales, %scales, %number) {transpose_b = true} : (!Rows, !Rows, !Columns, i1, !tile.any, !tile.any, !tile.any) -> ()
+  // CHECK: "tile.gemm_async"(%{{.*}}) {cta_group = 1 : i64, operandSegmentSizes = {{.*}}, transpose_b = true} : ({{.*}}, i1) -> ()
+  "tile.gemm_async"(%a, %a, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, cta_group = 1 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1) -> ()
+  // CHECK: "tile.gemm_async"(%{{.*}}) {mma_m = 128 : i64, mma_n = 64 : i64, operandSegmentSizes = {{.*}}, transpose_b = true} : ({{.*}}, i1, i32) -> ()
+  "tile.gemm_async"(%a, %a, %c, %more, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 1, 0>, mma_m = 128 : i64, mma_n = 64 : i64, transpose_b = true} : (!Rows, !Rows, !Columns, i1, i32) -> ()
+  // CHECK: "tile.gemm_async"(%{{.*}}) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>
+  "tile.gemm_async"(%a, %a, %c, %more, %s, %s, %n) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0>, transpose_b = true} : (!Rows, !Rows, !Columns, i1, !Scales, !Scales, i32) -> ()
   return
 }
 
@@ -222,8 +218,8 @@ func.func @waits(%c: !D, %d: !D) {
 func.func @named_sums(%a: !Named, %c: !D, %no: i1, %f: f32) {
   // CHECK: "tile.clear_sums"() {count = 32 : i64, first_sum = 32 : i64} : () -> ()
   "tile.clear_sums"() {count = 32, first_sum = 32} : () -> ()
-  // CHECK: "tile.gemm_async"(%{{.*}}) {first_sum = 0 : i64, transpose_b = true}
-  %0 = "tile.gemm_async"(%a, %a, %c, %no) {first_sum = 0, transpose_b = true} : (!Named, !Named, !D, i1) -> !D
+  // CHECK: "tile.gemm_async"(%{{.*}}) {first_sum = 0 : i64, operandSegmentSizes = {{.*}}, transpose_b = true}
+  %0 = "tile.gemm_async"(%a, %a, %c, %no) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = 0, transpose_b = true} : (!Named, !Named, !D, i1) -> !D
   "tile.wait_gemm"() : () -> ()
   // CHECK: "tile.add_products"() {count = 32 : i64, first_product = 0 : i64, first_sum = 32 : i64} : () -> ()
   "tile.add_products"() {count = 32, first_product = 0, first_sum = 32} : () -> ()

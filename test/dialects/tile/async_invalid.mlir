@@ -522,7 +522,7 @@ func.func @advance_result(%r: !R, %i: i32) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_a(%a: i64, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{'tile.gemm_async' op expects A to be a tile.fragment or tile.buffer, got i64}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (i64, !T, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (i64, !T, !D, i1) -> !D
   return
 }
 
@@ -532,7 +532,7 @@ func.func @gemm_a(%a: i64, %b: !T, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
   // expected-error @below {{expects B to be a tile.buffer, got !tile.fragment<}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !D, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !D, !D, i1) -> !D
   return
 }
 
@@ -543,7 +543,7 @@ func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
   // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !B, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !B, !D, i1) -> !D
   return
 }
 
@@ -553,7 +553,7 @@ func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_flag(%a: !T, %b: !T, %c: !D, %more: i32) {
   // expected-error @below {{expects accumulate to be i1, got i32}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !D, i32) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !D, i32) -> !D
   return
 }
 
@@ -564,7 +564,7 @@ func.func @gemm_flag(%a: !T, %b: !T, %c: !D, %more: i32) {
 !S = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 func.func @gemm_rank(%a: !S, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects A of rank 2, got shape [3, 64, 64]}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!S, !T, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!S, !T, !D, i1) -> !D
   return
 }
 
@@ -575,7 +575,7 @@ func.func @gemm_rank(%a: !S, %b: !T, %c: !D, %more: i1) {
 !B = !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">
 func.func @gemm_rank_of_b(%a: !T, %b: !B, %c: !D, %more: i1) {
   // expected-error @below {{expects B of rank 2, got shape [64]}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !B, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !B, !D, i1) -> !D
   return
 }
 
@@ -585,7 +585,7 @@ func.func @gemm_rank_of_b(%a: !T, %b: !B, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_into_a_buffer(%a: !T, %b: !T, %c: !T, %more: i1) {
   // expected-error @below {{expects C and D to be one type of fragment, got !tile.buffer<}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !T, i1) -> !T
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !T, i1) -> !T
   return
 }
 
@@ -596,7 +596,7 @@ func.func @gemm_into_a_buffer(%a: !T, %b: !T, %c: !T, %more: i1) {
 !I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_c_and_d(%a: !T, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects C and D to be one type of fragment, got !tile.fragment<}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !D, i1) -> !I
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !T, !D, i1) -> !I
   return
 }
 
@@ -607,7 +607,7 @@ func.func @gemm_c_and_d(%a: !T, %b: !T, %c: !D, %more: i1) {
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_n(%a: !T, %b: !W, %c: !D, %more: i1) {
   // expected-error @below {{expects D of shape [64, 128], got [64, 64]}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !W, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!T, !W, !D, i1) -> !D
   return
 }
 
@@ -618,7 +618,7 @@ func.func @gemm_n(%a: !T, %b: !W, %c: !D, %more: i1) {
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects D of shape [128, 64], got [64, 64]}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true} : (!W, !T, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = true} : (!W, !T, !D, i1) -> !D
   return
 }
 
@@ -629,7 +629,7 @@ func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects A and B of equal K, got 128 in A and 64 in B}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!W, !T, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>} : (!W, !T, !D, i1) -> !D
   return
 }
 
@@ -640,7 +640,7 @@ func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k_with_k_major(%a: !T, %b: !W, %c: !D, %more: i1) {
   // expected-error @below {{expects A and B of equal K, got 64 in A and 128 in B; with transpose_b = false they have}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!T, !W, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!T, !W, !D, i1) -> !D
   return
 }
 
@@ -650,7 +650,7 @@ func.func @gemm_k_with_k_major(%a: !T, %b: !W, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = 1} : (!T, !T, !D, i1) -> !D
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = 1} : (!T, !T, !D, i1) -> !D
   return
 }
 
@@ -705,7 +705,7 @@ func.func @pin_a_buffer(%t: !T) {
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D8, i1) -> !D8
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
   // expected-error @below {{'tile.pin' op expects a finished fragment, got that of tile.gemm_async: use that of tile.wait_gemm}}
   %1 = "tile.pin"(%0) : (!D8) -> !D8
   return
@@ -1095,7 +1095,7 @@ func.func @read_before_the_first() {
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @multiply_before_the_first(%a: !A, %b: !B, %c: !D8, %more: i1) {
   // expected-error @below {{'tile.gemm_async' op first_sum must be in 0..65535, or -1 for sums that are values, got -2}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) {first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, first_sum = -2, transpose_b = true} : (!A, !B, !D8, i1) -> !D8
   return
 }
 

@@ -5,13 +5,10 @@
 // CHECK-LABEL: @nvfp4
 func.func @nvfp4(%a: memref<300x136xf4E2M1FN>, %b: memref<200x136xf4E2M1FN>, %d: memref<300x200xbf16>,
                  %s: memref<3x1536xf8E4M3FN>, %t: memref<2x1536xf8E4M3FN>) {
-  // CHECK: "tile.operand"(%{{.*}}) : (memref<3x1536xf8E4M3FN>) -> !tile.any
-  %x = "tile.operand"(%s) : (memref<3x1536xf8E4M3FN>) -> !tile.any
-  %y = "tile.operand"(%t) : (memref<2x1536xf8E4M3FN>) -> !tile.any
   // CHECK: "tile.matmul"
-  // CHECK-SAME: alpha = 5.000000e-01 : f32, roles = ["scale_a", "scale_b"]
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, alpha = 0.5 : f32, roles = ["scale_a", "scale_b"]}
-    : (memref<300x136xf4E2M1FN>, memref<200x136xf4E2M1FN>, memref<300x200xbf16>, !tile.any, !tile.any) -> ()
+  // CHECK-SAME: alpha = 5.000000e-01 : f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, alpha = 0.5 : f32}
+    : (memref<300x136xf4E2M1FN>, memref<200x136xf4E2M1FN>, memref<300x200xbf16>, memref<3x1536xf8E4M3FN>, memref<2x1536xf8E4M3FN>) -> ()
   return
 }
 
@@ -24,11 +21,11 @@ func.func @nvfp4(%a: memref<300x136xf4E2M1FN>, %b: memref<200x136xf4E2M1FN>, %d:
 // CHECK-LABEL: @mx
 func.func @mx(%a4: !A4, %a6: !A6, %a8: !A8, %w8: !W8, %s: !S, %d: !D) {
   // CHECK-COUNT-5: "tile.matmul"
-  "tile.matmul"(%a4, %a4, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A4, !A4, !D, !S, !S) -> ()
-  "tile.matmul"(%a6, %a6, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A6, !A6, !D, !S, !S) -> ()
-  "tile.matmul"(%a8, %w8, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A8, !W8, !D, !S, !S) -> ()
-  "tile.matmul"(%a8, %a4, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A8, !A4, !D, !S, !S) -> ()
-  "tile.matmul"(%a6, %w8, %d, %s, %s) {transpose_b = true, roles = ["scale_b", "scale_a"]} : (!A6, !W8, !D, !S, !S) -> ()
+  "tile.matmul"(%a4, %a4, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A4, !A4, !D, !S, !S) -> ()
+  "tile.matmul"(%a6, %a6, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A6, !A6, !D, !S, !S) -> ()
+  "tile.matmul"(%a8, %w8, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A8, !W8, !D, !S, !S) -> ()
+  "tile.matmul"(%a8, %a4, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A8, !A4, !D, !S, !S) -> ()
+  "tile.matmul"(%a6, %w8, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A6, !W8, !D, !S, !S) -> ()
   return
 }
 
@@ -36,11 +33,9 @@ func.func @mx(%a4: !A4, %a6: !A6, %a8: !A8, %w8: !W8, %s: !S, %d: !D) {
 // CHECK-LABEL: @batch
 func.func @batch(%a: memref<4x64x128xf8E4M3FN>, %b: memref<64x128xf8E4M3FN>, %d: memref<4x64x64xbf16>,
                  %s: memref<4x1x512xf8E8M0FNU>, %t: memref<1x512xf8E8M0FNU>) {
-  %x = "tile.operand"(%s) : (memref<4x1x512xf8E8M0FNU>) -> !tile.any
-  %y = "tile.operand"(%t) : (memref<1x512xf8E8M0FNU>) -> !tile.any
   // CHECK: "tile.matmul"
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"]}
-    : (memref<4x64x128xf8E4M3FN>, memref<64x128xf8E4M3FN>, memref<4x64x64xbf16>, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true}
+    : (memref<4x64x128xf8E4M3FN>, memref<64x128xf8E4M3FN>, memref<4x64x64xbf16>, memref<4x1x512xf8E8M0FNU>, memref<1x512xf8E8M0FNU>) -> ()
   return
 }
 
@@ -48,11 +43,9 @@ func.func @batch(%a: memref<4x64x128xf8E4M3FN>, %b: memref<64x128xf8E4M3FN>, %d:
 // CHECK-LABEL: @words
 func.func @words(%a: memref<64x640xf8E4M3FN>, %b: memref<96x640xf8E4M3FN>, %d: memref<64x96xbf16>,
                  %s: memref<2x64xi32>, %t: memref<2x96xi32>) {
-  %x = "tile.operand"(%s) : (memref<2x64xi32>) -> !tile.any
-  %y = "tile.operand"(%t) : (memref<2x96xi32>) -> !tile.any
   // CHECK: "tile.matmul"{{.*}}scale_block = 128
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64}
-    : (memref<64x640xf8E4M3FN>, memref<96x640xf8E4M3FN>, memref<64x96xbf16>, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64}
+    : (memref<64x640xf8E4M3FN>, memref<96x640xf8E4M3FN>, memref<64x96xbf16>, memref<2x64xi32>, memref<2x96xi32>) -> ()
   return
 }
 

@@ -21,10 +21,10 @@ func.func @every_load(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?
     %7 = arith.mulf %6, %3 : f32
     // CHECK: "tile.yield"(%{{.*}}) : (f32) -> ()
     "tile.yield"(%7) : (f32) -> ()
-  }) : () -> !tile.any
-  // CHECK: "tile.matmul"(%{{.*}}, %{{.*}}, %{{.*}}, %[[E]]) {alpha = 5.000000e-01 : f32, beta = 1.000000e+00 : f32, roles = ["epilogue"]}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"], alpha = 0.5 : f32, beta = 1.0 : f32}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.any) -> ()
+  }) : () -> !tile.function
+  // CHECK: "tile.matmul"(%{{.*}}, %{{.*}}, %{{.*}}, %[[E]]) {alpha = 5.000000e-01 : f32, beta = 1.000000e+00 : f32, operandSegmentSizes = {{.*}}}
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, alpha = 0.5 : f32, beta = 1.0 : f32}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
   return
 }
 
@@ -41,9 +41,9 @@ func.func @batch(%a: memref<4x?x?xf16>, %b: memref<?x?xf16>, %d: memref<4x?x?xf3
     %3 = arith.addf %0, %1 : f32
     %4 = arith.mulf %3, %2 : f32
     "tile.yield"(%4) : (f32) -> ()
-  }) : () -> !tile.any
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf32>, !tile.any) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf32>, !tile.function) -> ()
   return
 }
 
@@ -56,8 +56,8 @@ func.func @of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi3
     %0 = "tile.load_element"(%d, %i, %j) : (memref<?x?xi32>, index, index) -> i32
     %1 = arith.maxsi %sum, %0 : i32
     "tile.yield"(%1) : (i32) -> ()
-  }) : () -> !tile.any
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, !tile.any) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, !tile.function) -> ()
   return
 }

@@ -6,7 +6,7 @@ func.func @barrier(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
   ^bb0(%sum: f32, %i: index, %j: index):
     gpu.barrier
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -18,7 +18,7 @@ func.func @sum_of_lanes(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = gpu.subgroup_reduce add %sum : (f32) -> f32
     "tile.yield"(%0) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -30,7 +30,7 @@ func.func @load(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = memref.load %d[%i, %j] : memref<?x?xf32>
     "tile.yield"(%0) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -42,7 +42,7 @@ func.func @vector(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>)
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = arith.constant dense<0.0> : vector<2xf32>
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -54,7 +54,7 @@ func.func @fp8(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = arith.truncf %sum : f32 to f8E4M3FN
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -65,7 +65,7 @@ func.func @no_yield(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = arith.negf %sum : f32
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -77,7 +77,7 @@ func.func @yields_another_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
     %0 = arith.truncf %sum : f32 to f16
     // expected-error @below {{'tile.yield' op expects a value of the type of the sum, f32, got f16}}
     "tile.yield"(%0) : (f16) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -90,7 +90,7 @@ func.func @other_index(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?x
     // expected-error @below {{'tile.load_element' op expects the row and the column of its region as indices, one of them, or none}}
     %0 = "tile.load_element"(%d, %i, %c) : (memref<?x?xf32>, index, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -102,7 +102,7 @@ func.func @indices_exchanged(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
     // expected-error @below {{expects the row and the column of its region as indices, one of them, or none}}
     %0 = "tile.load_element"(%d, %j, %i) : (memref<?x?xf32>, index, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -114,7 +114,7 @@ func.func @rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %
     // expected-error @below {{expects the source of rank 2 or 3, got memref<?xf32>}}
     %0 = "tile.load_element"(%v, %i, %j) : (memref<?xf32>, index, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -126,7 +126,7 @@ func.func @vector_of_fp8(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
     // expected-error @below {{expects the source of element type one of f32, f16, bf16, i32, f64, got memref<?xf8E5M2>}}
     %0 = "tile.load_element"(%v, %i) : (memref<?xf8E5M2>, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -138,7 +138,7 @@ func.func @other_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
     // expected-error @below {{expects to return f32, the type of the sum, got f16}}
     %0 = "tile.load_element"(%v, %i) : (memref<?xf16>, index) -> f16
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -150,7 +150,7 @@ func.func @wider(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, 
     // expected-error @below {{expects elements that f32 holds, got memref<?xf64>}}
     %0 = "tile.load_element"(%v, %i) : (memref<?xf64>, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -162,7 +162,7 @@ func.func @strided(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
     // expected-error @below {{expects the source to be contiguous (innermost stride 1)}}
     %0 = "tile.load_element"(%v, %i) : (memref<?xf32, strided<[2]>>, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -172,10 +172,10 @@ func.func @with_a_bias(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?x
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   // expected-error @below {{expects no activation with an epilogue: compute it there}}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"], activation = "relu"}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, activation = "relu"}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
   return
 }
 
@@ -186,10 +186,10 @@ func.func @rows_of_d_as_a_vector(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = "tile.load_element"(%d, %i) : (memref<?x?xf32>, index) -> f32
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   // expected-error @below {{expects an epilogue that loads from D the element which it computes}}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
   return
 }
 
@@ -208,7 +208,7 @@ func.func @arguments() {
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f16, %i: index, %j: index):
     "tile.yield"(%sum) : (f16) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
@@ -221,14 +221,14 @@ func.func @blocks() {
     cf.br ^bb1
   ^bb1:
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   return
 }
 
 // -----
 
 func.func @result() {
-  // expected-error @below {{expects to return a !tile.any, got i32}}
+  // expected-error @below {{expects to return a !tile.function, got i32}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
     "tile.yield"(%sum) : (f32) -> ()
@@ -239,8 +239,8 @@ func.func @result() {
 // -----
 
 func.func @no_function(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{expects the result of a tile.epilogue with role 'epilogue', got memref<?xf32>}}
-  "tile.matmul"(%a, %b, %d, %v) {roles = ["epilogue"]}
+  // expected-error @below {{expects epilogue to be the result of a tile.epilogue, got memref<?xf32>}}
+  "tile.matmul"(%a, %b, %d, %v) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
 }
@@ -251,10 +251,10 @@ func.func @of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi3
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
     "tile.yield"(%sum) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   // expected-error @below {{expects an epilogue of sums of i32, got one of f32}}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, !tile.function) -> ()
   return
 }
 
@@ -265,10 +265,10 @@ func.func @size(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<64x32xf32>,
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = "tile.load_element"(%v, %i) : (memref<32xf32>, index) -> f32
     "tile.yield"(%0) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   // expected-error @below {{expects D (M x N) and the source of tile.load_element (M) to agree: M is 64 in D and 32 in the source of tile.load_element}}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<64x32xf32>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<64x32xf32>, !tile.function) -> ()
   return
 }
 
@@ -279,9 +279,9 @@ func.func @of_a_batch(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
   ^bb0(%sum: f32, %i: index, %j: index):
     %0 = "tile.load_element"(%v, %i) : (memref<4x?xf32>, index) -> f32
     "tile.yield"(%0) : (f32) -> ()
-  }) : () -> !tile.any
+  }) : () -> !tile.function
   // expected-error @below {{batch is 1 in D and 4 in the source of tile.load_element}}
-  "tile.matmul"(%a, %b, %d, %0) {roles = ["epilogue"]}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
   return
 }

@@ -2,7 +2,7 @@
 
 func.func @matmul_of_no_memref(%a: tensor<4x4xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op expects A to be a memref, got tensor<4x4xf16>}}
-  "tile.matmul"(%a, %b, %d) : (tensor<4x4xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4x4xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -10,7 +10,7 @@ func.func @matmul_of_no_memref(%a: tensor<4x4xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @matmul_unranked(%a: memref<?x?xf16>, %b: memref<*xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects B to be a memref, got memref<*xf16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<*xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<*xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -18,7 +18,7 @@ func.func @matmul_unranked(%a: memref<?x?xf16>, %b: memref<*xf16>, %d: memref<?x
 
 func.func @matmul_rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?xf32>) {
   // expected-error @below {{expects D of rank 2 or 3, got memref<?xf32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?xf32>) -> ()
   return
 }
 
@@ -26,7 +26,7 @@ func.func @matmul_rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?xf3
 
 func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A of rank 2 or 3, got memref<f16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<f16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<f16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -34,7 +34,7 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 
 func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A of element type one of f16, bf16, f32, f64, f8E4M3FN, f8E5M2, i8, ui8, f6E2M3FN, f6E3M2FN, f4E2M1FN, i4, ui4, i1, got memref<?x?xi16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xi16>, memref<?x?xi16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -42,7 +42,7 @@ func.func @matmul_input_type(%a: memref<?x?xi16>, %b: memref<?x?xi16>, %d: memre
 
 func.func @matmul_signed_type(%a: memref<?x?xsi8>, %b: memref<?x?xsi8>, %d: memref<?x?xi32>) {
   // expected-error @below {{i4, ui4, i1, got memref<?x?xsi8>: i8 is signed, too}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xsi8>, memref<?x?xsi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xsi8>, memref<?x?xsi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -50,7 +50,7 @@ func.func @matmul_signed_type(%a: memref<?x?xsi8>, %b: memref<?x?xsi8>, %d: memr
 
 func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi16>) {
   // expected-error @below {{expects D of element type one of f32, f16, bf16, i32, f64, f8E4M3FN, f8E5M2, got memref<?x?xi16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi16>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi16>) -> ()
   return
 }
 
@@ -58,7 +58,7 @@ func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 
 func.func @matmul_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16, 3>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects B in global memory, got memref<?x?xf16, 3>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16, 3>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16, 3>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -66,7 +66,7 @@ func.func @matmul_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16, 3>, %d: memref
 
 func.func @matmul_empty(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<0x?xf32>) {
   // expected-error @below {{expects no empty dimension in D, got memref<0x?xf32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<0x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<0x?xf32>) -> ()
   return
 }
 
@@ -74,7 +74,7 @@ func.func @matmul_empty(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<0x?
 
 func.func @matmul_column_major(%a: memref<?x?xf16, strided<[1, ?]>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects rows of A to be contiguous (innermost stride 1), got memref<?x?xf16, strided<[1, ?]>>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16, strided<[1, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16, strided<[1, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -82,7 +82,7 @@ func.func @matmul_column_major(%a: memref<?x?xf16, strided<[1, ?]>>, %b: memref<
 
 func.func @matmul_dynamic_stride(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects rows of A to be contiguous (innermost stride 1)}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16, strided<[?, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16, strided<[?, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -90,7 +90,7 @@ func.func @matmul_dynamic_stride(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memre
 
 func.func @matmul_odd_layout(%a: memref<4x4xf16, affine_map<(i, j) -> (i mod 2, j, i floordiv 2)>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects rows of A at one stride, got memref<4x4xf16, affine_map<(d0, d1) -> (d0 mod 2, d1, d0 floordiv 2)>>}}
-  "tile.matmul"(%a, %b, %d) : (memref<4x4xf16, affine_map<(i, j) -> (i mod 2, j, i floordiv 2)>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<4x4xf16, affine_map<(i, j) -> (i mod 2, j, i floordiv 2)>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -98,7 +98,7 @@ func.func @matmul_odd_layout(%a: memref<4x4xf16, affine_map<(i, j) -> (i mod 2, 
 
 func.func @matmul_mixed_types(%a: memref<?x?xf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A and B of one element type, got memref<?x?xf16> and memref<?x?xbf16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -106,7 +106,7 @@ func.func @matmul_mixed_types(%a: memref<?x?xf16>, %b: memref<?x?xbf16>, %d: mem
 
 func.func @matmul_m(%a: memref<16x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf32>) {
   // expected-error @below {{expects A (M x K), B (K x N) and D (M x N) to agree: M is 16 in A and 8 in D}}
-  "tile.matmul"(%a, %b, %d) : (memref<16x?xf16>, memref<?x?xf16>, memref<8x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<16x?xf16>, memref<?x?xf16>, memref<8x?xf32>) -> ()
   return
 }
 
@@ -114,7 +114,7 @@ func.func @matmul_m(%a: memref<16x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf3
 
 func.func @matmul_n(%a: memref<?x?xf16>, %b: memref<?x16xf16>, %d: memref<?x8xf32>) {
   // expected-error @below {{N is 16 in B and 8 in D}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x16xf16>, memref<?x8xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x16xf16>, memref<?x8xf32>) -> ()
   return
 }
 
@@ -122,7 +122,7 @@ func.func @matmul_n(%a: memref<?x?xf16>, %b: memref<?x16xf16>, %d: memref<?x8xf3
 
 func.func @matmul_k(%a: memref<?x8xf16>, %b: memref<16x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{K is 8 in A and 16 in B}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x8xf16>, memref<16x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x8xf16>, memref<16x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -130,7 +130,7 @@ func.func @matmul_k(%a: memref<?x8xf16>, %b: memref<16x?xf16>, %d: memref<?x?xf3
 
 func.func @matmul_transposed_k(%a: memref<?x8xf16>, %b: memref<?x16xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A (M x K), B (N x K) and D (M x N) to agree: K is 8 in A and 16 in B}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (memref<?x8xf16>, memref<?x16xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<?x8xf16>, memref<?x16xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -138,7 +138,7 @@ func.func @matmul_transposed_k(%a: memref<?x8xf16>, %b: memref<?x16xf16>, %d: me
 
 func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32>, %c: memref<?x4xf16>) {
   // expected-error @below {{N is 8 in D and 4 in C}}
-  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x8xf32>, memref<?x4xf16>) -> ()
+  "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x8xf32>, memref<?x4xf16>) -> ()
   return
 }
 
@@ -146,14 +146,14 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
   // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
-  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
 
 // -----
 
 func.func @matmul_too_many(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A, B, D and at most one C without 'roles', got 5 operands}}
+  // expected-error @below {{expects 'operandSegmentSizes' with the number of operands in a, b, d, c, alpha}}
   "tile.matmul"(%a, %a, %d, %d, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
@@ -170,7 +170,7 @@ func.func @matmul_too_few(%a: memref<?x?xf16>) {
 
 func.func @matmul_attribute_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects attribute 'transpose_b' to be true or false, got 1 : i64}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -178,7 +178,7 @@ func.func @matmul_attribute_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 func.func @matmul_alpha_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{alpha must be finite in f32, got 1e+300}}
-  "tile.matmul"(%a, %b, %d) {alpha = 1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -186,7 +186,7 @@ func.func @matmul_alpha_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d:
 
 func.func @matmul_beta_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{beta must be finite in f32, got -1e+300}}
-  "tile.matmul"(%a, %b, %d) {beta = -1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = -1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -194,7 +194,7 @@ func.func @matmul_beta_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 func.func @matmul_over_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
   // expected-error @below {{expects A and D to be different matrices: D would overwrite what is read}}
-  "tile.matmul"(%a, %b, %a) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  "tile.matmul"(%a, %b, %a) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
 
@@ -202,7 +202,7 @@ func.func @matmul_over_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
 
 func.func @matmul_over_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
   // expected-error @below {{expects B and D to be different matrices: D would overwrite what is read}}
-  "tile.matmul"(%a, %b, %b) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  "tile.matmul"(%a, %b, %b) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
 
@@ -210,7 +210,7 @@ func.func @matmul_over_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
 
 func.func @matmul_alpha_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects attribute 'alpha' to be a float, got 1 : i64}}
-  "tile.matmul"(%a, %b, %d) {alpha = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -218,7 +218,7 @@ func.func @matmul_alpha_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 
 func.func @schedule_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule must be a dictionary, got 3}}
-  "tile.matmul"(%a, %b, %d) {schedule = 3} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = 3} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -226,7 +226,7 @@ func.func @schedule_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 
 func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule has no field 'clusters': its fields are block, warps, stages, group}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, clusters = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, clusters = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -234,7 +234,7 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warp_grid, stages, group; or block, warps, stages, group; or block, readers; or block, consumers, stages, group, unit_scales; or block, warpgroups, stages, group, splits}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -242,7 +242,7 @@ func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 
 func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule has no field 'stage': its fields are block, warps, stages, group; did you mean 'stages'?}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -250,7 +250,7 @@ func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule must have one of 'warp_grid' (for wmma.mma), 'warps' (for mma.sync), 'readers' (for mma.sync from registers), 'consumers' (for mma.sync with TMA), 'warpgroups' (for wgmma)}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -258,7 +258,7 @@ func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 func.func @schedule_field_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'block' must be an array<i64> of 3, got array<i64: 128, 128>}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -266,7 +266,7 @@ func.func @schedule_field_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @schedule_number_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'stages' must be an integer, got 3.000000e+00 : f64}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3.0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3.0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -274,7 +274,7 @@ func.func @schedule_number_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @schedule_negative(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{group must be at least 1, got 0}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, group = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, group = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -282,7 +282,7 @@ func.func @schedule_negative(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 
 func.func @schedule_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{stages must be at least 2, got 1}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -290,7 +290,7 @@ func.func @schedule_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 
 func.func @schedule_warps(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{warps must be at most 32 in all, got 8 x 8}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 1024, 1024, 64>, warps = array<i64: 8, 8>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 1024, 1024, 64>, warps = array<i64: 8, 8>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -298,7 +298,7 @@ func.func @schedule_warps(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 
 func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{divide block M 100 in multiples of 16 and block N 128 in multiples of 16}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 100, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 100, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -306,7 +306,7 @@ func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 
 func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{group must be at most 1024, got 1073741824}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 2, group = 1073741824}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 2, group = 1073741824}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -314,7 +314,7 @@ func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 
 func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{a warp must hold at most 32768 sums, 1024 for each lane, got 256 x 256}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 256, 256, 64>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -322,7 +322,7 @@ func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 
 func.func @schedule_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{block K must be 32 or 64 (rows of 64 or 128 bytes in shared memory), got 16}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 16>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 16>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1052,7 +1052,7 @@ func.func @loop_of_mismatching_fragments(%a: !A, %d: !D, %i: index) {
 gpu.module @m [#nvvm.target<chip = "sm_86">] {
   func.func @schedule_for_the_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
     // expected-error @below {{shared memory must be at most 101376 bytes on sm_86, got 147456 (3 stages of 49152)}}
-    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
   }
@@ -1062,7 +1062,7 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
 
 func.func @misspelled_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, promote, accumulate, bit_op, schedule}}
-  "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1099,7 +1099,7 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
 
 func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A and B of one element type, got memref<?x?xf8E4M3FN> and memref<?x?xf16>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf8E4M3FN>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf8E4M3FN>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1107,7 +1107,7 @@ func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d
 
 func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xi8>, memref<?x?xf32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1115,7 +1115,7 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
   // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are integers, got memref<?x?xf16>, memref<?x?xi32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -1123,7 +1123,7 @@ func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 
 func.func @matmul_batch_without_d(%a: memref<?x?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects D of rank 3, because A is a batch, got memref<?x?xf32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1131,7 +1131,7 @@ func.func @matmul_batch_without_d(%a: memref<?x?x?xf16>, %b: memref<?x?xf16>, %d
 
 func.func @matmul_batches_of_two_sizes(%a: memref<2x?x?xf16>, %b: memref<3x?x?xf16>, %d: memref<?x?x?xf32>) {
   // expected-error @below {{expects batches of one size, got 2 in A and 3 in B}}
-  "tile.matmul"(%a, %b, %d) : (memref<2x?x?xf16>, memref<3x?x?xf16>, memref<?x?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<2x?x?xf16>, memref<3x?x?xf16>, memref<?x?x?xf32>) -> ()
   return
 }
 
@@ -1139,7 +1139,7 @@ func.func @matmul_batches_of_two_sizes(%a: memref<2x?x?xf16>, %b: memref<3x?x?xf
 
 func.func @matmul_promoted_f16(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op expects A and B of fp8 where promote is true, got memref<?x?xf16>}}
-  "tile.matmul"(%a, %b, %d) {promote = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, promote = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1147,7 +1147,7 @@ func.func @matmul_promoted_f16(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @matmul_alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
   // expected-error @below {{expects alpha 1 and beta 0 or 1 where A and B are integers, got 2.0 and 0.0}}
-  "tile.matmul"(%a, %b, %d) {alpha = 2.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, alpha = 2.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -1155,7 +1155,7 @@ func.func @matmul_alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: 
 
 func.func @matmul_beta_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
   // expected-error @below {{expects alpha 1 and beta 0 or 1 where A and B are integers, got 1.0 and 0.5}}
-  "tile.matmul"(%a, %b, %d) {beta = 0.5 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 0.5 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -1163,7 +1163,7 @@ func.func @matmul_beta_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: m
 
 func.func @matmul_transposed_m(%a: memref<16x32xf16>, %b: memref<?x?xf16>, %d: memref<16x?xf32>) {
   // expected-error @below {{expects A (K x M), B (K x N) and D (M x N) to agree: M is 32 in A and 16 in D}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true} : (memref<16x32xf16>, memref<?x?xf16>, memref<16x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true} : (memref<16x32xf16>, memref<?x?xf16>, memref<16x?xf32>) -> ()
   return
 }
 
@@ -1171,7 +1171,7 @@ func.func @matmul_transposed_m(%a: memref<16x32xf16>, %b: memref<?x?xf16>, %d: m
 
 func.func @matmul_both_transposed_k(%a: memref<16x32xf16>, %b: memref<?x64xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects A (K x M), B (N x K) and D (M x N) to agree: K is 16 in A and 64 in B}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true} : (memref<16x32xf16>, memref<?x64xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, transpose_b = true} : (memref<16x32xf16>, memref<?x64xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1179,7 +1179,7 @@ func.func @matmul_both_transposed_k(%a: memref<16x32xf16>, %b: memref<?x64xf16>,
 
 func.func @matmul_transpose_a_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1187,7 +1187,7 @@ func.func @matmul_transpose_a_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d:
 
 func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
   // expected-error @below {{block K must be 16 or 32 (rows of 64 or 128 bytes in shared memory), got 64}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1195,7 +1195,7 @@ func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?
 
 func.func @warps_of_transpose_a(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
   // expected-error @below {{block M must be a multiple of 32 for an MN-major operand, got 16}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 16, 128, 64>, warps = array<i64: 1, 2>, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, schedule = {block = array<i64: 16, 128, 64>, warps = array<i64: 1, 2>, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -1203,7 +1203,7 @@ func.func @warps_of_transpose_a(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memr
 
 func.func @schedule_of_two_families(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule must have only one of the fields 'warps' (for mma.sync) and 'warpgroups' (for wgmma)}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, warps = array<i64: 2, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, warps = array<i64: 2, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1211,7 +1211,7 @@ func.func @schedule_of_two_families(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 
 func.func @warpgroups_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule must have the field 'stages'}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1219,7 +1219,7 @@ func.func @warpgroups_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 
 func.func @warpgroups_block_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'block' must be an array<i64> of 3, got array<i64: 128, 128>}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1227,7 +1227,7 @@ func.func @warpgroups_block_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'warpgroups' must be an integer, got array<i64: 2, 2>}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1235,7 +1235,7 @@ func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 
 func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{splits must be at least 1, got 0}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1243,7 +1243,7 @@ func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule must have a legal instruction: wgmma.mma_async n must be a multiple of 8 in 8..256, got 260}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 260, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 260, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1251,7 +1251,7 @@ func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
 
 func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
   // expected-error @below {{n must be 8, 16, 24, or a multiple of 16 in 32..256, got 40}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 40, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 128, 40, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -1259,7 +1259,7 @@ func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref
 
 func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{stages must be at least 2, got 1}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1267,7 +1267,7 @@ func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 
 func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{group must be at most 1024, got 4294967296}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, group = 4294967296}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, group = 4294967296}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1275,7 +1275,7 @@ func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 
 func.func @warpgroups_that_do_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{warpgroups must be in 1..3 and divide block M 96 in multiples of 64, got 2}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 96, 64, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 96, 64, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1283,7 +1283,7 @@ func.func @warpgroups_that_do_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16
 
 func.func @warpgroups_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{warpgroups must be in 1..3 and divide block M 256 in multiples of 64, got 4}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 64, 64>, warpgroups = 4, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 256, 64, 64>, warpgroups = 4, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1291,7 +1291,7 @@ func.func @warpgroups_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @warpgroups_registers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{a warpgroup must hold at most}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 256, 256, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1299,7 +1299,7 @@ func.func @warpgroups_registers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @warpgroups_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{splits must be 1, 2, 4 or 8 and divide block N 128 in multiples of 8, got 3}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1307,7 +1307,7 @@ func.func @warpgroups_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 
 func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{splits must be 1, 2, 4 or 8 and divide block N 32 in multiples of 8, got 8}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 32, 64>, warpgroups = 2, stages = 3, splits = 8}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 32, 64>, warpgroups = 2, stages = 3, splits = 8}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1315,7 +1315,7 @@ func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 func.func @warpgroups_mn_major(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
   // expected-error @below {{B must be K-major (transpose_b = true), as wgmma reads f32, got an MN-major one}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 32>, warpgroups = 2, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 32>, warpgroups = 2, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1323,7 +1323,7 @@ func.func @warpgroups_mn_major(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: mem
 
 func.func @warpgroups_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{block K must have 32, 64 or a multiple of 128 bytes, got 96 (48 of f16)}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 48>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 48>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1331,7 +1331,7 @@ func.func @warpgroups_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 
 func.func @cluster_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'cluster' must be an array<i64> of 2, got array<i64: 2>}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1339,7 +1339,7 @@ func.func @cluster_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
 
 func.func @cluster_of_three(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got 3 x 1 and 1}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 3, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 3, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1347,7 +1347,7 @@ func.func @cluster_of_three(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 
 func.func @cluster_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{cluster must have numbers of at least 1, got 0 x 2}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 0, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 0, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1355,7 +1355,7 @@ func.func @cluster_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 
 func.func @cluster_with_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got 2 x 1 and 2}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1363,7 +1363,7 @@ func.func @cluster_with_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 
 func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{cluster must divide block N 24 in multiples of 8, got 2 CTAs}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1371,7 +1371,7 @@ func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>
 
 func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{cluster must divide block N 64 in multiples of 64 or block K 32 in multiples of 8, got 8 CTAs}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 32>, warpgroups = 2, stages = 3, cluster = array<i64: 8, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 64, 32>, warpgroups = 2, stages = 3, cluster = array<i64: 8, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1379,7 +1379,7 @@ func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 func.func @skewed_mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{skewed must be false with MN-major operands}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, skewed = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, skewed = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1387,7 +1387,7 @@ func.func @skewed_mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 
 func.func @joined_k_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{joined must be false with a K-major A}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1395,7 +1395,7 @@ func.func @joined_k_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 
 func.func @joined_columns(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{joined must be false with tiles of more than 8 rows of A}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 3, swap = true, joined = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1403,7 +1403,7 @@ func.func @joined_columns(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 
 func.func @alternating_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{alternating must be false with splits}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 2, stages = 3, global_splits = 2, alternating = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 2, stages = 3, global_splits = 2, alternating = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1435,7 +1435,7 @@ func.func @skewed_any_rows(%m: memref<?x?xf16, strided<[?, 1]>>) {
 
 func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{block N must be a multiple of 16 for an MN-major operand that threads load, got 24}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1443,7 +1443,7 @@ func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{block N must be a multiple of 16 for an MN-major operand that threads load, got 24}}
-  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, loaders = 1, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1451,7 +1451,7 @@ func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @warpgroups_rows_of_d(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
   // expected-error @below {{block N must be a multiple of 16 for a D that TMA writes, got 24}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
 
@@ -1686,7 +1686,7 @@ func.func @fragment_of_a_warpgroups_first_warp(%f: !F) {
 gpu.module @m [#nvvm.target<chip = "sm_90">] {
   func.func @warpgroups_on_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
     // expected-error @below {{schedule must have a legal instruction: wgmma.mma_async}}
-    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
   }
@@ -1697,7 +1697,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90">] {
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   func.func @warpgroups_memory(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
     // expected-error @below {{shared memory must be at most 232448 bytes on sm_90a, got}}
-    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
   }
@@ -1743,7 +1743,7 @@ func.func @slice_across_panels(%b: !W, %i: i32) {
 
 func.func @swap_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'swap' must be true or false, got 3 : i64}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, swap = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, swap = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1752,7 +1752,7 @@ func.func @swap_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 
 func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'warpgroups' must be an integer, got true}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = true, stages = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 64, 64>, warpgroups = true, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1839,7 +1839,7 @@ func.func @await_a_number(%c: memref<?xi32>, %i: i32) {
 
 func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{global_splits must be in 1..16, and splits must be 1 where global_splits > 1, got 17 and 1}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 17}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 17}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1847,7 +1847,7 @@ func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %
 
 func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{global_splits must be in 1..16, and splits must be 1 where global_splits > 1, got 2 and 2}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 2, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 2, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1855,7 +1855,7 @@ func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 
 func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{splits, global_splits and cluster must be 1 with stream_k, got block 128x128x64, 2 warpgroups, 3 stages, group 8, stream-K, cluster 2x1}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = true, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = true, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1863,7 +1863,7 @@ func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'stream_k' must be true or false, got 1 : i64}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1871,7 +1871,7 @@ func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 
 func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{global_splits must be at least 1, got 0}}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 

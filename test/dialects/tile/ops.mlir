@@ -21,8 +21,8 @@
 
 // CHECK-LABEL: @matmul
 func.func @matmul(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
-  // CHECK: "tile.matmul"(%{{.*}}, %{{.*}}, %{{.*}}) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  // CHECK: "tile.matmul"(%{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = {{.*}}} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -34,7 +34,7 @@ func.func @matmul_with_all(%a: memref<128x64xf16, strided<[72, 1]>>, %b: memref<
   // CHECK-SAME: beta = 2.000000e+00 : f32
   // CHECK-SAME: schedule = {block = array<i64: 128, 128, 64>, group = 4 : i64, stages = 4 : i64, warps = array<i64: 2, 4>}
   // CHECK-SAME: transpose_b = true
-  "tile.matmul"(%a, %b, %d, %c) {transpose_b = true, alpha = 0.5 : f32, beta = 2.0 : f32,
+  "tile.matmul"(%a, %b, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, alpha = 0.5 : f32, beta = 2.0 : f32,
     schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 4>, stages = 4, group = 4}}
     : (memref<128x64xf16, strided<[72, 1]>>, memref<256x64xf16>, memref<128x256xf16>, memref<?x256xf32, strided<[?, 1]>>)
     -> ()
@@ -45,7 +45,7 @@ func.func @matmul_with_all(%a: memref<128x64xf16, strided<[72, 1]>>, %b: memref<
 // CHECK-LABEL: @matmul_memory
 func.func @matmul_memory(%a: memref<?x?xf16, 1>, %b: memref<?x?xf16, #gpu.address_space<global>>, %d: memref<?x?xbf16>) {
   // CHECK: "tile.matmul"
-  "tile.matmul"(%a, %b, %d)
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
     : (memref<?x?xf16, 1>, memref<?x?xf16, #gpu.address_space<global>>, memref<?x?xbf16>) -> ()
   return
 }
@@ -156,17 +156,17 @@ func.func @replicas(%v: vector<2xf32>, %c: i1) {
 // CHECK-LABEL: @matmul_inputs
 func.func @matmul_inputs(%h: memref<64x128xf16>, %b: memref<64x256xf16>, %f: memref<?x?xf32>, %d: memref<128x256xf32>,
                          %e4: memref<?x?xf8E4M3FN>, %e5: memref<?x?xf8E5M2>, %i: memref<?x?xi8>, %s: memref<?x?xi32>) {
-  // CHECK: "tile.matmul"(%{{.*}}) {transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
-  "tile.matmul"(%h, %b, %d) {transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
+  // CHECK: "tile.matmul"(%{{.*}}) {operandSegmentSizes = {{.*}}, transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
+  "tile.matmul"(%h, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
   // CHECK: "tile.matmul"
   // CHECK-SAME: (memref<?x?xf32>, memref<?x?xf32>, memref<128x256xf32>)
-  "tile.matmul"(%f, %f, %d) {transpose_b = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<128x256xf32>) -> ()
+  "tile.matmul"(%f, %f, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<128x256xf32>) -> ()
   // CHECK: "tile.matmul"
   // CHECK-SAME: (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<128x256xf32>)
-  "tile.matmul"(%e4, %e5, %d) {transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<128x256xf32>) -> ()
+  "tile.matmul"(%e4, %e5, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<128x256xf32>) -> ()
   // CHECK: "tile.matmul"
   // CHECK-SAME: (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>)
-  "tile.matmul"(%i, %i, %s) {transpose_b = true, beta = 1.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  "tile.matmul"(%i, %i, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, beta = 1.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
 
@@ -174,14 +174,14 @@ func.func @matmul_inputs(%h: memref<64x128xf16>, %b: memref<64x256xf16>, %f: mem
 // CHECK-LABEL: @matmul_warpgroups
 func.func @matmul_warpgroups(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
   // CHECK: schedule = {block = array<i64: 128, 256, 64>, stages = 3 : i64, warpgroups = 2 : i64}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   // CHECK: schedule = {block = array<i64: 64, 16, 64>, group = 4 : i64, splits = 2 : i64, stages = 4 : i64, swap = true, warpgroups = 1 : i64}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true,
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true,
     schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 4, group = 4, splits = 2, swap = true}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   // CHECK: schedule = {block = array<i64: 128, 256, 64>, cluster = array<i64: 2, 1>, stages = 3 : i64, warpgroups = 2 : i64}
-  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
   return
 }
@@ -260,11 +260,11 @@ func.func @await_flag(%flags: memref<?xi32>, %i: i32, %value: i32, %limit: i32) 
 func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
                     %arrivals: memref<?x?xi32>, %team: memref<?xi32>) {
   %t = "tile.team"(%team, %others, %arrivals) {operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 0, 0>}
-    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>) -> !tile.any
+    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>) -> !tile.exchange
   // CHECK: %[[T:.*]] = "tile.team"(%{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes
-  // CHECK: "tile.matmul"(%{{.*}}, %[[T]]) {roles = ["team"]
-  "tile.matmul"(%a, %b, %d, %t) {roles = ["team"], transpose_b = true}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
+  // CHECK: "tile.matmul"(%{{.*}}, %[[T]]) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>
+  "tile.matmul"(%a, %b, %d, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.exchange) -> ()
   return
 }
 
@@ -273,11 +273,11 @@ func.func @gathered(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?
 func.func @sent(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?x?xbf16>, %others: memref<?x?x?xbf16>,
                 %arrivals: memref<?x?xi32>, %peers: memref<?x?xi64>, %team: memref<?xi32>) {
   %t = "tile.team"(%team, %others, %arrivals, %peers) {operandSegmentSizes = array<i32: 1, 1, 0, 1, 0, 0, 1, 0>}
-    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>, memref<?x?xi64>) -> !tile.any
+    : (memref<?xi32>, memref<?x?x?xbf16>, memref<?x?xi32>, memref<?x?xi64>) -> !tile.exchange
   // CHECK: "tile.team"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})
   // CHECK: "tile.matmul"
-  "tile.matmul"(%a, %b, %d, %t) {roles = ["team"], transpose_b = true}
-    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, transpose_b = true}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?x?xbf16>, !tile.exchange) -> ()
   return
 }
 

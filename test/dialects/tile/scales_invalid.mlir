@@ -6,7 +6,7 @@
 !S = memref<?x?xf32>
 func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{expects scale_a and scale_b together, got only scale_a}}
-  "tile.matmul"(%a, %b, %d, %s) {transpose_b = true, roles = ["scale_a"]} : (!A, !A, !D, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S) -> ()
   return
 }
 
@@ -16,7 +16,7 @@ func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
 !S = memref<?x?xf32>
 func.func @scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
   // expected-error @below {{expects A and B of fp8 where there are scales of f32, got memref<?x?xbf16>}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !A, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !A, !S, !S) -> ()
   return
 }
 
@@ -28,7 +28,7 @@ func.func @scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
 !S = memref<2x?xf32>
 func.func @scales_of_too_few_blocks(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{expects A (M x K) and scale_a (K/128 x M) to agree: K/128 is 3 in A and 2 in scale_a}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S, !S) -> ()
   return
 }
 
@@ -38,7 +38,7 @@ func.func @scales_of_too_few_blocks(%a: !A, %b: !A, %d: !D, %s: !S) {
 !B = memref<?x?x?xbf16>
 func.func @groups_of_one_matrix(%a: !A, %b: !A, %d: !A, %g: memref<?xi32>) {
   // expected-error @below {{expects exactly B of rank 3 where groups select a B, got none}}
-  "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !A, !A, memref<?xi32>) -> ()
+  "tile.matmul"(%a, %b, %d, %g) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !A, memref<?xi32>) -> ()
   return
 }
 
@@ -49,7 +49,7 @@ func.func @groups_of_one_matrix(%a: !A, %b: !A, %d: !A, %g: memref<?xi32>) {
 !D = memref<8x?xbf16>
 func.func @groups_of_other_rows(%a: !A, %b: !B, %d: !D, %g: memref<4xi32>) {
   // expected-error @below {{expects D (M x N) and groups (M) to agree: M is 8 in D and 4 in groups}}
-  "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !B, !D, memref<4xi32>) -> ()
+  "tile.matmul"(%a, %b, %d, %g) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, memref<4xi32>) -> ()
   return
 }
 
@@ -58,7 +58,7 @@ func.func @groups_of_other_rows(%a: !A, %b: !B, %d: !D, %g: memref<4xi32>) {
 !A = memref<2x?x?xbf16>
 func.func @groups_of_another_batch(%a: !A, %b: !A, %d: !A, %g: memref<4xi32>) {
   // expected-error @below {{expects D (batch x M x N) and groups (batch) to agree: batch is 2 in D and 4 in groups}}
-  "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !A, !A, memref<4xi32>) -> ()
+  "tile.matmul"(%a, %b, %d, %g) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !A, memref<4xi32>) -> ()
   return
 }
 
@@ -68,7 +68,7 @@ func.func @groups_of_another_batch(%a: !A, %b: !A, %d: !A, %g: memref<4xi32>) {
 !B = memref<?x?x?xbf16>
 func.func @groups_of_floats(%a: !A, %b: !B, %d: !A, %g: memref<?xf32>) {
   // expected-error @below {{expects groups of element type i32, got memref<?xf32>}}
-  "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !B, !A, memref<?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d, %g) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !A, memref<?xf32>) -> ()
   return
 }
 
@@ -79,7 +79,7 @@ func.func @groups_of_floats(%a: !A, %b: !B, %d: !A, %g: memref<?xf32>) {
 !D = memref<?x?xbf16>
 func.func @e4m3_scales_of_fp8(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{expects A and B of f4E2M1FN with scales of f8E4M3FN, got f8E4M3FN and f8E4M3FN: these have scales of f8E8M0FNU}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S, !S) -> ()
   return
 }
 
@@ -89,7 +89,7 @@ func.func @e4m3_scales_of_fp8(%a: !A, %b: !A, %d: !D, %s: !S) {
 !S = memref<?x?xf8E8M0FNU>
 func.func @block_scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
   // expected-error @below {{expects A and B of f8E4M3FN or f8E5M2 or f6E2M3FN or f6E3M2FN or f4E2M1FN with scales of f8E8M0FNU, got bf16 and bf16}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !A, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !A, !S, !S) -> ()
   return
 }
 
@@ -100,10 +100,8 @@ func.func @block_scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
 !T = memref<?x?xf8E4M3FN>
 !D = memref<?x?xbf16>
 func.func @scales_of_two_types(%a: !A, %b: !A, %d: !D, %s: !S, %t: !T) {
-  %x = "tile.operand"(%s) : (!S) -> !tile.any
-  %y = "tile.operand"(%t) : (!T) -> !tile.any
   // expected-error @below {{expects scale_a and scale_b of one element type, got f8E8M0FNU and f8E4M3FN}}
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S, !T) -> ()
   return
 }
 
@@ -114,7 +112,7 @@ func.func @scales_of_two_types(%a: !A, %b: !A, %d: !D, %s: !S, %t: !T) {
 !D = memref<?x?xbf16>
 func.func @promoted_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{promote must be false with block scales, whose products are added in f32}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, promote = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, promote = true} : (!A, !A, !D, !S, !S) -> ()
   return
 }
 
@@ -126,7 +124,7 @@ func.func @promoted_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
 !S = memref<3x1024xf8E4M3FN>
 func.func @scales_of_too_few_groups(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{expects A (M x K) and scale_a (M/128 x 512*K/64) to agree: 512*K/64 is 1536 in A and 1024 in scale_a}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S, !S) -> ()
   return
 }
 
@@ -138,7 +136,7 @@ func.func @scales_of_too_few_groups(%a: !A, %b: !A, %d: !D, %s: !S) {
 !S = memref<3x1024xf8E8M0FNU>
 func.func @scales_of_too_many_columns(%a: !A, %b: !B, %d: !D, %s: !S) {
   // expected-error @below {{expects D (M x N) and scale_b (N/128 x 512*K/128) to agree: N/128 is 2 in D and 3 in scale_b}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, !S, !S) -> ()
   return
 }
 
@@ -150,7 +148,7 @@ func.func @scales_of_too_many_columns(%a: !A, %b: !B, %d: !D, %s: !S) {
 !D = memref<64x64xf32>
 func.func @a_depth_that_does_not_expand(%a: !A, %b: !B, %d: !D, %s: !S) {
   // expected-error @below {{K must be a multiple of 128 for A and B of f6E2M3FN and f8E4M3FN, got 192}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, !S, !S) -> ()
   return
 }
 
@@ -161,7 +159,7 @@ func.func @a_depth_that_does_not_expand(%a: !A, %b: !B, %d: !D, %s: !S) {
 !D = memref<64x64xf32>
 func.func @half_a_byte(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{K must be a multiple of 2 for A and B of f4E2M1FN and f4E2M1FN, got 33}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !A, !D, !S, !S) -> ()
   return
 }
 
@@ -172,7 +170,7 @@ func.func @half_a_byte(%a: !A, %b: !A, %d: !D, %s: !S) {
 !D = memref<64x64xf32>
 func.func @fp8_and_bf16(%a: !A, %b: !B, %d: !D) {
   // expected-error @below {{expects A and B of one element type, got memref<64x64xf8E4M3FN> and memref<64x64xbf16>}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (!A, !B, !D) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D) -> ()
   return
 }
 
@@ -185,7 +183,7 @@ func.func @fp8_and_bf16(%a: !A, %b: !B, %d: !D) {
 !D = memref<64x64xf32>
 func.func @words_of_nothing(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{scale_block must be 128 or 32 with scales of i32, got 0}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -198,7 +196,7 @@ func.func @words_of_nothing(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<64x64xf32>
 func.func @words_of_64(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{scale_block must be 128 or 32 with scales of i32, got 64}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 64 : i64} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 64 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -211,7 +209,7 @@ func.func @words_of_64(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<64x64xf32>
 func.func @blocks_of_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{scale_block must be 0 unless scales are of i32, got 128 with f8E8M0FNU}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -224,7 +222,7 @@ func.func @blocks_of_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<64x64xf32>
 func.func @two_scales_of_an_instruction(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{scale_block must be 32 for A and B of f4E2M1FN and f4E2M1FN, got 128}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -236,10 +234,8 @@ func.func @two_scales_of_an_instruction(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) 
 !T = memref<?x?xf8E8M0FNU>
 !D = memref<64x64xf32>
 func.func @words_and_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
-  %x = "tile.operand"(%s) : (!S) -> !tile.any
-  %y = "tile.operand"(%t) : (!T) -> !tile.any
   // expected-error @below {{expects scale_a and scale_b of one element type, got i32 and f8E8M0FNU}}
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -252,7 +248,7 @@ func.func @words_and_tiles(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<64x64xf32>
 func.func @words_of_f16(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{with scales of f8E8M0FNU, got f16 and f16}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -265,7 +261,7 @@ func.func @words_of_f16(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<64x64xf32>
 func.func @words_of_rows(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
   // expected-error @below {{expects A (M x K) and scale_a (K/512 x M) to agree: K/512 is 2 in A and 64 in scale_a}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 128 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -277,10 +273,8 @@ func.func @words_of_rows(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !T = memref<5x128xi32>
 !D = memref<64x64xf32>
 func.func @words_of_more_columns(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
-  %x = "tile.operand"(%s) : (!S) -> !tile.any
-  %y = "tile.operand"(%t) : (!T) -> !tile.any
   // expected-error @below {{expects D (M x N) and scale_b (K/128 x N) to agree: N is 64 in D and 128 in scale_b}}
-  "tile.matmul"(%a, %b, %d, %x, %y) {transpose_b = true, roles = ["scale_a", "scale_b"], scale_block = 32 : i64} : (!A, !B, !D, !tile.any, !tile.any) -> ()
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_block = 32 : i64} : (!A, !B, !D, !S, !T) -> ()
   return
 }
 
@@ -290,7 +284,7 @@ func.func @words_of_more_columns(%a: !A, %b: !B, %d: !D, %s: !S, %t: !T) {
 !D = memref<?x?xf32>
 func.func @columns_without_scales(%a: !A, %b: !A, %d: !D) {
   // expected-error @below {{scale_columns must be false unless scales are of f32, got scale_b of none}}
-  "tile.matmul"(%a, %b, %d) {transpose_b = true, scale_columns = true} : (!A, !A, !D) -> ()
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_columns = true} : (!A, !A, !D) -> ()
   return
 }
 
@@ -301,7 +295,7 @@ func.func @columns_without_scales(%a: !A, %b: !A, %d: !D) {
 !S = memref<?x?xf8E8M0FNU>
 func.func @columns_of_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
   // expected-error @below {{scale_columns must be false unless scales are of f32, got scale_b of memref<?x?xf8E8M0FNU>}}
-  "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, scale_columns = true, roles = ["scale_a", "scale_b"]}
+  "tile.matmul"(%a, %b, %d, %s, %s) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_columns = true}
     : (!A, !A, !D, !S, !S) -> ()
   return
 }
@@ -315,7 +309,7 @@ func.func @columns_of_block_scales(%a: !A, %b: !A, %d: !D, %s: !S) {
 !S = memref<?x?xf32>
 func.func @scales_of_blocks_for_columns(%a: !A, %b: !B, %d: !D, %s: memref<2x64xf32>, %t: memref<2x64xf32>) {
   // expected-error @below {{expects D (M x N) and scale_b (K/128 x N) to agree: N is 40 in D and 64 in scale_b}}
-  "tile.matmul"(%a, %b, %d, %s, %t) {transpose_b = true, scale_columns = true, roles = ["scale_a", "scale_b"]}
+  "tile.matmul"(%a, %b, %d, %s, %t) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, transpose_b = true, scale_columns = true}
     : (!A, !B, !D, memref<2x64xf32>, memref<2x64xf32>) -> ()
   return
 }

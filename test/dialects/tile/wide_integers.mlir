@@ -13,7 +13,7 @@ gpu.module @m {
 
 func.func @in_a_schedule(%a: memref<?x?xbf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{schedule field 'stages' must be an integer of at most 64 bits, got -3 : i65535}}
-  "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = -3 : i65535}}
+  "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = -3 : i65535}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -31,7 +31,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
           "tile.copy_async"(%map_a, %c0, %c0, %a, %full) : (!Map_A, i32, i32, !A, !llvm.ptr<3>) -> ()
           "tile.copy_async"(%map_b, %c0, %c0, %b, %full) : (!Map_B, i32, i32, !B, !llvm.ptr<3>) -> ()
           "tile.await"(%ring, %c0, %c0) : (!Ring, i32, i32) -> ()
-          "tile.gemm_async"(%a, %b, %c, %no) {transpose_a = TRANSPOSED, transpose_b = true} : (!A, !B, !C, i1) -> ()
+          "tile.gemm_async"(%a, %b, %c, %no) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_a = TRANSPOSED, transpose_b = true} : (!A, !B, !C, i1) -> ()
           "tile.commit"(%sums, %c0) : (!Ring, i32) -> ()
         }
       }) {first = 0, warps = 1} : () -> ()

@@ -70,7 +70,7 @@ gpu.module @tcgen05_gemm [#nvvm.target<chip = "sm_100a">] {
               %a = "tile.stage"(%stages_a, %stage) : (!Stages_A, i32) -> !Stage_A
               %b = "tile.stage"(%stages_b, %stage) : (!Stages_B, i32) -> !Stage_B
               %more = arith.cmpi ne, %block, %c0 : i32
-              "tile.gemm_async"(%a, %b, %accumulator, %more) {transpose_b = true} : (!Stage_A, !Stage_B, !Accumulator, i1) -> ()
+              "tile.gemm_async"(%a, %b, %accumulator, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0>, transpose_b = true} : (!Stage_A, !Stage_B, !Accumulator, i1) -> ()
               "tile.release"(%ring, %stage) : (!Ring, i32) -> ()
               %next:2 = "tile.advance"(%ring, %stage, %phase) : (!Ring, i32, i32) -> (i32, i32)
               scf.yield %next#0, %next#1 : i32, i32
