@@ -50,30 +50,9 @@ def _arguments(parser: ArgumentParser) -> None:
         metavar="FILE",
         help="the file for the results (default: $WEFT_SCHEDULES, otherwise the user's own file)",
     )
-    add("--record", metavar="FILE", help="search nothing: measure schedules for --fit, and keep their times")
-    add("--fit", metavar="FILE", help="measure nothing: fit the model to the times that --record kept")
-    add(
-        "--correct",
-        metavar="FILE",
-        nargs="+",
-        help="measure nothing: fit the model's corrections to such times, of several files",
-    )
-    add(
-        "--models",
-        metavar="FILE",
-        help="with --fit or --correct: the copy of chip_models.py that gets the numbers",
-    )
 
 
 def _run(options: Namespace) -> int:
-    if options.fit is not None:
-        return _fit(options)
-    if options.correct is not None:
-        return _correct(options)
-    if options.models is not None:
-        raise WeftError("--models can be used with --fit and --correct only")
-    if options.record is not None:
-        return _record(options)
     from weft.bench import gpu
     from weft.bench.compiling import Compiler, default_jobs, product_of
     from weft.tuning.search import LIMIT
@@ -172,62 +151,6 @@ def _count_gpus() -> int:
     return int(torch.cuda.device_count())
 
 
-def _fit(options: Namespace) -> int:
-    """Fits the model, and prints how well it does."""
-    from weft.schedules.chip_models import H200
-    from weft.tuning import fit, report, times
-
-    if options.what:
-        raise WeftError("--fit can't be used with shapes: it measures nothing")
-    measured = list(times.read(cli.read(options.fit)))
-    model = fit.fit(H200, [fit.Sample.of(each, options.seed, checked=False) for each in measured])
-    for line in report.fitted(model, measured, options.seed):
-        cli.say(line)
-    if options.models is not None:
-        cli.write(options.models, fit.written(cli.read(options.models, python=True), model))
-    return 0
-
-
-def _correct(options: Namespace) -> int:
-    """Fits the model's corrections, and prints how well it does with them. Those that are kept are fitted to
-    all times.
-    """
-    from weft.schedules.chip_models import H200
-    from weft.tuning import correct, report, times
-
-    if options.what:
-        raise WeftError("--correct can't be used with shapes: it measures nothing")
-    measured = [each for file in options.correct for each in times.read(cli.read(file))]
-    model = correct.corrected(H200, measured, options.seed, all_=True)
-    for line in report.corrected(model, measured, options.seed):
-        cli.say(line)
-    if options.models is not None:
-        cli.write(options.models, correct.written(cli.read(options.models, python=True), model))
-    return 0
-
-
-def _record(options: Namespace) -> int:
-    """Measures schedules, and keeps their times."""
-    from weft.bench import gpu
-    from weft.bench.compiling import Compiler, default_jobs, product_of
-    from weft.tuning import record, times
-
-    asked = problems(options)
-    _check(options)
-    cli.check_writable(options.record)
-    _check_gpu()
-    device = gpu.TorchGpu()
-    chip = device.describe()["chip"]
-    planned = record.planned([(problem, product_of(problem, chip)) for problem in asked], options.seed)
-
-    def keep(found: "Sequence[times.Times]") -> None:
-        cli.write(options.record, times.written(found))
-
-    with Compiler(options.jobs or default_jobs()) as compiler, Bar("measuring schedules") as bar:
-        record.recorded(planned, device, compiler, options.samples, keep, bar)
-    return 0
-
-
 def problems(options: Namespace) -> "list[Problem]":
     """The products that those options mean. Raises WeftError for groups and matrices that aren't dense."""
     asked = bench.problems(options, grouped=False)
@@ -243,8 +166,6 @@ def problems(options: Namespace) -> "list[Problem]":
 def _check(options: Namespace) -> None:
     if options.exhaustive and options.limit is not None:
         raise WeftError("--exhaustive can't be used with --limit: it tries all schedules")
-    if options.gpus != 1 and options.record is not None:
-        raise WeftError("--gpus can't be used with --record: times of one GPU belong together")
     for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1), ("gpus", 1)):
         if (value := getattr(options, name)) is not None and value < least:
             raise WeftError(f"--{name} must be at least {least}; got {value}")

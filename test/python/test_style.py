@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("dialects", "passes", "tools")
-SCRIPTS = ("docs/generate", "test/certify")
+SCRIPTS = ("benchmarks/model", "docs/generate", "test/certify")
 
 
 def run(*command, cwd=ROOT):

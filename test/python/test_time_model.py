@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import fields, replace
 
+import model_corrections as correct
 import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule, family
@@ -11,7 +12,6 @@ from weft.schedules import time_model, wgmma_kernels
 from weft.schedules.chip_models import H200, chip_model
 from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
-from weft.tuning import correct
 
 SM_90A = Target.of("sm_90a")
 PLAIN = correct.plain(H200)

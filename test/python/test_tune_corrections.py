@@ -5,8 +5,13 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+import fit_model
+import model_corrections as correct
+import model_fit as fit
+import model_times as times
 import numpy as np
 import pytest
+from model_times import Times
 from test_tune_fit import ONE, made
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
@@ -14,9 +19,6 @@ from weft.errors import WeftError
 from weft.schedules import chip_models, wgmma_corrections, wgmma_cycles
 from weft.schedules.chip_models import H200
 from weft.schedules.wgmma_kernels import Kernels
-from weft.tools import weft
-from weft.tuning import correct, fit, times
-from weft.tuning.times import Times
 
 NAMES = [wgmma_corrections.LEVEL, *wgmma_corrections.TERMS]
 NUMBERS = MappingProxyType({name: 0.03 * (-1) ** n for n, name in enumerate(NAMES)})
@@ -198,10 +200,10 @@ def test_the_tool_corrects_prints_and_writes(tmp_path: Path, capfd: pytest.Captu
     file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
     file.write_text(times.written([measured(16)]))
     copy.write_text(Path(chip_models.__file__).read_text("utf-8"))
-    assert weft.main(["tune", "--correct", str(file), str(file), "--models", str(copy)]) == 0
+    assert fit_model.main(["--correct", str(file), str(file), "--models", str(copy)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["plain", "corrected"]
     row = next(line for line in lines if '"of_8"' in line)
     assert row in copy.read_text().splitlines()
-    assert weft.main(["tune", "square", "--correct", str(file)]) == 1
+    assert fit_model.main(["square", "--correct", str(file)]) == 1
     assert "--correct can't be used with shapes" in capfd.readouterr().err

@@ -3,8 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import fit_model
+import model_fit as fit
+import model_record as record
+import model_times as times
 import pytest
 from bench_fakes import FakeGpu
+from model_times import ProductTimes, Times
+from model_trials import Trials
 
 from weft.bench import implementations
 from weft.bench.compiling import product_of, written
@@ -15,10 +21,6 @@ from weft.errors import WeftError
 from weft.schedules import chip_models, time_model, wgmma_cycles, wgmma_kernels
 from weft.schedules.chip_models import H200
 from weft.target import Target
-from weft.tools import weft
-from weft.tuning import fit, record, times
-from weft.tuning.times import ProductTimes, Times
-from weft.tuning.trials import Trials
 
 SCHEDULE = WarpgroupSchedule((128, 128, 64), 2, 4, swap=True, cluster=(2, 1), global_splits=3)
 ONE = Times("bf16", "tn", (SCHEDULE,), (ProductTimes((8, 64, 128), {0: 3.25}, None),))
@@ -101,7 +103,7 @@ def test_the_tool_fits_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFi
     file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
     file.write_text(times.written([made(12)]))
     copy.write_text(Path(chip_models.__file__).read_text("utf-8"))
-    assert weft.main(["tune", "--fit", str(file), "--models", str(copy)]) == 0
+    assert fit_model.main(["--fit", str(file), "--models", str(copy)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["products", "error", "%", "regret", "%", "worst", "%", "cuBLAS", "best"]
     assert [line.split()[-1] for line in lines[1:3]] == ["fit", "check"]
@@ -109,16 +111,10 @@ def test_the_tool_fits_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFi
     assert row in copy.read_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("square --fit kept", "--fit can't be used with shapes: it measures nothing"),
-        ("square --models kept", "--models can be used with --fit and --correct only"),
-    ],
-)
-def test_mistakes_are_told(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert weft.main(["tune", *line.split()]) == 1
-    assert capfd.readouterr().err.startswith(f"weft: error: {message}")
+def test_shapes_beside_a_fit_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert fit_model.main(["square", "--fit", "kept"]) == 1
+    message = "--fit can't be used with shapes: it measures nothing"
+    assert capfd.readouterr().err.startswith(f"fit_model: error: {message}")
 
 
 def test_trials_are_legal_differ_and_share_kernels() -> None:

@@ -74,7 +74,6 @@ def test_each_product_is_printed_once(monkeypatch, tmp_path, capfd):
     ("line", "message"),
     [
         ("square --gpus 0", "--gpus must be at least 1; got 0"),
-        ("square --gpus 2 --record times", "--gpus can't be used with --record"),
     ],
 )
 def test_wrong_numbers_of_gpus_are_named(tmp_path, line, message):

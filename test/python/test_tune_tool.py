@@ -6,6 +6,7 @@ import shlex
 from argparse import Namespace
 from pathlib import Path
 
+import fit_model
 import pytest
 
 from weft.bench import gpu
@@ -51,11 +52,13 @@ def test_mistakes_are_told(
 def test_the_commands_of_the_page_are_understood() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tune.md").read_text("utf-8")
     commands = re.findall(r"^(?:\w+=\S* )?weft (tune.*)$", page, re.MULTILINE)
-    assert len(commands) == 9
+    assert len(commands) == 5
     for line in commands:
         given: Namespace = weft._parser().parse_args(shlex.split(line, comments=True))
         tune._check(given)
-        assert given.fit or tune.problems(given)
+        assert tune.problems(given)
+    scripts = re.findall(r"^python benchmarks/model/fit_model.py (.*)$", page, re.MULTILINE)
+    assert len(scripts) == 4 and all(fit_model._options(shlex.split(each, comments=True)) for each in scripts)
 
 
 def test_an_entry_of_the_page_is_one() -> None:

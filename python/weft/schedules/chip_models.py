@@ -1,6 +1,6 @@
 """The numbers of the time model of `wgmma` kernels, fitted to measured times: one row for each chip.
 
-`weft tune --fit` fits them, and prints a row.
+`benchmarks/model/fit_model.py --fit` fits them, and prints a row.
 """
 
 from collections.abc import Mapping

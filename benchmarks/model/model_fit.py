@@ -1,4 +1,4 @@
-"""Fits the numbers of the time model to measured times: `weft tune --fit`.
+"""Fits the numbers of the time model to measured times: `fit_model.py --fit`.
 
 Least squares of the logarithms of measured times over modeled ones, in which outliers count less (by the
 method of Levenberg and Marquardt). A seed divides the products: some are fitted to, others check the result.
@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from model_times import Times
 
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
 from weft.schedules.wgmma_kernels import Array, Kernels
-from weft.tuning.times import Times
 
 CHECKED = 4  # one of so many products checks the fit
 _OUTLIER = 0.12  # errors beyond this count in proportion

@@ -1,7 +1,10 @@
-"""Measures the trials of products for a fit of the time model: `weft tune --record`."""
+"""Measures the trials of products for a fit of the time model: `fit_model.py --record`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+from model_times import ProductTimes, Times
+from model_trials import Trials
 
 from weft.bench import implementations, measure
 from weft.bench.compiling import written
@@ -9,8 +12,6 @@ from weft.bench.problem import Problem
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.schedules.database import Product
 from weft.tuning.search import Compiler
-from weft.tuning.times import ProductTimes, Times
-from weft.tuning.trials import Trials
 
 Asked = tuple[Problem, Product, list[WarpgroupSchedule]]
 _OTHER = implementations.PEERS["cublas"][0]

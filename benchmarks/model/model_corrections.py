@@ -1,4 +1,4 @@
-"""Fits the corrections of the time model to measured times: `weft tune --correct`.
+"""Fits the corrections of the time model to measured times: `fit_model.py --correct`.
 
 Least squares of the logarithms of measured times over modeled ones, less their mean in each product: what
 all schedules of a product have in common doesn't matter to the choice among them. Times of other GPUs and of
@@ -10,14 +10,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
+from model_fit import Sample
+from model_times import Times
 
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
 from weft.schedules.chip_models import ChipModel
 from weft.schedules.wgmma_corrections import LEVEL, TERMS, Case, are_corrected
 from weft.schedules.wgmma_kernels import Array, Kernels
-from weft.tuning.fit import Sample
-from weft.tuning.times import Times
 
 _SHARERS = (2, 4, 8)  # CTAs that share copies in clusters
 _FENCED = 1 / 3  # weight of times of older kernels,
