@@ -12,7 +12,7 @@ from weft.dialects.tile import GemmOp, GemmScaledOp
 from weft.isa import mma as isa
 from weft.mlir import ir
 from weft.passes.analysis import uniformity
-from weft.passes.builders import scaled_products
+from weft.passes.builders import warp_products
 from weft.passes.builders.warp_products import Operands, Product, tiles
 from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -116,7 +116,7 @@ def _shapes() -> list[str]:
 
 
 CANDIDATES = tuple(_candidate(shape) for shape in _shapes())
-SCALED_CANDIDATES = scaled_products.CANDIDATES
+SCALED_CANDIDATES = warp_products.CANDIDATES
 
 LOWER_GEMM = Pass(
     "lower-gemm",

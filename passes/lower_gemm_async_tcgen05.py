@@ -17,15 +17,15 @@ from weft.isa.wgmma.descriptors import one_of
 from weft.mlir import arith, constant, ir
 from weft.passes.analysis import active_threads
 from weft.passes.builders import emit, matrix_descriptors, tensor_memory_tiles, thread_ids
-from weft.passes.builders.tcgen05_kinds import (
+from weft.passes.builders.tcgen05_operands import (
     BYTE,
     SIZES,
+    SharedOperand,
     container_bits,
     kind_of,
     scale_columns,
     scale_size,
 )
-from weft.passes.builders.tcgen05_operands import SharedOperand
 from weft.passes.builders.tcgen05_products import ACCUMULATORS, Product
 from weft.passes.registry.candidates import Candidate, Predicate
 

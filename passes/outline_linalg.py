@@ -17,9 +17,8 @@ from weft.passes.lower_conversions import convert_once
 from weft.passes.plain import indices
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
-from weft.passes.plain.indices import Number
+from weft.passes.plain.indices import Number, UnknownSizeError
 from weft.passes.plain.reductions import ByLanes, by_lanes
-from weft.passes.plain.sizes import UnknownSizeError
 from weft.passes.registry.pass_ import Pass
 
 THREADS = 256

@@ -24,9 +24,8 @@ from weft.passes.raising.mixed import Decisions, MixedReader, RestartError
 from weft.passes.raising.plain import Plain, Source, written
 from weft.passes.raising.products import Matmul
 from weft.passes.raising.reading import Reader, is_shaped, shape_of
-from weft.passes.raising.steps import Result, Steps
+from weft.passes.raising.steps import Result, Steps, write
 from weft.passes.raising.tensors import has_memrefs, on_tensors
-from weft.passes.raising.writing import write
 from weft.passes.registry.pass_ import Pass
 from weft.registry import instrumentation
 

@@ -15,9 +15,8 @@ from weft.isa.mma.matrix_moves import LDMATRIX, STMATRIX
 from weft.mlir import arith, ir, llvm, scf, vector
 from weft.passes.builders import (
     addresses,
-    byte_moves,
     emit,
-    fragment_coordinates,
+    fragment_registers,
     matrix_moves,
     named_sums,
     tensor_memory_moves,
@@ -52,9 +51,9 @@ def _load_shared(op: LoadOp) -> ir.Value:
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
-        if not (transposing := byte_moves.complaint(op, kind)):
-            remarks.explain(op, lambda: (f"ldmatrix of {byte_moves.unit(op)}", [f"ldmatrix {refused}"]))
-            return _fragment(vector.bitcast(_stored_lane(kind), byte_moves.load(op)), kind)
+        if not (transposing := matrix_moves.transposing_complaint(op, kind)):
+            remarks.explain(op, lambda: (f"ldmatrix of {matrix_moves.unit(op)}", [f"ldmatrix {refused}"]))
+            return _fragment(vector.bitcast(_stored_lane(kind), matrix_moves.load(op)), kind)
         if kind.element_type.width == 8:
             refused += f"; ldmatrix of pairs of bytes {transposing}"
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
@@ -202,10 +201,10 @@ def _lane_start(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value, ir.Value]:
 
 def _lane_offset(op: ir.OpView, kind: ir.Type) -> tuple[ir.Value | int, ir.Value | int]:
     """The coordinates of the lane's first element in the fragment."""
-    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
+    digits = fragment_registers.lane_digits(kind.layout, kind.shape)
     if digits is None:
         raise refuse(op, f"expects a fragment whose coordinates are digits of the lane, got {kind.layout}")
-    row, column = (fragment_coordinates.lane_coordinate(each) for each in digits)
+    row, column = (fragment_registers.lane_coordinate(each) for each in digits)
     return row, column
 
 
@@ -230,7 +229,7 @@ def _runs(op: ir.OpView, kind: ir.Type, width: int) -> Runs:
     """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
     the lane's start.
     """
-    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
     runs = []
     for register in range(0, len(elements), width):
         row, column = elements[register]

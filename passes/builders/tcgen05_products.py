@@ -1,10 +1,13 @@
 """How `tcgen05.mma` computes a `tile.gemm_async`: the shape of one instruction, and which part of each buffer
-each instruction uses.
+each instruction uses. Parts of tensor memory must be laid out as the instruction's operands.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from weft.dialects.element_types import PTX_INPUTS, PTX_SCALES
 from weft.dialects.tile_async import GemmAsyncOp
@@ -19,11 +22,108 @@ from weft.isa.tcgen05.descriptors import (
     legal_n,
     steps,
 )
-from weft.layout import Layout
+from weft.layout import AXES, Iter, Layout
+from weft.layout.iterators import point_table
 from weft.mlir import ir
-from weft.passes.builders import tensor_memory_parts
-from weft.passes.builders.tcgen05_kinds import BYTE, container_bits, container_of, scale_size, scale_vec
-from weft.passes.builders.tcgen05_operands import SharedOperand, Steps
+from weft.passes.builders.tcgen05_operands import (
+    BYTE,
+    SharedOperand,
+    Steps,
+    container_bits,
+    container_of,
+    scale_size,
+    scale_vec,
+)
+
+Indices = tuple[int, ...]
+_AXES = [AXES.index(axis) for axis in ("TLane", "TCol")]
+_WORD = tensor_layouts.SCALES_OF_COLUMN
+_PAIR_M = 128  # of the pair whose D is divided into two parts
+
+
+def part(buffer: ir.Type, rows: Indices, columns: Indices, wanted: Layout) -> int | None:
+    """The address of a part of a tile from that of the tile; None where the part isn't laid out as `wanted`
+    or begins within a column.
+    """
+    begin = _part(buffer.layout, buffer.shape, rows, columns, wanted)
+    if begin is None or begin[1] * buffer.element_bits % tensor_layouts.COLUMN_BITS:
+        return None
+    lane, column = begin
+    return lane << tensor_layouts.LANE_SHIFT | column * int(buffer.element_bits) // tensor_layouts.COLUMN_BITS
+
+
+@lru_cache(maxsize=4096)
+def _part(
+    layout: Layout, shape: tuple[int, int], rows: Indices, columns: Indices, wanted: Layout
+) -> tuple[int, int] | None:
+    """Lane and column, in elements, where a part begins that is laid out as `wanted`."""
+    down, across = _positions(layout, shape)
+    want_down, want_across = _positions(wanted, (len(rows), len(columns)))
+    down, across = down[list(rows)], across[list(columns)]
+    same = np.array_equal(down - down[0], want_down) and np.array_equal(across - across[0], want_across)
+    if not same or _copies(layout) != _copies(wanted):
+        return None
+    lane, column = (down[0] + across[0]).tolist()
+    return lane, column
+
+
+def scale_part(buffer: ir.Type, rows: Indices, first: int, count: int, banks: int) -> int | None:
+    """The address of the column with scale number `first` of these rows, from that of the buffer; None where
+    the `count` scales from there on of each row aren't laid out as those of one instruction, whose D has so
+    many `banks` of lanes.
+    """
+    return _scale_part(buffer.layout, buffer.shape, rows, first, count, banks)
+
+
+@lru_cache(maxsize=4096)
+def _scale_part(
+    layout: Layout, shape: tuple[int, int], rows: Indices, first: int, count: int, banks: int
+) -> int | None:
+    each = len(rows) // banks
+    padded = -(-each // tensor_layouts.PART) * tensor_layouts.PART
+    wanted, kept = (
+        _scales(padded, banks),
+        [bank * padded + row for bank in range(banks) for row in range(each)],
+    )
+    word, inside = first - first % _WORD, first % _WORD
+    columns = list(range(word, first + count))
+    if rows[-1] >= shape[0] or columns[-1] >= shape[1] or _copies(layout) != _copies(wanted):
+        return None
+    down, across = _positions(layout, shape)
+    want_down, want_across = _positions(wanted, (padded * banks, 2 * _WORD))
+    down, across = down[list(rows)], across[columns]
+    moved = (across - across[0])[inside:]
+    if not np.array_equal(down - down[0], want_down[kept]):
+        return None
+    if not np.array_equal(moved, want_across[inside : len(columns)]):
+        return None
+    lane, column = (down[0] + across[0]).tolist()
+    return None if lane or column % _WORD else int(column) // _WORD
+
+
+def layout_of_scales(rows: int, banks: int) -> Layout:
+    """The layout of eight scales of each of these rows, for one instruction."""
+    each = -(-rows // banks // tensor_layouts.PART) * tensor_layouts.PART
+    return _scales(each, banks)
+
+
+def _scales(padded: int, banks: int) -> Layout:
+    groups = 2 * _WORD
+    if banks == 1:
+        return Layout.parse(tensor_layouts.scales(padded, groups))
+    return Layout.parse(tensor_layouts.scales_of_b(padded * banks, groups, _PAIR_M, cta_group=2))
+
+
+@lru_cache(maxsize=256)
+def _positions(layout: Layout, shape: tuple[int, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Lane and column, in elements, of each row and of each column of a tile, from its first element."""
+    down, across = (point_table(digits)[:, _AXES] for digits in layout.group(shape))
+    return down, across
+
+
+def _copies(layout: Layout) -> tuple[Iter, ...]:
+    return layout.canonical().replica
+
 
 ACCUMULATORS = {"f32": "f32", "f16": "f16", "i32": "s32"}
 """The element types of D, and what PTX calls them."""
@@ -174,9 +274,7 @@ class Product:
 
     def layout_of_scales(self, name: str) -> Layout:
         """The layout of eight scales of each row of A (or column of B) of one instruction in one CTA."""
-        return tensor_memory_parts.layout_of_scales(
-            *((self.rows, 1) if name == "A" else (self.n, self.banks))
-        )
+        return layout_of_scales(*((self.rows, 1) if name == "A" else (self.n, self.banks)))
 
     def rows_of(self, number: int) -> tuple[int, ...]:
         """The rows of D that the instruction of this number along M computes."""
@@ -194,7 +292,7 @@ class Product:
         """The address of an instruction's D, by its numbers along M and N, from that of C; None where C has
         another layout.
         """
-        return tensor_memory_parts.part(self.op.c.type, self.rows_of(i), self.columns_of(j), self.layout_of_d)
+        return part(self.op.c.type, self.rows_of(i), self.columns_of(j), self.layout_of_d)
 
     def part_of_a(self, i: int, step: int) -> int | None:
         """The address of what an instruction reads of A in tensor memory from that of A; None where A has
@@ -202,7 +300,7 @@ class Product:
         """
         k, depth = self.steps[step]
         columns = tuple(range(k, k + depth))
-        return tensor_memory_parts.part(self.op.a.type, self.rows_of(i), columns, self.layout_of_a(depth))
+        return part(self.op.a.type, self.rows_of(i), columns, self.layout_of_a(depth))
 
     def part_of_scales(self, name: str, number: int, step: int) -> int | None:
         """The address of the column with an instruction's first scale of A (or B), by its number along M (or
@@ -211,7 +309,7 @@ class Product:
         assert self.op.scales is not None
         buffer = self.op.scales["AB".index(name)].type
         rows, banks = (self.rows_of(number), 1) if name == "A" else (self.columns_of(number), self.banks)
-        return tensor_memory_parts.scale_part(buffer, rows, *self.scales_of(step), banks)
+        return scale_part(buffer, rows, *self.scales_of(step), banks)
 
     def scales_of(self, step: int) -> tuple[int, int]:
         """The first scale of a step along K, and how many it has. With `scale_block`, the first is found at

@@ -19,13 +19,13 @@ from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa.chips import LANES, REGISTERS, since
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
-from weft.passes.builders import addresses, emit, fragment_coordinates, thread_ids
+from weft.passes.builders import addresses, emit, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.fragments import PAIR, QUAD, add, widened
-from weft.passes.kernels.grid_tiles import grid_tile
 from weft.passes.kernels.matrices import member, misaligned, size
+from weft.passes.kernels.tile_order import grid_tile
 from weft.passes.kernels.writer import store
 
 _AWAITS = since("sm_90")  # PTX ISA, "Parallel Synchronization and Communication Instructions: griddepcontrol"
@@ -325,7 +325,7 @@ def _quad_lane() -> ir.Value:
 
 def _fragment(kind: ir.Type, pairs: list[_Pair], along: int) -> ir.Value:
     """The fragment with the pairs of a lane's rows: rows of the fragment, or with `along` 1 columns."""
-    at = fragment_coordinates.lane_elements(kind.layout, tuple(kind.shape))[0]
+    at = fragment_registers.lane_elements(kind.layout, tuple(kind.shape))[0]
     depth, words = kind.shape[1 - along], list[Any]()
     for coordinates in at[:: 32 // kind.element_type.width]:
         words.append(pairs[coordinates[along] // COLUMNS][2 * coordinates[1 - along] // depth])

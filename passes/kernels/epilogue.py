@@ -7,23 +7,90 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, LoadElementOp, MatmulOp
+from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
-from weft.mlir import ir, vector
-from weft.passes.builders import emit, fragment_coordinates
-from weft.passes.kernels import between_groups
-from weft.passes.kernels.epilogue_function import (
-    Shared,
-    compute,
-    matrices,
-    only_rounds,
-    only_scales,
-    shared,
-)
-from weft.passes.kernels.fragments import convert, reread, transposed
-from weft.passes.kernels.matrices import member, run_bytes, vector_of
+from weft.mlir import arith, ir, llvm, vector
+from weft.passes.builders import emit, fragment_moves, fragment_registers, late_ids
+from weft.passes.builders.addresses import Vector
+from weft.passes.builders.fragment_registers import LaneDigit
+from weft.passes.kernels.epilogue_function import Shared, compute, matrices, only_rounds, only_scales, shared
+from weft.passes.kernels.fragments import PAIR, QUAD, convert, reread, transposed
+from weft.passes.kernels.matrices import member, run_bytes, size, vector_of
 from weft.passes.kernels.preload import Preload
-from weft.passes.kernels.spread_row import SpreadRow
+from weft.passes.kernels.tile_order import Ends
+
+_COLUMNS = (
+    LaneDigit(1, QUAD, PAIR),
+)  # of a lane of `wgmma`: pairs, beside those of the other lanes of a quad
+
+
+class SpreadRow:
+    """As many elements of a vector, from a column on, as a fragment of type `kind` has columns."""
+
+    def __init__(self, vector: ir.Value, column: ir.Value, kind: ir.Type) -> None:
+        """Loads them, at the insertion point. What is beyond the vector's end is zero."""
+        source = Vector(vector)
+        self.element, self.packed = source.element, source.element.width < REGISTER_BITS
+        _, lane = late_ids.warp_and_lane()
+        self.quad, own = emit.rem(lane, QUAD), emit.add(column, emit.mul(lane, PAIR))
+        self.registers = list[list[Any]]()
+        for first in range(0, kind.shape[1], PAIR * LANES):
+            pair = []
+            for at in (emit.add(own, first + number) for number in range(PAIR)):
+                address, inside = source.element_of(at), source.has(at)
+                pair.append(fragment_moves.guarded(source, address, inside, source.element))
+            self.registers.append([llvm.bitcast(emit.i32(), emit.vector_of(pair))] if self.packed else pair)
+
+    @staticmethod
+    def serves(kind: ir.Type) -> bool:
+        """Whether lanes have many columns of a fragment, as `wgmma` has those of its sums."""
+        digits = fragment_registers.lane_digits(kind.layout, kind.shape)
+        return kind.warps > 1 and digits is not None and digits[1] == _COLUMNS and kind.shape[1] >= LANES
+
+    def of(self, piece: ir.Type, first: int) -> ir.Value:
+        """A lane's elements for a fragment whose first column is this one, as a vector."""
+        columns = [column for _, column in fragment_registers.lane_elements(piece.layout, piece.shape)[0]]
+        pairs = {c: self._pair((first + c) // PAIR) for c in sorted(set(columns)) if c % PAIR == 0}
+        return emit.vector_of([pairs[c - c % PAIR][c % PAIR] for c in columns])
+
+    def _pair(self, number: int) -> list[ir.Value]:
+        """The elements of the lane in a pair of columns: this pair for the first lane of a quad."""
+        register, lane = divmod(number, LANES)
+        shuffled = [emit.of_lane(each, emit.add(self.quad, lane)) for each in self.registers[register]]
+        if not self.packed:
+            return shuffled
+        return emit.elements(llvm.bitcast(ir.VectorType.get([PAIR], self.element), shuffled[0]))
+
+
+_NAN = float("nan")
+_MARKS = {"i32": (1 << 31) - 1}  # relu would hide the smallest
+
+
+def marked(op: MatmulOp, lane: ir.Value, kind: ir.Type, row: ir.Value, group: ir.Value | None) -> ir.Value:
+    """A lane's sums of a fragment of type `kind` from `row` on. In rows after the end of their group, those
+    that aren't 0 become NaN, or the largest integer.
+
+    Where groups follow each other without a gap, as those of PyTorch's `grouped_mm`, such rows are of another
+    group. Nothing else shows that: the same ends may be those of groups with gaps.
+    """
+    digits = fragment_registers.lane_digits(kind.layout, kind.shape)
+    assert digits is not None, kind
+    end = Ends(op.role("row_ends"), size(op.d, -2)).end(group)
+    left = emit.sub(end, emit.add(row, fragment_registers.lane_coordinate(digits[0])))
+    rows = [at[0] for at in fragment_registers.lane_elements(kind.layout, kind.shape)[0]]
+    after = {at: emit.less(left, at + 1) for at in sorted(set(rows))}
+    number = _MARKS.get(str(kind.element_type), _NAN)
+    zero, mark = (emit.constant(lane.type, each) for each in (0, number))
+    # A branch for tiles without such rows would take registers for all sums once more.
+    wrong = arith.andi(emit.vector_of([after[at] for at in rows]), _differ(lane, zero))
+    return arith.select(wrong, mark, lane)
+
+
+def _differ(lane: ir.Value, zero: ir.Value) -> ir.Value:
+    if isinstance(lane.type.element_type, ir.IntegerType):
+        return arith.cmpi(arith.CmpIPredicate.ne, lane, zero)
+    return arith.cmpf(arith.CmpFPredicate.UNE, lane, zero)
 
 
 def finish(
@@ -134,7 +201,7 @@ def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     if outer is not None:
         shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
     part_type = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
-    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
     pieces = list[Piece]()
     for part in range(parts):
         registers = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
@@ -178,7 +245,7 @@ class _Epilogue:
         function = self.op.function
         values = {x.element: self._matrix(x, piece, lane.type) for x in self.op.loads if x.axes == "MN"}
         if self.op.grouping == "row_ends":
-            lane = between_groups.marked(self.op, lane, piece.kind, self._at(0, piece), self.number)
+            lane = marked(self.op, lane, piece.kind, self._at(0, piece), self.number)
         if function is None:
             return lane
         return compute(
@@ -250,8 +317,8 @@ class _Epilogue:
     def _coordinates(self, axis: int, piece: Piece) -> ir.Value:
         """The rows or columns of a lane's elements, as a vector of index."""
         layout, shape = piece.kind.layout, piece.kind.shape
-        if (digits := fragment_coordinates.lane_digits(layout, shape)) is None:
+        if (digits := fragment_registers.lane_digits(layout, shape)) is None:
             raise refuse(self.op, f"can't compute with rows and columns of sums in {layout}")
-        first = emit.add(self._at(axis, piece), fragment_coordinates.lane_coordinate(digits[axis]))
-        own = fragment_coordinates.lane_elements(layout, shape)[0]
+        first = emit.add(self._at(axis, piece), fragment_registers.lane_coordinate(digits[axis]))
+        own = fragment_registers.lane_elements(layout, shape)[0]
         return emit.vector_of([emit.as_index(emit.add(first, at[axis])) for at in own])

@@ -8,7 +8,7 @@ from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.tile_types import FragmentType
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, nvvm, vector
-from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.builders import emit, fragment_registers
 
 
 def transposed(kind: ir.Type) -> ir.Type:
@@ -52,9 +52,9 @@ def sorted_sums(sums: ir.Value, rows: bool, columns: bool, run: int = PAIR) -> i
         f"({2 * per_row},{strides[tall[0]]},{strides[tall[1]]},{run},1@laneid,1)]"
     )
     held = {
-        at: number for number, at in enumerate(fragment_coordinates.lane_elements(kind.layout, kind.shape)[0])
+        at: number for number, at in enumerate(fragment_registers.lane_elements(kind.layout, kind.shape)[0])
     }
-    wanted = fragment_coordinates.lane_elements(layout, kind.shape)[0]
+    wanted = fragment_registers.lane_elements(layout, kind.shape)[0]
     elements = emit.elements(tile.to_lane(sums))
     lane = [
         elements[

@@ -8,7 +8,7 @@ from weft.dialects.operand_roles import GATE_RUN
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.mlir import arith, ir
-from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.builders import emit, fragment_registers
 from weft.passes.kernels import activations
 from weft.passes.kernels.accumulator import sums_type
 
@@ -41,4 +41,4 @@ def gated(op: MatmulOp, sums: ir.Value) -> ir.Value:
 
 def _coordinates(kind: FragmentType | ir.Type) -> list[tuple[int, int]]:
     """Rows and columns of the first lane's elements."""
-    return [(row, column) for row, column in fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]]
+    return [(row, column) for row, column in fragment_registers.lane_elements(kind.layout, kind.shape)[0]]

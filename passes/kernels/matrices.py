@@ -10,7 +10,7 @@ from weft.dialects.tile import BufferType
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS
 from weft.isa.tensor_map import EXPANDED_ROW, EXPANDED_UNIT
 from weft.mlir import arith, ir, memref
-from weft.passes.builders import byte_moves, emit
+from weft.passes.builders import emit, matrix_moves
 
 VECTOR_BYTES = 16
 """The most bytes that a thread accesses at once."""
@@ -49,7 +49,7 @@ def alternating(kind: ir.Type) -> ir.Type:
     """
     stages, depth, panels_, width = (it.extent for it in kind.layout.shard)
     strides = ",".join(str(it.stride) for it in kind.layout.shard[:-1])
-    digits, inner = byte_moves.interleaved(width)
+    digits, inner = matrix_moves.interleaved(width)
     layout = f"S[({stages},{depth},{panels_},{digits}):({strides},{inner})] xor {SWIZZLES[width]}"
     return BufferType.of(kind.shape, kind.element_type, layout)
 

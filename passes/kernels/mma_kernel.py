@@ -24,11 +24,10 @@ from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import packed_integers, scale_factors
 from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
-from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import alternating, element_bytes, member, size
-from weft.passes.kernels.packed_copies import BYTE, PackedCopy
+from weft.passes.kernels.packed_integers import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
-from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
 from weft.passes.kernels.writer import store
 
 VECTOR_BYTES = COPY.bytes

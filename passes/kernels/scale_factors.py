@@ -6,7 +6,7 @@ from weft.dialects.product_types import PROMOTED
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import arith, ir, memref, vector
-from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.builders import emit, fragment_registers
 from weft.passes.kernels.matrices import member, size
 
 
@@ -31,11 +31,11 @@ class LaneScales:
         column: ir.Value,
     ) -> None:
         self._kind, self._scales, self._of_columns = kind, scales, op.types.scale_columns
-        digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
+        digits = fragment_registers.lane_digits(kind.layout, kind.shape)
         assert digits is not None
-        lane = [fragment_coordinates.lane_coordinate(each) for each in digits]
+        lane = [fragment_registers.lane_coordinate(each) for each in digits]
         self._row, self._column = schedule.swapped(emit.add(row, lane[0]), emit.add(column, lane[1]))
-        elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+        elements = fragment_registers.lane_elements(kind.layout, kind.shape)[0]
         self._inside = [schedule.swapped(*each) for each in elements]
         self._rows = list(dict.fromkeys(row for row, _ in self._inside))
         self._columns = list(dict.fromkeys(column for _, column in self._inside))

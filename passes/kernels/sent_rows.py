@@ -16,8 +16,8 @@ from weft.mlir import arith, gpu, ir, memref, nvvm, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, meet_producers, meet_senders
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size
-from weft.passes.kernels.sent_sums import DATA, FLAGS
 from weft.passes.kernels.team import ARRIVED, CALL, SLICES, each_other
+from weft.passes.kernels.team_sums import DATA, FLAGS
 from weft.passes.kernels.tile_order import element
 from weft.passes.kernels.tiles import Tiles
 

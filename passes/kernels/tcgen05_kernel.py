@@ -19,15 +19,13 @@ from weft.isa.tcgen05.tensor_layouts import LANES
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster, meet_cluster
-from weft.passes.kernels.dynamic_order import DynamicOrder, make_answers
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
 from weft.passes.kernels.staged_operand import staged_operands
-from weft.passes.kernels.tcgen05_scales import TensorScales
-from weft.passes.kernels.tcgen05_words import WordScales
+from weft.passes.kernels.tcgen05_scales import TensorScales, WordScales
 from weft.passes.kernels.tensor_epilogue import Epilogue
 from weft.passes.kernels.tensor_sums import TensorSums
-from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tile_order import DynamicOrder, Tile, make_answers
 from weft.passes.kernels.tiles import Tiles
 
 COPYING, MULTIPLYING, ALLOCATING, ASSIGNING = range(4)

@@ -1,17 +1,23 @@
-"""The order in which persistent CTAs compute the tiles of D. The producer and the consumers walk the same
-order.
+"""The order in which CTAs compute the tiles of D. In persistent CTAs, the producer and the consumers walk
+the same order.
 
-Tiles go down `group` rows, then to the next column, so that concurrent tiles share data in the L2 cache. The
-products of a batch follow each other. With K slices, one slice of every concurrent tile comes before the next
-slice of these tiles.
+Tiles go down `group` rows, then to the next column, so that concurrent tiles share data in the L2 cache.
+The products of a batch follow each other. With K slices, one slice of every concurrent tile comes before
+the next slice of these tiles.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.mlir import arith, ir, memref
+from weft.dialects import tile
+from weft.dialects.product_types import GROUP_ROWS
+from weft.dialects.schedule import MOST_RUNS, AnySchedule
+from weft.dialects.schedule.tcgen05 import ANSWERS
+from weft.dialects.tile import MatmulOp
+from weft.mlir import arith, gpu, ir, memref
 from weft.passes.builders import emit
+from weft.passes.kernels.matrices import size
 
 
 @dataclass(frozen=True)
@@ -248,3 +254,271 @@ def grouped(linear: ir.Value, rows: ir.Value, columns: ir.Value, group: int) -> 
     height = emit.minimum(emit.sub(rows, first), group)
     inside = emit.rem(linear, per_group)
     return emit.add(first, emit.rem(inside, height)), emit.div(inside, height)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where groups end (a memref of i32) among `size` rows or columns. Group i begins at the end of group
+    i - 1, rounded up to a multiple of 128. Ends outside of 0..`size` count as the nearest in it.
+    """
+
+    ends: Any
+    size: ir.Value
+
+    def begin(self, group: ir.Value) -> ir.Value:
+        """The first row or column of a group."""
+        before = self.following(emit.maximum(emit.sub(group, 1), 0))
+        return emit.select(emit.equal(group, 0), 0, before)
+
+    def following(self, group: ir.Value) -> ir.Value:
+        """The row or column at which the next group begins."""
+        return emit.mul(emit.ceil_div(self.end(group), GROUP_ROWS), GROUP_ROWS)
+
+    def end(self, group: Any) -> ir.Value:
+        """The one after the last."""
+        return emit.minimum(emit.maximum(element(self.ends, group), 0), self.size)
+
+    def k_span(
+        self, group: ir.Value, tile: ir.Value, tile_rows: int, blocks: ir.Value
+    ) -> tuple[int, ir.Value] | None:
+        """The first of all `blocks` K blocks of tile number `tile` of rows in a group of rows, and the one
+        after the last: one block after the end of the group. None where each tile has all.
+        """
+        if tile_rows == GROUP_ROWS:
+            return None
+        return 0, emit.select(emit.less(emit.mul(tile, tile_rows), self.end(group)), blocks, 1)
+
+    def k_blocks(self, group: ir.Value, block_k: int) -> tuple[Any, Any]:
+        """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
+        begin, end = self.begin(group), self.end(group)
+        first = emit.div(begin, block_k)
+        return first, emit.maximum(emit.ceil_div(end, block_k), first)
+
+
+@dataclass(frozen=True)
+class RowEndsOrder(MaskedOrder):
+    """The tiles of one product whose rows have one B of `members` each: those of B number i end at
+    `filled[i]` of `most` rows. The `tile_rows` rows of a tile have the same B. All rows up to the next group
+    are in a tile: see `between_groups`.
+
+    `blocks` is the number of K blocks. A tile after the end of its group has only the first one.
+    """
+
+    blocks: Any = None
+
+    @property
+    def ends(self) -> Ends:
+        """Where the groups of rows end."""
+        return Ends(self.filled, self.most)
+
+    def _filled(self, member: ir.Value) -> ir.Value:
+        return emit.maximum(emit.sub(self.ends.end(member), self.ends.begin(member)), 0)
+
+    def _rows(self, member: ir.Value) -> ir.Value:
+        return emit.mul(emit.ceil_div(self._filled(member), GROUP_ROWS), GROUP_ROWS // self.tile_rows)
+
+    def _tile(self, row: ir.Value, column: ir.Value, member: ir.Value) -> Tile:
+        first = emit.div(self.ends.begin(member), self.tile_rows)
+        row, column = (row, emit.add(column, first)) if self.swap else (emit.add(row, first), column)
+        span = self.ends.k_span(member, column if self.swap else row, self.tile_rows, self.blocks)
+        return Tile(row, column, member, k_span=span)
+
+
+@dataclass(frozen=True)
+class KEndsOrder:
+    """The tiles of the products of a batch, each of a part of K. `blocks` is the number of all K blocks, of
+    `block_k` elements.
+    """
+
+    order: Order
+    ends: Ends
+    blocks: ir.Value
+    block_k: int
+
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
+        """A loop over every `step`-th tile from `first` on."""
+
+        def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
+            return body(replace(tile, k_span=self._span(tile.member)), carried)
+
+        return self.order.walk(first, step, carried, one)
+
+    def _span(self, group: Any) -> tuple[ir.Value, ir.Value]:
+        """The first K block of a group, and the one after its last. An empty group has the one after all,
+        which reads zeros.
+        """
+        begin, end = self.ends.begin(group), self.ends.end(group)
+        first = emit.select(emit.less(begin, end), emit.div(begin, self.block_k), self.blocks)
+        last = emit.ceil_div(end, self.block_k)
+        return first, emit.maximum(last, emit.add(first, 1))
+
+
+@dataclass(frozen=True)
+class StreamOrder:
+    """The tiles of an `order` for CTA number `cta` of `ctas`, each of `blocks` K blocks.
+
+    The last `rest` tiles are divided among the first `sharing` CTAs, in runs of at most one tile's length.
+    `begin` and `end` delimit this CTA's run: a tile of the rest, and a K block in it.
+    """
+
+    order: Order
+    blocks: ir.Value
+    cta: ir.Value
+    ctas: ir.Value
+    rest: ir.Value
+    sharing: ir.Value
+    begin: tuple[ir.Value, ir.Value]
+    end: tuple[ir.Value, ir.Value]
+
+    @classmethod
+    def of(cls, order: Order, blocks: ir.Value, cta: ir.Value, ctas: ir.Value) -> "StreamOrder":
+        """The order, with its numbers built at the insertion point."""
+        rest = emit.rem(order.count, ctas)
+        # No empty slice, and no more slices of a tile than can meet.
+        sharing = emit.minimum(ctas, emit.mul(rest, emit.minimum(blocks, MOST_RUNS)))
+        runs = emit.maximum(sharing, 1)
+
+        def border(number: ir.Value) -> tuple[ir.Value, ir.Value]:
+            tiles = emit.mul(number, rest)
+            return emit.div(tiles, runs), _portion(emit.rem(tiles, runs), blocks, runs)
+
+        return cls(order, blocks, cta, ctas, rest, sharing, border(cta), border(emit.add(cta, 1)))
+
+    def walk(self, first: ir.Value, step: ir.Value, carried: list[ir.Value], body: Body) -> list[ir.Value]:
+        """A loop over this CTA's slices, then over every `step`-th whole tile from `first` on.
+
+        Slices come first: all CTAs have just started, so the slices of a tile finish at about the same time
+        and nobody waits long. After whole tiles the CTAs would have drifted apart, and waiting and adding
+        would end the kernel instead of overlapping with the copies of whole tiles.
+        """
+        (first_tile, first_block), (last_tile, last_block) = self.begin, self.end
+        both = arith.andi(emit.less(first_tile, last_tile), emit.less(0, last_block))
+        slices = emit.select(emit.less(self.cta, self.sharing), emit.select(both, 2, 1), 0)
+        before = emit.sub(self.order.count, self.rest)
+
+        def one(turn: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            is_slice, number = emit.less(turn, slices), emit.add(first_tile, turn)
+            whole = emit.add(first, emit.mul(emit.sub(turn, slices), step))
+            tile = self.order.at(emit.select(is_slice, emit.add(before, number), whole))
+            begins = arith.andi(is_slice, emit.equal(turn, 0))
+            ends = arith.andi(is_slice, emit.equal(number, last_tile))
+            span = emit.select(begins, first_block, 0), emit.select(ends, last_block, self.blocks)
+            return body(replace(tile, number=number, k_span=span), carried)
+
+        return emit.loop(0, emit.add(slices, emit.div(self.order.count, self.ctas)), 1, carried, one)
+
+    def slices(self, tile: ir.Value | int) -> Slices:
+        """The slices of a tile of the rest, built at the insertion point. Consecutive CTAs compute them."""
+        (first, before), (after, _) = self._first(tile), self._first(emit.add(tile, 1))
+        first = emit.sub(first, before)
+        # CTA plus tile numbers the slices of all tiles: from one slice to the next, at least one of both
+        # grows.
+        return Slices(tile, emit.sub(self.cta, first), emit.sub(after, first), emit.add(first, tile))
+
+    def _first(self, tile: ir.Value | int) -> tuple[ir.Value, ir.Value]:
+        """The first CTA whose run begins in a tile, and 1 if the run before ends in it, otherwise 0."""
+        runs, tiles = emit.maximum(self.sharing, 1), emit.maximum(self.rest, 1)
+        start = emit.mul(tile, runs)
+        first = emit.ceil_div(start, tiles)
+        inside = _portion(emit.sub(emit.mul(first, tiles), start), self.blocks, runs)
+        return first, emit.select(emit.less(0, inside), 1, 0)
+
+
+def _portion(part: ir.Value, blocks: ir.Value, parts: ir.Value) -> ir.Value:
+    """`part * blocks / parts`, rounded down, for `part` below `parts`; the product may exceed 32 bits."""
+    rest = emit.div(emit.mul(part, emit.rem(blocks, parts)), parts)
+    return emit.add(emit.mul(part, emit.div(blocks, parts)), rest)
+
+
+_NONE = -1
+
+
+def make_answers(readers: int) -> Any:
+    """The ring of answers, each of which so many warps of every CTA read."""
+    return tile.make_ring(ANSWERS, filled_by="clc", emptied_by="warps", consumers=readers)
+
+
+@dataclass(frozen=True)
+class DynamicOrder:
+    """The tiles of an `order` whose numbers come through the ring `answers`; a cluster has `ctas`."""
+
+    order: Order
+    answers: Any
+    ctas: int
+
+    def walk(self, first: Any, step: ir.Value, carried: list[Any], body: Body) -> list[Any]:
+        """A loop over tile `first` and those that are taken over, for a warp or its elected thread. Returns
+        what it carries.
+        """
+
+        def before(number: Any, *rest: Any) -> tuple[Any, list[Any]]:
+            return emit.less(_NONE, number), [number, *rest]
+
+        def after(number: Any, stage: ir.Value, phase: Any, *carried: Any) -> list[Any]:
+            left = body(self.order.at(number), list(carried))
+            tile.await_(self.answers, stage, phase)
+            number = self._answer(stage)
+            tile.release(self.answers, stage)
+            return [number, *tile.advance(self.answers, stage, phase), *left]
+
+        zero = emit.value(0)
+        return emit.repeat([emit.value(first), zero, zero, *carried], before, after)[3:]
+
+    def ask(self) -> None:
+        """Asks for tiles until there are none left; for one thread of the cluster, in the CTA of rank 0."""
+
+        def before(stage: ir.Value, phase: Any) -> tuple[Any, list[Any]]:
+            tile.acquire(self.answers, stage, phase)
+            tile.try_cancel(self.answers, stage)
+            tile.await_(self.answers, stage, phase)
+            exists = emit.less(_NONE, self._answer(stage))
+            return exists, list(tile.advance(self.answers, stage, phase))
+
+        emit.repeat([emit.value(0), emit.value(0)], before)
+
+    def _answer(self, stage: ir.Value) -> Any:
+        """The number of the tile in an answer, or a negative number without one."""
+        exists, (x, _, _) = tile.query_cancel(self.answers, stage)
+        return emit.select(exists, emit.div(x, self.ctas), _NONE)
+
+
+def grid_tile(schedule: AnySchedule, member: ir.Value | None) -> Tile:
+    """The one tile of a CTA in a grid of rows x columns of tiles, built at the insertion point."""
+    x, y = (emit.as_i32(gpu.block_id(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
+    rows, columns = (emit.as_i32(gpu.grid_dim(each)) for each in (gpu.Dimension.x, gpu.Dimension.y))
+    return Tile(*grouped(emit.add(emit.mul(y, rows), x), rows, columns, schedule.group), member)
+
+
+def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, Any]:
+    """The one tile of a CTA where products have groups, and whether it has a product, an i1 (None: it always
+    has). Both are built at the insertion point. `index` is the CTA's in the grid's third dimension.
+    """
+    assert op.grouping is not None
+    at = grid_tile(schedule, index)
+    rows, _, block_k = schedule.block
+    groups, row = op.role(op.grouping), emit.mul(at.row, rows)
+    depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
+    if op.grouping == "k_ends":
+        return replace(at, k_span=Ends(groups, depth).k_blocks(index, block_k)), None
+    if op.grouping == "row_ends":
+        ends, count = Ends(groups, size(op.d, -2)), size(op.b, 0)
+        number = _group_of(ends, count, row)
+        last = emit.minimum(number, emit.sub(count, 1))
+        begun = arith.cmpi(arith.CmpIPredicate.sle, ends.begin(last), row)
+        span = ends.k_span(last, at.row, rows, emit.ceil_div(depth, block_k))
+        return replace(at, member=last, k_span=span), arith.andi(emit.less(number, count), begun)
+    if index is None:
+        number = element(groups, row)
+        return replace(at, member=number), emit.less(-1, number)
+    return at, emit.less(row, element(groups, index))
+
+
+def _group_of(ends: Ends, count: Any, row: ir.Value) -> Any:
+    """The first group of rows after which the next one begins after a row; `count` if none does."""
+
+    def before(group: ir.Value) -> tuple[Any, list[Any]]:
+        end = ends.following(emit.minimum(group, emit.sub(count, 1)))
+        ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
+        return arith.andi(emit.less(group, count), ended), [group]
+
+    return emit.repeat([emit.value(0)], before, lambda group: [emit.add(group, 1)])[0]

@@ -10,12 +10,21 @@ from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LINE_BYTES
 from weft.mlir import arith, gpu, ir
 from weft.passes.builders import emit, late_ids
-from weft.passes.kernels.dynamic_order import DynamicOrder
-from weft.passes.kernels.ends_order import Ends, KEndsOrder, RowEndsOrder
 from weft.passes.kernels.matrices import misaligned, size, skew
-from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.team import Team
-from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Tile, k_span
+from weft.passes.kernels.tile_order import (
+    Body,
+    DynamicOrder,
+    Ends,
+    GroupedOrder,
+    KEndsOrder,
+    MaskedOrder,
+    Order,
+    RowEndsOrder,
+    StreamOrder,
+    Tile,
+    k_span,
+)
 
 _S = TypeVar("_S", bound=AnySchedule)
 _Order = Order | DynamicOrder | GroupedOrder | MaskedOrder | KEndsOrder | StreamOrder

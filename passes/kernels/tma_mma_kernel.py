@@ -18,13 +18,18 @@ from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.promoted_warps import PromotedWarpAccumulator
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tile_order import Tile
-from weft.passes.kernels.tiled_scales import TiledScales
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.warp_accumulator import ReadOperand, WarpAccumulator
-from weft.passes.kernels.warp_scales import LoadedScales, UnitScales, WarpScales
+from weft.passes.kernels.warp_accumulator import (
+    LoadedScales,
+    PromotedWarpAccumulator,
+    ReadOperand,
+    TiledScales,
+    UnitScales,
+    WarpAccumulator,
+    WarpScales,
+)
 from weft.passes.kernels.wgmma_kernel import Role
 from weft.passes.kernels.writer import store
 

@@ -1,25 +1,149 @@
-"""The part of a kernel with `mma.sync` and TMA that multiplies a tile: sums in the registers of a warp."""
+"""The part of a kernel with consumer warps that multiplies a tile with `mma.sync`, and its scales."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import TmaMmaSchedule
-from weft.dialects.tile import FragmentType
+from weft.dialects.schedule.tma_mma import UNIT_SCALE
+from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.dialects.tile_gemm import CONTAINER
+from weft.isa.block_scales import GROUPS, LANES, ROWS, TILE_BYTES, Stages
 from weft.isa.family import Registers
+from weft.isa.tensor_map import MOST_BOX
 from weft.layout import Layout
-from weft.mlir import ir
-from weft.passes.builders import byte_moves, emit
+from weft.mlir import arith, ir, vector
+from weft.passes.builders import emit, matrix_moves
+from weft.passes.kernels import scale_factors
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.fragments import sorted_sums, widened
-from weft.passes.kernels.matrices import alternating
+from weft.passes.kernels.fragments import sorted_sums, transposed, widened
+from weft.passes.kernels.matrices import alternating, map_of_member
+from weft.passes.kernels.scale_factors import LaneScales
 from weft.passes.kernels.staged_operand import StagedOperand
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import each_k_block
-from weft.passes.kernels.warp_scales import WarpScales
 from weft.target import Target
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The scales of A, or of B: their matrix, its map, and the stages as tiles and as rows x groups."""
+
+    matrix: ir.Value
+    map: Any
+    tiles: Any
+    rows: Any
+    extent: int
+    deep: int
+
+
+class TiledScales:
+    """The scales of A and B: every stage has the tiles of scales of its rows and columns."""
+
+    def __init__(self, op: MatmulOp, schedule: TmaMmaSchedule) -> None:
+        """Builds the buffers and the tensor maps at the insertion point."""
+        sides = []
+        for role, extent in zip(("scale_a", "scale_b"), schedule.block, strict=False):
+            down, deep = schedule.scale_tiles(op.types, extent)
+            matrix: Any = op.role(role)
+            stages = Stages(schedule.stages, down, deep, MOST_BOX)
+            element = matrix.type.element_type
+            raw = tile.alloc(BufferType.of(stages.shape, element, stages.bytes_layout))
+            shape = schedule.stages, down * ROWS, deep * GROUPS
+            view_type = BufferType.of(shape, element, stages.rows_layout)
+            view = tile.alloc(view_type, over=raw)
+            map_ = tile.tensor_map(matrix, tile.stage_type(raw.type))
+            sides.append(_Side(matrix, map_, raw, view, extent, deep))
+        self._sides = tuple(sides)
+        self.element = element
+
+    @property
+    def views(self) -> tuple[ir.Value, ir.Value]:
+        """The stages of the scales of A and of B, as rows x groups."""
+        a, b = (side.rows for side in self._sides)
+        return a, b
+
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
+        """Starts to copy the scales of a tile for a K block into a stage."""
+        for side, number in zip(self._sides, (at.row, at.column), strict=True):
+            source = map_of_member(side.matrix, side.map, at.member)
+            row = emit.div(emit.mul(number, side.extent), ROWS)
+            column = emit.mul(block, side.deep * TILE_BYTES)
+            buffer = tile.stage(side.tiles, stage)
+            tile.copy_async(source, emit.value(row), emit.value(column), buffer, barrier=barrier)
+
+
+def fragment_types(rows: int, columns: int, groups: int, element: ir.Type) -> tuple[ir.Type, ir.Type]:
+    """The types of a warp's scales of so many rows of A and columns of B, of `groups` of K: a lane has 4
+    scales of a row or column in a register, of one in each 32 rows.
+    """
+    words, of_groups = groups // GROUPS, f"{groups // GROUPS},{GROUPS}"
+    a = f"S[({rows // LANES},2,2,8,{of_groups}):({words * GROUPS},2@laneid,1@laneid,4@laneid,{GROUPS},1)]"
+    b = f"S[({of_groups},{columns // LANES},4,8):({GROUPS},1,{words * GROUPS},1@laneid,4@laneid)]"
+    return FragmentType.of((rows, groups), element, a), FragmentType.of((groups, columns), element, b)
+
+
+class WarpScales(ABC):
+    """The scales of the products of a warp."""
+
+    @abstractmethod
+    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
+        """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
+
+    @abstractmethod
+    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+        """The scales of A and B, and the number of the first group of them that a step uses."""
+
+
+class UnitScales(WarpScales):
+    """Scales of 1: chips may multiply block-scaled fp8 faster than plain fp8."""
+
+    def __init__(self, schedule: TmaMmaSchedule) -> None:
+        """Builds the scales at the insertion point."""
+        rows, columns = schedule.warp_tile
+        kinds = fragment_types(rows, columns, GROUPS, ir.Type.parse(UNIT_SCALE))
+        self._scales = tuple(tile.from_lane(emit.constant(kind.lane_type, 1.0), kind) for kind in kinds)
+
+    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
+        return []
+
+    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+        return self._scales, 0
+
+
+class LoadedScales(WarpScales):
+    """The scales that a stage brings, for a warp whose part of a tile begins at row and column `first`."""
+
+    def __init__(
+        self, staged: TiledScales, schedule: TmaMmaSchedule, types: Types, first: tuple[ir.Value, ir.Value]
+    ) -> None:
+        self._staged, self._block, self._first = staged, schedule.block, first
+        scaling, form = types.block_scaling, schedule.form(types)
+        assert scaling is not None
+        self._groups_of_step = form.mnk[2] // scaling.group
+        groups = schedule.block[2] // scaling.group
+        self._kinds = fragment_types(*schedule.warp_tile, groups, staged.element)
+
+    def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
+        sides = zip(
+            self._staged.views, (at.row, at.column), self._block, self._first, self._kinds, strict=False
+        )
+        loaded = []
+        for side, (view, number, extent, first, kind) in zip("ab", sides, strict=True):
+            # Several tiles may have their scales in one tile of scales.
+            start = emit.add(emit.rem(emit.mul(number, extent), max(extent, ROWS)), first)
+            held = kind if side == "a" else transposed(kind)
+            part = tile.stage(view, stage)
+            scales = tile.load(part, emit.value(start), emit.value(0), held, vector_bytes=GROUPS)
+            loaded.append(scales if side == "a" else tile.from_lane(tile.to_lane(scales), kind))
+        return loaded
+
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
+        return loaded, step * self._groups_of_step
+
 
 _Fragments = tuple[Any, Any]
 
@@ -36,7 +160,7 @@ class ReadOperand:
     def of(cls, operand: StagedOperand, target: Target | None) -> "ReadOperand":
         """The view of an operand on a chip."""
         bytes_ = operand.matrix.type.element_type.width == 8
-        if operand.k_major or not bytes_ or byte_moves.transposes_bytes(target):
+        if operand.k_major or not bytes_ or matrix_moves.transposes_bytes(target):
             return cls(operand, operand.buffer, False)
         return cls(operand, tile.alloc(alternating(operand.buffer.type), over=operand.buffer), True)
 
@@ -137,3 +261,57 @@ class WarpAccumulator:
             self.left.load(stage, (self.first[0], step * depth), self.a, (rows, depth)),
             self.right.load(stage, (self.first[1], step * depth), self.b, (depth, columns)),
         )
+
+
+class PromotedWarpAccumulator(WarpAccumulator):
+    """A warp's sums of a tile in f32, beside those of one K block. The float32 scales of a K block are read
+    while the one before is multiplied.
+    """
+
+    def __init__(self, op: MatmulOp, *parts: Any) -> None:
+        """`parts` are those of `WarpAccumulator`."""
+        super().__init__(*parts)
+        self._op = op
+
+    def multiply(self, at: Tile, position: list[Any]) -> list[Any]:
+        lane = self._lane_scales(at) if self._op.types.scaled else None
+
+        def factors_of(number: Any) -> list[Any]:
+            return lane.load(at.k_block(number)) if lane else []
+
+        def add(sums: ir.Value, block: Any, factors: list[Any]) -> Any:
+            total, products = tile.to_lane(sums), tile.to_lane(self._sorted(block))
+            added = (
+                vector.fma(products, lane.factors(factors), total) if lane else arith.addf(total, products)
+            )
+            return tile.from_lane(added, sums.type)
+
+        def next_block(number: Any, carried: list[Any]) -> list[Any]:
+            sums, stage, phase, a, b, *factors = carried
+            following = factors_of(number)
+            block, last = self._steps(self._zero(), (a, b), stage, [])
+            self.feed.release(stage)
+            stage, phase = tile.advance(self.feed.ring, stage, phase)
+            loaded = self._enter(at, stage, phase)
+            block = self._gemm(last, block, self.steps - 1, [])
+            return [add(sums, block, factors), stage, phase, *loaded, *following]
+
+        assert at.k_span is not None
+        stage, phase = position
+        factors = factors_of(at.k_span[0])
+        carried = [self._sorted(self._zero()), stage, phase, *self._enter(at, stage, phase), *factors]
+        sums, stage, phase, a, b, *factors = each_k_block(at, carried, next_block)
+        block, last = self._steps(self._zero(), (a, b), stage, [])
+        self.feed.release(stage)
+        block = self._gemm(last, block, self.steps - 1, [])
+        return [add(sums, block, factors), *tile.advance(self.feed.ring, stage, phase)]
+
+    def _lane_scales(self, at: Tile) -> LaneScales:
+        """The scales of a lane's sums of a tile."""
+        (m, n, _), kind = self.schedule.block, self._sorted(self._zero()).type
+        row, column = (
+            emit.add(emit.mul(at.row, m), self.first[0]),
+            emit.add(emit.mul(at.column, n), self.first[1]),
+        )
+        scales = scale_factors.matrices(self._op, at.member)
+        return LaneScales(self._op, self.schedule, kind, scales, row, column)

@@ -14,30 +14,29 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels import gate, strip_writer
-from weft.passes.kernels.accumulator import Accumulator
-from weft.passes.kernels.all_reduced import AllReduction
-from weft.passes.kernels.banded import BandedReduction
+from weft.passes.kernels import gate, writer
+from weft.passes.kernels.accumulator import Accumulator, PromotedAccumulator, Together, Turns
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
-from weft.passes.kernels.cluster_sums import ClusterReduction, ClusterSums
 from weft.passes.kernels.feed import Feed, make_ring
-from weft.passes.kernels.global_sums import GlobalReduction, GlobalSums, ThreadSums
-from weft.passes.kernels.loaded_operand import LoadedFeed, LoadedOperand
-from weft.passes.kernels.promoted import PromotedAccumulator
-from weft.passes.kernels.promoted_scales import BlockScales
-from weft.passes.kernels.reduction import NoReduction, Reduction
-from weft.passes.kernels.row_scales import RowScales
-from weft.passes.kernels.scattered import ScatteredReduction
+from weft.passes.kernels.loaded_operand import LoadedFeed, LoadedOperand, SkewedFeed, SkewedOperand
+from weft.passes.kernels.promoted_scales import BlockScales, RowScales
+from weft.passes.kernels.reduction import (
+    ClusterReduction,
+    ClusterSums,
+    GlobalReduction,
+    GlobalSums,
+    NoReduction,
+    Reduction,
+    StreamReduction,
+    StreamSums,
+    ThreadSums,
+)
 from weft.passes.kernels.sent_rows import RowSender
-from weft.passes.kernels.sent_sums import SentSums
-from weft.passes.kernels.skewed_operand import SkewedFeed, SkewedOperand
 from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, staged_operands
-from weft.passes.kernels.stream_sums import StreamReduction, StreamSums
-from weft.passes.kernels.strip_writer import StripWriter
+from weft.passes.kernels.team_sums import AllReduction, BandedReduction, ScatteredReduction, SentSums
 from weft.passes.kernels.tile_order import Tile
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.turns import Together, Turns
-from weft.passes.kernels.writer import DirectWriter, StagedWriter, Writer
+from weft.passes.kernels.writer import DirectWriter, StagedWriter, StripWriter, Writer
 
 _Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
@@ -89,7 +88,7 @@ def expand(op: MatmulOp) -> None:
 def _writer(op: MatmulOp, schedule: WarpgroupSchedule) -> Writer:
     if not schedule.staged(op.types):
         return DirectWriter(op, schedule)
-    return StripWriter(op, schedule) if strip_writer.takes(op, schedule) else StagedWriter(op, schedule)
+    return StripWriter(op, schedule) if writer.takes(op, schedule) else StagedWriter(op, schedule)
 
 
 _Kinds = tuple[type[StagedOperand], type[StagedOperand]]

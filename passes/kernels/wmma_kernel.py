@@ -15,9 +15,9 @@ from weft.mlir import gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.tf32 import to_tf32
 from weft.passes.kernels.fragments import widened
-from weft.passes.kernels.grid_tiles import grid_tile, group_tile
 from weft.passes.kernels.matrices import element_bytes, member, size
 from weft.passes.kernels.mma_kernel import MmaKernel, Operand
+from weft.passes.kernels.tile_order import grid_tile, group_tile
 from weft.passes.kernels.writer import store
 
 _RUN = 2  # sums of a row that a lane holds together

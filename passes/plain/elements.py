@@ -9,9 +9,8 @@ from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.mlir import arith, ir, memref, scf
 from weft.passes.plain import indices
-from weft.passes.plain.indices import Number
+from weft.passes.plain.indices import Number, Sizes, kept_dimensions, segment
 from weft.passes.plain.reductions import ByLanes, Needed, needed
-from weft.passes.plain.sizes import Sizes, kept_dimensions, segment
 
 Coordinates = Sequence[Number]
 _FLOATS = ("f64", "f32", "f16", "bf16")

@@ -8,7 +8,7 @@ from weft import mlir
 from weft.isa.chips import LANES
 from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit
-from weft.passes.plain.sizes import Sizes
+from weft.passes.plain.indices import Sizes
 
 
 def _least(kind: ir.Type) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
-from weft.passes.plain.sizes import Sizes, UnknownSizeError
+from weft.passes.plain.indices import Sizes, UnknownSizeError
 from weft.passes.raising.expressions import Unraisable
 
 Number = Any

@@ -16,7 +16,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.emulator.errors import Deadlock
 from weft.multiply import product_kernel
 from weft.passes.builders import emit
-from weft.passes.kernels import turns
+from weft.passes.kernels import accumulator
 
 BF16 = ("bf16", "bf16", "bf16")
 NT = Types(*BF16)
@@ -97,7 +97,9 @@ def test_other_types_and_epilogues_are_right(made: Product) -> None:
 def test_a_turn_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """All begin at once: a stage is taken to be full whose first contents aren't there yet."""
     monkeypatch.setattr(
-        turns.Turns, "begin", lambda self, number: [emit.value(0), *self._skip([emit.value(0)] * 2, number)]
+        accumulator.Turns,
+        "begin",
+        lambda self, number: [emit.value(0), *self._skip([emit.value(0)] * 2, number)],
     )
     with pytest.raises(Deadlock, match="is never filled"):
         multiplied(kernel(SMALL), many(SMALL))
@@ -106,7 +108,7 @@ def test_a_turn_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_turn_that_is_not_passed_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns.Turns, "_pass_on", lambda self, number: None)
+    monkeypatch.setattr(accumulator.Turns, "_pass_on", lambda self, number: None)
     with pytest.raises(Deadlock, match="is never released"):
         multiplied(kernel(SMALL), many(SMALL))
 
@@ -115,7 +117,7 @@ def test_a_turn_that_is_not_passed_on_is_found(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("fresh_kernels")
 def test_a_wrong_stage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Warpgroups that don't skip the stages of the others."""
-    monkeypatch.setattr(turns.Turns, "_skip", lambda self, position, tiles: position)
+    monkeypatch.setattr(accumulator.Turns, "_skip", lambda self, position, tiles: position)
     try:
         found, right = multiplied(kernel(SMALL), many(SMALL))
     except Deadlock:

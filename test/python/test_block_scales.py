@@ -11,7 +11,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.passes.builders import emit
-from weft.passes.kernels import feed, promoted, promoted_scales, wgmma_kernel
+from weft.passes.kernels import accumulator, feed, promoted_scales, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -242,14 +242,14 @@ def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
 @pytest.mark.slow
 def test_a_stage_released_a_block_early_is_caught(monkeypatch):
     """Planted: a stage is released when its products start, as if they were done."""
-    start, release = promoted._Blocks.start, feed.Feed.release
+    start, release = accumulator._Blocks.start, feed.Feed.release
 
     def early(self, part, stage, into):
         products = start(self, part, stage, into)
         release(self.feed, stage)
         return products
 
-    monkeypatch.setattr(promoted._Blocks, "start", early)
+    monkeypatch.setattr(accumulator._Blocks, "start", early)
     monkeypatch.setattr(feed.Feed, "release", lambda *_: None)
     kernel = compiled(of(64, 64, warpgroups=1, stages=2), (2, 2, 2, 2, 2), scaled=False)
     operands = Operands(64, 64, 1024)
@@ -260,8 +260,8 @@ def test_a_stage_released_a_block_early_is_caught(monkeypatch):
 @pytest.mark.slow
 def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
     """Planted: where one product may stay under way, the wait leaves two."""
-    wait = promoted.tile.wait_gemm
-    monkeypatch.setattr(promoted.tile, "wait_gemm", lambda pending=0: wait(pending=2 * pending))
+    wait = accumulator.tile.wait_gemm
+    monkeypatch.setattr(accumulator.tile, "wait_gemm", lambda pending=0: wait(pending=2 * pending))
     kernel = compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2))
     with pytest.raises(AssertionError, match="wgmma-in-flight"):
         emulated(kernel, Operands(64, 64, 256), np.zeros((64, 64), np.float32))

@@ -15,8 +15,8 @@ from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import (
     addresses,
     emit,
-    fragment_coordinates,
     fragment_moves,
+    fragment_registers,
     matrix_moves,
     shared_tiles,
 )
@@ -356,7 +356,7 @@ def test_a_run_that_leaves_the_matrix_is_caught(monkeypatch):
 @pytest.mark.parametrize("swap", [False, True])
 def test_warps_of_a_warpgroup_begin_at_these_rows(swap, monkeypatch):
     axes = lambda digits: [digit.axis for digit in digits]  # noqa: E731
-    monkeypatch.setattr(fragment_coordinates, "lane_coordinate", axes)
+    monkeypatch.setattr(fragment_registers, "lane_coordinate", axes)
     with weft.Module():
         layout = "S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
         kind = FragmentType.of((64, 16), ir.F16Type.get(), layout)

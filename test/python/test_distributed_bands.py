@@ -12,7 +12,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed import Team, emulated, matmul_reduce_scatter, scatter, teams
 from weft.distributed.products import Product
 from weft.emulator import Deadlock, World
-from weft.passes.kernels import banded, team
+from weft.passes.kernels import team, team_sums
 
 ROWS = 72  # of a rank: two tiles, in as many bands
 
@@ -168,9 +168,9 @@ def test_flags_before_copies_to_memory_have_ended_are_found(monkeypatch):
 @pytest.mark.usefixtures("fresh_kernels")
 def test_flags_of_bands_that_are_not_done_are_found(monkeypatch):
     monkeypatch.setattr(scatter, "_TILES_OF_BAND", 4)  # one band
-    is_last = banded.tile.is_last
-    one_less = lambda counters, index, count: is_last(counters, index, banded.emit.sub(count, 1))  # noqa: E731
-    monkeypatch.setattr(banded.tile, "is_last", one_less)
+    is_last = team_sums.tile.is_last
+    one_less = lambda counters, index, count: is_last(counters, index, team_sums.emit.sub(count, 1))  # noqa: E731
+    monkeypatch.setattr(team_sums.tile, "is_last", one_less)
     report, _ = scattered_sums(2, rows=ROWS, partials=None)
     assert rules(report) == ["global-race"]
 

@@ -13,8 +13,8 @@ from weft.distributed import Team, matmul_all_reduce, matmul_reduce_scatter, pro
 from weft.emulator import Deadlock, World
 from weft.multiply import product_kernel
 from weft.passes.builders import emit
-from weft.passes.kernels import all_reduced, scattered, sent_sums
 from weft.passes.kernels import team as team_part
+from weft.passes.kernels import team_sums
 from weft.schedules import choice, wgmma_cycles
 
 BF16 = ml_dtypes.bfloat16
@@ -153,14 +153,14 @@ def test_signals_before_copies_have_ended_are_found(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatch):
-    hand_over, rounded = scattered.hand_over, sent_sums.SentSums.rounded
+    hand_over, rounded = team_sums.hand_over, team_sums.SentSums.rounded
 
     def too_early(self, lane):
         hand_over(0)
         return rounded(self, lane)
 
-    monkeypatch.setattr(sent_sums.SentSums, "rounded", too_early)
-    monkeypatch.setattr(scattered, "hand_over", lambda warpgroup: None)
+    monkeypatch.setattr(team_sums.SentSums, "rounded", too_early)
+    monkeypatch.setattr(team_sums, "hand_over", lambda warpgroup: None)
     report, _ = scattered_sums(2, partials=None)
     assert {"shared-race", "missing-proxy-fence"} & set(rules(report))
 
@@ -168,8 +168,8 @@ def test_buffers_that_are_handed_over_before_they_have_sums_are_found(monkeypatc
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
-    monkeypatch.setattr(scattered, "await_empty", lambda warpgroup: None)
-    monkeypatch.setattr(scattered, "hand_back", lambda warpgroup: None)
+    monkeypatch.setattr(team_sums, "await_empty", lambda warpgroup: None)
+    monkeypatch.setattr(team_sums, "hand_back", lambda warpgroup: None)
     report, _ = scattered_sums(3, rows=200, partials=None)
     assert "async-source-overwritten" in rules(report)
 
@@ -177,9 +177,9 @@ def test_buffers_that_are_not_handed_back_are_found(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_calls_that_are_counted_before_all_warps_have_read_them_are_found(monkeypatch):
-    meet = sent_sums.meet_consumers
-    monkeypatch.setattr(sent_sums, "meet_consumers", lambda warpgroups, warps: meet(warpgroups))
-    monkeypatch.setattr(scattered, "meet_consumers", lambda warpgroups, warps: None)
+    meet = team_sums.meet_consumers
+    monkeypatch.setattr(team_sums, "meet_consumers", lambda warpgroups, warps: meet(warpgroups))
+    monkeypatch.setattr(team_sums.ScatteredReduction, "await_count", lambda self: None)
     with pytest.raises(Deadlock, match=r"(?s)on rank 0.*on rank 1"):
         scattered_sums(2, partials=None)
 
@@ -193,7 +193,7 @@ def test_sums_without_a_fence_before_they_are_sent_are_found(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_signals_before_all_threads_have_stored_are_found(monkeypatch):
-    monkeypatch.setattr(scattered, "meet_warpgroup", lambda warpgroup: None)
+    monkeypatch.setattr(team_sums, "meet_warpgroup", lambda warpgroup: None)
     report, _ = scattered_sums(2)
     assert rules(report) == ["global-race"]
 
@@ -216,7 +216,7 @@ def one_half(self, call, source, part):
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_kernels")
 def test_sums_that_arrive_before_those_of_the_last_call_are_read_are_found(monkeypatch):
-    monkeypatch.setattr(sent_sums.TeamReduction, "slot", one_half)
+    monkeypatch.setattr(team_sums.TeamReduction, "slot", one_half)
     report, _ = scattered_sums(2, calls=3)
     assert rules(report) == ["global-race"]
 
@@ -302,8 +302,8 @@ def test_signals_of_all_sums_without_an_order_are_found(monkeypatch, old, new):
 @pytest.mark.parametrize(
     ("owner", "name", "wrong"),
     [
-        (sent_sums.TeamReduction, "slot", one_half),
-        (all_reduced, "meet_warpgroup", lambda warpgroup: None),
+        (team_sums.TeamReduction, "slot", one_half),
+        (team_sums, "meet_warpgroup", lambda warpgroup: None),
     ],
 )
 def test_mistakes_of_all_reduced_sums_are_found(monkeypatch, owner, name, wrong):

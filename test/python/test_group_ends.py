@@ -17,7 +17,7 @@ from weft.dialects.schedule import (
     WarpgroupSchedule,
     WmmaSchedule,
 )
-from weft.passes.kernels.ends_order import Ends
+from weft.passes.kernels.tile_order import Ends
 
 RNG = np.random.default_rng(5)
 KINDS = {

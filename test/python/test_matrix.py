@@ -16,7 +16,7 @@ import weft
 from weft.dialects.element_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
-from weft.passes.kernels.ends_order import Ends
+from weft.passes.kernels.tile_order import Ends
 from weft.schedules import choice, matrix
 from weft.schedules.matrix import Cell
 from weft.target import Target

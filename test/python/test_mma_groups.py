@@ -10,7 +10,7 @@ from products import Case, Product
 
 import weft
 from weft.dialects.schedule import Schedule, Types
-from weft.passes.kernels import grid_tiles, scale_factors
+from weft.passes.kernels import scale_factors, tile_order
 from weft.schedules import choice
 
 FP8 = ("f8E4M3FN", "f8E4M3FN", "bf16")
@@ -115,7 +115,7 @@ def test_promoted_sums_need_fp8() -> None:
     ("where", "name", "first", "made"),
     [
         (scale_factors, "_element", (0, 0), Product(*FP8, scaled=True)),
-        (grid_tiles, "element", (0,), Product("bf16", "bf16", "f32", many="rows")),
+        (tile_order, "element", (0,), Product("bf16", "bf16", "f32", many="rows")),
     ],
     ids=["scale", "group"],
 )

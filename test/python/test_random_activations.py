@@ -11,7 +11,7 @@ import pytest
 from test_raised_activations import RECOGNIZED, raised
 
 from weft.errors import WeftError
-from weft.passes.raising import activations
+from weft.passes.raising import products
 from weft.reference.expected import ACTIVATIONS
 
 POINTS = np.array([0, 0.1, 0.5, 1, 2.25, 3, 7.5, 30, 1e-20, 1e5, 1e30, math.inf])
@@ -141,6 +141,6 @@ def test_many_random_functions_are_raised_to_themselves(seed: int) -> None:
 
 def test_an_activation_by_samples_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault: constants that are near those of an activation are taken for them."""
-    exact = activations.named
-    monkeypatch.setattr(activations, "named", lambda formula: exact(formula) or "gelu")
+    exact = products.named
+    monkeypatch.setattr(products, "named", lambda formula: exact(formula) or "gelu")
     assert _wrong(100, 0)[1]

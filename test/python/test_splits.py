@@ -13,7 +13,7 @@ from weft.launch import dimensions
 from weft.layout import Layout
 from weft.passes import lower_claims
 from weft.passes.builders import emit
-from weft.passes.kernels import cluster_sums
+from weft.passes.kernels import reduction
 from weft.schedules import time_model
 from weft.schedules.chip_models import H200
 from weft.target import Target
@@ -31,7 +31,7 @@ def test_every_share_is_a_fragment_of_whole_vectors(warpgroups, splits, swap):
             continue
         rows, columns = (n, 64 * warpgroups) if swap else (64 * warpgroups, n)
         part = (rows // splits, 64) if swap else (64 // splits, columns)
-        layout = Layout.parse(cluster_sums.share_layout(*part))
+        layout = Layout.parse(reduction.share_layout(*part))
         registers = part[0] * part[1] // 128
         assert layout.is_bijective({"warpid": 4, "laneid": 32, "m": registers})
         for lane in (0, 1, 31):
@@ -79,7 +79,7 @@ def test_rows_of_d_that_wide_stores_cannot_write(schedule, columns):
 @pytest.mark.slow
 def test_sums_that_are_put_down_before_all_have_read_the_stages_are_caught(monkeypatch):
     """Planted: no barrier between the last products of one warpgroup and the sums of another."""
-    monkeypatch.setattr(cluster_sums, "meet_consumers", lambda warpgroups: None)
+    monkeypatch.setattr(reduction, "meet_consumers", lambda warpgroups: None)
     product = Product()
     with pytest.raises(AssertionError, match=r"overwritten|race"):
         product.wrong(product.compiled(of(128, 32, 64, 2, 2, splits=2)), (128, 32, 640))
@@ -87,7 +87,7 @@ def test_sums_that_are_put_down_before_all_have_read_the_stages_are_caught(monke
 
 def test_sums_that_are_read_before_all_have_put_them_down_are_caught(monkeypatch):
     """Planted: no CTA waits for its cluster."""
-    monkeypatch.setattr(cluster_sums, "meet_cluster", lambda: None)
+    monkeypatch.setattr(reduction, "meet_cluster", lambda: None)
     product = Product()
     with pytest.raises((AssertionError, weft.WeftError)):
         product.wrong(product.compiled(of(64, 32, 64, 1, 2, splits=2)), (64, 32, 640))

@@ -13,8 +13,8 @@ from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import register_share
 from weft.launch.dimensions import dimensions, workspaces_of
 from weft.passes import lower_claims
-from weft.passes.kernels import stream_order, stream_sums
-from weft.passes.kernels.global_sums import ThreadSums
+from weft.passes.kernels import reduction, tile_order
+from weft.passes.kernels.reduction import ThreadSums
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -192,9 +192,9 @@ def test_a_first_part_that_does_not_wait_is_caught(monkeypatch):
 
 @pytest.mark.slow
 def test_slots_that_are_another_tiles_are_caught(monkeypatch):
-    slices = stream_order.StreamOrder.slices
+    slices = tile_order.StreamOrder.slices
     monkeypatch.setattr(
-        stream_order.StreamOrder, "slices", lambda self, tile: replace(slices(self, tile), slot=0)
+        tile_order.StreamOrder, "slices", lambda self, tile: replace(slices(self, tile), slot=0)
     )
     # Nine tiles in four to six slices: a CTA that has slices of two may write both.
     with pytest.raises(AssertionError, match="global-race"):
@@ -204,13 +204,13 @@ def test_slots_that_are_another_tiles_are_caught(monkeypatch):
 @pytest.mark.slow
 def test_a_part_that_is_left_out_is_caught(monkeypatch):
     """Planted: the run of a CTA ends a block early."""
-    order = stream_order.StreamOrder.of
+    order = tile_order.StreamOrder.of
 
     def planted(*numbers):
         made = order(*numbers)
-        return replace(made, end=(made.end[0], stream_order.emit.sub(made.end[1], 1)))
+        return replace(made, end=(made.end[0], tile_order.emit.sub(made.end[1], 1)))
 
-    monkeypatch.setattr(stream_order.StreamOrder, "of", planted)
+    monkeypatch.setattr(tile_order.StreamOrder, "of", planted)
     d, _, right = emulated(Product("bf16", "f32").compiled(SMALL), (192, 64, 512), 2)
     assert not np.array_equal(d, right)
 
@@ -259,7 +259,7 @@ def test_d_goes_out_by_tma_as_without():
 
 
 def at_once(schedule):
-    return stream_sums.columns_at_once(schedule, ThreadSums.of_warpgroups(schedule, BF16))
+    return reduction.columns_at_once(schedule, ThreadSums.of_warpgroups(schedule, BF16))
 
 
 @pytest.mark.parametrize("m", [64, 128, 256])

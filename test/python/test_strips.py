@@ -4,7 +4,7 @@ import pytest
 from test_warpgroup_schedules import BF16, SM_90A, Product, of
 
 from weft.dialects.schedule import Types
-from weft.passes.kernels import strip_writer
+from weft.passes.kernels import writer
 
 STRIPS = (
     (of(128, 224, 64), 4, 1),  # all of a tile at once: the last strip is narrower
@@ -36,7 +36,7 @@ def test_strips_are_lines_and_the_rest():
 
 
 def test_a_slot_that_is_filled_too_early_is_a_finding(monkeypatch):
-    monkeypatch.setattr(strip_writer.nvvm, "cp_async_bulk_wait_group", lambda *_, **__: None)
+    monkeypatch.setattr(writer.nvvm, "cp_async_bulk_wait_group", lambda *_, **__: None)
     with pytest.raises(AssertionError, match="async-source-overwritten"):
         Product().wrong(Product().compiled(of(256, 176, 64)), (305, 424, 136))
 

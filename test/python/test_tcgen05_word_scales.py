@@ -19,7 +19,7 @@ from weft.launch import arrays, kernel
 from weft.launch.kernel_arguments import packed_copy
 from weft.multiply import product_kernel
 from weft.passes.builders import emit
-from weft.passes.kernels import tcgen05_words
+from weft.passes.kernels import tcgen05_scales
 from weft.schedules import choice
 from weft.target import Target
 
@@ -246,7 +246,7 @@ def test_bytes_after_the_last_scale_are_ignored(block, monkeypatch):
     # With more slices than K blocks, some slices have a block beyond K, whose scales are such bytes.
     shape = 40, 72, 208
     assert Case(of(128, 64, global_splits=4), shape, block).complaint() is None
-    monkeypatch.setattr(tcgen05_words, "_mask", lambda left: emit.value(-1))
+    monkeypatch.setattr(tcgen05_scales, "_mask", lambda left: emit.value(-1))
     assert Case(of(128, 64, global_splits=4, group=7), shape, block).complaint() is not None
 
 

@@ -14,7 +14,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import TmaMmaSchedule, Types
 from weft.launch import arrays
 from weft.launch.kernel_arguments import packed_copy
-from weft.passes.builders import scaled_products
+from weft.passes.builders import warp_products
 from weft.schedules import choice
 from weft.target import Target
 
@@ -200,7 +200,7 @@ def test_large_tiles_do_not_spill(pair, block, stages, chip):
 @pytest.mark.sampled(2)
 def test_scales_of_exchanged_lanes_are_caught(monkeypatch):
     """Planted: each product has the scales of the other 16 rows of A."""
-    found = scaled_products._selectors
+    found = warp_products._selectors
 
     def exchanged(layout, shape, name, *rest):
         return {
@@ -208,7 +208,7 @@ def test_scales_of_exchanged_lanes_are_caught(monkeypatch):
             for at, (word, byte, lanes) in found(layout, shape, name, *rest).items()
         }
 
-    monkeypatch.setattr(scaled_products, "_selectors", exchanged)
+    monkeypatch.setattr(warp_products, "_selectors", exchanged)
     kernel = compiled(types_of(MXFP8, MXFP8), TmaMmaSchedule((64, 64, 128), (2, 2), 2, group=7))
     a, b = quantized(MXFP8, 64, 128), quantized(MXFP8, 64, 128, 1)
     assert error(kernel, a, b, 32) > 0.1

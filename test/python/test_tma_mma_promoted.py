@@ -14,7 +14,7 @@ from products import Case, Product
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import TmaMmaSchedule, Types
-from weft.passes.builders import byte_moves
+from weft.passes.builders import matrix_moves
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
 from weft.schedules import choice, tma_mma
@@ -184,7 +184,7 @@ def test_only_some_chips_transpose_bytes_without_more_registers() -> None:
         ("sm_120a", scale_factors, "_element", lambda found: lambda each, *_: found(each, 0, 0), GROUPED[0]),
         ("sm_90a", WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[1]),
         ("sm_90a", WarpAccumulator, "_sorted", lambda _: lambda self, sums: sums, GROUPED[3]),
-        ("sm_120a", byte_moves, "pairs", lambda found: lambda *of: _exchanged(found(*of)), GROUPED[3]),
+        ("sm_120a", matrix_moves, "pairs", lambda found: lambda *of: _exchanged(found(*of)), GROUPED[3]),
     ],
     ids=["first scale", "promoted sums not sorted", "sums not sorted", "registers exchanged"],
 )  # fmt: skip
@@ -199,5 +199,5 @@ def test_faults_are_caught(
         check(chip, replace(made, schedule=of(64, 64)), (80, 80, 272))
 
 
-def _exchanged(both: list[byte_moves.Registers]) -> list[byte_moves.Registers]:
+def _exchanged(both: list[matrix_moves.Registers]) -> list[matrix_moves.Registers]:
     return [replace(each, numbers=each.numbers[::-1]) for each in both]

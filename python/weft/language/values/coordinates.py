@@ -9,7 +9,7 @@ from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
 from weft.mlir import arith, ir, vector
-from weft.passes.builders import emit, fragment_coordinates
+from weft.passes.builders import emit, fragment_registers
 
 
 class Coordinates(Fragment):
@@ -83,9 +83,9 @@ def column(like: Fragment) -> Coordinates:
 def _along(like: Fragment, axis: int) -> Coordinates:
     if not isinstance(like, Fragment) or len(like.shape) <= axis:
         raise mistake(f"expects a fragment with {'columns' if axis else 'rows'}, got {like}")
-    digits = fragment_coordinates.lane_digits(like.layout, like.shape)
+    digits = fragment_registers.lane_digits(like.layout, like.shape)
     if digits is None:
         raise mistake(f"the lanes of {like} have no regular coordinates: its layout is {like.layout}")
-    base = Scalar(emit.value(fragment_coordinates.lane_coordinate(digits[axis])))
+    base = Scalar(emit.value(fragment_registers.lane_coordinate(digits[axis])))
     offsets = tuple(at[axis] for at in registers.registers_of(like.layout, like.shape))
     return Coordinates(base, offsets, like.shape, like.layout)

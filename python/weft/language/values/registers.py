@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from weft.layout import MEMORY, Iter, Layout
-from weft.passes.builders import fragment_coordinates
-from weft.passes.builders.fragment_coordinates import LaneDigit
+from weft.passes.builders import fragment_registers
+from weft.passes.builders.fragment_registers import LaneDigit
 
 Shape = tuple[int, ...]
 WGMMA_ROWS = 64
@@ -126,7 +126,7 @@ def reordered(one: Layout, other: Layout, shape: Shape) -> tuple[int, ...] | Non
 
 def _digits(layout: Layout, shape: Shape, axis: int) -> tuple[LaneDigit, ...] | None:
     """The digits of a lane's and a warp's number that give its coordinate along an axis."""
-    digits = fragment_coordinates.lane_digits(layout, shape)
+    digits = fragment_registers.lane_digits(layout, shape)
     if digits is None:
         return None
     merged: list[LaneDigit] = []

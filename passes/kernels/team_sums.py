@@ -1,0 +1,479 @@
+"""Reduction over GPUs: each computes a part of the sums of all rows, or of all columns of K, and sends sums
+to the others.
+
+`ScatteredReduction`: a GPU sends sums of rows of others to these GPUs' memory, in vectors that the same
+thread reads there, and signals each tile. It computes its own rows last, when the sums of others have come,
+and adds them in the order of ranks.
+
+`BandedReduction`: copy engines send the sums. A kernel stores those of other GPUs' rows in its own GPU's
+memory, and sets a flag when a band of tiles is done, for which a copy waits. So a multiprocessor has
+nothing to do with the links. The order of tiles and of sums is that of `ScatteredReduction`.
+"""
+
+from math import gcd, prod
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import MatmulOp
+from weft.dialects.tile_types import BufferType, FragmentType
+from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.mlir import arith, gpu, ir, memref, nvvm, vector
+from weft.passes.builders import emit, prefetches, thread_ids
+from weft.passes.kernels.cluster import (
+    await_empty,
+    await_full,
+    await_previous_launch,
+    hand_back,
+    hand_over,
+    meet_consumers,
+    meet_warpgroup,
+)
+from weft.passes.kernels.fragments import add, convert
+from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size, vector_of
+from weft.passes.kernels.reduction import Reduction
+from weft.passes.kernels.team import ARRIVED, CALL
+from weft.passes.kernels.tile_order import Order, Tile, element
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.writer import StagedWriter, Writer
+
+DATA, FLAGS = range(2)  # the columns of the operand `peers`
+
+
+class SentSums:
+    """A warpgroup's sums in vectors of 16 bytes (fewer if a thread has few sums), as they are sent and read:
+    vector after vector of its threads. `buffer` is shared memory from which copies send them while the next
+    tile is computed, the writer's; None without it and where they don't fit in it, and threads store them.
+    """
+
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule, writer: Writer | None = None) -> None:
+        """Builds the buffer at the insertion point."""
+        self.partials = op.roles["partials"]
+        self.element, bytes_ = self.partials.type.element_type, element_bytes(self.partials)
+        of_thread = schedule.rows * schedule.block[1] // WARPGROUP
+        self.width = gcd(VECTOR_BYTES // bytes_, of_thread)
+        self.vector_bytes, vectors = self.width * bytes_, of_thread // self.width
+        self.shape = vectors * WARPGROUP, self.width
+        layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
+        self.fragment = FragmentType.of(self.shape, self.element, layout)
+        self.buffer = None
+        fits = element_bytes(self.partials) <= op.types.output_bytes
+        if fits and isinstance(writer, StagedWriter) and writer.parts == 1 and not schedule.loaders:
+            rows, columns = self.shape
+            dense = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
+            shape = schedule.warpgroups, *self.shape
+            self.buffer = tile.alloc(BufferType.of(shape, self.element, dense), over=writer.buffer)
+
+    def rounded(self, lane: ir.Value) -> ir.Value:
+        """A thread's sums as they are sent."""
+        return convert(lane, ir.VectorType.get([len(emit.elements(lane))], self.element))
+
+
+class TeamReduction(Reduction):
+    """A reduction over GPUs. Each part of a tile, one for each warpgroup, has a slot for each GPU, in both
+    halves of the memory. Calls use these in turn. A warpgroup keeps the number of the call first.
+    """
+
+    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
+        """Reads sizes at the insertion point."""
+        assert tiles.team is not None
+        self.tiles, self.team, self.schedule, self.writer = tiles, tiles.team, tiles.schedule, writer
+        self.sent, roles = sent, op.roles
+        self.partials, self.signals, self.peers = roles["partials"], roles["signals"], roles["peers"]
+        (m, n, _), cluster = self.schedule.block, self.schedule.cluster
+        sizes = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
+        rows, self._columns = (
+            emit.mul(emit.ceil_div(extent, block * ctas), ctas)
+            for extent, block, ctas in zip(sizes, (m, n), cluster, strict=True)
+        )
+        self.parts = emit.mul(emit.mul(rows, self._columns), self.schedule.warpgroups)
+        self.members, self._state = size(self.peers, 0), roles["team"]
+
+    @property
+    def senders(self) -> int:
+        """Warps of the warpgroup that copies which send sums; they, too, read the number of the call."""
+        return 0
+
+    def call(self) -> ir.Value:
+        """The number of the call, before it is counted."""
+        return element(self._state, CALL)
+
+    def begin(self) -> list[ir.Value]:
+        """Reads the number of the call, and counts it once all of this GPU's CTAs have read it. Other threads
+        copy the first tiles meanwhile.
+        """
+        call, first = self.call(), self.schedule.producers * WARPGROUP
+        meet_consumers(self.schedule.warpgroups, self.senders)
+        with emit.when(emit.equal(emit.thread(), first)):
+            ctas = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
+            with emit.when(tile.is_last(self._state, emit.value(ARRIVED), ctas)):
+                memref.store(emit.add(call, 1), self._state, [emit.as_index(CALL)])
+        return [call]
+
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
+        self.writer.finish()
+
+    def slot(self, call: ir.Value, source: ir.Value, part: ir.Value) -> ir.Value:
+        """The number of the sums that a GPU has sent for a warpgroup's part of a tile."""
+        first = emit.mul(emit.bit_and(call, 1), self.members)
+        return emit.add(emit.mul(emit.add(first, source), self.parts), part)
+
+    def part(self, at: Tile, warpgroup: ir.Value) -> ir.Value:
+        """The number of a warpgroup's part of a tile."""
+        number = emit.add(emit.mul(at.row, self._columns), at.column)
+        return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
+
+    def other(self) -> tuple[ir.Value, ir.Value]:
+        """A GPU for each of a warpgroup's first threads, and whether it is another one, an i1."""
+        member = emit.rem(emit.thread(), WARPGROUP)
+        different = emit.negate(emit.equal(member, self.team.rank))
+        return member, arith.andi(emit.less(member, self.members), different)
+
+    def await_others(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> None:
+        """Waits for the sums of a part that other GPUs send: each of the first threads for one of them."""
+        member, is_other = self.other()
+        with emit.when(is_other):
+            self.team.await_(self.signals, self.slot(call, member, part), call)
+        meet_warpgroup(warpgroup)
+
+    def address(self, member: ir.Value, which: int) -> ir.Value:
+        """An address of a GPU's memory: of its data or its flags."""
+        return memref.load(self.peers, [emit.as_index(member), _index(which)])
+
+    def flags(self, member: ir.Value) -> ir.Value:
+        """The flags of another GPU."""
+        return tile.remote(self.address(member, FLAGS), emit.i32())
+
+    def data(self, member: ir.Value) -> ir.Value:
+        """The memory of another GPU for sums."""
+        return tile.remote(self.address(member, DATA), self.sent.element)
+
+    def store(self, numbers: list[ir.Value], memory: ir.Value, slot: ir.Value) -> None:
+        """Stores a thread's sums, as they are sent, in a slot of a GPU's memory."""
+        for index, run in enumerate(self._runs(numbers)):
+            value = vector.from_elements(ir.VectorType.get([len(run)], self.sent.element), run)
+            vector.StoreOp(value, memory, [self._at(slot, index, numbers)], alignment=self.sent.vector_bytes)
+
+    def read(self, slot: ir.Value, count: int) -> ir.Value:
+        """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
+        kind, numbers = self.sent.element, [None] * count
+        found = list[Any]()
+        for index, run in enumerate(self._runs(numbers)):
+            of_run, at = ir.VectorType.get([len(run)], kind), self._at(slot, index, numbers)
+            loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.sent.vector_bytes).result
+            found += emit.elements(loaded)
+        return vector.from_elements(ir.VectorType.get([count], kind), found)
+
+    def _runs(self, numbers: list[Any]) -> list[list[Any]]:
+        """The elements of each vector."""
+        width = self.sent.width
+        return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
+
+    def _at(self, slot: ir.Value, vector_index: int, numbers: list[Any]) -> ir.Value:
+        """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
+        width = self.sent.width
+        thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
+        first = arith.muli(emit.as_index(slot), _index(WARPGROUP * len(numbers)))
+        inside = emit.as_index(emit.add(thread, vector_index * WARPGROUP * width))
+        return arith.addi(first, inside)
+
+
+def _index(number: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+_WARPGROUP, _SENDER = range(2)  # who has a buffer
+
+
+class ScatteredReduction(TeamReduction):
+    """Sends the sums of other GPUs' rows, and adds up those of this GPU's.
+
+    Where sums are copied from shared memory, a warp for each warpgroup sends them, and signals each copy as
+    soon as it has ended, so that warpgroups don't wait. A warpgroup keeps whether that warp has its buffer.
+    """
+
+    @property
+    def senders(self) -> int:
+        return 0 if self.sent.buffer is None else self.schedule.warpgroups
+
+    def begin(self) -> list[ir.Value]:
+        (call,) = super().begin()
+        return self.kept(call)
+
+    def kept(self, call: ir.Value) -> list[ir.Value]:
+        """What a warpgroup keeps at first."""
+        return [call, *self._buffer_is_with(_WARPGROUP)]
+
+    def _buffer_is_with(self, who: int) -> list[ir.Value]:
+        return [emit.value(who)] if self.senders else []
+
+    def prepare(
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
+    ) -> None:
+        """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
+        with emit.when(emit.equal(at.member, self.team.rank)):
+            self.writer.ask(row, column, None, warpgroup)
+            member, is_other = self.other()
+            with emit.when(is_other):
+                slot, count = self.slot(kept[0], member, self.part(at, warpgroup)), prod(self.sent.shape)
+                prefetches.run(self.partials, emit.mul(slot, count), count)
+
+    def collect_next(
+        self,
+        sums: ir.Value,
+        at: Tile,
+        row: ir.Value,
+        column: ir.Value,
+        warpgroup: ir.Value,
+        kept: list[ir.Value],
+    ) -> list[ir.Value]:
+        call, *holder = kept
+        own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
+
+        def add_up() -> list[ir.Value]:
+            total = tile.from_lane(self._total(call, lane, part, warpgroup), sums.type)
+            self._take_back(holder, warpgroup)
+            self.writer.write(total, row, column, None, warpgroup)
+            return self._buffer_is_with(_WARPGROUP)
+
+        def send() -> list[ir.Value]:
+            if self.senders:
+                self._hand_over(lane, holder, warpgroup)
+            else:
+                self._send(call, lane, at.member, part, warpgroup)
+            return self._buffer_is_with(_SENDER)
+
+        return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
+
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
+        call, *holder = kept
+        self._take_back(holder, warpgroup)
+        super().end(warpgroup, [call])
+
+    def _take_back(self, holder: list[ir.Value], warpgroup: ir.Value) -> None:
+        """Waits for the buffer, if the warp that sends has it."""
+        for who in holder:
+            with emit.when(emit.equal(who, _SENDER)):
+                await_empty(warpgroup)
+
+    def _hand_over(self, lane: ir.Value, holder: list[ir.Value], warpgroup: ir.Value) -> None:
+        """Puts sums into the buffer for the warp that sends them."""
+        part = tile.stage(self.sent.buffer, emit.value(warpgroup))
+        fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
+        self._take_back(holder, warpgroup)
+        tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        hand_over(warpgroup)
+
+    def assist(self) -> None:
+        """Sends what warpgroups put into their buffers: warp i what warpgroup i - 1 does."""
+        if not self.senders:
+            return
+        warp = emit.uniform(emit.div(emit.thread(), LANES))
+        sends = arith.andi(emit.less(0, warp), emit.less(warp, self.senders + 1))
+        with emit.when(sends):
+            await_previous_launch()
+            call, warpgroup = self.call(), emit.sub(warp, 1)
+            self.await_count()
+
+            def one(at: Tile, carried: list[Any]) -> list[Any]:
+                with emit.when(emit.negate(emit.equal(at.member, self.team.rank))):
+                    self._send_buffer(call, at, warpgroup)
+                return carried
+
+            self.tiles.walk([], one)
+
+    def _send_buffer(self, call: ir.Value, at: Tile, warpgroup: ir.Value) -> None:
+        """Copies a warpgroup's sums to another GPU, and signals them."""
+        part = self.part(at, warpgroup)
+        slot, buffer = (
+            self.sent_to(call, at.member, part),
+            tile.stage(self.sent.buffer, emit.value(warpgroup)),
+        )
+        await_full(warpgroup)
+        with thread_ids.elected():
+            at_slot = emit.value(emit.mul(slot, prod(self.sent.shape)))
+            tile.send_async(buffer, self.memory_for(at.member), at_slot)
+            nvvm.cp_async_bulk_commit_group()
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        nvvm.SyncWarpOp(emit.value(-1))
+        hand_back(warpgroup)
+        with thread_ids.elected():
+            nvvm.cp_async_bulk_wait_group(0)
+            self.signal(call, at.member, part)
+
+    def _send(self, call: ir.Value, lane: ir.Value, member: Any, part: ir.Value, warpgroup: ir.Value) -> None:
+        """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""
+        slot = emit.value(self.sent_to(call, member, part))
+        self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(member), slot)
+        meet_warpgroup(warpgroup)
+        with thread_ids.one_thread():
+            self.signal(call, member, part)
+
+    def memory_for(self, member: Any) -> ir.Value:
+        """The memory to which sums for another GPU are stored."""
+        return self.data(member)
+
+    def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
+        """The slot of sums in this memory."""
+        return self.slot(call, self.team.rank, part)
+
+    def signal(self, call: ir.Value, member: Any, part: ir.Value) -> None:
+        """Signals that sums for another GPU have been stored."""
+        tile.signal(self.flags(member), emit.value(self.slot(call, self.team.rank, part)), call)
+
+    def await_count(self) -> None:
+        """Lets the call be counted, whose number warps that send have read."""
+        meet_consumers(self.schedule.warpgroups, self.senders)
+
+    def _total(self, call: ir.Value, lane: ir.Value, part: ir.Value, warpgroup: ir.Value) -> ir.Value:
+        """A thread's sums of this GPU's rows: its own, and those of the others in the order of ranks."""
+        others, count = emit.sub(self.members, 1), len(emit.elements(lane))
+
+        def source(number: ir.Value) -> ir.Value:
+            before = emit.less(number, self.team.rank)
+            return self.slot(call, emit.select(before, number, emit.add(number, 1)), part)
+
+        self.await_others(call, part, warpgroup)
+
+        def add_one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            return [add(carried[0], convert(self.read(source(number), count), lane.type))]
+
+        return emit.loop(0, others, 1, [lane], add_one)[0]
+
+
+_AT_ONCE = 3  # GPUs whose sums a thread loads before it adds them
+
+
+class AllReduction(TeamReduction):
+    """Sends sums to all GPUs, then adds them up."""
+
+    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
+        """Reads sizes at the insertion point."""
+        super().__init__(op, sent, tiles, writer)
+        self._kinds: Any = None  # the types of a warpgroup's and of a thread's sums
+
+    def begin(self) -> list[ir.Value]:
+        """Lane i of each warp keeps the addresses of GPU i, so that nothing waits for them later."""
+        member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
+        return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
+
+    def collect_next(
+        self,
+        sums: ir.Value,
+        at: Tile,
+        row: ir.Value,
+        column: ir.Value,
+        warpgroup: ir.Value,
+        kept: list[ir.Value],
+    ) -> list[ir.Value]:
+        (call, data, flags), lane = kept, tile.to_lane(sums)
+        self._kinds = sums.type, lane.type
+        slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
+        numbers = emit.elements(self.sent.rounded(lane))
+        self.store(numbers, self.partials, slot)
+
+        def send(step: ir.Value, carried: list[Any]) -> list[Any]:
+            member = emit.rem(emit.add(self.team.rank, step), self.members)
+            self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
+            return carried
+
+        emit.loop(1, self.members, 1, [], send)
+        meet_warpgroup(warpgroup)
+        _, is_other = self.other()
+        with emit.when(is_other):
+            tile.signal(tile.remote(flags, emit.i32()), emit.value(slot), call)
+        return kept
+
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
+        call, *_ = kept
+        (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
+
+        def one(at: Tile, carried: list[Any]) -> list[Any]:
+            total = self._total(call, self.part(at, warpgroup), warpgroup)
+            row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
+            self.writer.write(total, row, column, None, warpgroup)
+            return carried
+
+        self.tiles.walk([], one)
+        super().end(warpgroup, kept)
+
+    def _total(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> ir.Value:
+        """A warpgroup's sums of all GPUs, in their order."""
+        self.await_others(call, part, warpgroup)
+        fragment, kind = self._kinds
+
+        last = emit.sub(self.members, 1)
+
+        def of(member: ir.Value | int) -> ir.Value:
+            return self.read(self.slot(call, emit.minimum(member, last), part), kind.shape[0])
+
+        def add_some(first: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            (total,) = carried
+            members = [emit.add(first, number) for number in range(_AT_ONCE)]
+            for member, each in zip(members, [of(member) for member in members], strict=True):
+                total = arith.select(emit.less(last, member), total, add(total, convert(each, kind)))
+            return [total]
+
+        (total,) = emit.loop(1, self.members, _AT_ONCE, [convert(of(0), kind)], add_some)
+        return tile.from_lane(total, fragment)
+
+
+class BandedReduction(ScatteredReduction):
+    """Stores the sums of other GPUs' rows in bands of tiles that follow each other, and adds up those of this
+    GPU's rows. The host numbers the calls, and selects a half of the memory.
+    """
+
+    def __init__(self, op: MatmulOp, sent: SentSums, tiles: Tiles[WarpgroupSchedule], writer: Writer) -> None:
+        """Reads sizes at the insertion point."""
+        super().__init__(op, sent, tiles, writer)
+        assert isinstance(tiles.order, Order)
+        self._done, self._of_tile = op.roles["bands"], self.schedule.ctas * self.schedule.warpgroups
+        self._bands = size(self._done, 1)
+        clusters = emit.mul(tiles.order.rows, tiles.order.columns)
+        self._in_band = emit.mul(emit.ceil_div(clusters, self._bands), self._of_tile)
+
+    def begin(self) -> list[ir.Value]:
+        return self.kept(self.call())
+
+    def await_count(self) -> None:
+        return
+
+    def part(self, at: Tile, warpgroup: ir.Value) -> ir.Value:
+        """In the order in which tiles are computed, so that the parts of a band are contiguous."""
+        number = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
+        return emit.add(emit.mul(number, self.schedule.warpgroups), warpgroup)
+
+    def slot(self, call: ir.Value, source: ir.Value, part: ir.Value) -> ir.Value:
+        return emit.add(emit.mul(self._among_others(source), self.parts), part)
+
+    def memory_for(self, member: ir.Value) -> ir.Value:
+        return self.data(self.team.rank)
+
+    def sent_to(self, call: ir.Value, member: ir.Value, part: ir.Value) -> ir.Value:
+        return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)
+
+    def signal(self, call: ir.Value, member: ir.Value, part: ir.Value) -> None:
+        """Sets the flag of a band, if this part is the last one of it."""
+        band = emit.div(part, self._in_band)
+        left = emit.sub(self.parts, emit.mul(band, self._in_band))
+        count = emit.value(emit.minimum(left, self._in_band))
+        with emit.when(tile.is_last(vector_of(self._done, member), emit.value(band), count)):
+            flag = emit.add(emit.mul(self._of_sums_sent(member), self._bands), band)
+            tile.signal(self.flags(self.team.rank), emit.value(flag), call)
+
+    def await_others(self, call: ir.Value, part: ir.Value, warpgroup: ir.Value) -> None:
+        member, is_other = self.other()
+        band = emit.div(part, self._in_band)
+        with emit.when(is_other):
+            flag = emit.add(emit.mul(self._among_others(member), self._bands), band)
+            self.team.await_(self.signals, flag, call)
+        meet_warpgroup(warpgroup)
+
+    def _among_others(self, member: ir.Value) -> ir.Value:
+        """The number of another GPU among the others."""
+        return emit.select(emit.less(self.team.rank, member), emit.sub(member, 1), member)
+
+    def _of_sums_sent(self, member: ir.Value) -> ir.Value:
+        """The part of the memory for another GPU's sums: after those for sums that come."""
+        return emit.add(emit.sub(self.members, 1), self._among_others(member))
