@@ -132,7 +132,7 @@ def test_what_a_call_makes_beside_its_results_is_made_on_its_stream(gpu, monkeyp
         given = tensors(queries=1, keys=8192)
         made.clear()
         weft.attention(*given, sinks=sinks, stream=5)
-        assert made[:2] == [None, None] and len(made) >= 5 and set(made[2:]) == {5}
+        assert made[:2] == [None, None] and len(made) >= 4 and set(made[2:]) == {5}
     assert len(gpu.fast) == 2
 
 

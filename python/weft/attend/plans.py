@@ -1,5 +1,5 @@
-"""The launches that `weft.attention` has prepared for PyTorch's tensors, by their types, sizes, strides and
-alignment, and by the options. Later calls only allocate results and fill in addresses.
+"""The launches that attention and its gradients have prepared for PyTorch's tensors, by their types, sizes,
+strides and alignment, and by the options. Later calls only allocate arrays and fill in addresses.
 """
 
 import operator
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from weft.attend import fp8_launch, launches
@@ -27,9 +28,8 @@ MOST = 1024
 """Plans that are kept, and as many of gradients."""
 _NAMES = {"starts_q": "cu_seqlens_q", "starts_k": "cu_seqlens_k", "pages": "page_table", "o": "out"}
 """The arrays that the kernels have other names for."""
+_APART = 512  # bytes, at a multiple of which each array in one memory begins
 _New = Callable[[], Any]
-Queue = tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
-"""Launches in order, each with what picks its addresses from a call's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,97 +37,115 @@ class Plan:
     """The launches of all calls with one key. `stream` returns the handle for a call's stream, or None where
     PyTorch records, casts or differentiates calls, so that they must be checked again.
 
-    Each launch takes its addresses from a list: those of the arrays given, of lse, of the arrays between two
-    launches (which `between` creates), and of `unread`, which are arguments that the kernels don't read.
+    Each launch picks its addresses from a list: those of the arrays given, of the `results` that each call
+    makes (zeros before the launches with `zeroed`), of arrays that one kernel writes for the next, which
+    begin at `offsets` of one memory `between`, and of `unread`, arguments that the kernels don't read.
     `sinks` is the index of sinks that must be converted to f32. `extents` are those of the arrays given, for
     calls with an `out`.
     """
 
     stream: Callable[[Any], int | None]
-    new_out: _New
-    new_lse: _New
-    between: tuple[_New, ...]
+    results: tuple[_New, ...]
+    zeroed: bool
+    between: _New | None
+    offsets: tuple[int, ...]
     address: Callable[[Any], int]
     write: Callable[[Any], None]
     sinks: int | None
     unread: tuple[Any, ...]
     constants: tuple[int, ...]
-    queue: Queue
+    queue: tuple[tuple[Callable[..., None], Callable[[Sequence[int]], Sequence[int]]], ...]
     extents: Extents | None
 
     def run(
         self, handle: int, addresses: Sequence[int], given: Sequence[Any], stream: Any = None
-    ) -> tuple[Any, Any] | None:
-        """The output and lse of the arrays given, in the order of `ARRAYS`, at these addresses. None if the
-        output may overlap one of the others, so that they must be checked again. `handle` is that of
-        `stream`, or of PyTorch's current one for None.
+    ) -> tuple[Any, ...] | None:
+        """The results of the arrays given, at these addresses, an `out` among them first. None if that may
+        overlap one of the others, so that they must be checked again. `handle` is that of `stream`, or of
+        PyTorch's current one for None.
         """
-        if self.extents is not None and self.extents.overlap(addresses):
-            return None
-        at, address, out, lse = [*addresses], self.address, given[_OUT], self.new_lse()
-        if out is None:
-            out = self.new_out()
-            at[_OUT] = address(out)
-        else:
-            self.write(out)
-        at.append(address(lse))
-        if self.sinks is not None or self.between:
-            made = self._made(given, stream)
+        results, at, address = [new() for new in self.results], [*addresses], self.address
+        if self.extents is not None:
+            if self.extents.overlap(addresses):
+                return None
+            self.write(given[_OUT])
+        if self.zeroed:
+            for each in results:
+                each.zero_()
+        at += map(address, results)
+        if self.between is not None or self.sinks is not None:
+            sinks, between = self._made(given, stream)
             if self.sinks is not None:
-                at[self.sinks] = address(made[0])
-            at += map(address, made[self.sinks is not None :])
+                at[self.sinks] = address(sinks)
+            start = 0 if between is None else address(between)
+            at += (start + each for each in self.offsets)
         at += self.constants
         for launch, pick in self.queue:
             launch(handle, *pick(at))
-        return out, lse
+        return tuple(results) if self.extents is None else (given[_OUT], *results)
 
-    def _made(self, given: Sequence[Any], stream: Any) -> list[Any]:
-        """Sinks in f32 if they must be converted, and the arrays between the launches, made on a stream.
+    def _made(self, given: Sequence[Any], stream: Any) -> tuple[Any, Any]:
+        """Sinks in f32 if they must be converted, and the memory between the launches, made on a stream.
         PyTorch may use their memory again once the launches are queued.
         """
         if stream is not None:
             with graph.queued_on(stream, given[0]):
                 return self._made(given, None)
-        converted = [] if self.sinks is None else [given[_SINKS].float()]
-        return converted + [new() for new in self.between]
+        sinks = None if self.sinks is None else given[_SINKS].float()
+        return sinks, None if self.between is None else self.between()
 
     @classmethod
     def of(
-        cls, call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence["Launched"]
+        cls,
+        call: launches.Call,
+        launched: Sequence["Launched"],
+        slots: Sequence[str],
+        results: Mapping[str, tuple[Any, str]],
+        between: Mapping[str, Any],
+        slot_of: Callable[["Launched", str, Any], str | None],
+        *,
+        zeroed: bool = False,
+        out: Any = None,
     ) -> "Plan | None":
-        """The plan of a call that had these results; None if one of its launches can't be prepared. `out` is
-        the array that the caller gave.
+        """The plan of a call with these launches; None if one can't be prepared. `slots` name the arrays that
+        are described, `results` those that a call makes, with their types, and `between` those that one
+        kernel writes for the next. `slot_of` returns the name for an argument of a launch. Arguments without
+        one are optional arrays that aren't given. `out` is the array that the caller gave.
         """
         torch, q = libraries.TORCH, call.given["q"]
         ordinal = call.views["q"].device_id
-        slots = [name for name in ARRAYS if name in call.given or name == "out"]
-        extents = None if out is None else launches.extents(call, out, slots)
-        slots.append("lse")
-        between: tuple[_New, ...] = ()
-        if len(launched) > 1:
-            slots += ["parts", "sums"]
-            named = launched[1].arrays
-            between = tuple(torch.maker(q, ordinal, tuple(named[n].shape), "f32")[0] for n in slots[-2:])
-        split = len(launched) > 1
-        found = prepared(launched, slots, lambda each, name, array: each.slot(name, split))
-        if found is None:
-            return None
-        queue, unread = found
-        converted = "sinks" in call.given and call.views["sinks"].dtype != "f32"
-        new_out, address = torch.maker(q, ordinal, tuple(results[0].shape), call.result_types[0])
+        names, unread, queue = [*slots, *results, *between], list[Any](), []
+        for each in launched:
+            numbers = []
+            for name, array in each.arrays.items():
+                slot = slot_of(each, name, array)
+                if slot is None or slot not in names:
+                    names.append(slot := f"unread {len(unread)}")
+                    unread.append(array)
+                numbers.append(names.index(slot))
+            if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
+                return None
+            queue.append((launch.launch, operator.itemgetter(*numbers)))
+        makers = [torch.maker(q, ordinal, tuple(a.shape), dtype) for a, dtype in results.values()]
+        address, offsets, size = makers[0][1], [], 0
+        for each in between.values():  # with elements of 4 bytes
+            offsets.append(size)
+            size += -(-4 * prod(each.shape) // _APART) * _APART
         arrays = [*call.given.values(), *([] if out is None else [out])]
+        converted = "sinks" in call.given and call.views["sinks"].dtype != "f32"
         return cls(
             libraries.stream_finder(arrays, ordinal, [*call.views.values()]),
-            new_out,
-            torch.maker(q, ordinal, tuple(results[1].shape), "f32")[0],
-            between,
+            tuple(new for new, _ in makers),
+            zeroed,
+            torch.maker(q, ordinal, (size // 4,), "f32")[0] if between else None,
+            tuple(offsets),
             address,
             torch.writer(),
-            slots.index("sinks") if converted else None,
-            unread,
-            tuple(address(each) for each in unread),
-            queue,
-            extents,
+            names.index("sinks") if converted else None,
+            tuple(unread),
+            tuple(map(address, unread)),
+            tuple(queue),
+            None if out is None else launches.extents(call, out, slots),
         )
 
 
@@ -144,36 +162,6 @@ class Launched:
         """The arrays by the kernel's names."""
         pairs = zip(self.kernel.signature.arguments, self.arguments, strict=True)
         return {name: each for name, each in pairs if not isinstance(each, (int, float))}
-
-    def slot(self, name: str, split: bool) -> str:
-        """What a kernel's argument is in a call. If that is split, the first kernel writes parts."""
-        if split and self.kernel is not combine and name in ("o", "lse"):
-            return "parts" if name == "o" else "sums"
-        return _NAMES.get(name, name)
-
-
-def prepared(
-    launched: Sequence[Launched], slots: list[str], slot_of: Callable[[Launched, str, Any], str | None]
-) -> tuple[Queue, tuple[Any, ...]] | None:
-    """The prepared launches, and the arguments for which `slot_of`, called with a launch and the name and
-    array of an argument, returns none of `slots`: optional arrays that aren't given. They get slots of their
-    own at the end. None if a launch can't be prepared.
-    """
-    unread: list[Any] = []
-    queue = []
-    for each in launched:
-        numbers = []
-        for name, array in each.arrays.items():
-            slot = slot_of(each, name, array)
-            if slot is None or slot not in slots:
-                slot = f"unread {len(unread)}"
-                slots.append(slot)
-                unread.append(array)
-            numbers.append(slots.index(slot))
-        if (launch := each.kernel.planned(*each.arguments, **each.options)) is None:
-            return None
-        queue.append((launch.launch, operator.itemgetter(*numbers)))
-    return tuple(queue), tuple(unread)
 
 
 def recorder(launched: list[Launched]) -> Callable[..., None]:
@@ -210,34 +198,29 @@ Found = tuple[Hashable, Sequence[int], Any]
 """The key of a call, the addresses of its arrays, and its plan or None."""
 
 
-def described(given: Sequence[Any]) -> Any:
-    """The key of arrays and their addresses, as `torch_keys.describer` returns them; None unless all of them
-    are plain tensors.
+def described(given: Sequence[Any], options: tuple[Any, ...], plans: Plans) -> Found | None:
+    """What is known of a call with these arrays, as `torch_keys.describer` takes them, and options; None
+    unless all arrays are plain tensors.
     """
     describe = torch_keys.describer() if "torch" in sys.modules else None
-    return None if describe is None else describe(*given)
-
-
-def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
-    """What is known of a call with these arrays, in the order of `ARRAYS`, and options; None unless all
-    arrays are plain tensors.
-    """
-    known = described(given)
+    known = None if describe is None else describe(*given)
     if known is None:
         return None
-    if window.__class__ is tuple or window.__class__ is list:
-        options += (len(window), *window)
-    else:
-        options += (window,)
     # With the types: True and 1.0 are equal, but not both are legal.
     key = known[0], options, tuple(map(type, options))
     try:
-        return key, known[1:], _plans.get(key)
+        return key, known[1:], plans.get(key)
     except TypeError:  # of an option that can't be hashed
         return None
 
 
-def queued(known: Found | None, given: Sequence[Any], stream: Any) -> tuple[Any, Any] | None:
+def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
+    """What is known of a call with these arrays, in the order of `ARRAYS`."""
+    of_window = (len(window), *window) if window.__class__ in (tuple, list) else (window,)
+    return described(given, (*options, *of_window), _plans)
+
+
+def queued(known: Found | None, given: Sequence[Any], stream: Any = None) -> tuple[Any, ...] | None:
     """The results of a call that has a plan; None if its arguments must be checked."""
     if known is None or known[2] is None:
         return None
@@ -256,7 +239,27 @@ def run(
     results = launches.run(call, out, stream)
     launch_all(launched, call, stream)
     if known is not None and launched and call.views["q"].device == "cuda":
-        plan = Plan.of(call, out, results, launched)
+        plan = _plan_of(call, out, results, launched)
         if plan is not None:
             _plans.add(known[0], plan)
     return results
+
+
+def _plan_of(
+    call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence[Launched]
+) -> Plan | None:
+    """The plan of a call that had these results."""
+    slots = [name for name in ARRAYS if name in call.given or name == "out"]
+    made = {"out": (results[0], call.result_types[0])} if out is None else {}
+    if out is None:
+        slots[_OUT] = "no out"
+    split = len(launched) > 1
+    between = {name: launched[1].arrays[name] for name in ("parts", "sums")} if split else {}
+
+    def slot_of(launch: Launched, name: str, _: Any) -> str:
+        """The first kernel of a call that is split writes parts."""
+        if split and launch.kernel is not combine and name in ("o", "lse"):
+            return "parts" if name == "o" else "sums"
+        return _NAMES.get(name, name)
+
+    return Plan.of(call, launched, slots, made | {"lse": (results[1], "f32")}, between, slot_of, out=out)

@@ -67,8 +67,9 @@ def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
     arrays_of_call = tuple(given.get(name) for name in plans.ARRAYS)
     with torch.no_grad(), without_autocast(operands[0].device.type):
         known = plans.found(arrays_of_call, (*options, *options.values()))
-        if (results := plans.queued(known, arrays_of_call, None)) is not None:
-            return results
+        if (results := plans.queued(known, arrays_of_call)) is not None:
+            out, lse = results
+            return out, lse
         readable = _all_readable(given)
         if any(readable[name] is not given[name] for name in "qkv"):
             known = None  # a copy is made in each call
@@ -89,8 +90,8 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
     with torch.no_grad(), without_autocast(out.device.type):
         options["deterministic"] = _is_deterministic(options)
         known = _known_gradients(operands, options)
-        if (results := gradient_plans.queued(known)) is not None:
-            return results
+        if (results := plans.queued(known, ())) is not None:
+            return [*results]
         call = _call(tuple(inputs), options)
         fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()
@@ -151,7 +152,7 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     known = None
     if not (torch.is_grad_enabled() or is_transformed()):
         known = _known_gradients(operands, options | {"deterministic": _is_deterministic(options)})
-    if (found := gradient_plans.queued(known)) is not None:
+    if (found := plans.queued(known, ())) is not None:
         return *found, *[None] * (len(_NAMES) - 3)
     dq, dk, dv, *of_sinks = _attend_backward(*operands, **options)
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
