@@ -21,7 +21,7 @@ from weft.distributed import (  # noqa: E402
 )
 from weft.distributed.cuda import CudaDevices  # noqa: E402
 from weft.emulator import World  # noqa: E402
-from weft.multiply import torch_keys  # noqa: E402
+from weft.launch import torch_keys  # noqa: E402
 from weft.torch.autograd import activated  # noqa: E402
 
 

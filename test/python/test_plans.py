@@ -15,8 +15,8 @@ import weft
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
+from weft.launch.plans import Plans
 from weft.multiply import matmul, product_kernel
-from weft.multiply.plans import Plans
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from torch._inductor.utils import run_and_get_code  # noqa: E402
 import weft  # noqa: E402
 import weft.nn  # noqa: E402
 from weft import Epilogue  # noqa: E402
-from weft.launch import runtime  # noqa: E402
+from weft.launch import runtime, torch_keys  # noqa: E402
 from weft.launch.launcher import OVERLAP  # noqa: E402
 from weft.multiply import matmul as products  # noqa: E402
-from weft.multiply import torch_keys  # noqa: E402
 from weft.multiply.plans import Plan  # noqa: E402
 from weft.torch.compiled import Product  # noqa: E402
 

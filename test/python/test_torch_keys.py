@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 SCRIPT = """
 import gc, sys
 import torch
-from weft.launch import libraries; from weft.multiply import plans, torch_keys
+from weft.launch import libraries, torch_keys; from weft.multiply import plans
 
 describe = torch_keys.describer()
 

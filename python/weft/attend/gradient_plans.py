@@ -7,7 +7,7 @@ from typing import Any
 from weft.attend import gradients, plans
 from weft.attend.launches import Call
 from weft.attend.problem import Options
-from weft.multiply.plans import Plans
+from weft.launch.plans import Found, Plans
 
 _COMPUTED = ("o", "lse", "do", "d_lse")
 ARRAYS = ("q", "k", "none", "v", *_COMPUTED, "lengths", "cu_seqlens_q", "cu_seqlens_k")
@@ -18,12 +18,12 @@ _plans: Any = Plans(plans.MOST)
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 
 
-def found(given: Sequence[Any], options: dict[str, Any]) -> plans.Found | None:
+def found(given: Sequence[Any], options: dict[str, Any]) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`."""
-    return plans.described(given, tuple((_DEFAULTS | options).values()), _plans)
+    return _plans.found(given, tuple((_DEFAULTS | options).values()))
 
 
-def run(known: plans.Found | None, call: Call, arrays: Sequence[Any]) -> list[Any]:
+def run(known: Found | None, call: Call, arrays: Sequence[Any]) -> list[Any]:
     """The gradients of q, k and v of a call, and delta, from `arrays`: the output, lse and their gradients.
     Keeps a plan for calls with the same key if the arrays are on a GPU.
     """

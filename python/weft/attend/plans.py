@@ -3,8 +3,7 @@ strides and alignment, and by the options. Later calls only allocate arrays and 
 """
 
 import operator
-import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
@@ -15,8 +14,7 @@ from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
 from weft.launch import graph, libraries
 from weft.launch.launcher import Extents
-from weft.multiply import torch_keys
-from weft.multiply.plans import Plans
+from weft.launch.plans import Found, Plans
 
 ARRAYS = (
     *("q", "k", "out", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"),
@@ -194,30 +192,12 @@ def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
 
 
 _plans: Any = Plans(MOST)
-Found = tuple[Hashable, Sequence[int], Any]
-"""The key of a call, the addresses of its arrays, and its plan or None."""
-
-
-def described(given: Sequence[Any], options: tuple[Any, ...], plans: Plans) -> Found | None:
-    """What is known of a call with these arrays, as `torch_keys.describer` takes them, and options; None
-    unless all arrays are plain tensors.
-    """
-    describe = torch_keys.describer() if "torch" in sys.modules else None
-    known = None if describe is None else describe(*given)
-    if known is None:
-        return None
-    # With the types: True and 1.0 are equal, but not both are legal.
-    key = known[0], options, tuple(map(type, options))
-    try:
-        return key, known[1:], plans.get(key)
-    except TypeError:  # of an option that can't be hashed
-        return None
 
 
 def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`."""
     of_window = (len(window), *window) if window.__class__ in (tuple, list) else (window,)
-    return described(given, (*options, *of_window), _plans)
+    return _plans.found(given, (*options, *of_window))
 
 
 def queued(known: Found | None, given: Sequence[Any], stream: Any = None) -> tuple[Any, ...] | None:

@@ -16,11 +16,10 @@ from weft.distributed import watching
 from weft.distributed.devices import different
 from weft.distributed.meetings import group_of
 from weft.errors import WeftError
-from weft.launch import arrays, runtime
+from weft.launch import arrays, runtime, torch_keys
 from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, check, context, entered, entry
 from weft.launch.kernel import Kernel
-from weft.multiply import torch_keys
 
 _FLAG, _UNIT = 4, 256  # bytes
 _barriers: defaultdict[str, Any] = defaultdict(itertools.count)  # of a group: all ranks make them together

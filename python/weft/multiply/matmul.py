@@ -9,11 +9,12 @@ from weft.errors import WeftError, shown
 from weft.isa.suggest import no_parameter
 from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
+from weft.launch.plans import Plans
 from weft.multiply import f32_precision, jax_call, launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options, checked_activation, checked_pair
-from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
+from weft.multiply.plans import DESCRIBE, Handed, Plan, one_by_one
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule

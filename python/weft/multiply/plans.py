@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, libraries, runtime, torch_tensors
-from weft.multiply import f32_precision, torch_keys
+from weft.launch import arrays, libraries, runtime, torch_keys, torch_tensors
+from weft.multiply import f32_precision
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
-from weft.system import locks
 
-MOST = 4096
-"""The number of plans that are kept. Beyond it, the oldest plans are dropped."""
 _ALIGNED = 2 * ROW_BYTES - 1  # no kernel needs more
 
 
@@ -63,31 +60,6 @@ class Handed:
 
     def stream(self, stream: Any) -> None:
         """None, since Weft doesn't queue it."""
-
-
-class Plans:
-    """A bounded table of plans, for any number of threads."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._known: dict[Hashable, Plan | Handed] = {}
-        self._lock = locks.lock()
-        self.get = self._known.get
-        """`get(key)` is the plan of a key, or None."""
-
-    def add(self, key: Hashable, plan: Plan | Handed) -> None:
-        with self._lock:
-            if len(self._known) >= self._most:
-                for old in list(self._known)[: self._most // 4]:
-                    del self._known[old]
-            self._known[key] = plan
-
-    def clear(self) -> None:
-        with self._lock:
-            self._known.clear()
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 Described = tuple[Any, ...]

@@ -16,6 +16,7 @@ from weft.launch import arrays, libraries, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel_arguments import aligned_to
 from weft.launch.libraries import Library
+from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
 from weft.multiply import cast_kernels, plans
 from weft.multiply.cast_kernels import PITCH, Cast, Sizes
@@ -362,4 +363,4 @@ class _Plan:
         return self.problem.result(made)
 
 
-_plans: Any = plans.Plans()
+_plans: Any = Plans()

@@ -8,8 +8,7 @@ import torch
 from torch import overrides
 
 from weft.errors import WeftError
-from weft.launch import arrays, libraries, runtime
-from weft.multiply import plans, torch_keys
+from weft.launch import arrays, libraries, plans, runtime
 from weft.multiply.matmul import matmul
 from weft.multiply.options import checked_activation
 from weft.nn import gated_product, gating
@@ -233,12 +232,10 @@ _plans: Any = plans.Plans()  # the launches by the tensors' sizes and alignment
 
 
 def _run(activation: str, *tensors: Any) -> None:
-    describe = torch_keys.describer()
-    found = None if describe is None else describe(*tensors, *[None] * (3 - len(tensors)))
-    plan = None if found is None else _plans.get((found[0], activation))
-    if found is None or plan is None:
+    found = _plans.found((*tensors, *[None] * (3 - len(tensors))), (activation,))
+    if found is None or found[2] is None:
         return _first(activation, tensors, found)
-    (launch, current), (_, *addresses) = plan, found
+    _, addresses, (launch, current) = found
     launch.launch(current(), *addresses[: len(tensors)])
     return None
 
@@ -259,5 +256,5 @@ def _first(activation: str, tensors: Any, found: Any) -> None:
     launch = kernel.plan([*(arrays.view(each.detach()) for each in tensors), *shape], grid=grid)
     current = libraries.TORCH.current_stream(z.device.index)
     if found is not None:
-        _plans.add((found[0], activation), (launch, current))
+        _plans.add(found[0], (launch, current))
     launch.launch(current(), *(each.data_ptr() for each in tensors))

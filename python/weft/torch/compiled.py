@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from weft.launch import cuda_driver
+from weft.launch import cuda_driver, torch_keys
 from weft.launch.launcher import OVERLAP
-from weft.multiply import matmul, torch_keys
+from weft.multiply import matmul
 from weft.multiply.options import Options
 from weft.system import locks
 from weft.torch.operators import readable, run, without_autocast

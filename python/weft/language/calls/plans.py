@@ -2,20 +2,17 @@
 alignment, so that later calls only fill in addresses.
 """
 
-import functools
 import operator
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.language.calls.signatures import ArrayArgument
 from weft.language.capture.contents import content
-from weft.launch import libraries
+from weft.launch import libraries, plans, torch_keys
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import checked
-from weft.system import locks
 
 _EXACT = (int, bool, str, type(None))  # types of which equal values are the same
 _MOST = 1024  # launches that a kernel keeps
@@ -42,24 +39,18 @@ class Plans:
         self._written = tuple(n for n in self._tensors if kinds[n].writes)
         self._count = len(kinds)
         self._tensors_of = _getter(self._tensors)
-        self._describe: Callable[..., tuple[Any, ...] | None] | None = None
-        self._known: dict[Hashable, Plan] = {}
-        self._lock = locks.lock()
+        self._describe: torch_keys.Describe | None = None
+        self._known = plans.Plans(_MOST)
 
     def key(self, args: Sequence[Any], meta: dict[str, Any]) -> tuple[Hashable, Sequence[int]] | None:
         """What the launch for plain tensors depends on, and their addresses; None for other arguments."""
         if len(args) != self._count:
             return None
-        describe = self._describe or _describer()
+        describe = self._describe or torch_keys.describer()
         if describe is None:
             return None
         self._describe = describe
-        if not self._numbers:
-            described = describe(*args)
-            if described is None:
-                return None
-            return (described[0], *_contents(meta)) if meta else described[0], described[1:]
-        described = describe(*self._tensors_of(args))
+        described = describe(*(self._tensors_of(args) if self._numbers else args))
         if described is None:
             return None
         parts: list[Any] = [described[0]]
@@ -67,7 +58,7 @@ class Plans:
             each = args[number]
             # With its type: 1 and 1.0 are equal. A zero by its text, as -0.0 is equal to 0.0.
             parts += [type(each), each or repr(each)]
-        return (*parts, *_contents(meta)), described[1:]
+        return (*parts, *(_contents(meta) if meta else ())), described[1:]
 
     def queue(self, key: Hashable, args: Sequence[Any], addresses: Sequence[int], stream: Any) -> bool:
         """Queues a launch if it is known; False if the arguments must be checked."""
@@ -94,10 +85,7 @@ class Plans:
             [args[n] for n in self._tensors], args[self._tensors[0]].device.index, of_arrays
         )
         plan = Plan(kernel.plan(views).launch, stream, self._written, libraries.TORCH.writer())
-        with self._lock:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[key] = plan
+        self._known.add(key, plan)
         return True
 
 
@@ -117,15 +105,3 @@ def current_stream(args: Sequence[Any]) -> int:
     """The handle of PyTorch's current stream on the GPU of the first tensor."""
     tensor = next(arg for arg in args if hasattr(arg, "data_ptr"))
     return libraries.TORCH.current_stream(tensor.device.index)()
-
-
-def _describer() -> Callable[..., tuple[Any, ...] | None] | None:
-    """The function that describes tensors; None without PyTorch, or where it is too old."""
-    return _described() if "torch" in sys.modules else None
-
-
-@functools.cache
-def _described() -> Callable[..., tuple[Any, ...] | None] | None:
-    from weft.multiply import torch_keys
-
-    return torch_keys.describer()

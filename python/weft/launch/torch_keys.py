@@ -10,14 +10,18 @@ from weft.launch import dlpack, host, torch_tensors
 Describe = Callable[..., tuple[Any, ...] | None]
 
 
-@functools.cache
 def describer() -> Describe | None:
-    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old, or
-    nothing was compiled.
+    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None without PyTorch, where it is
+    too old, or where nothing was compiled.
 
     It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors that must be checked
     in Python.
     """
+    return _describer() if "torch" in sys.modules else None
+
+
+@functools.cache
+def _describer() -> Describe | None:
     torch = sys.modules["torch"]
     torch_tensors.run_calls_untraced()
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
