@@ -9,7 +9,7 @@ import pytest
 from weft.emulator import native
 from weft.emulator.compiled import plain_code
 from weft.emulator.compiled.plain_code import Value, bit_count, set_bits
-from weft.emulator.compiled.records import Record
+from weft.emulator.records import Record
 
 
 class Numbers(Record):

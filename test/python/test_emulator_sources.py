@@ -2,7 +2,7 @@
 
 from weft.cache import disk_cache, loaded
 from weft.emulator import native, sources
-from weft.emulator.compiled import box_code
+from weft.emulator.compiled import box_code, plain_code
 
 TEXT = "define i64 @f() {{ ret i64 {} }}"
 
@@ -32,11 +32,11 @@ def test_changed_files_and_replaced_functions_are_known_by_their_text(monkeypatc
         patch.setattr(sources._files, "digest", lambda: None)
         assert sources.identity() is None
     with monkeypatch.context() as patch:
-        patch.setattr(box_code, "text", lambda name: "")
+        patch.setattr(box_code, "load", lambda *records: 0)
         assert sources.identity() is None
         assert texts_asked(3, monkeypatch, tmp_path) == 3
         assert [path.name[:5] for path in tmp_path.iterdir()] == ["host-"]
-    monkeypatch.setattr(box_code._Copy, "write", lambda self: None)
+    monkeypatch.setattr(plain_code._Body, "write", lambda self: None)
     assert sources.identity() is None
 
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weft.emulator.sanitizer import unit_code
+from weft.emulator.compiled.operand_reads import OperandReads
+from weft.emulator.running.product_code import Places, Read
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.dataflow import NOTHING
 from weft.emulator.sanitizer.findings import Findings
@@ -56,30 +57,34 @@ def races(seed, granule, cluster):
     return found, rng
 
 
-def columns(clocks):
-    return [column for column, name in clocks.names.items() if name[0] in ("wgmma", "mbarrier")]
+def reads(found):
+    """The compiled reads of the units of a wave."""
+    found.wave.memory.shared.data = np.zeros(CTAS * STRIDE, np.uint8)
+    sanitizer = SimpleNamespace(
+        wave=found.wave,
+        races=found,
+        clocks=found.clocks,
+        globals=SimpleNamespace(number=0),
+        column_of=lambda proxy, row: found.clocks.column((proxy, row)),
+    )
+    return OperandReads(sanitizer)
 
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("granule", [16, 4, 1])
-def test_both_record_the_same(granule, cluster, monkeypatch):
-    monkeypatch.setattr(unit_code, "_WORTH", 0)
+def test_both_record_the_same(granule, cluster):
     fine = 0
     for seed in range(150):
         plain, rng = races(seed, granule, cluster)
         fast = copy.deepcopy(plain)
-        fast.code = unit_code.UnitCode(fast.shadow, fast.clocks, SIZE, WARPS * cluster)
         cta, row = (int(rng.integers(n)) for n in (CTAS, WARPS * CTAS))
-        column = int(rng.choice(columns(plain.clocks)))
-        chunks = Chunks(16 * rng.permutation(SIZE // 16)[: int(rng.integers(1, 8))])
-        kind, proxy = str(rng.choice(["load", "store"])), str(rng.choice(["bulk", "wgmma"]))
+        chunks = 16 * rng.permutation(SIZE // 16)[: int(rng.integers(1, 8))]
         before = len(plain.findings.all())
-        if kind == "load":
-            plain.unit_reads(column, row, chunks.moved(cta * STRIDE), 9)
-        else:
-            plain.unit_writes(column, row, chunks.moved(cta * STRIDE), 9, proxy == "bulk")
-        accepted = fast.unit(kind, column, row, chunks, cta * STRIDE, 9, proxy)
+        column = plain.clocks.column(("wgmma", row))
+        plain.unit_reads(column, row, Chunks(chunks).moved(cta * STRIDE), 9)
+        code = reads(fast)
+        accepted = code.record(code.prepared("wgmma", (Read(row, cta, (Places(chunks, chunks),)),)), 9)
         assert accepted == (len(plain.findings.all()) == before)
         fine += accepted
         for name in ARRAYS if accepted else ():
@@ -107,8 +112,9 @@ def test_the_end_of_a_cta_looks_at_all_who_have_read(by):
     assert [each.rule for each in found.findings.all()] == expected
 
 
-def test_chunks_beyond_the_memory_are_left(monkeypatch):
-    monkeypatch.setattr(unit_code, "_WORTH", 0)
+def test_chunks_beyond_the_memory_are_left():
     found, _ = races(0, 16, 1)
-    assert not found.unit("load", columns(found.clocks)[0], 0, Chunks(np.array([-16])), 0, 9, "wgmma")
-    assert not found.unit("load", columns(found.clocks)[0], 0, Chunks(np.array([992])), 0, 9, "wgmma")
+    code = reads(found)
+    for first in (-16, 992):
+        chunks = np.array([first])
+        assert not code.record(code.prepared("wgmma", (Read(0, 0, (Places(chunks, chunks),)),)), 9)

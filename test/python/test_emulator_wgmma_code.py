@@ -11,10 +11,9 @@ from emulator_ptx import module
 
 from weft import emulator
 from weft.emulator import launch
-from weft.emulator.compiled import product_code, products
+from weft.emulator.compiled import operand_reads, product_code, products
 from weft.emulator.instructions import shared_operand, wgmma_code
 from weft.emulator.running.register_block import RegisterBlock
-from weft.emulator.sanitizer import unit_code
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 
 BYTES, A, B = 32768, 0, 16384
@@ -262,7 +261,7 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     elif change == "powers":
         monkeypatch.setitem(product_code.LEAST, "bf16", 20.0)
     else:
-        monkeypatch.setattr(unit_code.UnitCode, "reads_each", lambda *args: True)
+        monkeypatch.setattr(operand_reads.OperandReads, "record", lambda *args: True)
         lines = BROKEN["no proxy fence"][0]
     data = random_data(np.random.default_rng(10), ml_dtypes.bfloat16)
     expected = outcome(lines, words, False, data)

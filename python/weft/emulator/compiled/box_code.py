@@ -1,25 +1,21 @@
-"""Code of the host that copies a box or a run of bytes between global and shared memory, with the checks of
-the sanitizer. If a rule may be broken, it changes nothing, and the interpreter finds out.
+"""Copies a box or a run of bytes between global and shared memory, with the checks of the sanitizer. If a
+rule may be broken, it changes nothing, and the interpreter finds out. For the compiler of `plain_code`.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
-
-from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator import native
-from weft.emulator.compiled.box_shadows import GlobalChecks, SharedChecks
-from weft.emulator.compiled.box_state import POINTERS, Buffer, Call, Cta, Part
-from weft.emulator.compiled.builder import I8, I32, I64, POINTER, Code, Value
-from weft.emulator.memory.boxes import OUTER, Shape
+from weft.emulator.compiled import plain_code
+from weft.emulator.compiled.box_state import Buffer, Call, Cta, Part
+from weft.emulator.compiled.plain_code import Value, view
+from weft.emulator.compiled.unit_checks import may_read, may_write, record_read, record_write
+from weft.emulator.memory.boxes import Shape
 from weft.emulator.memory.mbarrier import MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
+from weft.emulator.memory.tensor_map import PATTERN_SHIFT
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.isa.mbarriers import MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
-_WORD = 8
-_CHUNK = 16
-_PATTERN_SHIFT = 7
+_WORD, _CHUNK = 8, 16
 _EXPONENT, _FRACTION, _QUIET = 0x7F800000, 0x7FFFFF, 0x7FFFE000
 _BELOW_HALF, _DROPPED, _KEPT = 0xFFF, 13, 0xFFFFE000
 
@@ -29,305 +25,279 @@ def library(name: str) -> native.Library:
     """load, load_checked, store or store_checked: a function that takes the addresses of the numbers of
     `Shape`, `Call`, `Part` and `Buffer`, and returns whether it has copied.
     """
-    return native.Library(f"box {name}", lambda: text(name), [name])
+    function = {"load": load, "load_checked": load_checked, "store": store, "store_checked": store_checked}
+    made = {name: function[name]}
+    return native.Library(f"box {name}", lambda: plain_code.text(made, Shape, Call, Part, Buffer), [name])
 
 
-def text(name: str) -> str:
-    """The LLVM IR of a function."""
-    module = ir.Module(name)
-    _Copy(module, name, loads=name.startswith("load"), checked=name.endswith("checked")).write()
-    return str(module)
+def load(shape: Value, call: Value, part: Value, buffer: Value) -> int:
+    """Copies to shared memory."""
+    return _copied(shape, call, part, buffer, True, False)
 
 
-class _Row(NamedTuple):
-    """A row of the box: its number, where it begins in the buffer, and which of its bytes are inside."""
-
-    number: Value
-    offset: Value
-    first: Value
-    last: Value
+def load_checked(shape: Value, call: Value, part: Value, buffer: Value) -> int:
+    """Copies to shared memory, with the checks of the sanitizer."""
+    return _copied(shape, call, part, buffer, True, True)
 
 
-class _Piece(NamedTuple):
-    """A piece of a row: its first byte in the row, and in the shared memory of a CTA with index `cta`."""
-
-    byte: Value
-    shared: Value
-    linear: Value
-    cta: Value
+def store(shape: Value, call: Value, part: Value, buffer: Value) -> int:
+    """Copies to global memory."""
+    return _copied(shape, call, part, buffer, False, False)
 
 
-class _Copy(Code):
-    def __init__(self, module: ir.Module, name: str, *, loads: bool, checked: bool) -> None:
-        super().__init__(module, name, [POINTER] * 4)
-        self.loads, self.checked = loads, checked
-        shape, call, part, buffer = self.arguments
-        self.shape = {each: self.load(shape, each) for each in Shape}
-        pointers = iter(POINTERS)
-        self.call: Mapping[Call, Value] = self._fields(call, Call, next(pointers))
-        self.part: Mapping[Part, Value] = self._fields(part, Part, next(pointers))
-        self.buffer: Mapping[Buffer, Value] = self._fields(buffer, Buffer, next(pointers))
-        self.inside = self.variable(0)
-        self.shadow = SharedChecks(self, self.call, self.part)
-        self.globals = GlobalChecks(self, self.call, self.part, self.buffer)
+def store_checked(shape: Value, call: Value, part: Value, buffer: Value) -> int:
+    """Copies to global memory, with the checks of the sanitizer."""
+    return _copied(shape, call, part, buffer, False, True)
 
-    def _fields(self, numbers: Value, which: Iterable[Any], pointers: Container[Any]) -> dict[Any, Value]:
-        return {each: self.load(numbers, each, POINTER if each in pointers else I64) for each in which}
 
-    def write(self) -> None:
-        b = self.b
-        if self.checked:
-            self._refuse_coarse(self.part[Part.SHIFT])
-        for checks in (True, False):
-            with self._rows() as row:
-                some = b.icmp_signed("<", row.first, row.last)
-                with self.when(some):
-                    self._in_global(row, checks=checks)
-                with self._pieces(row) as piece:
+def _copied(shape: Value, call: Value, part: Value, buffer: Value, loads: bool, checked: bool) -> bool:
+    if checked and shape.PIECE & (1 << part.SHIFT) - 1:  # granules must divide pieces
+        return False
+    if _rows(shape, call, part, buffer, loads, checked, True) < 0 or (loads and not _has_marks(call, part)):
+        return False
+    call.INSIDE = _rows(shape, call, part, buffer, loads, checked, False)
+    if loads:
+        call.LEFT = _count_down(call, part)
+    return True
+
+
+# The box
+
+
+def _rows(
+    shape: Value, call: Value, part: Value, buffer: Value, loads: bool, checked: bool, checks: bool
+) -> int:
+    """Checks (`checks`) or copies each row of the box. Returns the number of bytes inside the tensor, or -1
+    if a check fails.
+    """
+    sizes, dims, total, number = shape.SIZES, shape.DIMS, 0, 0
+    byte = _coordinate(call.COORDINATES[0]) // shape.PACKING * shape.UNIT
+    start, end = shape.BASE + byte - buffer.BASE, shape.LOAD_END if loads else shape.STORE_END
+    first, last = _within_row(shape, -byte), _within_row(shape, end - byte)
+    for h in range(sizes[3]):
+        for k in range(sizes[2]):
+            for j in range(sizes[1]):
+                for i in range(sizes[0]):
+                    a = _coordinate(call.ROWS[i]) if shape.GATHERS else _outer(shape, call, 0, i)
+                    b, c, d = _outer(shape, call, 1, j), _outer(shape, call, 2, k), _outer(shape, call, 3, h)
+                    offset = start + a * shape.STRIDES[0] + b * shape.STRIDES[1]
+                    offset += c * shape.STRIDES[2] + d * shape.STRIDES[3]
+                    inside = 0 <= a < dims[0] and 0 <= b < dims[1] and 0 <= c < dims[2] and 0 <= d < dims[3]
+                    begin, stop = first if inside else 0, last if inside else 0
+                    if begin < stop and checks:
+                        if not _may_access(call, part, buffer, offset + begin, stop - begin, loads, checked):
+                            return -1
+                    elif begin < stop:
+                        total += stop - begin
+                        _record(call, buffer, offset + begin, stop - begin, loads, checked)
                     if checks:
-                        self._check_piece(piece)
+                        if not _may_move(shape, call, part, number, loads, checked):
+                            return -1
                     else:
-                        self._move(row, piece)
-            if checks and self.loads:
-                self._check_marks()
-        if self.loads:
-            self._count_down()
-        self.store(b.load(self.inside, typ=I64), self.arguments[1], Call.INSIDE)
-        self.give(1)
+                        _move(shape, call, part, buffer.DATA[offset:], number, begin, stop, loads, checked)
+                    number += 1
+    return total
 
-    def _refuse_coarse(self, shift: Value) -> None:
-        """Granules must divide pieces."""
-        mask = self.b.sub(self.b.shl(self.number(1), shift), self.number(1))
-        self.give_when(self.is_("!=", self.b.and_(self.shape[Shape.PIECE], mask), 0), 0)
 
-    # The box
+def _coordinate(number: int) -> int:
+    return number << 32 >> 32
 
-    @contextmanager
-    def _rows(self) -> Iterator[_Row]:
-        """Runs for each row of the box."""
-        b, shape = self.b, self.shape
-        byte = self._first_byte()
-        start = b.sub(b.add(shape[Shape.BASE], byte), self.buffer[Buffer.BASE])
-        end = shape[Shape.LOAD_END if self.loads else Shape.STORE_END]
-        first = self._clamped(b.sub(self.number(0), byte))
-        last = self._clamped(b.sub(end, byte))
-        number = self.variable(0)
-        with self._outer(OUTER - 1, start, self.number(1, ir.IntType(1))) as (offset, inside):
-            now = b.load(number, typ=I64)
-            zero = self.number(0)
-            yield _Row(now, offset, b.select(inside, first, zero), b.select(inside, last, zero))
-            self.add(number, 1)
 
-    def _first_byte(self) -> Value:
-        """The byte of its row in the tensor at which the box begins."""
-        b, column = self.b, self._coordinate(Call.COORDINATES)
-        return b.mul(b.sdiv(column, self.shape[Shape.PACKING]), self.shape[Shape.UNIT])
+def _outer(shape: Value, call: Value, at: int, index: int) -> int:
+    """A coordinate of a row in an outer dimension."""
+    return _coordinate(call.COORDINATES[1 + at]) + index * shape.STEPS[at]
 
-    def _coordinate(self, at: "Value | int") -> Value:
-        return self.b.sext(self.b.trunc(self.load(self.arguments[1], at), I32), I64)
 
-    def _clamped(self, value: Value) -> Value:
-        """A number between 0 and the bytes of a row."""
-        b, most = self.b, self.shape[Shape.BYTES]
-        value = b.select(self.more(value, 0), value, self.number(0))
-        return b.select(self.more(value, most), most, value)
+def _within_row(shape: Value, byte: int) -> int:
+    return min(max(byte, 0), shape.BYTES)
 
-    @contextmanager
-    def _outer(self, at: int, offset: Value, inside: Value) -> Iterator[tuple[Value, Value]]:
-        """Runs for each index of the dimensions up to `at`, the outermost one first."""
-        b, shape = self.b, self.shape
-        numbers = [self._of(kind, at) for kind in (Shape.SIZES, Shape.STEPS, Shape.DIMS, Shape.STRIDES)]
-        size, step, dim, stride = numbers
-        with self.loop(size) as index:
-            first: Value = self.number(Call.COORDINATES + 1 + at)
-            if at == 0:
-                gathered = b.add(self.number(Call.ROWS), index)
-                gathers = self.is_("!=", shape[Shape.GATHERS], 0)
-                first = b.select(gathers, gathered, first)
-                step = b.select(gathers, self.number(0), step)
-            coordinate = b.add(self._coordinate(first), b.mul(index, step))
-            here = b.and_(inside, self.is_("<", coordinate, dim))
-            there = b.add(offset, b.mul(coordinate, stride))
-            if at:
-                with self._outer(at - 1, there, here) as found:
-                    yield found
+
+def _may_move(shape: Value, call: Value, part: Value, row: int, loads: bool, checked: bool) -> bool:
+    """Checks what a row accesses in the shared memory of each CTA."""
+    for owner in range(call.COUNT):
+        cta = Cta(call.CTAS[len(Cta) * owner :])
+        for piece in range(shape.PIECES):
+            shared = _swizzled(shape, cta.BEGIN + row * shape.PITCH + piece * shape.SPREAD)
+            if shared + shape.PIECE > cta.END:
+                return False
+            if checked:
+                for granule in range(shared >> part.SHIFT, shared + shape.PIECE >> part.SHIFT):
+                    if not _may_touch(call, part, granule, loads):
+                        return False
+    return True
+
+
+def _may_touch(call: Value, part: Value, granule: int, loads: bool) -> bool:
+    if loads:
+        return may_write(part, call, granule)
+    return may_read(part, call.KNOWN, call.FENCED, granule)
+
+
+def _swizzled(shape: Value, linear: int) -> int:
+    return linear ^ (linear >> PATTERN_SHIFT << shape.SWIZZLE_SHIFT & shape.SWIZZLE_MASK)
+
+
+def _move(
+    shape: Value,
+    call: Value,
+    part: Value,
+    data: Value,
+    row: int,
+    first: int,
+    last: int,
+    loads: bool,
+    checked: bool,
+) -> None:
+    """Copies a row, whose bytes from `first` to `last` are inside."""
+    for owner in range(call.COUNT):
+        cta = Cta(call.CTAS[len(Cta) * owner :])
+        for piece in range(shape.PIECES):
+            linear, byte = cta.BEGIN + row * shape.PITCH + piece * shape.SPREAD, piece * shape.PIECE
+            shared, flip = _swizzled(shape, linear), (linear >> PATTERN_SHIFT & shape.FLIPS & 1) << 3
+            rounds = loads and shape.ROUNDS != 0
+            if shape.PIECE == _CHUNK and first <= byte and byte + _CHUNK <= last and not rounds:
+                _copy_word(part.SHARED[shared ^ flip :], data[byte:], loads)
+                _copy_word(part.SHARED[shared + _WORD ^ flip :], data[byte + _WORD :], loads)
+            elif rounds:
+                _round(shape, part, data[byte:], shared, flip, first - byte, last - byte)
             else:
-                yield there, here
+                _copy_bytes(shape, part, data[byte:], shared, flip, first - byte, last - byte, loads)
+            if checked:
+                for granule in range(shared >> part.SHIFT, shared + shape.PIECE >> part.SHIFT):
+                    if loads:
+                        record_write(part, granule, cta.COLUMN, cta.TIME, call.LINE)
+                    else:
+                        record_read(part, granule, cta.COLUMN, cta.TIME, call.LINE, call.SLOT)
 
-    def _of(self, kind: Shape, at: int) -> Value:
-        return self.load(self.arguments[0], kind + at)
 
-    @contextmanager
-    def _ctas(self) -> Iterator[tuple[Value, Value]]:
-        """Runs for each CTA: its number, and the address of its numbers."""
-        b = self.b
-        with self.loop(self.call[Call.COUNT]) as index:
-            at = b.add(self.number(Call.CTAS), b.mul(index, self.number(len(Cta))))
-            yield index, self.at(self.arguments[1], at)
+def _copy_word(near: Value, far: Value, loads: bool) -> None:
+    if loads:
+        view(near, "i8")[0] = view(far, "i8")[0]
+    else:
+        view(far, "i8")[0] = view(near, "i8")[0]
 
-    @contextmanager
-    def _pieces(self, row: _Row) -> Iterator[_Piece]:
-        """Runs for each piece of a row, in the shared memory of each CTA."""
-        b, shape = self.b, self.shape
-        begin = b.mul(row.number, shape[Shape.PITCH])
-        with self._ctas() as (_, cta):
-            base = b.add(begin, self.load(cta, Cta.BEGIN))
-            with self.loop(shape[Shape.PIECES]) as piece:
-                linear = b.add(base, b.mul(piece, shape[Shape.SPREAD]))
-                pattern = b.shl(b.lshr(linear, self.number(_PATTERN_SHIFT)), shape[Shape.SWIZZLE_SHIFT])
-                shared = b.xor(linear, b.and_(pattern, shape[Shape.SWIZZLE_MASK]))
-                yield _Piece(b.mul(piece, shape[Shape.PIECE]), shared, linear, cta)
 
-    # The mbarriers
+def _copy_bytes(
+    shape: Value, part: Value, far: Value, shared: int, flip: int, first: int, last: int, loads: bool
+) -> None:
+    """Copies the bytes of a piece, of which those from `first` to `last` are inside."""
+    for at in range(shape.PIECE):
+        here, inside = shared + at ^ flip, first <= at < last
+        if inside and not loads:
+            far[at] = part.SHARED[here]
+        elif inside:
+            part.SHARED[here] = far[at]
+        elif loads:
+            part.SHARED[here] = shape.FILL >> ((at & _WORD - 1) << 3)
 
-    def _mark(self, cta: Value) -> tuple[Value, Value]:
-        """The address of an mbarrier, and whether there still is one."""
-        b = self.b
-        place = self.at(self.part[Part.SHARED], self.load(cta, Cta.MARK), I8)
-        bits = b.and_(b.lshr(self.load(place), self.number(MARK_SHIFT)), self.number(3))
-        return place, self.is_("==", bits, 1)
 
-    def _check_marks(self) -> None:
-        with self._ctas() as (_, cta):
-            self.give_when(self.b.not_(self._mark(cta)[1]), 0)
+def _round(shape: Value, part: Value, far: Value, shared: int, flip: int, first: int, last: int) -> None:
+    """Loads the words of a piece, rounded to tf32."""
+    for word in range(shape.PIECE >> 2):
+        at, rounded = word << 2, shape.FILL
+        if first <= at < last:
+            rounded = _rounded(view(far[at:], "u4")[0])
+        view(part.SHARED[shared + at ^ flip :], "u4")[0] = rounded
 
-    def _count_down(self) -> None:
-        """Counts the bytes that have arrived, where that is legal and doesn't complete the phase."""
-        b, left = self.b, self.variable(0)
-        most, above = self.number(MOST_TRANSACTION_BYTES), self.number(64 - TX_SHIFT - TX_BITS)
-        with self._ctas() as (index, cta):
-            place, marked = self._mark(cta)
-            word = self.load(place)
-            bytes_ = b.ashr(b.shl(word, above), self.number(64 - TX_BITS))
-            rest = b.sub(bytes_, self.call[Call.TOTAL])
-            pending = b.and_(b.lshr(word, self.number(PENDING_SHIFT)), self.number(MOST_ARRIVALS))
-            legal = self.is_("<=", b.add(rest, most), 2 * MOST_TRANSACTION_BYTES)
-            goes_on = self.is_("!=", b.or_(rest, pending), 0)
-            with b.if_else(b.and_(marked, b.and_(legal, goes_on))) as (then, otherwise):
-                with then:
-                    field = self.number(((1 << TX_BITS) - 1) << TX_SHIFT)
-                    count = b.and_(b.shl(rest, self.number(TX_SHIFT)), field)
-                    self.store(b.or_(b.and_(word, b.not_(field)), count), place)
-                with otherwise:
-                    b.store(b.or_(b.load(left, typ=I64), b.shl(self.number(1), index)), left)
-        self.store(b.load(left, typ=I64), self.arguments[1], Call.LEFT)
 
-    # The passes
+def _rounded(word: int) -> int:
+    """tf32 to nearest, ties to even."""
+    if word & _EXPONENT == _EXPONENT:
+        return _QUIET if word & _FRACTION else word
+    return word + _BELOW_HALF + (word >> _DROPPED & 1) & _KEPT
 
-    def _in_global(self, row: _Row, *, checks: bool) -> None:
-        b = self.b
-        begin = b.add(row.offset, row.first)
-        size = b.sub(row.last, row.first)
-        if not checks:
-            self.add(self.inside, size)
-            self.globals.record(begin, size, loads=self.loads, checked=self.checked)
-            return
-        bytes_ = self.buffer[Buffer.SIZE]
-        self.give_when(self.is_(">", begin, bytes_), 0)
-        self.give_when(self.is_(">", b.add(begin, size), bytes_), 0)
-        if self.checked:
-            self.globals.check(begin, size, loads=self.loads)
 
-    def _check_piece(self, piece: _Piece) -> None:
-        b = self.b
-        end = b.add(piece.shared, self.shape[Shape.PIECE])
-        self.give_when(self.is_(">", end, self.load(piece.cta, Cta.END)), 0)
-        if self.checked:
-            with self._granules(piece) as granule:
-                check = self.shadow.check_write if self.loads else self.shadow.check_read
-                check(granule)
+# The mbarriers
 
-    @contextmanager
-    def _granules(self, piece: _Piece) -> Iterator[Value]:
-        b, shift = self.b, self.part[Part.SHIFT]
-        first = b.lshr(piece.shared, shift)
-        with self.loop(b.add(first, b.lshr(self.shape[Shape.PIECE], shift)), first) as granule:
-            yield granule
 
-    def _move(self, row: _Row, piece: _Piece) -> None:
-        b, chunk = self.b, self.number(_CHUNK)
-        end = b.add(piece.byte, self.shape[Shape.PIECE])
-        whole = b.and_(b.icmp_signed(">=", piece.byte, row.first), b.icmp_signed("<=", end, row.last))
-        plain = b.and_(whole, b.icmp_unsigned("==", self.shape[Shape.PIECE], chunk))
-        if self.loads:
-            plain = b.and_(plain, self.is_("==", self.shape[Shape.ROUNDS], 0))
-        there = self.at(self.buffer[Buffer.DATA], b.add(row.offset, piece.byte), I8)
-        flip = self._flip(piece)
-        with b.if_else(plain) as (then, otherwise):
-            with then:
-                for at in (0, _WORD):
-                    ends = self.at(there, at, I8), self._shared(piece, at, flip)
-                    source, target = ends if self.loads else ends[::-1]
-                    b.store(b.load(source, typ=I64, align=1), target, align=1)
-            with otherwise:
-                self._move_parts(row, piece, there, flip)
-        if self.checked:
-            with self._granules(piece) as granule:
-                record = self.shadow.record_write if self.loads else self.shadow.record_read
-                record(granule, self.load(piece.cta, Cta.COLUMN), self.load(piece.cta, Cta.TIME))
+def _is_mark(word: int) -> bool:
+    return word >> MARK_SHIFT & 3 == 1
 
-    def _flip(self, piece: _Piece) -> Value:
-        """What swaps the halves of a chunk in every other 128 bytes."""
-        b = self.b
-        odd = b.and_(b.lshr(piece.linear, self.number(_PATTERN_SHIFT)), self.shape[Shape.FLIPS])
-        return b.shl(b.and_(odd, self.number(1)), self.number(3))
 
-    def _shared(self, piece: _Piece, at: "Value | int", flip: Value) -> Value:
-        """The address of a byte of a piece."""
-        b = self.b
-        offset = self.number(at) if isinstance(at, int) else at
-        return self.at(self.part[Part.SHARED], b.xor(b.add(piece.shared, offset), flip), I8)
+def _has_marks(call: Value, part: Value) -> bool:
+    """Whether there still are all mbarriers."""
+    for owner in range(call.COUNT):
+        if not _is_mark(view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")[0]):
+            return False
+    return True
 
-    def _move_parts(self, row: _Row, piece: _Piece, there: Value, flip: Value) -> None:
-        """Copies a piece by bytes, some of which may be out of bounds, or by words to round."""
-        if not self.loads:
-            self._bytes(row, piece, there, flip)
-            return
-        with self.b.if_else(self.is_("!=", self.shape[Shape.ROUNDS], 0)) as (then, otherwise):
-            with then:
-                self._words(row, piece, there, flip)
-            with otherwise:
-                self._bytes(row, piece, there, flip)
 
-    def _is_inside(self, row: _Row, byte: Value) -> Value:
-        b = self.b
-        return b.and_(b.icmp_signed(">=", byte, row.first), b.icmp_signed("<", byte, row.last))
+def _count_down(call: Value, part: Value) -> int:
+    """Counts the bytes that have arrived, where that is legal and doesn't complete the phase. Returns the
+    CTAs, by bits, where it isn't.
+    """
+    left, field = 0, (1 << TX_BITS) - 1 << TX_SHIFT
+    for owner in range(call.COUNT):
+        word = view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")
+        rest = (word[0] >> TX_SHIFT << 64 - TX_BITS >> 64 - TX_BITS) - call.TOTAL
+        pending = word[0] >> PENDING_SHIFT & MOST_ARRIVALS
+        if _is_mark(word[0]) and -MOST_TRANSACTION_BYTES <= rest <= MOST_TRANSACTION_BYTES and rest | pending:
+            word[0] = word[0] & ~field | rest << TX_SHIFT & field
+        else:
+            left |= 1 << owner
+    return left
 
-    def _bytes(self, row: _Row, piece: _Piece, there: Value, flip: Value) -> None:
-        b = self.b
-        with self.loop(self.shape[Shape.PIECE]) as at:
-            inside = self._is_inside(row, b.add(piece.byte, at))
-            here, far = self._shared(piece, at, flip), self.at(there, at, I8)
-            source, to = (far, here) if self.loads else (here, far)
-            with self.when(inside):
-                b.store(b.load(source, typ=I8), to)
-            if self.loads:
-                with self.when(b.not_(inside)):
-                    shift = b.shl(b.and_(at, self.number(_WORD - 1)), self.number(3))
-                    b.store(b.trunc(b.lshr(self.shape[Shape.FILL], shift), I8), here)
 
-    def _words(self, row: _Row, piece: _Piece, there: Value, flip: Value) -> None:
-        b = self.b
-        with self.loop(b.lshr(self.shape[Shape.PIECE], self.number(2))) as word:
-            at = b.shl(word, self.number(2))
-            here = self._shared(piece, at, flip)
-            with b.if_else(self._is_inside(row, b.add(piece.byte, at))) as (then, otherwise):
-                with then:
-                    value = b.load(self.at(there, at, I8), typ=I32, align=1)
-                    b.store(self._rounded(value), here, align=1)
-                with otherwise:
-                    b.store(b.trunc(self.shape[Shape.FILL], I32), here, align=1)
+# Global memory: the checks of `sanitizer.global_races`
 
-    def _rounded(self, word: Value) -> Value:
-        """tf32 to nearest, ties to even."""
-        b = self.b
 
-        def bits(value: int) -> Any:
-            return self.number(value, I32)
+def _may_access(
+    call: Value, part: Value, buffer: Value, begin: int, size: int, loads: bool, checked: bool
+) -> bool:
+    """Whether `size` bytes from byte `begin` of a buffer on are inside, and no rule is broken."""
+    if begin < 0 or begin + size > buffer.SIZE:
+        return False
+    if not checked or not buffer.CHECKED:
+        return True
+    if (begin | size) & (1 << buffer.SHIFT) - 1:
+        return False
+    if loads and buffer.FILLED:
+        for byte in range(begin, begin + size):
+            if not buffer.FILLED[byte]:
+                return False
+    for granule in range(begin >> buffer.SHIFT, begin + size >> buffer.SHIFT):
+        if buffer.IS_WRITTEN and not _after_write(call, part, buffer, granule):
+            return False
+        if not loads:
+            for slot in range(1, 3):
+                at = slot * buffer.GRANULES + granule
+                if buffer.TIME[at] > 0 and not _knows(call, part, buffer.OWNER[at], buffer.TIME[at]):
+                    return False
+    return True
 
-        special = b.icmp_unsigned("==", b.and_(word, bits(_EXPONENT)), bits(_EXPONENT))
-        nan = b.icmp_unsigned("!=", b.and_(word, bits(_FRACTION)), bits(0))
-        kept = b.select(nan, bits(_QUIET), word)
-        odd = b.and_(b.lshr(word, bits(_DROPPED)), bits(1))
-        up = b.add(b.add(word, bits(_BELOW_HALF)), odd)
-        return b.select(special, kept, b.and_(up, bits(_KEPT)))
+
+def _after_write(call: Value, part: Value, buffer: Value, granule: int) -> bool:
+    """The last write must be known, and the unit must see it."""
+    owner, time = buffer.OWNER[granule], buffer.TIME[granule]
+    if time <= 0:
+        return True
+    column = owner & (1 << COLUMN_BITS) - 1
+    return _knows(call, part, owner, time) and (time <= call.SEEN[column] or column >= part.WARPS)
+
+
+def _knows(call: Value, part: Value, owner: int, time: int) -> bool:
+    """An access must be known, unless it is by the same unit. Those of other waves are left to the
+    interpreter.
+    """
+    if owner >> COLUMN_BITS != part.NUMBER:
+        return False
+    return time <= call.KNOWN[owner & (1 << COLUMN_BITS) - 1] or owner == call.OWNER
+
+
+def _record(call: Value, buffer: Value, begin: int, size: int, loads: bool, checked: bool) -> None:
+    if not loads and buffer.FILLED:
+        for byte in range(begin, begin + size):
+            buffer.FILLED[byte] = 1
+    if not checked or not buffer.CHECKED or (loads and not call.AWAITED):
+        return
+    for granule in range(begin >> buffer.SHIFT, begin + size >> buffer.SHIFT):
+        at = granule
+        if loads:
+            at += buffer.GRANULES
+            if buffer.OWNER[at] != call.OWNER and buffer.TIME[at] > 0:  # keeps the last read by another unit
+                before = at + buffer.GRANULES
+                buffer.OWNER[before], buffer.TIME[before] = buffer.OWNER[at], buffer.TIME[at]
+                buffer.LINE[before] = buffer.LINE[at]
+        else:
+            buffer.LEVEL[granule] = 0
+        buffer.OWNER[at], buffer.TIME[at], buffer.LINE[at] = call.OWNER, call.TIME, call.LINE

@@ -1,100 +1,116 @@
-"""What copies of boxes share with their code: one copy, its wave and its buffer, as numbers of 8 bytes."""
+"""What accesses of asynchronous units share with their code, as numbers of 8 bytes: copies of boxes, and
+reads of operands.
+"""
 
-from enum import IntEnum, auto
-
+from weft.emulator.records import Record
 from weft.isa.tensor_map import GATHERED_ROWS, MAX_RANK
 
 MOST_OWNERS = 16
 
 
-class Call(IntEnum):
+class Call(Record):
     """One copy."""
 
-    COORDINATES = 0
-    ROWS = COORDINATES + MAX_RANK
+    COORDINATES = "", MAX_RANK
+    ROWS = "", GATHERED_ROWS
     """The coordinates of the rows of a gather or scatter."""
-    LINE = ROWS + GATHERED_ROWS
-    COUNT = auto()
+    LINE = ""
+    COUNT = ""
     """The CTAs whose shared memory it accesses."""
-    KNOWN = auto()
-    FENCED = auto()
-    SEEN = auto()
+    KNOWN = "i4"
+    FENCED = "i4"
+    SEEN = "i4"
     """What the warp knows: all of it, and what the asynchronous unit sees in shared and in global memory."""
-    RANKS = auto()
-    SHOWN = auto()
+    RANKS = "i4"
+    SHOWN = "i4"
     """What the warp knows of the warps of its cluster, and what of that the asynchronous unit sees."""
-    OWNER = auto()
-    TIME = auto()
+    OWNER = ""
+    TIME = ""
     """Of the access to global memory."""
-    AWAITED = auto()
+    AWAITED = ""
     """Whether the read of global memory is recorded."""
-    SLOT = auto()
+    SLOT = ""
     """The unit that reads shared memory."""
-    TOTAL = auto()
+    TOTAL = ""
     """The bytes that arrive at each mbarrier."""
-    INSIDE = auto()
+    INSIDE = ""
     """The result: the number of bytes inside the tensor."""
-    LEFT = auto()
+    LEFT = ""
     """The result: the mbarriers, by bits, whose bytes are left to the interpreter to count."""
-    CTAS = auto()
+    CTAS = "", 0
     """What follows: `Cta` of each."""
 
 
-class Cta(IntEnum):
+class Cta(Record):
     """The shared memory of a CTA, by its offset in the wave's, the time of the access there, and the offset
     of the mbarrier that a load signals.
     """
 
-    BEGIN = 0
-    END = auto()
-    COLUMN = auto()
-    TIME = auto()
-    MARK = auto()
+    BEGIN = ""
+    END = ""
+    COLUMN = ""
+    TIME = ""
+    MARK = ""
 
 
-class Part(IntEnum):
+class Part(Record):
     """A wave: its shared memory, and the sanitizer's shadow of it."""
 
-    SHARED = 0
-    SHIFT = auto()
-    GRANULES = auto()
+    SHARED = "u1"
+    NUMBER = ""
+    WARPS = ""
+    SHIFT = ""
+    GRANULES = ""
     """The size of a granule, as a shift, and their number."""
-    WRITER = auto()
-    WRITTEN = auto()
-    WRITE_LINE = auto()
-    READ_LINE = auto()
-    READS = auto()
-    READERS = auto()
-    UNIT = auto()
-    TAKEN = auto()
-    UNITS = auto()
-    READ_BY = auto()
-    PROXIES = auto()
-    NUMBER = auto()
-    WARPS = auto()
+    WRITER = "i8"
+    WRITTEN = "i4"
+    WRITE_LINE = "i4"
+    READ_LINE = "i4"
+    READS = "i4"
+    READERS = ""
+    UNIT = "i8"
+    TAKEN = "i4"
+    READ_BY = "i4"
+    PROXIES = "u1"
 
 
-class Buffer(IntEnum):
+class Buffer(Record):
     """A buffer in global memory, and the sanitizer's shadow of it."""
 
-    BASE = 0
-    SIZE = auto()
-    DATA = auto()
-    CHECKED = auto()
-    FILLED = auto()
-    IS_WRITTEN = auto()
-    SHIFT = auto()
-    GRANULES = auto()
-    OWNER = auto()
-    TIME = auto()
-    LINE = auto()
-    LEVEL = auto()
+    BASE = ""
+    SIZE = ""
+    DATA = "u1"
+    CHECKED = ""
+    FILLED = "u1"
+    IS_WRITTEN = ""
+    SHIFT = ""
+    GRANULES = ""
+    OWNER = "i8"
+    TIME = "i4"
+    LINE = "i4"
+    LEVEL = "u1"
 
 
-POINTERS = (
-    {Call.KNOWN, Call.FENCED, Call.SEEN, Call.RANKS, Call.SHOWN},
-    {Part.SHARED, Part.WRITER, Part.WRITTEN, Part.WRITE_LINE, Part.READ_LINE, Part.READS}
-    | {Part.UNIT, Part.TAKEN, Part.READ_BY, Part.PROXIES},
-    {Buffer.DATA, Buffer.FILLED, Buffer.OWNER, Buffer.TIME, Buffer.LINE, Buffer.LEVEL},
-)
-"""The numbers of `Call`, `Part` and `Buffer` that are addresses."""
+class Reads(Record):
+    """Reads of operands: the lists of chunks, the last byte at which one may begin, and the clocks."""
+
+    LISTS = "i8"
+    COUNT = ""
+    LINE = ""
+    END = ""
+    KNOWN = "i4"
+    FENCED = "i4"
+    WIDTH = ""
+
+
+class Listed(Record):
+    """A list of chunks that a unit reads. `USED`: the first bytes of each chunk that it reads."""
+
+    FIRST = "i8"
+    COUNT = ""
+    BEGIN = ""
+    COLUMN = ""
+    TIME = ""
+    SLOT = ""
+    ROW = ""
+    USED = ""

@@ -8,7 +8,8 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta, Part
+from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta
+from weft.emulator.compiled.shared_part import SharedPart
 from weft.emulator.compiled.tiers import chosen
 from weft.emulator.memory.boxes import Box, Run, box_of
 from weft.emulator.memory.segments import WINDOWS, Segment
@@ -95,26 +96,20 @@ class Boxes:
         self._wave, self._worth = wave, worth
         self._watch = wave.watch if isinstance(wave.watch, Sanitizer) else None
         self._call: npt.NDArray[np.int64] = np.zeros(Call.CTAS + MOST_OWNERS * len(Cta), np.int64)
-        self._part: npt.NDArray[np.int64] = np.zeros(len(Part), np.int64)
-        self._pointers = self._call.ctypes.data, self._part.ctypes.data
+        self._part = SharedPart(wave, self._watch)
+        self._pointers = self._call.ctypes.data, self._part.pointer
         self._buffers: dict[int, _Buffer] = {}
         self._bytes = Run()
         self._columns: dict[Key, int] = {}
         self._slots: dict[int, int] = {}
         self._suffix = "" if self._watch is None else "_checked"
-        self._seen: tuple[Array, Array] | None = None
         self._clocks: Array | None = None
         self._rows: dict[int, tuple[int, ...]] = {}
         self._code: dict[str, Callable[..., int]] = {}
         self._boxes: dict[tuple[int, tuple[int, str]], Box | None] = {}
         self._stride, self._size = wave.memory.shared_stride, wave.memory.shared_size
         self._cluster_warps = wave.launch.warps * wave.launch.cluster_size
-        self._part[Part.SHARED] = wave.memory.shared.data.ctypes.data
-        self._part[Part.WARPS] = wave.warps
-        self._number = 0
-        if self._watch is not None:
-            self._number = self._watch.globals.number << COLUMN_BITS
-            self._part[Part.NUMBER] = self._watch.globals.number
+        self._number = 0 if self._watch is None else self._watch.globals.number << COLUMN_BITS
 
     # The copies
 
@@ -195,7 +190,7 @@ class Boxes:
         self, name: str, box: Box, where: Sequence[int], buffer: _Buffer, values: Sequence[int], count: int
     ) -> bool:
         """Calls code with the numbers of `Call` that follow the coordinates."""
-        self._refresh_shared()
+        self._part.refresh()
         buffer.refresh()
         places = (where[0], *_NO_ROWS, *where[1:]) if box.gathers else (*where, *_NONE[len(where) :])
         _packing(count).pack_into(self._call.data, 0, *places, *values)
@@ -283,7 +278,6 @@ class Boxes:
         if clocks.all is not self._clocks:
             self._clocks = clocks.all
             self._rows.clear()
-            self._part[Part.PROXIES] = clocks.through_proxy.ctypes.data
         found = self._rows.get(row)
         if found is None:
             layer, step, _ = clocks.all.strides
@@ -292,22 +286,6 @@ class Boxes:
             first = 4 * (row // self._cluster_warps * self._cluster_warps)
             found = self._rows[row] = known, fenced, seen, known + first, fenced + first
         return found
-
-    def _refresh_shared(self) -> None:
-        """Takes the addresses where the shadow's arrays are now."""
-        if self._watch is None:
-            return
-        shadow = self._watch.races.shadow
-        if self._seen is not None and self._seen[0] is shadow.written and self._seen[1] is shadow.unit:
-            return
-        self._seen = shadow.written, shadow.unit
-        arrays = shadow.writer, shadow.written, shadow.write_line, shadow.read_line, shadow.reads
-        self._part[Part.SHIFT : Part.PROXIES] = (
-            *(shadow.granule.bit_length() - 1, shadow.granules),
-            *(array.ctypes.data for array in arrays),
-            *(shadow.reads.shape[1], shadow.unit.ctypes.data, shadow.taken.ctypes.data, len(shadow.unit)),
-            shadow.read_by.ctypes.data,
-        )
 
 
 def _function(name: str) -> Callable[..., int]:

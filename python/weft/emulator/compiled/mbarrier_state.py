@@ -1,6 +1,6 @@
 """What operations on mbarriers share with their code: one operation, its wave, and the sanitizer's clocks."""
 
-from weft.emulator.compiled.records import Record
+from weft.emulator.records import Record
 
 
 class Field(Record):

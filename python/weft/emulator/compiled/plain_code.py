@@ -18,7 +18,7 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 
-from weft.emulator.compiled.records import Record
+from weft.emulator.records import Record
 
 Value = Any
 """What a function gets and returns if it isn't a number: an array or a record."""
@@ -62,6 +62,11 @@ def set_bits(mask: int) -> Iterator[int]:
     while mask:
         yield (mask & -mask).bit_length() - 1
         mask &= mask - 1
+
+
+def view(array: Value, element: str) -> Value:
+    """The memory of an array as elements of another type, for compiled functions."""
+    return array.view(element)
 
 
 @dataclass
@@ -344,7 +349,10 @@ class _Body:
 
     def _truth(self, node: ast.expr) -> Any:
         value = self.value(node)
-        return value.value if value.kind is bool else self.b.icmp_signed("!=", value.value, _I64(0))
+        if value.kind is bool:
+            return value.value
+        number = value.value if value.kind is int else self.b.ptrtoint(value.value, _I64)
+        return self.b.icmp_signed("!=", number, _I64(0))
 
     def _of_name(self, node: ast.Name) -> _Typed:
         place, kind = self.names[node.id]
@@ -352,7 +360,7 @@ class _Body:
 
     def _of_attribute(self, node: ast.Attribute) -> _Typed:
         place, field = self._place(node)
-        if field.count > 1:
+        if field.count != 1:
             return _Typed(place, "i8")
         return self._load(place, field)
 
@@ -429,7 +437,10 @@ class _Body:
         return _Typed(joined, kind)
 
     def _of_call(self, node: ast.Call) -> _Typed:
-        function, arguments = self._constant(node.func), [self.value(each) for each in node.args]
+        function = self._constant(node.func)
+        if function is view:
+            return _Typed(self.value(node.args[0]).value, self._constant(node.args[1]))
+        arguments = [self.value(each) for each in node.args]
         if isinstance(function, type) and issubclass(function, IntEnum):
             return _Typed(arguments[0].value, function)
         if function is bit_count:

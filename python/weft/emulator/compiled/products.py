@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.compiled.operand_reads import Lists, OperandReads
 from weft.emulator.native import addresses
 from weft.emulator.numerics import native_sums, products
 from weft.emulator.numerics.native_sums import Rule
 from weft.emulator.running.product_code import ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
-from weft.emulator.sanitizer.operand_reads import Lists, OperandReads
 from weft.isa.types import ELEMENT_TYPES
 from weft.system import late_imports
 

@@ -1,17 +1,13 @@
-"""Code of the host for the sanitizer's checks of rectangles of tensor memory, as
-`sanitizer.tensor_memory` defines them. If a rule may be broken, it changes nothing and returns 0.
+"""The sanitizer's checks of rectangles of tensor memory, as `sanitizer.tensor_memory` defines them, for the
+compiler of `plain_code`. If a rule may be broken, they change nothing and return False.
 """
 
-from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
 from functools import cache
-from typing import Any
-
-from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator import native
-from weft.emulator.compiled.builder import I1, I8, I32, I64, POINTER, Code, Value
-from weft.emulator.compiled.tensor_state import POINTERS, Access, Call, Part
+from weft.emulator.compiled import plain_code
+from weft.emulator.compiled.plain_code import Value
+from weft.emulator.compiled.tensor_state import Access, Call, Part
 from weft.emulator.sanitizer.tensor_memory import Operation
 from weft.isa.tcgen05.tensor_layouts import COLUMNS
 
@@ -21,124 +17,77 @@ NAME = "tensor_accesses"
 @cache
 def library() -> native.Library:
     """The function, which gets the address of the numbers of `Call`."""
-    return native.Library(NAME, _text, [NAME])
+    return native.Library(NAME, lambda: plain_code.text({NAME: record}, Call), [NAME])
 
 
-def _text() -> str:
-    module = ir.Module(NAME)
-    _Accesses(module).write()
-    return str(module)
+def record(call: Value) -> int:
+    """Checks and records all accesses."""
+    for index in range(call.COUNT):
+        if not _may_access(call, Access(call.ACCESSES[len(Access) * index :])):
+            return 0
+    for index in range(call.COUNT):
+        _record(call, Access(call.ACCESSES[len(Access) * index :]))
+    return 1
 
 
-class _One:
-    """One access, and the shadow of its CTA."""
+def _may_access(call: Value, one: Value) -> bool:
+    part: Value = Part(one.SHADOW)
+    if (one.LANE | one.LANES) % part.GRANULE:
+        return False
+    for column in range(one.COLUMN, one.COLUMN + one.COLUMNS):
+        if part.ALLOCATED[column] == 0 or part.ENDING[column] != 0:
+            return False
+    written, read = 0, 0
+    for row in range(one.LANE // part.GRANULE, (one.LANE + one.LANES) // part.GRANULE):
+        for column in range(one.COLUMN, one.COLUMN + one.COLUMNS):
+            cell = row * COLUMNS + column
+            if part.FILLED[cell] == 0 and not one.STORES:
+                return False
+            # Most cells have the operation of the one before.
+            if part.WRITES[cell] != written:
+                written = part.WRITES[cell]
+                if not _is_after(call, one, part.OPERATIONS[len(Operation) * written :]):
+                    return False
+            if one.STORES and part.READS[cell] != read:
+                read = part.READS[cell]
+                if not _is_after(call, one, part.OPERATIONS[len(Operation) * read :]):
+                    return False
+    return True
 
-    def __init__(self, code: "_Accesses", index: Value) -> None:
-        b = code.b
-        at = code.at(code.call[Call.ACCESSES], b.mul(index, code.number(len(Access))))
-        self.of = code.fields(at, Access, POINTERS[1])
-        self.part = code.fields(self.of[Access.SHADOW], Part, POINTERS[2])
-        self.stores = code.is_("!=", self.of[Access.STORES], 0)
-        self.begin, self.end = self.of[Access.COLUMN], b.add(self.of[Access.COLUMN], self.of[Access.COLUMNS])
+
+def _is_after(call: Value, one: Value, before: Value) -> bool:
+    """An earlier operation must be known, or one of the same thread that takes place before. If it is of
+    another warp, fences must be in between.
+    """
+    owner, time = before[Operation.OWNER], before[Operation.TIME]
+    known = one.ROW * call.WIDTH + owner
+    if time > call.KNOWN[known]:
+        ordered = call.ORDERS[one.USE * call.USES + before[Operation.USE]] != 0
+        if owner != one.UNIT or not ordered:
+            return False
+    return not call.FENCES or before[Operation.ROW] == one.ROW or time <= call.PASSED[known]
 
 
-class _Accesses(Code):
-    def __init__(self, module: ir.Module) -> None:
-        super().__init__(module, NAME, [POINTER])
-        self.call = self.fields(self.arguments[0], Call, POINTERS[0])
+def _record(call: Value, one: Value) -> None:
+    part: Value = Part(one.SHADOW)
+    number, numbers = _numbered(call, one, part), part.WRITES if one.STORES else part.READS
+    for row in range(one.LANE // part.GRANULE, (one.LANE + one.LANES) // part.GRANULE):
+        for column in range(one.COLUMN, one.COLUMN + one.COLUMNS):
+            numbers[row * COLUMNS + column] = number
+            if one.STORES:
+                part.FILLED[row * COLUMNS + column] = 1
 
-    def fields(self, numbers: Value, which: Iterable[Any], pointers: Container[Any]) -> dict[Any, Value]:
-        return {each: self.load(numbers, each, POINTER if each in pointers else I64) for each in which}
 
-    def write(self) -> None:
-        for step in (self._check, self._record):
-            with self.loop(self.call[Call.COUNT]) as index:
-                step(_One(self, index))
-        self.give(1)
-
-    @contextmanager
-    def _cells(self, one: _One) -> Iterator[Value]:
-        """Runs for the index of each granule in each column."""
-        b, granule = self.b, one.part[Part.GRANULE]
-        first = b.udiv(one.of[Access.LANE], granule)
-        last = b.add(first, b.udiv(one.of[Access.LANES], granule))
-        with self.loop(last, first) as lane:
-            row = b.mul(lane, self.number(COLUMNS))
-            with self.loop(b.add(row, one.end), b.add(row, one.begin)) as cell:
-                yield cell
-
-    def _check(self, one: _One) -> None:
-        b, part = self.b, one.part
-        divided = b.urem(b.or_(one.of[Access.LANE], one.of[Access.LANES]), part[Part.GRANULE])
-        self.give_when(self.is_("!=", divided, 0), 0)
-        with self.loop(one.end, one.begin) as column:
-            self.give_when(self.is_("==", self.load(part[Part.ALLOCATED], column, I32), 0), 0)
-            self.give_when(self.is_("!=", self.load(part[Part.ENDING], column, I32), 0), 0)
-        written, read = self.variable(0, I32), self.variable(0, I32)
-        with self._cells(one) as cell:
-            empty = self.is_("==", self.load(part[Part.FILLED], cell, I8), 0)
-            self.give_when(b.and_(empty, b.not_(one.stores)), 0)
-            self._check_number(one, self.load(part[Part.WRITES], cell, I32), written)
-            with self.when(one.stores):
-                self._check_number(one, self.load(part[Part.READS], cell, I32), read)
-
-    def _check_number(self, one: _One, number: Value, last: Value) -> None:
-        """Checks an earlier operation, unless it is the last one that was checked."""
-        with self.when(self.is_("!=", number, self.b.load(last, typ=I32))):
-            self.b.store(number, last)
-            self._check_earlier(one, self.wide(number))
-
-    def _check_earlier(self, one: _One, number: Value) -> None:
-        """An earlier operation must be known, or one of the same thread that takes place before. If it is of
-        another warp, fences must be in between.
-        """
-        b, call, access = self.b, self.call, one.of
-        before = self.at(one.part[Part.OPERATIONS], b.mul(number, self.number(len(Operation))), I32)
-        owner, time, row, use = (
-            self.load(before, each, I32)
-            for each in (Operation.OWNER, Operation.TIME, Operation.ROW, Operation.USE)
-        )
-        known = b.add(b.mul(access[Access.ROW], call[Call.WIDTH]), self.wide(owner))
-        late = self.more(time, self.load(call[Call.KNOWN], known, I32))
-        order = b.add(b.mul(access[Access.USE], call[Call.USES]), self.wide(use))
-        ordered = self.is_("!=", self.load(call[Call.ORDERS], order, I8), 0)
-        own = self.is_("==", self.wide(owner), access[Access.UNIT])
-        self.give_when(b.and_(late, b.not_(b.and_(own, ordered))), 0)
-        with self.when(self.is_("!=", call[Call.FENCES], 0)):
-            other = self.is_("!=", self.wide(row), access[Access.ROW])
-            bare = self.more(time, self.load(call[Call.PASSED], known, I32))
-            self.give_when(b.and_(other, bare), 0)
-
-    def _record(self, one: _One) -> None:
-        b, part = self.b, one.part
-        number = b.trunc(self._numbered(one), I32)
-        numbers = b.select(one.stores, part[Part.WRITES], part[Part.READS])
-        with self._cells(one) as cell:
-            self.store(number, numbers, cell, I32)
-        with self.when(one.stores), self._cells(one) as cell:
-            self.store(1, part[Part.FILLED], cell, I8)
-
-    def _numbered(self, one: _One) -> Value:
-        """The number of the operation, which is the last one's if that is the same."""
-        b, access = self.b, one.of
-        time = self.b.add(self.load(self.call[Call.TIMES], access[Access.UNIT]), self.number(1))
-        fields = {
-            Operation.OWNER: access[Access.UNIT],
-            Operation.TIME: time,
-            Operation.LINE: self.call[Call.LINE],
-            Operation.ROW: access[Access.ROW],
-            Operation.USE: access[Access.USE],
-        }
-        used = one.part[Part.USED]
-        number = self.variable(b.sub(self.load(used), self.number(1)))
-        size = self.number(len(Operation))
-        last = self.at(one.part[Part.OPERATIONS], b.mul(b.load(number, typ=I64), size), I32)
-        same: Value = self.number(1, I1)
-        for field, value in fields.items():
-            same = b.and_(same, self.is_("==", self.load(last, field, I32), b.trunc(value, I32)))
-        with self.when(b.not_(same)):
-            b.store(self.load(used), number)
-            self.add(used, 1)
-            for field, value in fields.items():
-                self.store(b.trunc(value, I32), self.at(last, size, I32), field, I32)
-        return b.load(number, typ=I64)
+def _numbered(call: Value, one: Value, part: Value) -> int:
+    """The number of the operation, which is the last one's if that is the same."""
+    number, time = part.USED[0] - 1, call.TIMES[one.UNIT] + 1
+    last = part.OPERATIONS[len(Operation) * number :]
+    same = last[Operation.OWNER] == one.UNIT and last[Operation.TIME] == time
+    same = same and last[Operation.LINE] == call.LINE and last[Operation.ROW] == one.ROW
+    if same and last[Operation.USE] == one.USE:
+        return number
+    new = last[len(Operation) :]
+    new[Operation.OWNER], new[Operation.TIME], new[Operation.LINE] = one.UNIT, time, call.LINE
+    new[Operation.ROW], new[Operation.USE] = one.ROW, one.USE
+    part.USED[0] += 1
+    return number + 1

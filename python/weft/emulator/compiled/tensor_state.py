@@ -1,56 +1,49 @@
 """What accesses to tensor memory share with their code, as numbers of 8 bytes."""
 
-from enum import IntEnum, auto
+from weft.emulator.records import Record
 
 
-class Call(IntEnum):
+class Call(Record):
     """Some accesses that take place at once."""
 
-    ACCESSES = 0
-    COUNT = auto()
-    LINE = auto()
-    KNOWN = auto()
+    ACCESSES = "i8"
+    COUNT = ""
+    LINE = ""
+    KNOWN = "i4"
     """What each warp knows, `[warps, WIDTH]`."""
-    PASSED = auto()
+    PASSED = "i4"
     """What each warp knows of by fences, if the kernel has `FENCES`."""
-    WIDTH = auto()
-    FENCES = auto()
-    TIMES = auto()
-    ORDERS = auto()
+    WIDTH = ""
+    FENCES = ""
+    TIMES = "i8"
+    ORDERS = "u1"
     """By the numbers of a later and of an earlier use: whether they take place in order, `[USES, USES]`."""
-    USES = auto()
+    USES = ""
 
 
-class Access(IntEnum):
-    """One access: to the cells of a rectangle, by a column of the clocks for a warp."""
-
-    SHADOW = 0
-    STORES = auto()
-    LANE = auto()
-    LANES = auto()
-    COLUMN = auto()
-    COLUMNS = auto()
-    UNIT = auto()
-    ROW = auto()
-    USE = auto()
-
-
-class Part(IntEnum):
+class Part(Record):
     """The shadow of a CTA's tensor memory."""
 
-    GRANULE = 0
-    ALLOCATED = auto()
-    ENDING = auto()
-    FILLED = auto()
-    WRITES = auto()
-    READS = auto()
-    OPERATIONS = auto()
-    USED = auto()
+    GRANULE = ""
+    ALLOCATED = "i4"
+    ENDING = "i4"
+    FILLED = "u1"
+    WRITES = "i4"
+    READS = "i4"
+    OPERATIONS = "i4"
+    USED = "i8"
 
 
-POINTERS = (
-    {Call.ACCESSES, Call.KNOWN, Call.PASSED, Call.TIMES, Call.ORDERS},
-    {Access.SHADOW},
-    {*Part} - {Part.GRANULE},
-)
-"""The numbers of `Call`, `Access` and `Part` that are addresses."""
+class Access(Record):
+    """One access: to the cells of a rectangle, by a column of the clocks for a warp."""
+
+    SHADOW = "i8"
+    """`Part` of its CTA."""
+    STORES = ""
+    LANE = ""
+    LANES = ""
+    COLUMN = ""
+    COLUMNS = ""
+    UNIT = ""
+    ROW = ""
+    USE = ""

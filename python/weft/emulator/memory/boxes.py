@@ -1,13 +1,13 @@
 """The boxes of tensor maps and runs of bytes, as numbers for code of the host that copies them."""
 
 from collections.abc import Sequence
-from enum import IntEnum, auto
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory.tensor_map import ATOM_SHIFTS, PATTERN_SHIFT, SWIZZLE_BITS, decoded
+from weft.emulator.records import Record
 from weft.isa import tensor_map as isa
 
 _SIX = 6
@@ -18,41 +18,41 @@ OUTER = isa.MAX_RANK - 1
 """The dimensions of a box without the innermost one. Those that a box doesn't have are of size 1."""
 
 
-class Shape(IntEnum):
+class Shape(Record):
     """The numbers of a box. It has rows of contiguous bytes in global memory, which shared memory has in
     pieces.
     """
 
-    SIZES = 0
-    STEPS = OUTER
-    DIMS = 2 * OUTER
-    STRIDES = 3 * OUTER
+    SIZES = "", OUTER
+    STEPS = "", OUTER
+    DIMS = "", OUTER
+    STRIDES = "", OUTER
     """Of the outer dimensions."""
-    BASE = 4 * OUTER
+    BASE = ""
     """The address of the tensor."""
-    BYTES = auto()
+    BYTES = ""
     """The bytes of a row in global memory."""
-    PIECE = auto()
-    SPREAD = auto()
+    PIECE = ""
+    SPREAD = ""
     """The bytes of a piece, and the bytes from one to the next in shared memory."""
-    PIECES = auto()
+    PIECES = ""
     """The pieces of a row."""
-    PITCH = auto()
+    PITCH = ""
     """The bytes from a row to the next in shared memory."""
-    LOAD_END = auto()
-    STORE_END = auto()
+    LOAD_END = ""
+    STORE_END = ""
     """The bytes of the tensor's rows that loads read, and those that stores write."""
-    PACKING = auto()
-    UNIT = auto()
+    PACKING = ""
+    UNIT = ""
     """The elements of a unit of the innermost coordinate, and the unit's bytes."""
-    GATHERS = auto()
+    GATHERS = ""
     """Whether each row has a coordinate of its own."""
-    SWIZZLE_SHIFT = auto()
-    SWIZZLE_MASK = auto()
-    FLIPS = auto()
-    FILL = auto()
+    SWIZZLE_SHIFT = ""
+    SWIZZLE_MASK = ""
+    FLIPS = ""
+    FILL = ""
     """What is out of bounds, as 64 bits."""
-    ROUNDS = auto()
+    ROUNDS = ""
     """Whether a load rounds to tf32."""
 
 

@@ -228,10 +228,6 @@ class Sanitizer(Watch):
         inside: Offsets | Chunks | None = None
         for unit, row in units.items():
             column = self.clocks.column(unit, own)
-            if isinstance(offsets, Chunks) and self.races.unit(
-                kind, column, row, offsets, begin, line, proxy
-            ):
-                continue
             if inside is None:
                 inside = self._inside(offsets)
                 inside = inside.moved(begin) if isinstance(inside, Chunks) else inside + begin

@@ -14,7 +14,6 @@ from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.padding import in_chunks, is_padding
 from weft.emulator.sanitizer.shadow import NEVER, NOWHERE, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
 from weft.emulator.sanitizer.undefined import Undefined
-from weft.emulator.sanitizer.unit_code import UnitCode
 from weft.emulator.watch import Chunks
 
 Rows = npt.NDArray[np.intp]
@@ -45,7 +44,6 @@ class Races:
         stride, used = memory.shared_stride, memory.shared_size
         self.shadow = Shadow(len(memory.shared.data), self._per_cluster, stride, used)
         self._observed = Observed()
-        self.code = UnitCode(self.shadow, clocks, used, self._per_cluster)
         rows = np.arange(wave.warps)
         self._rank: Rows = rows % self._per_cluster
         self._all: Rows = np.repeat(rows, _LANE_ROWS)
@@ -241,16 +239,6 @@ class Races:
         return octets.reshape(-1, self.wave.memory.shared_stride)
 
     # Accesses of asynchronous units
-
-    def unit(
-        self, kind: str, column: int, row: int, chunks: Chunks, begin: int, line: int, proxy: str
-    ) -> bool:
-        """Records an access of a unit for a warp to the shared memory that begins at byte `begin`, if that
-        breaks no rule. Otherwise returns False: `unit_reads` and `unit_writes` find out.
-        """
-        if kind != "load":
-            return self.code.writes(column, row, chunks, begin, line, through_proxy=proxy == "bulk")
-        return self.code.reads(column, row, chunks, begin, line, self.slot(column))
 
     def slot(self, column: int) -> int:
         """The row of the shadow with the reads of a unit."""
