@@ -138,7 +138,7 @@ def a_mask(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
         w.store(t, y[0, 0])
 
 
-@case("'keepdims': write w.sum.*; for keepdims, use vectors as they are: one of the rows or of the columns")
+@case("'keepdims': write w.sum.*; for keepdims, use vectors as they are: one of a tile's rows or columns")
 def a_kept_axis(x: w.In["m n", w.f32], y: w.Out["m n", w.f32]):
     with w.role():
         t = w.load(x[0, 0], (64, 8))

@@ -10,7 +10,7 @@ import weft.language as w
 from weft.attend.kernels import order
 from weft.attend.kernels.exponents import LOG2E, is_large
 from weft.attend.kernels.masks import Window, blocks_of_keys, blocks_of_queries, visible
-from weft.attend.kernels.sequences import SUMS_STEP, sequence_at, sequence_of, slots
+from weft.attend.kernels.sequences import SUMS_STEP, Sequences, sequence_at, slots
 from weft.attend.kernels.sums import LANES, ROWS, add_stages, clear, fill, memory_beside, prepare_and_convert
 
 TILE = {"q": 2 * ROWS, "kv": ROWS, "qkv": 2 * ROWS}  # queries or keys of a CTA, by what it computes
@@ -104,7 +104,7 @@ def gradients(
             x = w.last(0) - x
         elif section:
             x, head, number = order.longest_first([w.ctas(axis) for axis in range(3)], section)
-        rows = sequence_of(number, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
+        rows = Sequences(q, k, starts_q, starts_k, lengths, packed, limited).at(number)
         first = x * M
         if of == "q":
             return rows, head, first, blocks_of_keys(window, first + rows.shift, M, 0, rows.keys, N)
@@ -363,7 +363,7 @@ def gradients(
             if beside:
                 with w.one_thread(warp=3):
                     work = number, before, after, (*sharing, first // M), done
-                    fill(memory, o, do, *work, width, value_width)
+                    fill(memory, o, do, work, width, value_width)
             if clears:
                 with w.one_thread(warp=2), cleared.take() as slot:
                     clear(slot.zeros, *sharing, first // M, number + before, done)
@@ -379,4 +379,4 @@ def gradients(
             rows, head, first, _ = tile_of()
             work = rows.batch * w.ctas(1) + head, before, after, (*sharing, first // M), done
             given = d_lse if of_lse else None, later_delta
-            prepare_and_convert(memory, given, dq, scale, *work, width, value_width)
+            prepare_and_convert(memory, given, dq, scale, work, width, value_width)

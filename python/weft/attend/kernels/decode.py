@@ -8,7 +8,7 @@ import weft.language as w
 from weft.attend.kernels.exponents import LN2, LOG2E, with_sink
 from weft.attend.kernels.masks import Window, finite, visible
 from weft.attend.kernels.query_tiles import QueryTiles
-from weft.attend.kernels.sequences import clear_values
+from weft.attend.kernels.sequences import Sequences, clear_values
 
 SLACK = 8.0  # exponents, to base 2
 
@@ -60,8 +60,8 @@ def decode(
     values = w.ring(stages, v=(N, value_width, v.dtype))
     shares = w.shared(M, N, v.dtype)
     window = Window(left if lefts else None, right if rights else None)
-    kept = {"packed": False, "limited": limited, "paired": False, "paged": paged}
-    tiles = QueryTiles(M, N, window, q, k, lengths, lengths, lengths, **kept, grouped=True)
+    sequences = Sequences(q, k, lengths, lengths, lengths, limited=limited, paged=paged)
+    tiles = QueryTiles(M, N, window, sequences, grouped=True)
     head, split = w.cta(0), w.cta(1) % splits
 
     def part():

@@ -10,7 +10,7 @@ from weft.attend.kernels import order
 from weft.attend.kernels.exponents import LN2, correction, relative, rescaling, scaling_of, with_sink
 from weft.attend.kernels.masks import Window, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
-from weft.attend.kernels.sequences import clear_values, slots
+from weft.attend.kernels.sequences import Sequences, clear_values, slots
 
 ROWS = 64  # of queries, for each warpgroup
 SLACK = 7.0  # exponents, to base 2
@@ -65,7 +65,7 @@ def forward(
 ):
     """o = softmax(scale * q @ k.T) @ v, and lse, the logarithm of the sum of exponentials of each row.
 
-    `starts_q`, `starts_k` and `lengths` are those of `sequence_of`, with `packed` and `limited`. `paged` keys
+    `starts_q`, `starts_k` and `lengths` are those of `Sequences`, with `packed` and `limited`. `paged` keys
     are in pages, k and v being batches of these, whose numbers `pages` has in a row for each sequence. With
     `capped`, scores are softcap * tanh(score / softcap); with `sinking`, `sinks` have one more score for each
     head. With `lefts` and `rights`, a query sees keys from `left` before its position to `right` after it.
@@ -83,14 +83,13 @@ def forward(
     values = w.ring(stages, v=(N, value_width, v.dtype), takers=groups)
     output = w.shared(M, value_width, o.dtype) if ahead else None
     turns = w.turns(groups) if groups > 1 else None
-    kept = {"packed": packed, "limited": limited, "paged": paged, "paired": paired}
-    kept |= {"grouped": grouped, "splits": splits}
+    sequences = Sequences(q, k, starts_q, starts_k, lengths, packed, limited, paged)
     window = Window(left if lefts else None, right if rights else None)
     visited = order.by_length if by_length else None
     lent = not ahead and N >= ROWS and o.dtype == v.dtype  # the output goes through stages of values
 
     # Its methods run in each role: what is computed before the roles needs registers in all of them.
-    tiles = QueryTiles(M, N, window, q, k, starts_q, starts_k, lengths, **kept)
+    tiles = QueryTiles(M, N, window, sequences, paired, grouped, splits)
 
     with w.role(warpgroups=groups, registers=160 if groups == 3 else 240) as me:
         unit = softcap if capped else scale

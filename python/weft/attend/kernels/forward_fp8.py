@@ -13,6 +13,7 @@ from weft.attend.kernels.exponents import LN2, relative, scaling_of, with_sink
 from weft.attend.kernels.forward import ROWS, grid
 from weft.attend.kernels.masks import Window, always, finite, masked, never, spans
 from weft.attend.kernels.query_tiles import QueryTiles
+from weft.attend.kernels.sequences import Sequences
 
 LARGEST = 8.0  # exponent, to base 2, of shares
 MOST = 440.0  # in a sum of shares, of which one may be as large: e4m3 ends at 448
@@ -85,14 +86,14 @@ def forward_fp8(
     values = w.ring(stages, v=(value_width, N, v.dtype), takers=groups, over=memory)
     output = w.shared(M, value_width, o.dtype) if staged else None
     turns = w.turns(groups) if groups > 1 else None
-    kept = {"packed": packed, "limited": limited, "paired": paired}
+    sequences = Sequences(q, k, starts_q, starts_k, lengths, packed, limited)
     window = Window(left if lefts else None, right if rights else None)
     # An integer, so that the share of a single key is exact. In a lane, shares of equal scores add up to at
     # most `MOST`.
     offset = float(math.floor(math.log2(MOST * LANES / N))) if optimistic else LARGEST - slack
 
     # Its methods run in each role: what is computed before the roles needs registers in all of them.
-    tiles = QueryTiles(M, N, window, q, k, starts_q, starts_k, lengths, **kept)
+    tiles = QueryTiles(M, N, window, sequences, paired)
 
     def of_head(name, scales, rows, head):
         return scales[w.minimum(rows.number, scales.rows - 1), head].loaded() if name in scaled else 1.0

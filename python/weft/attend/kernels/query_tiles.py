@@ -1,37 +1,29 @@
 """The tiles of queries that the forward kernels compute, and the blocks of keys that each of them needs."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import weft.language as w
 from weft.attend.kernels.masks import Window, blocks_of_keys
-from weft.attend.kernels.sequences import sequence_at, sequence_of
+from weft.attend.kernels.sequences import Sequences, sequence_at
 
 
 @dataclass(frozen=True)
 class QueryTiles:
-    """Tiles of `size` queries, which see keys in blocks of `block`. The other fields are the arguments and
-    meta-parameters of `forward`.
+    """Tiles of `size` queries, which see keys in blocks of `block`. The other fields are meta-parameters of
+    `forward`.
     """
 
     size: int
     block: int
     window: Window
-    q: Any
-    k: Any
-    starts_q: Any
-    starts_k: Any
-    lengths: Any
-    packed: bool
-    limited: bool
-    paired: bool
-    paged: bool = False
+    sequences: Sequences
+    paired: bool = False
     grouped: bool = False
     splits: int = 1
 
     def halves(self, x):
         """The numbers of the tiles of a pair; of a single tile, if they don't form pairs."""
-        last = w.ceil_div(self.q.rows, self.size) - 1
+        last = w.ceil_div(self.sequences.q.rows, self.size) - 1
         return w.range(w.where(last - x == x, 1, 2)) if self.paired else (0,)
 
     def at(self, x, half, batch):
@@ -41,14 +33,12 @@ class QueryTiles:
         index = batch
         if self.splits > 1:
             split, batch = batch % self.splits, batch // self.splits
-        if self.packed:
-            batch, x = sequence_at(x, self.starts_q, self.size, rest=True)
+        packed = self.sequences.packed
+        if packed:
+            batch, x = sequence_at(x, self.sequences.starts_q, self.size, rest=True)
         elif self.paired:
-            x = w.where(half == 0, w.ceil_div(self.q.rows, self.size) - 1 - x, x)
-        kept = {"packed": self.packed, "limited": self.limited, "paged": self.paged}
-        rows = sequence_of(
-            batch, self.q, self.k, self.starts_q, self.starts_k, self.lengths, **kept, rest=True
-        )
+            x = w.where(half == 0, w.ceil_div(self.sequences.q.rows, self.size) - 1 - x, x)
+        rows = self.sequences.at(batch, rest=True)
         first = x * self.size
         position = rows.keys - 1 if self.grouped else first + rows.shift
         queries = 1 if self.grouped else self.size
@@ -59,4 +49,4 @@ class QueryTiles:
             end = w.minimum(blocks.end, begin + part)
             rows.keys = w.where(begin < end, w.minimum(rows.keys, end * self.block), 0)  # 0: an empty part
             blocks.begin, blocks.end = w.where(begin < end, begin, 0), w.where(begin < end, end, 1)
-        return rows, first, position, blocks, 0 if self.packed and self.splits == 1 else index
+        return rows, first, position, blocks, 0 if packed and self.splits == 1 else index

@@ -28,31 +28,42 @@ class Sequence:
         return self.keys - self.queries
 
 
-@w.inline
-def sequence_of(number, q, k, starts_q, starts_k, lengths, *, packed, limited, paged=False, rest=False):
-    """The sequence with this number in a batch. With `rest`, what is after all sequences is one without keys.
-
-    `packed` sequences follow each other in memory, from `starts_q` and `starts_k` on. With `limited`, only
-    the first `lengths` keys exist; `paged` keys aren't in one piece.
+@dataclass(frozen=True)
+class Sequences:
+    """The sequences of a batch. `packed` ones follow each other in memory, from `starts_q` and `starts_k` on.
+    With `limited`, only the first `lengths` keys exist; `paged` keys aren't in one piece.
     """
-    if packed:
-        first, first_key = starts_q[number].loaded(), 0 if paged else starts_k[number].loaded()
-        count = starts_q.rows - 1
-        after = w.minimum(number + 1, count) if rest else number + 1
-        keys = 0 if paged else starts_k[after] - first_key
-        of_sums = (first // SUMS_STEP + number) * SUMS_STEP
-        end = w.where(number < count, starts_q[after], q.rows) if rest else starts_q[after]
-        found = Sequence(number, 0, first, end - first, first_key, keys, of_sums)
-        if rest:
-            found.number = w.minimum(number, count - 1)
-    else:
-        found = Sequence(number, number, 0, q.rows, 0, k.rows)
-    if limited:
-        length = lengths[found.number].loaded()
-        if not paged:
-            length = w.minimum(length, found.keys)
-        found.keys = w.where(number < count, length, 0) if packed and rest else length
-    return found
+
+    q: Any
+    k: Any
+    starts_q: Any
+    starts_k: Any
+    lengths: Any
+    packed: bool = False
+    limited: bool = False
+    paged: bool = False
+
+    def at(self, number, *, rest=False):
+        """The sequence with this number. With `rest`, what is after all sequences is one without keys."""
+        if self.packed:
+            starts, starts_k, paged = self.starts_q, self.starts_k, self.paged
+            first, first_key = starts[number].loaded(), 0 if paged else starts_k[number].loaded()
+            count = starts.rows - 1
+            after = w.minimum(number + 1, count) if rest else number + 1
+            keys = 0 if paged else starts_k[after] - first_key
+            of_sums = (first // SUMS_STEP + number) * SUMS_STEP
+            end = w.where(number < count, starts[after], self.q.rows) if rest else starts[after]
+            found = Sequence(number, 0, first, end - first, first_key, keys, of_sums)
+            if rest:
+                found.number = w.minimum(number, count - 1)
+        else:
+            found = Sequence(number, number, 0, self.q.rows, 0, self.k.rows)
+        if self.limited:
+            length = self.lengths[found.number].loaded()
+            if not self.paged:
+                length = w.minimum(length, found.keys)
+            found.keys = w.where(number < count, length, 0) if self.packed and rest else length
+        return found
 
 
 @w.inline

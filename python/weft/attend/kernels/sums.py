@@ -6,7 +6,7 @@
 import weft.language as w
 from weft.attend.kernels.exponents import LARGE_LSE, LEAST, LOG2E, NOT_LARGE, with_sink
 from weft.attend.kernels.masks import Window, blocks_of_keys, finite, masked
-from weft.attend.kernels.sequences import SUMS_STEP, rows_at, sequence_at, sequence_of
+from weft.attend.kernels.sequences import SUMS_STEP, Sequences, rows_at, sequence_at
 
 ROWS = 64  # of queries or keys, for each warpgroup
 LANES = 32  # elements of a row of `sums_q`
@@ -81,10 +81,11 @@ def memory_beside(o, do, dq):
 
 
 @w.inline
-def fill(memory, o, do, number, before, after, sharing, done, width, value_width):
+def fill(memory, o, do, work, width, value_width):
     """Fills stages for `prepare_and_convert`, by one thread: with columns of o and do, and with sums, when
     these have been added.
     """
+    number, before, after, sharing, done = work
     (rows_of, sums_of, _), (sums_q, group, *_) = memory, sharing
     later, earlier, count = number + before, number - after, w.ctas(1) * w.ctas(2)
     if later < count:
@@ -116,8 +117,11 @@ def prepare(ring, d_lse, delta, rows, *, value_width):
     w.store_column(total, delta[rows])
 
 
-def convert(source, dq, at, piece, scale, via, *, width, columns, first=0, end=None):
-    """Stores 64 rows of some columns of dq = scale * sums, which has registers of 64 rows and columns."""
+def convert(source, to, piece, scale, *, width, columns, first=0, end=None):
+    """Stores 64 rows of some columns of dq = scale * sums, which has registers of 64 rows and columns. `to`
+    has dq, a batch and head, and the buffer that rows go through.
+    """
+    dq, at, via = to
     total = w.from_lanes(w.load(source, like=w.by_lanes(w.zeros((ROWS, columns)))), (ROWS, columns)) * scale
     count = width // columns
     row, limit = first + piece // count * ROWS, {}
@@ -127,10 +131,11 @@ def convert(source, dq, at, piece, scale, via, *, width, columns, first=0, end=N
 
 
 @w.inline
-def prepare_and_convert(memory, given, dq, scale, number, before, after, sharing, done, width, value_width):
+def prepare_and_convert(memory, given, dq, scale, work, width, value_width):
     """Prepares this tile's share of the head `before` heads after that of this number, and converts that of
     the head `after` heads before it, from the stages that `fill` fills.
     """
+    number, before, after, sharing, done = work
     (rows_of, sums_of, via), group = memory, sharing[1]
     later, earlier, count = number + before, number - after, w.ctas(1) * w.ctas(2)
     if later < count:
@@ -144,7 +149,7 @@ def prepare_and_convert(memory, given, dq, scale, number, before, after, sharing
         for piece in w.range(*span):
             at, here = place(earlier, group, piece, pieces)
             with sums_of.take() as slot:
-                convert(slot.sum, dq, at, here, scale, via, width=width, columns=NARROW)
+                convert(slot.sum, (dq, at, via), here, scale, width=width, columns=NARROW)
 
 
 @w.inline
@@ -172,8 +177,11 @@ def store_delta(o, do, d_lse, delta, at, to, end, width):
 
 
 @w.inline
-def peaks_of(matrices, q, k, rows, head, first, window, scores, c):
-    """The largest scores of 64 rows from `first` on, and the sums of exponentials relative to them."""
+def peaks_of(matrices, q, k, tile, window, scores, c):
+    """The largest scores of a tile of 64 rows, and the sums of exponentials relative to them. A tile is a
+    sequence, a head, and the first row.
+    """
+    rows, head, first = tile
     query, blocks = matrices
     query.fill(q=q[rows.batch, head, rows.first_query + first])
     shared = head // (q.size("heads") // k.size("key_heads"))
@@ -272,9 +280,9 @@ def products_of_outputs(
         share = w.exp2((sink - of_row) * LOG2E) if sinking else None
         if any_size and w.warpgroup_any(inside & finite_lse & (w.abs(of_row) > LARGE_LSE)):
             sequence, x = sequence_at(slot, starts_q, SUMS_STEP) if packed else (at[0], slot)
-            rows = sequence_of(sequence, q, k, starts_q, starts_k, lengths, packed=packed, limited=limited)
+            rows = Sequences(q, k, starts_q, starts_k, lengths, packed, limited).at(sequence)
             c = factor * LOG2E
-            peak, total = peaks_of(matrices, q, k, rows, at[1], x * SUMS_STEP, window, scores, c)
+            peak, total = peaks_of(matrices, q, k, (rows, at[1], x * SUMS_STEP), window, scores, c)
             rest = w.log2(total)
             if sinking:
                 more = (w.maximum(sink, LEAST) - peak * factor) * LOG2E
@@ -319,4 +327,4 @@ def convert_queries(
         rows = {"first": row - block * N, "end": end if packed else None}
         part = block * 2 + me
         source = sums_q[(*at, part * (ROWS * PANEL // LANES), 0)]
-        convert(source, dq, at, part, scale, via, width=width, columns=PANEL, **rows)
+        convert(source, (dq, at, via), part, scale, width=width, columns=PANEL, **rows)

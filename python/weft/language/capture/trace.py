@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from weft.dialects import tile
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import callers
 from weft.isa.async_copy import TMA
@@ -235,6 +236,13 @@ class Trace:
         with ir.InsertionPoint.at_block_begin(self.function.body.blocks[0]):
             yield
 
+    def scratch_buffer(self, key: Any, kind: Callable[[], ir.Type]) -> ir.Value:
+        """The shared memory of a purpose, of this type where there is none yet."""
+        if key not in self.scratch:
+            with self.at_entry():
+                self.scratch[key] = tile.alloc(kind())
+        return self.scratch[key]
+
     @contextmanager
     def before_roles(self) -> Iterator[None]:
         """In the block, operations are built before the barrier that precedes the first role."""
@@ -266,6 +274,12 @@ class Trace:
                 f"{what} must be executed by whole warpgroups, and threads={self.threads} is no multiple of "
                 f"{WARPGROUP}: use one, or single elements x[i, j]"
             )
+
+    def check_whole_in_role(self, what: str) -> Role:
+        """The role. Raises WeftError where it isn't one that whole warpgroups execute."""
+        if self.role is None or self.one_thread:
+            raise mistake(f"{what} must be in a role, executed by whole warpgroups")
+        return self.role
 
     def check_whole_warps(self, what: str) -> None:
         """Raises WeftError in the block of one thread."""

@@ -378,9 +378,7 @@ def clear_rows(buffer: Any, first: Any) -> None:
     """
     if not isinstance(buffer, Buffer) or buffer.transposed:
         raise mistake(f"w.clear_rows expects a buffer in shared memory that isn't transposed, got {buffer}")
-    role_ = trace.current().role
-    if role_ is None or trace.current().one_thread:
-        raise mistake("w.clear_rows must be in a role, executed by whole warpgroups")
+    trace.current().check_whole_in_role("w.clear_rows")
     rows, columns = buffer.layout.group(buffer.value.type.shape)
     if len(rows) != 1 or len(columns) > 2 or rows[0].stride != columns[-1].extent:
         raise mistake(f"rows of a buffer must be contiguous in its panels, got {buffer.layout}")

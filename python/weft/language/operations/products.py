@@ -110,8 +110,7 @@ def warp_gemm(a: Any, b: Buffer, sums: Fragment | None = None) -> Fragment:
 def _checked(caller: str, a: Any, b: Any, sums: Any) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
-    if current.role is None or current.one_thread:
-        raise mistake(f"{caller} must be in a role, executed by whole warpgroups")
+    current.check_whole_in_role(caller)
     for name, value, legal in (("a", a, (Buffer, Fragment)), ("b", b, (Buffer,))):
         if isinstance(value, Pending):
             value._refuse()

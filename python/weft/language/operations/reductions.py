@@ -111,9 +111,7 @@ def columns_across_warps(
 ) -> Fragment:
     """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
     current, columns = trace.current(), x.shape[1]
-    role = current.role
-    if role is None or current.one_thread:
-        raise mistake("a reduction along axis 0 must be in a role, executed by whole warpgroups")
+    role = current.check_whole_in_role("a reduction along axis 0")
     groups = x.layout.group(x.shape)
     copies = tuple(it for it in groups[0] if it.axis == "laneid" and it.extent > 1)
     of_columns = registers.without_axis(x.layout, x.shape, 0)
@@ -121,10 +119,8 @@ def columns_across_warps(
     order = [at[1] for at in registers.registers_of(by_warp, (WARPS, columns))]
     part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
     key = role.first, columns, x.dtype.name
-    if key not in current.scratch:
-        with current.at_entry():
-            current.scratch[key] = tile.alloc(_scratch(role.warpgroups, columns, x.dtype))
-    mine = tile.stage(current.scratch[key], role.number)
+    scratch = current.scratch_buffer(key, lambda: _scratch(role.warpgroups, columns, x.dtype))
+    mine = tile.stage(scratch, role.number)
     warpgroup_barrier()  # others may still read what an earlier reduction stored
     width = 2 if x.dtype.bits == 16 else 0  # not by instructions that move matrices
     tile.store(part.value, mine, emit.value(0), emit.value(0), vector_bytes=width)
@@ -211,10 +207,9 @@ def warpgroup_any(x: Any) -> Scalar:
     is a barrier.
     """
     current = trace.current()
-    if current.role is None or current.one_thread:
-        raise mistake("w.warpgroup_any must be in a role, executed by whole warpgroups")
+    role = current.check_whole_in_role("w.warpgroup_any")
     condition_ = _any_of_lane(x, "w.warpgroup_any")
-    return Scalar(votes.in_warpgroup(roles.own_barrier(current.role), WARPGROUP, condition_))
+    return Scalar(votes.in_warpgroup(roles.own_barrier(role), WARPGROUP, condition_))
 
 
 def _any_of_lane(x: Any, name: str) -> ir.Value:

@@ -144,11 +144,9 @@ def _place(kind: ir.Type) -> ir.Value:
     assert role is not None
     stored = addresses.stored_type(kind)
     key = "result", role.first, str(stored)
-    if key not in current.scratch:
-        with current.at_entry():
-            layout = f"S[({role.warpgroups},1,1):(1,1,1)]"
-            current.scratch[key] = tile.alloc(BufferType.of((role.warpgroups, 1, 1), stored, layout))
-    return tile.address(tile.stage(current.scratch[key], role.number))
+    layout, shape = f"S[({role.warpgroups},1,1):(1,1,1)]", (role.warpgroups, 1, 1)
+    buffer = current.scratch_buffer(key, lambda: BufferType.of(shape, stored, layout))
+    return tile.address(tile.stage(buffer, role.number))
 
 
 @contextmanager

@@ -32,20 +32,13 @@ def moved(
     `scratch` returns the type of a buffer for the tiles of so many warpgroups.
     """
     current = trace.current()
-    role = current.role
-    if role is None or current.one_thread:
-        raise mistake(
-            "lanes exchange elements to convert this fragment, which must be in a role, executed by whole "
-            "warpgroups"
-        )
+    role = current.check_whole_in_role("lanes exchange elements to convert this fragment, which")
     element = lane.type.element_type
     if element.width == 1:
         raise mistake("conditions can't be converted: convert what is compared, or use w.where first")
     key = "convert", role.first, shape, str(element)
-    if key not in current.scratch:
-        with current.at_entry():
-            current.scratch[key] = tile.alloc(scratch(role.warpgroups))
-    mine, zero = tile.stage(current.scratch[key], role.number), emit.value(0)
+    buffer = current.scratch_buffer(key, lambda: scratch(role.warpgroups))
+    mine, zero = tile.stage(buffer, role.number), emit.value(0)
     old, new = (FragmentType.of(shape, element, each) for each in layouts)
     warpgroup_barrier()  # others may still read what an earlier conversion stored
     tile.store(tile.from_lane(lane, old), mine, zero, zero, vector_bytes=widths[0])
@@ -126,11 +119,11 @@ def exchanged(
     current, kind = trace.current(), addresses.stored_type(given)
     count, size = _count(), kind.width // 8
     key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
-    if key not in current.scratch:
-        with current.at_entry():
-            layout = Layout.parse(f"S[({count * slots}):(1)]")
-            current.scratch[key] = tile.alloc(BufferType.of((count * slots,), kind, layout))
-    base, warp = tile.address(current.scratch[key]), roles.thread() // LANES
+    size_of = count * slots
+    buffer = current.scratch_buffer(
+        key, lambda: BufferType.of((size_of,), kind, Layout.parse(f"S[({size_of}):(1)]"))
+    )
+    base, warp = tile.address(buffer), roles.thread() // LANES
 
     def address(of: ir.Value, slot: ir.Value | int) -> ir.Value:
         number = emit.add(emit.mul(of, slots), slot)

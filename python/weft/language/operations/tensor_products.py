@@ -177,8 +177,7 @@ class TensorProducts(Multiplier):
         return buffer
 
     def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
-        if self._trace.role is None or self._trace.one_thread:
-            raise mistake("w.wait must be in a role, executed by whole warpgroups")
+        self._trace.check_whole_in_role("w.wait")
         if pending >= MOST_PENDING:
             raise mistake(f"pending must be less than {MOST_PENDING} on this chip, got {pending}")
         for each in products:

@@ -85,8 +85,7 @@ def transpose(source: Buffer, to: Buffer, *, interleaved: bool = False) -> None:
         )
     if current.chip not in STMATRIX.table[_FORM].chips:
         raise mistake(f"w.transpose needs stmatrix, which {current.chip} doesn't have: sm_90 and later do")
-    if current.role is None or current.one_thread:
-        raise mistake("w.transpose must be in a role, executed by whole warpgroups")
+    current.check_whole_in_role("w.transpose")
     if source.ring is not None and to.ring is not None and to.ring.over is source.ring:
         if rows != _PANEL or columns % _PANEL:
             raise mistake(
