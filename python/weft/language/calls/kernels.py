@@ -364,15 +364,8 @@ def kernel(
     `arch` is the chip to compile for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
-        return functools.partial(
-            kernel,
-            grid=grid,
-            threads=threads,
-            persistent=persistent,
-            cluster=cluster,
-            dependent=dependent,
-            arch=arch,
-        )
+        options = {"grid": grid, "threads": threads, "persistent": persistent, "cluster": cluster}
+        return functools.partial(kernel, **options, dependent=dependent, arch=arch)
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
     if not callable(threads):

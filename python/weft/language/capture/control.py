@@ -59,7 +59,6 @@ class Attempt:
         trace.current().restore(self._state)
 
 
-_ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
 _BY_WHILE = "loop by 'while' with the opposite condition"
 _NOTED = (
     "begin with 'done = False' before this loop of Python, which is unrolled, assign True here, and put the "
@@ -128,7 +127,7 @@ class Loop(_Construct):
 
     def __init__(self, over: Any, names: LoopNames, has_else: bool) -> None:
         self.over, self.names, self._every = over, names.assigned, names
-        self.traced = isinstance(over, Range)
+        self.traced = isinstance(over, (Range, Queue))
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
         self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
@@ -177,11 +176,8 @@ class Loop(_Construct):
         if self._left:
             return
         self._entered = False
-        trace.current().multiplier.end_body()
-        new = self._before.taken(scope, "in a loop of the GPU")
-        self._before.end()
+        new = self._before.ended(scope)
         changed = [n for n, (a, b) in enumerate(zip(self._arguments, new, strict=True)) if a != b]
-        trace.current().check_released()
         scf.yield_([new[n] for n in changed])
         trace.current().leave(self._point)
         for number, (argument, initial) in enumerate(zip(self._arguments, self._initial, strict=True)):
@@ -198,10 +194,7 @@ class Loop(_Construct):
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        values = [
-            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
-            for name, value in zip(self.names, self._before.after(iter(self._results)), strict=True)
-        ]
+        values = self._before.after_all(self._results)
         return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self._every.targets))
 
 
@@ -210,9 +203,6 @@ class QueueLoop(Loop):
 
     def __init__(self, over: Queue, names: LoopNames, has_else: bool) -> None:
         super().__init__(over, names, has_else)
-        self.traced = True
-        if has_else:
-            raise mistake(_NO_ELSE)
 
     def __iter__(self) -> Iterator[Any]:
         self._first = self.over.first()
@@ -240,12 +230,7 @@ class QueueLoop(Loop):
         return values
 
     def end(self, scope: dict[str, Any]) -> None:
-        trace.current().multiplier.end_body()
-        number = self.over.following()
-        new = self._before.taken(scope, "in a loop of the GPU")
-        self._before.end()
-        trace.current().check_released()
-        scf.yield_([number, *new])
+        scf.yield_([*self._before.ended(scope, lambda: [self.over.following()])])
         trace.current().leave(self._point)
         operands = [self._first, *self._initial]
         loop = _rebuild(self._op, operands, [each.type for each in operands])
@@ -321,19 +306,12 @@ class While(_Construct):
 
     def end(self, scope: dict[str, Any]) -> None:
         """Leaves the body, at its end."""
-        trace.current().multiplier.end_body()
-        parts = self._before.taken(scope, "in a loop of the GPU")
-        self._before.end()
-        trace.current().check_released()
-        scf.yield_(parts)
+        scf.yield_(self._before.ended(scope))
         trace.current().leave(self._point)
 
     def after(self) -> tuple[Any, ...]:
         """The names' values after the loop."""
-        return tuple(
-            Unbound(name, _ONLY_INSIDE) if isinstance(value, Unbound) else value
-            for name, value in zip(self.names, self._before.after(iter(self._op.results)), strict=True)
-        )
+        return tuple(self._before.after_all(self._op.results))
 
 
 class Branch(_Construct):

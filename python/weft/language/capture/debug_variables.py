@@ -5,9 +5,7 @@ to these registers, they hold `x` of function `f`. Comments execute nothing, but
 what a comment names, and may order instructions differently.
 """
 
-import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +14,7 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.ir import callers
+from weft.language.capture.python_objects import LIBRARIES
 from weft.language.capture.tracing_state import keeps_variables
 from weft.language.operations.products import Pending
 from weft.language.values.buffers import Buffer
@@ -31,12 +30,6 @@ MARK = "weft.variable"
 _WORD = 32
 _MOST_MEMBERS = 16
 _ADDRESSES = {"shared": "shared", "tmem": "tensor"}
-
-_LIBRARIES = tuple(
-    f"{path}{os.sep}"
-    for name, path in sysconfig.get_paths().items()
-    if name in ("stdlib", "purelib", "platlib")
-)
 
 
 @contextmanager
@@ -104,7 +97,7 @@ def _at_line(file: str, line: int) -> Iterator[None]:
 @cache
 def _is_users(file: str) -> bool:
     """Whether a file is of the user's own code, not of a library."""
-    return not (callers.is_hidden(file) or file.startswith(("<", *_LIBRARIES)))
+    return not (callers.is_hidden(file) or file.startswith(("<", *LIBRARIES)))
 
 
 def name_value(name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ In the body, an object that it changes in place has the values of the iteration,
 them. A name that the body assigns gets a copy of its list or object, since names of the first one keep that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError
@@ -39,6 +39,7 @@ def common_type(one: Any, other: Any) -> DType | None:
 
 
 _NO_VALUE = "has no value here"
+_ONLY_INSIDE = "is assigned only in a loop of the GPU, which may not run: assign it before the loop"
 _BECOMES_OTHER = (
     "{} have one object before a loop of the GPU, and others after an iteration: begin with a list, "
     "dictionary or object for each"
@@ -209,6 +210,19 @@ class LoopValues:
             for member, before in each.members.items():
                 self._take((each.name, where), before, end[member], found, seen, unseen)
         return found + carried.parts(trace.current().state())
+
+    def ended(self, scope: dict[str, Any], first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
+        """The SSA values at the end of the body, which is left, after those of `first`."""
+        trace.current().multiplier.end_body()
+        found = [*first(), *self.taken(scope, "in a loop of the GPU")]
+        self.end()
+        trace.current().check_released()
+        return found
+
+    def after_all(self, results: Sequence[ir.Value]) -> list[Any]:
+        """The names' values after a loop with these results; none of those that only its body assigns."""
+        values = zip(self.names, self.after(iter(results)), strict=True)
+        return [Unbound(n, _ONLY_INSIDE) if isinstance(each, Unbound) else each for n, each in values]
 
     def end(self) -> None:
         """Leaves the loop. Raises WeftError for an object that a function has changed unseen."""

@@ -30,11 +30,12 @@ _ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
 _HOLDERS = (tuple, dict, types.FunctionType, types.MethodType, functools.partial, *_ITERATORS)
 _OBJECTS = (types.SimpleNamespace, ChainMap, UserDict, UserList)
 _LANGUAGE = "weft.language"
-_LIBRARIES = tuple(
+LIBRARIES = tuple(
     f"{path}{os.sep}"
     for name, path in sysconfig.get_paths().items()
     if name in ("stdlib", "purelib", "platlib")
 )
+"""The folders of Python's and other libraries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ def is_users(module: str) -> bool:
     if root in ("weft", "builtins") or (root in sys.stdlib_module_names and root != "__main__"):
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None or not file.startswith(_LIBRARIES)
+    return file is None or not file.startswith(LIBRARIES)
 
 
 def is_mutable(value: Any) -> bool:

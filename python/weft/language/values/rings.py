@@ -301,10 +301,14 @@ class Ring(carried.Fixed):
             by = "filled" if self._writer == "copies" else "written in another role"
             raise mistake(f"ring '{self.name}' is {by} already: make another one for what is written here")
         self._writer = role
-        maker = self._ring.owner
-        i64 = ir.IntegerType.get_signless(64)
-        maker.attributes["producers"] = ir.IntegerAttr.get(i64, (1 if own else role.warpgroups) * WARPS)
-        maker.attributes["filled_by"] = ir.StringAttr.get("warps")
+        self._signalled_by("warps", "filled_by", "producers", (1 if own else role.warpgroups) * WARPS)
+
+    def _signalled_by(self, whom: str, attribute: str, counted: str = "", count: int = 0) -> None:
+        """Writes who announces full or empty stages, and how many there are, where that changes."""
+        attributes = self._ring.owner.attributes
+        attributes[attribute] = ir.StringAttr.get(whom)
+        if counted:
+            attributes[counted] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), count)
 
     def take(self, *, waits: bool = True) -> Slot:
         """Waits until the next stage is full, and takes it. `release()` lets it be filled again.
@@ -330,7 +334,7 @@ class Ring(carried.Fixed):
         if alone and self.takers != 1:
             raise mistake(f"takers of a ring must be 1 if one thread takes its stages, got {self.takers}")
         if alone and self._alone is None:
-            self._ring.owner.attributes["emptied_by"] = ir.StringAttr.get("threads")
+            self._signalled_by("threads", "emptied_by")
         current = trace.current()
         taking = current.role, current.warp
         if self._taking not in (None, taking) and self._taking[0] is current.role:
@@ -383,10 +387,7 @@ class Ring(carried.Fixed):
         if self.over is not None:
             self.over.read_by_lanes()
             return
-        maker = self._ring.owner
-        i64 = ir.IntegerType.get_signless(64)
-        maker.attributes["consumers"] = ir.IntegerAttr.get(i64, self.takers * WARPS)
-        maker.attributes["emptied_by"] = ir.StringAttr.get("warps")
+        self._signalled_by("warps", "emptied_by", "consumers", self.takers * WARPS)
 
     @property
     def taken_alone(self) -> bool:
