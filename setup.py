@@ -5,6 +5,7 @@ With `weft.dialects` mapped to `dialects`, setuptools would find the package by 
 pyright don't run. With links `python/weft/dialects -> ../../dialects` a .pth file suffices, which they read.
 """
 
+import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -40,9 +41,17 @@ def _linked(mapped: dict[str, str]) -> bool:
     return True
 
 
-_HOST = Extension("weft.launch.compiled", ["python/weft/launch/host.c"], py_limited_api=True, optional=True)
+_HOST = "python/weft/launch/host.c"
+_DIGEST = zlib.crc32(Path(_HOST).read_bytes())
+_COMPILED = Extension(
+    "weft.launch.compiled",
+    [_HOST],
+    define_macros=[("SOURCE", f"{_DIGEST}u")],
+    py_limited_api=True,
+    optional=True,
+)
 setup(
-    ext_modules=[_HOST],
+    ext_modules=[_COMPILED],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
     cmdclass={"editable_wheel": LinkedEditableWheel},
 )

@@ -55,7 +55,7 @@ class WorldPeers:
 
 
 class Rank:
-    """A GPU of a World that queues recordings, as sequence.ll does."""
+    """A GPU of a World that queues recordings, as host.c does."""
 
     def __init__(self, peers, rank):
         self.peers = peers

@@ -161,8 +161,8 @@ static int queue_steps(const Sequence *sequence, const word *given, word stream)
             status = launch((const void *)step[1], addresses, stream);
             step += 3 + 2 * step[2];
             break;
-        case COPY: /* a stream, bytes, where to, from where */
-            status = driver.copy(place(step + 3, given), place(step + 5, given), step[2], streams[step[1]]);
+        case COPY: /* a stream, where to, from where, bytes */
+            status = driver.copy(place(step + 2, given), place(step + 4, given), step[6], streams[step[1]]);
             step += 7;
             break;
         case SET: /* the place of the number of the call */
@@ -547,6 +547,7 @@ PyMODINIT_FUNC PyInit_compiled(void) {
         {"xla_gpu", (void *)xla_gpu}, {"xla_team", (void *)xla_team}, {"xla_cpu", (void *)xla_cpu}};
     for (int i = 0; module && i < 3; i++)
         PyModule_AddObject(module, handlers[i].name, PyLong_FromVoidPtr(handlers[i].function));
+    PyModule_AddObject(module, "source", PyLong_FromUnsignedLong(SOURCE)); /* the CRC-32 of this file */
     asking = PyThread_allocate_lock();
     return module;
 }

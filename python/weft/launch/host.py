@@ -2,19 +2,30 @@
 installed without a C compiler.
 """
 
+import contextlib
 import ctypes
 import functools
+import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from weft.launch import host_in_python
 from weft.launch.cuda_driver import entry
 
-try:
-    from weft.launch import compiled  # type: ignore[attr-defined]
-except ImportError:
-    from weft.launch import host_in_python as compiled
 
-functions: Any = compiled
+def _functions() -> Any:
+    """Not those of an older `host.c`, whose structures may differ. Only an editable install has that file."""
+    source = Path(__file__).with_name("host.c")
+    with contextlib.suppress(ImportError):
+        from weft.launch import compiled  # type: ignore[attr-defined]
+
+        if not source.exists() or getattr(compiled, "source", None) == zlib.crc32(source.read_bytes()):
+            return compiled
+    return host_in_python
+
+
+functions = _functions()
 DRIVER = (
     *("cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent"),
     *("cuStreamGetCaptureInfo", "cuStreamGetId", "cuLaunchKernelEx"),

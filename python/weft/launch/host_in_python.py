@@ -137,8 +137,8 @@ def _queue_steps(sequence: int, given: Sequence[int], stream: int) -> int:
             addresses = [_place(places[2 * n : 2 * n + 2], given) for n in range(count)]
             status = _launch(plan, addresses, stream)
         elif what == _COPY:
-            _, on, bytes_, *places = _words(step, size := 7)
-            status = copy(_place(places[:2], given), _place(places[2:], given), bytes_, streams[on])
+            _, on, *places, count = _words(step, size := 7)
+            status = copy(_place(places[:2], given), _place(places[2:], given), count, streams[on])
         elif what == _SET:
             status = set_(_place(_words(step + 8, 2), given), call % 2**32, 1, stream)
             size = 3

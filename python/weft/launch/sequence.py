@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from weft.launch.launcher import NO_WORKSPACE
 
 CALLER, OTHER = range(2)
 """The streams of a sequence: the caller's, and the GPU's other one."""
-_END, _LAUNCH, _COPY, _SET, _RECORD, _WAIT = range(6)
+_END = 0  # of steps
 _FIXED = -1
 _PRIORITY = -1  # of the other stream: above XLA's and PyTorch's
 
@@ -24,10 +25,6 @@ class Where(NamedTuple):
     number: int | None
     begin: int
 
-    @property
-    def words(self) -> list[int]:
-        return [_FIXED if self.number is None else self.number, self.begin]
-
 
 @dataclass(frozen=True)
 class Launch:
@@ -35,11 +32,6 @@ class Launch:
 
     prepared: Any
     operands: tuple[Where, ...]
-
-    @property
-    def words(self) -> list[int]:
-        places = [word for each in self.operands for word in each.words]
-        return [_LAUNCH, self.prepared.plan_address, len(self.operands), *places]
 
 
 @dataclass(frozen=True)
@@ -51,10 +43,6 @@ class Copy:
     source: Where
     size: int
 
-    @property
-    def words(self) -> list[int]:
-        return [_COPY, self.stream, self.size, *self.to.words, *self.source.words]
-
 
 @dataclass(frozen=True)
 class Number:
@@ -62,20 +50,12 @@ class Number:
 
     to: Where
 
-    @property
-    def words(self) -> list[int]:
-        return [_SET, *self.to.words]
-
 
 @dataclass(frozen=True)
 class Record:
     """Records the event of a stream."""
 
     stream: int
-
-    @property
-    def words(self) -> list[int]:
-        return [_RECORD, self.stream]
 
 
 @dataclass(frozen=True)
@@ -85,12 +65,23 @@ class Wait:
     stream: int
     awaited: int
 
-    @property
-    def words(self) -> list[int]:
-        return [_WAIT, self.stream, self.awaited]
-
 
 Step = Launch | Copy | Number | Record | Wait
+_KINDS = (None, Launch, Copy, Number, Record, Wait)  # as host.c numbers them
+
+
+def _words(step: Step) -> Iterator[int]:
+    """A step as host.c reads it: its kind and its fields, where a place is two words."""
+    yield _KINDS.index(type(step))
+    fields: Iterable[Any] = vars(step).values()
+    if isinstance(step, Launch):
+        fields = step.prepared.plan_address, len(step.operands), *step.operands
+    for each in fields:
+        if isinstance(each, Where):
+            yield _FIXED if each.number is None else each.number
+            yield each.begin
+        else:
+            yield each
 
 
 class Counter:
@@ -123,7 +114,7 @@ class Sequence:
         if any(each.prepared.has_workspaces for each in launches):
             raise WeftError(f"{action}: schedule must be one whose kernel has no workspaces")
         host.connect()
-        words = [host.words([*(word for step in each for word in step.words), _END]) for each in steps]
+        words = [host.words([*(word for step in each for word in _words(step)), _END]) for each in steps]
         lane, most = _lane(ordinal), max((len(each.operands) for each in launches), default=1)
         self._kept = lane, counter, words, steps  # to which the sequence has pointers
         calls = 0 if counter is None else counter.address
