@@ -11,7 +11,9 @@ from weft.errors import WeftError
 from weft.language.capture import carried, python_objects, trace
 from weft.language.capture.carried import RESULT, Carried, Unbound
 from weft.language.capture.mutation import Region, fill, fix_shared
+from weft.language.capture.python_objects import Scope
 from weft.language.messages.mistakes import mistake, unseen
+from weft.language.values.foreign import Traced
 from weft.mlir import ir
 
 _NO_VALUE = "has no value here"
@@ -34,7 +36,7 @@ class _Side:
         for each in (*values, *changes.values()):
             self._add(each, seen)
 
-    def _add(self, value: Any, seen: set[int]) -> None:
+    def _add(self, value: Traced, seen: set[int]) -> None:
         if id(value) in seen:
             return
         seen.add(id(value))
@@ -44,12 +46,12 @@ class _Side:
         for member in (python_objects.members(value) or {}).values():
             self._add(member, seen)
 
-    def of(self, value: Any) -> list[ir.Value]:
+    def of(self, value: Traced) -> list[ir.Value]:
         """The SSA values of a value."""
         found: list[Any] = self.parts[id(value)][1] if id(value) in self.parts else value.parts()
         return found
 
-    def members(self, value: Any) -> python_objects.Members:
+    def members(self, value: Traced) -> python_objects.Members:
         """The members of an object at the end of the side."""
         return self.changes[id(value)] if id(value) in self.changes else python_objects.members(value) or {}
 
@@ -57,13 +59,13 @@ class _Side:
 class _Plan:
     """What takes the place of two values after the branch."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Traced) -> None:
         self.value = value  # as it is, or what it is made like
         self.pairs: tuple[int, int] | None = None  # the numbers of its pairs of SSA values
         self.members: dict[Any, _Plan] | None = None
         self.made: Any = _ABSENT
 
-    def build(self, results: Sequence[ir.Value]) -> Any:
+    def build(self, results: Sequence[ir.Value]) -> Traced:
         """The value, made of the results of the branch."""
         if self.made is not _ABSENT:
             return self.made
@@ -84,7 +86,7 @@ class BranchValues:
     """The values of names and objects, and the positions of rings, around a branch."""
 
     def __init__(
-        self, names: Sequence[str], again: Sequence[str], assigned: Collection[str], scope: dict[str, Any]
+        self, names: Sequence[str], again: Sequence[str], assigned: Collection[str], scope: Scope
     ) -> None:
         """`names` are those that have a value after it, `again` others that the second side reads as they
         were before, and `assigned` all that the sides assign.
@@ -105,7 +107,7 @@ class BranchValues:
         self._same: list[Any] = []
         trace.current().regions.append(self._region)
 
-    def end_side(self, scope: dict[str, Any]) -> None:
+    def end_side(self, scope: Scope) -> None:
         """Notes what a side has at its end, and gives objects the members from before the branch."""
         values = [scope.get(name, value) for name, value in zip(self.names, self.before, strict=True)]
         self._sides.append(_Side([*values, trace.current().state()], self._region.changes()))
@@ -147,7 +149,7 @@ class BranchValues:
                 fix_shared(each, name, "a branch")
         return values
 
-    def _plan(self, name: str, one: Any, other: Any) -> _Plan:
+    def _plan(self, name: str, one: Traced, other: Traced) -> _Plan:
         """What takes the place of the values of both sides, of which one may be absent."""
         if one is other:
             self._same.append(one)
@@ -182,7 +184,7 @@ class BranchValues:
         return plan
 
     def _members(
-        self, name: str, value: Any, one: python_objects.Members, other: python_objects.Members
+        self, name: str, value: Traced, one: python_objects.Members, other: python_objects.Members
     ) -> dict[Any, _Plan]:
         """What takes the place of the members of an object that a side has changed."""
         if python_objects.has_attributes(value):

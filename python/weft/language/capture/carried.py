@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.language.capture import python_objects
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 
 if TYPE_CHECKING:
     from weft.mlir import ir
@@ -27,11 +27,11 @@ class Carried(Foreign):
         """Its SSA values."""
         raise NotImplementedError
 
-    def like(self, parts: Iterator[Any]) -> Any:
+    def like(self, parts: Iterator[Any]) -> Traced:
         """The same kind of value with the next SSA values in place of its own."""
         raise NotImplementedError
 
-    def complaint(self, other: Any) -> str | None:
+    def complaint(self, other: Traced) -> str | None:
         """Why another value can't replace this one in a loop or branch."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class Carried(Foreign):
         """The value as loops and branches carry it."""
         return self
 
-    def of_zeros(self) -> Any:
+    def of_zeros(self) -> Traced:
         """The same kind of value with zeros; for another one than a number or tile, nothing."""
         return Unbound(RESULT, "must be numbers or tiles of the GPU")
 
@@ -70,7 +70,7 @@ class Unbound:
     def __init__(self, name: str, why: str) -> None:
         object.__setattr__(self, "_complaint", f"'{name}' {why}")
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Traced:
         raise mistake(object.__getattribute__(self, "_complaint"))
 
     __hash__ = object.__hash__
@@ -88,7 +88,7 @@ for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTA
     setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
-def parts(value: Any, seen: set[int] | None = None) -> "list[ir.Value]":
+def parts(value: Traced, seen: set[int] | None = None) -> "list[ir.Value]":
     """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
     if isinstance(value, Carried):
         return value.parts()
@@ -100,7 +100,7 @@ def parts(value: Any, seen: set[int] | None = None) -> "list[ir.Value]":
     return [part for member in members.values() for part in parts(member, seen)]
 
 
-def rebuilt(value: Any, new: Iterator[Any], made: dict[int, Any] | None = None) -> Any:
+def rebuilt(value: Traced, new: Iterator[Any], made: dict[int, Any] | None = None) -> Traced:
     """The value with the next SSA values in place of its own. `made` has what stands for objects that can be
     changed in place, by their ids, and gets what is made for others.
     """
@@ -118,7 +118,7 @@ def rebuilt(value: Any, new: Iterator[Any], made: dict[int, Any] | None = None) 
     return other
 
 
-def any_like(value: Any) -> Any:
+def any_like(value: Traced) -> Traced:
     """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
     if isinstance(value, Carried):
         return value.settled().of_zeros()
@@ -139,7 +139,7 @@ def rebuilt_members(
     return {key: rebuilt(each, new, made) for key, each in members.items()}
 
 
-def hand_over(value: Any, seen: set[int] | None = None) -> None:
+def hand_over(value: Traced, seen: set[int] | None = None) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     if isinstance(value, Carried):
         value.hand_over()
@@ -151,7 +151,7 @@ def hand_over(value: Any, seen: set[int] | None = None) -> None:
             hand_over(member, seen)
 
 
-def complaint(before: Any, after: Any) -> str | None:
+def complaint(before: Traced, after: Traced) -> str | None:
     """Why a value can't take the place of `before` at the end of a loop or branch, apart from its members, as
     the end of a sentence that begins with the name.
     """
@@ -171,7 +171,7 @@ def complaint(before: Any, after: Any) -> str | None:
 
 
 def different_members(
-    value: Any, before: python_objects.Members, after: python_objects.Members
+    value: Traced, before: python_objects.Members, after: python_objects.Members
 ) -> str | None:
     """Why members can't take the place of those that an object had before."""
     is_ordered = isinstance(value, OrderedDict)
@@ -198,7 +198,7 @@ def _listed(keys: python_objects.Members) -> str:
     return f"{', '.join(map(repr, keys)):.60}"
 
 
-def _remedy(one: Carried, other: Any) -> str:
+def _remedy(one: Carried, other: Traced) -> str:
     """What to write in place of a value of another kind, if that is clear."""
     if isinstance(other, Carried):
         begun = "" if hasattr(one, "shape") else other.begun(one.number())
@@ -217,7 +217,7 @@ def written(number: float) -> str:
     return repr(number).replace("inf", "w.inf") if abs(number) == math.inf else repr(number)
 
 
-def described(value: Any) -> str:
+def described(value: Traced) -> str:
     """A value in words."""
     if isinstance(value, Unbound):
         return "nothing"
@@ -227,7 +227,7 @@ def described(value: Any) -> str:
     return f"the Python {type(value).__name__} {shown:.40}"
 
 
-def _object_complaint(before: Any, after: Any) -> str | None:
+def _object_complaint(before: Traced, after: Traced) -> str | None:
     """Why a Python object can't be replaced: the GPU doesn't have it."""
     plain = isinstance(before, (bool, int, float, str, type(None)))
     if plain and type(before) is type(after) and before == after:

@@ -12,12 +12,12 @@ from weft.language.capture.control import Branch
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.ranges import Range
 from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, condition
 from weft.passes.builders import emit
 
 
-def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+def choose(value: Traced, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Traced:
     """`then() if value else otherwise()`."""
     known = condition(value)
     if isinstance(known, bool):
@@ -29,17 +29,17 @@ def choose(value: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) ->
     return branch.after()[0]
 
 
-def last_of(first: Any, *rest: Callable[[], Any]) -> Any:
+def last_of(first: Traced, *rest: Callable[[], Any]) -> Traced:
     """`first and …`, where its value is used: the first operand that is false, or the last one."""
     return _operand(True, first, *rest)
 
 
-def first_of(first: Any, *rest: Callable[[], Any]) -> Any:
+def first_of(first: Traced, *rest: Callable[[], Any]) -> Traced:
     """`first or …`, where its value is used: the first operand that is true, or the last one."""
     return _operand(False, first, *rest)
 
 
-def _operand(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+def _operand(goes_on: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
     """The value of `and`, which goes on after what is true, or of `or`."""
     if not rest:
         return first
@@ -49,19 +49,19 @@ def _operand(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
     value = _settled(first)
     ends = value if value.dtype != i1 else _truth(not goes_on)
 
-    def others() -> Any:
+    def others() -> Traced:
         return _as(value, _operand(goes_on, rest[0](), *rest[1:]), "and" if goes_on else "or")
 
     sides = (others, lambda: ends) if goes_on else (lambda: ends, others)
     return choose(known, *sides)
 
 
-def _settled(value: Any) -> Any:
+def _settled(value: Traced) -> Traced:
     """A value, where it is in memory the number there."""
     return value.loaded() if isinstance(value, Loaded) else value
 
 
-def _as(one: Scalar, other: Any, word: str) -> Any:
+def _as(one: Scalar, other: Traced, word: str) -> Traced:
     """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
     other way round.
     """
@@ -77,17 +77,17 @@ def _as(one: Scalar, other: Any, word: str) -> Any:
     return as_scalar(other) if isinstance(other, bool) else other
 
 
-def both(first: Any, *rest: Callable[[], Any]) -> Any:
+def both(first: Traced, *rest: Callable[[], Any]) -> Traced:
     """The truth of `first and …`."""
     return _truth_of(True, first, *rest)
 
 
-def either(first: Any, *rest: Callable[[], Any]) -> Any:
+def either(first: Traced, *rest: Callable[[], Any]) -> Traced:
     """The truth of `first or …`."""
     return _truth_of(False, first, *rest)
 
 
-def _truth_of(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
+def _truth_of(goes_on: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
     """The truth of `and`, which goes on after what is true, or of `or`."""
     if not rest:
         return first
@@ -98,18 +98,18 @@ def _truth_of(goes_on: bool, first: Any, *rest: Callable[[], Any]) -> Any:
     return choose(known, *(sides if goes_on else sides[::-1]))
 
 
-def _truth(value: Any) -> Scalar:
+def _truth(value: Traced) -> Scalar:
     known = condition(value)
     return as_scalar(known)
 
 
-def negated(value: Any) -> Any:
+def negated(value: Traced) -> Traced:
     """`not value`."""
     known = condition(value)
     return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
 
 
-def contains(value: Any, container: Any) -> Any:
+def contains(value: Traced, container: Any) -> Traced:
     """`value in container`: by comparisons, where the value or what a container has is of the GPU."""
     is_of_gpu, is_array = isinstance(value, Foreign), isinstance(container, np.ndarray)
     elements = container.ravel().tolist() if is_array and is_of_gpu else container
@@ -133,7 +133,7 @@ def contains(value: Any, container: Any) -> Any:
     return found
 
 
-def is_same(value: Any, other: Any) -> Any:
+def is_same(value: Traced, other: Traced) -> Traced:
     """`value is other`: for a condition of the GPU and True or False, whether it is that."""
     for one, constant in ((value, other), (other, value)):
         if isinstance(constant, bool) and isinstance(one, Scalar) and one.dtype == i1:
@@ -141,7 +141,7 @@ def is_same(value: Any, other: Any) -> Any:
     return value is other
 
 
-def is_sequence(value: Any, count: int) -> bool:
+def is_sequence(value: Traced, count: int) -> bool:
     """Whether a value matches a pattern of a sequence of so many parts."""
     of_parts = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
     return of_parts and len(value) == count
@@ -158,7 +158,7 @@ def chosen(value: Scalar) -> bool:
     return known
 
 
-def asserted(value: Any) -> Any:
+def asserted(value: Traced) -> Traced:
     """The condition of an `assert`. Raises WeftError for one of the GPU."""
     if isinstance(value, Scalar):
         raise mistake("assert can't check a value of the GPU: use w.check(condition, message)")
@@ -179,7 +179,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def chain(operators: tuple[str, ...], left: Any, *rest: Callable[[], Any]) -> Any:
+def chain(operators: tuple[str, ...], left: Traced, *rest: Callable[[], Any]) -> Traced:
     """`left < rest[0] < rest[1] …`."""
     right = rest[0]()
     first = _COMPARISONS[operators[0]](left, right)

@@ -15,10 +15,12 @@ from weft.language.capture.carried import Unbound
 from weft.language.capture.loop_values import LoopNames, LoopValues, common_type
 from weft.language.capture.mutation import Region, taking
 from weft.language.capture.origins import alike, computed_from
+from weft.language.capture.python_objects import Scope
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.queues import Queue
 from weft.language.operations.ranges import Part, Range
 from weft.language.values.dtypes import NUMBERS
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
@@ -29,7 +31,7 @@ class Attempt:
     nothing is.
     """
 
-    def __init__(self, scope: dict[str, Any]) -> None:
+    def __init__(self, scope: Scope) -> None:
         self._first = None
         if tracing_state.is_tracing():
             current = trace.current()
@@ -125,7 +127,7 @@ class Loop(_Construct):
 
     _before: LoopValues
 
-    def __init__(self, over: Any, names: LoopNames, has_else: bool) -> None:
+    def __init__(self, over: Traced, names: LoopNames, has_else: bool) -> None:
         self.over, self.names, self._every = over, names.assigned, names
         self.traced = isinstance(over, (Range, Queue))
         self._left = 0  # iterations of the body that are still to be traced
@@ -156,7 +158,7 @@ class Loop(_Construct):
             yield item
         assert not self._entered
 
-    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def begin(self, scope: Scope) -> tuple[Any, ...]:
         """Enters the body. Returns the names' values in it."""
         if self._entered:  # already, for the number before
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
@@ -170,7 +172,7 @@ class Loop(_Construct):
         self._arguments = [self._block.add_argument(part.type, location) for part in self._initial]
         return self._before.gives(iter(self._arguments))
 
-    def end(self, scope: dict[str, Any]) -> None:
+    def end(self, scope: Scope) -> None:
         """Leaves the body, at its end."""
         self._left -= 1
         if self._left:
@@ -214,7 +216,7 @@ class QueueLoop(Loop):
             item = self.over.item(Scalar(self._block.arguments[0]))
         yield item
 
-    def begin(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
+    def begin(self, scope: Scope) -> tuple[Scalar, ...]:
         self._before = LoopValues(self._every, scope)
         self._before.hand_over()
         self._initial = self._before.parts()
@@ -229,7 +231,7 @@ class QueueLoop(Loop):
         self.over.ask()
         return values
 
-    def end(self, scope: dict[str, Any]) -> None:
+    def end(self, scope: Scope) -> None:
         scf.yield_([*self._before.ended(scope, lambda: [self.over.following()])])
         trace.current().leave(self._point)
         operands = [self._first, *self._initial]
@@ -237,13 +239,13 @@ class QueueLoop(Loop):
         self._results = list(loop.results)[1:]
 
 
-def loop(over: Any, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
+def loop(over: Traced, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
     """The loop of a captured `for`."""
     every = LoopNames(names, changed, passed, targets)
     return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
 
 
-def _iterable(over: Any) -> Any:
+def _iterable(over: Traced) -> Traced:
     """What a Python loop goes through. Raises WeftError for a value of the GPU."""
     if isinstance(over, Scalar):
         raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
@@ -260,13 +262,13 @@ class While(_Construct):
         self.names, self._has_else = names, has_else
         self._every = LoopNames(names, changed, passed)
 
-    def attempt(self, scope: dict[str, Any]) -> bool:
+    def attempt(self, scope: Scope) -> bool:
         """Begins the condition."""
         self._first = {name: scope[name] for name in self.names if name in scope}
         self._attempt = Attempt(scope)
         return True
 
-    def test(self, value: Any) -> bool:
+    def test(self, value: Traced) -> bool:
         """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
         known = condition(value)
         if isinstance(known, bool):
@@ -278,7 +280,7 @@ class While(_Construct):
         self.traced = True
         return True
 
-    def begin(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def begin(self, scope: Scope) -> tuple[Any, ...]:
         """Enters the part of the loop that computes its condition."""
         others = {name: value for name, value in scope.items() if name not in self.names}
         self._before = LoopValues(self._every, others | self._first)
@@ -292,7 +294,7 @@ class While(_Construct):
         self._point = trace.current().enter(self._test)
         return self._before.gives(iter(self._test.arguments))
 
-    def condition(self, value: Scalar, scope: dict[str, Any]) -> None:
+    def condition(self, value: Scalar, scope: Scope) -> None:
         """Ends that part, with the condition."""
         parts = self._before.taken(scope, "in the condition of a loop of the GPU")
         test = scf.ConditionOp(as_scalar(value).value, parts)
@@ -304,7 +306,7 @@ class While(_Construct):
         self._point = trace.current().enter(self._body, loop=True, alike=self._alike)
         return self._before.gives(iter(self._body.arguments))
 
-    def end(self, scope: dict[str, Any]) -> None:
+    def end(self, scope: Scope) -> None:
         """Leaves the body, at its end."""
         scf.yield_(self._before.ended(scope))
         trace.current().leave(self._point)
@@ -317,7 +319,7 @@ class While(_Construct):
 class Branch(_Construct):
     """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
 
-    def __init__(self, value: Any, names: Names, again: Names = (), assigned: Names = ()) -> None:
+    def __init__(self, value: Traced, names: Names, again: Names = (), assigned: Names = ()) -> None:
         """`again` are names that aren't carried, but that the other side reads as they were before;
         `assigned` are all that the sides assign.
         """
@@ -328,14 +330,14 @@ class Branch(_Construct):
         self.otherwise = self.traced or not known
         self._condition: Any = known
 
-    def begin(self, scope: dict[str, Any]) -> None:
+    def begin(self, scope: Scope) -> None:
         """Enters the side where the condition is true."""
         self._values = BranchValues(self.names, self._again, self._assigned, scope)
         self._op = scf.IfOp(self._condition.value, has_else=True)
         self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
         self._known = trace.current().multiplier.known()
 
-    def end_then(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def end_then(self, scope: Scope) -> tuple[Any, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
         self._leave_side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
@@ -345,13 +347,13 @@ class Branch(_Construct):
         multiplier.restore(before)
         return (*self._values.before, *self._values.kept)
 
-    def end_else(self, scope: dict[str, Any]) -> None:
+    def end_else(self, scope: Scope) -> None:
         """Leaves the other side."""
         self._leave_side(scope)
         self._values.leave()
         trace.current().multiplier.merge(self._known)
 
-    def _leave_side(self, scope: dict[str, Any]) -> None:
+    def _leave_side(self, scope: Scope) -> None:
         self._values.end_side(scope)
         trace.current().leave(self._point)
 
@@ -371,7 +373,7 @@ class Branch(_Construct):
         trace.current().restore(values.pop())
         return tuple(values)
 
-    def _numbers(self, one: Any, other: Any) -> tuple[Any, Any]:
+    def _numbers(self, one: Traced, other: Traced) -> tuple[Any, Any]:
         """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
         them, become values of the GPU.
         """
@@ -394,11 +396,11 @@ class Ending(Branch):
     threads of the CTA.
     """
 
-    def __init__(self, value: Any, again: Names, *around: Branch) -> None:
+    def __init__(self, value: Traced, again: Names, *around: Branch) -> None:
         super().__init__(value, (), again)
         self._around = around
 
-    def begin(self, scope: dict[str, Any]) -> None:
+    def begin(self, scope: Scope) -> None:
         """Enters the branch."""
         self._check()
         super().begin(scope)
@@ -423,7 +425,7 @@ class Ending(Branch):
         nvvm.exit()
         return False
 
-    def end_then(self, scope: dict[str, Any]) -> tuple[Scalar, ...]:
+    def end_then(self, scope: Scope) -> tuple[Scalar, ...]:
         """Ends the kernel and leaves the branch. Returns the names' values before it."""
         self._values.undo()
         nvvm.exit()

@@ -12,15 +12,16 @@ from weft.errors import WeftError
 from weft.language.capture import carried, python_objects, trace
 from weft.language.capture.carried import Unbound
 from weft.language.capture.mutation import UNSEEN, Region, fill, fix_shared
-from weft.language.capture.python_objects import Found
+from weft.language.capture.python_objects import Found, Scope
 from weft.language.messages.mistakes import mistake, unseen
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar
 from weft.mlir import ir
 
 
-def common_type(one: Any, other: Any) -> DType | None:
+def common_type(one: Traced, other: Traced) -> DType | None:
     """The type of the GPU that a number of Python and another number become; None where they stay as they
     are.
     """
@@ -70,7 +71,7 @@ class LoopNames(NamedTuple):
 class LoopValues:
     """The values of names and objects, and the positions of rings, around a loop."""
 
-    def __init__(self, names: LoopNames, scope: dict[str, Any]) -> None:
+    def __init__(self, names: LoopNames, scope: Scope) -> None:
         self.names = names.assigned
         own = {*names.assigned, *names.targets}
         self.values = [scope.get(name, Unbound(name, _NO_VALUE)) for name in self.names]
@@ -90,7 +91,7 @@ class LoopValues:
         self._others = list[tuple[int, Any]]()  # objects from before the loop that take the place of others
         trace.current().regions.append(self._region)
 
-    def _found_in_place(self, names: LoopNames, scope: dict[str, Any], own: set[str]) -> dict[int, Found]:
+    def _found_in_place(self, names: LoopNames, scope: Scope, own: set[str]) -> dict[int, Found]:
         """The objects that the body changes in place, or that a function may change which it calls."""
         of_names = python_objects.reached({name: scope[name] for name in self.names if name in scope})
         changed = {name: scope[name] for name in names.changed if name in scope}
@@ -169,7 +170,7 @@ class LoopValues:
             self._fix(key, other)
         return values
 
-    def _result(self, value: Any, new: Iterator[Any], made: dict[int, Any]) -> Any:
+    def _result(self, value: Traced, new: Iterator[Any], made: dict[int, Any]) -> Traced:
         """A value after the loop: an object that all bodies keep is filled, others are made."""
         if isinstance(value, carried.Carried) or id(value) in made:
             return made[id(value)] if id(value) in made else value.like(new)
@@ -189,7 +190,7 @@ class LoopValues:
         for each in values:
             fix_shared(each, self._begun[key].name, "a loop or branch")
 
-    def taken(self, scope: dict[str, Any], where: str) -> list[ir.Value]:
+    def taken(self, scope: Scope, where: str) -> list[ir.Value]:
         """All SSA values at the end of a body, in order. Raises WeftError for what can't be carried."""
         ends = [scope.get(name, value) for name, value in zip(self.names, self.values, strict=True)]
         begins = zip(self.names, self.values, ends, strict=True)
@@ -211,7 +212,7 @@ class LoopValues:
                 self._take((each.name, where), before, end[member], found, seen, unseen)
         return found + carried.parts(trace.current().state())
 
-    def ended(self, scope: dict[str, Any], first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
+    def ended(self, scope: Scope, first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
         """The SSA values at the end of the body, which is left, after those of `first`."""
         trace.current().multiplier.end_body()
         found = [*first(), *self.taken(scope, "in a loop of the GPU")]
@@ -231,7 +232,7 @@ class LoopValues:
                 raise unseen(self._region.fixed[key][1])
         trace.current().regions.remove(self._region)
 
-    def _match(self, name: str, before: Any, end: Any) -> None:
+    def _match(self, name: str, before: Traced, end: Traced) -> None:
         """Notes which objects the next iteration has in place of those that this one began with."""
         members = self._members(before)
         if members is None or isinstance(before, carried.Carried):
@@ -251,7 +252,7 @@ class LoopValues:
             if key in after:
                 self._match(name, member, after[key])
 
-    def _members(self, value: Any) -> python_objects.Members | None:
+    def _members(self, value: Traced) -> python_objects.Members | None:
         """The members of a value before the loop."""
         placed = self._placed.get(id(value))
         return python_objects.members(value) if placed is None else placed.members
@@ -296,8 +297,8 @@ class LoopValues:
     def _take(
         self,
         place: tuple[str, str],
-        before: Any,
-        end: Any,
+        before: Traced,
+        end: Traced,
         found: list[ir.Value],
         seen: set[int],
         error: Callable[[str], WeftError] = mistake,
@@ -326,7 +327,7 @@ class LoopValues:
             self._take(place, member, after[key], found, seen, unseen)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Traced) -> bool:
     """Whether a loop may carry a value that its body perhaps doesn't change."""
     is_number = isinstance(value, Scalar) or (isinstance(value, Loaded) and value.element is not None)
     return is_number or isinstance(value, Fragment) or not isinstance(value, carried.Carried)

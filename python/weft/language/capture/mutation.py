@@ -14,9 +14,9 @@ from weft.errors import Diagnostic, WeftError
 from weft.ir import callers
 from weft.language.capture import python_objects, trace, tracing_state
 from weft.language.capture.carried import Unbound
-from weft.language.capture.python_objects import Found
+from weft.language.capture.python_objects import Found, Scope
 from weft.language.messages.mistakes import mistake, unseen
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 
 _T = TypeVar("_T")
 _OUTSIDE = (
@@ -44,7 +44,7 @@ _ARRAY = (
 class Region:
     """The objects around the body of a loop or branch of the GPU, as they are at its beginning."""
 
-    def __init__(self, scope: dict[str, Any], assigned: Iterable[str] = ()) -> None:
+    def __init__(self, scope: Scope, assigned: Iterable[str] = ()) -> None:
         """`assigned` are names that the loop or branch itself gives their values."""
         self._assigned = frozenset(assigned)
         self._around = trace.current().around
@@ -89,31 +89,31 @@ class Region:
             if each.is_changed() and not self._is_own(each):
                 fill(each.value, each.members)
 
-    def fix(self, value: Any, found: Found, why: str = _OUTSIDE) -> None:
+    def fix(self, value: Traced, found: Found, why: str = _OUTSIDE) -> None:
         """Refuses changes of an object in the body, which stands for another one."""
         name = f"'{found.name}'" if why is _OUTSIDE else found.name
         self.fixed[id(value)] = value, why.format(name)
 
-    def complaint(self, value: Any) -> str | None:
+    def complaint(self, value: Traced) -> str | None:
         """Why the body can't change an object."""
         if (found := self.outside.get(id(value))) is not None:
             return _OUTSIDE.format(f"'{found.name}'")
         return self.fixed[id(value)][1] if id(value) in self.fixed else None
 
 
-def fix(value: Any, why: str) -> None:
+def fix(value: Traced, why: str) -> None:
     """Refuses changes of an object from now on."""
     where = callers.here()
     trace.current().fixed[id(value)] = value, why, python_objects.members(value) or {}, where
 
 
-def fix_shared(value: Any, name: str, decides: str) -> None:
+def fix_shared(value: Traced, name: str, decides: str) -> None:
     """Refuses changes of an object from now on that may be one with another name's, as `decides` decides."""
     if python_objects.is_mutable(value):
         fix(value, _MAY_BE_ONE.format(name, decides))
 
 
-def fill(value: Any, new: python_objects.Members) -> None:
+def fill(value: Traced, new: python_objects.Members) -> None:
     """Gives an object members, also one that can't change otherwise."""
     python_objects.fill(value, new)
     if (known := trace.current().fixed.get(id(value))) is not None:
@@ -189,7 +189,7 @@ class ThreadBlock:
 
     traced = False
 
-    def __init__(self, names: tuple[str, ...], scope: dict[str, Any]) -> None:
+    def __init__(self, names: tuple[str, ...], scope: Scope) -> None:
         self._names = names
         if tracing_state.is_tracing():
             self._before = {name: scope[name] for name in names if name in scope}
@@ -200,7 +200,7 @@ class ThreadBlock:
         """Begins the block."""
         self.traced = tracing_state.is_tracing() and self._now() != self._threads
 
-    def after(self, scope: dict[str, Any]) -> tuple[Any, ...]:
+    def after(self, scope: Scope) -> tuple[Any, ...]:
         """The names' values after the block. What has another number of Python than before has no value."""
         for found in self._region.inside.values():
             if found.is_changed():
@@ -216,7 +216,7 @@ class ThreadBlock:
     ) -> python_objects.Members:
         return {key: self._other(name, before.get(key), each) for key, each in now.items()}
 
-    def _other(self, name: str, before: Any, now: Any) -> Any:
+    def _other(self, name: str, before: Traced, now: Traced) -> Traced:
         are_plain = isinstance(before, _PLAIN) and isinstance(now, _PLAIN)
         return Unbound(name, _NOT_EXECUTED) if are_plain and not python_objects.is_same(before, now) else now
 

@@ -23,6 +23,8 @@ from weft.language.values.foreign import Foreign
 
 Members = dict[Any, Any]
 """The members of an object by their indices, keys or attributes."""
+Scope = dict[str, Any]
+"""The values of names, as `locals` returns them."""
 CONTAINERS = (tuple, list, deque, dict, set)
 ARRAYS = (np.ndarray, bytearray, array.array)
 """What has elements that aren't members."""

@@ -19,6 +19,7 @@ from weft.language.values.bounds import inside
 from weft.language.values.buffers import Buffer, Element, Elements, element_address
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
@@ -123,7 +124,7 @@ _ADDED_SHARED = (f64, f32, f16, *_INTEGERS)
 _COMPARED = (f32, *_INTEGERS)
 
 
-def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Scalar | None:
+def atomic_add(to: Traced, value: Traced, *, via: Buffer | None = None) -> Scalar | None:
     """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
     element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
     otherwise it is relaxed, so others may see the sum before what this thread stored earlier.
@@ -162,7 +163,7 @@ def atomic_add(to: Any, value: Any, *, via: Buffer | None = None) -> Scalar | No
     return None
 
 
-def atomic_max(to: Any, value: Any) -> Scalar | None:
+def atomic_max(to: Traced, value: Traced) -> Scalar | None:
     """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
     all threads, and returns what it was before.
 
@@ -172,12 +173,12 @@ def atomic_max(to: Any, value: Any) -> Scalar | None:
     return _extreme("max", to, value)
 
 
-def atomic_min(to: Any, value: Any) -> Scalar | None:
+def atomic_min(to: Traced, value: Traced) -> Scalar | None:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
     return _extreme("min", to, value)
 
 
-def atomic_and(to: Any, value: Any) -> Any:
+def atomic_and(to: Traced, value: Traced) -> Traced:
     """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
     threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
     accesses are as for `w.atomic_add`.
@@ -185,17 +186,17 @@ def atomic_and(to: Any, value: Any) -> Any:
     return _bits("and", to, value)
 
 
-def atomic_or(to: Any, value: Any) -> Scalar | None:
+def atomic_or(to: Traced, value: Traced) -> Scalar | None:
     """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _bits("or", to, value)
 
 
-def atomic_xor(to: Place, value: Any) -> Any:
+def atomic_xor(to: Place, value: Traced) -> Traced:
     """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _bits("xor", to, value)
 
 
-def atomic_cas(to: Any, expected: Any, value: Any) -> Scalar:
+def atomic_cas(to: Traced, expected: Traced, value: Traced) -> Scalar:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
 
@@ -207,7 +208,7 @@ def atomic_cas(to: Any, expected: Any, value: Any) -> Scalar:
     return Scalar(once(lambda: compared(pointer, *numbers)))
 
 
-def atomic_xchg(to: Any, value: Any) -> Scalar:
+def atomic_xchg(to: Traced, value: Traced) -> Scalar:
     """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
     one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
     """
@@ -216,7 +217,7 @@ def atomic_xchg(to: Any, value: Any) -> Scalar:
     return Scalar(once(lambda: exchanged(pointer, number)))
 
 
-def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
+def _one_element(to: Traced, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
     """The address and type of an element of an array or a buffer."""
     whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
     if not whole and not isinstance(to, Element):
@@ -229,24 +230,24 @@ def _one_element(to: Any, caller: str, known: Sequence[DType]) -> tuple[ir.Value
     return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
-def _extreme(name: str, to: Any, value: Any) -> Scalar | None:
+def _extreme(name: str, to: Traced, value: Traced) -> Scalar | None:
     _check_changed(name, to, _COMPARED)
     return _combine(name, to, value)
 
 
-def _bits(name: str, to: Any, value: Any) -> Scalar | None:
+def _bits(name: str, to: Traced, value: Traced) -> Scalar | None:
     _check_changed(name, to, _INTEGERS)
     return _combine(name, to, value)
 
 
-def _check_changed(name: str, to: Any, known: Sequence[DType]) -> None:
+def _check_changed(name: str, to: Traced, known: Sequence[DType]) -> None:
     """Raises WeftError for elements of a type that isn't known."""
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
         types = ", ".join(map(str, known))
         raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
 
 
-def _combine(name: str, to: Any, value: Any) -> Scalar | None:
+def _combine(name: str, to: Traced, value: Traced) -> Scalar | None:
     """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
     the single element as it was before.
     """
@@ -344,7 +345,7 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
     end_of_tma(via)
 
 
-def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
+def _add_buffer(to: Traced, buffer: Buffer, via: Traced) -> None:
     if not isinstance(to, Place) or via is not None:
         raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
     check_read_by_tma(buffer, "added", "add")
@@ -356,7 +357,7 @@ def _add_buffer(to: Any, buffer: Buffer, via: Any) -> None:
     nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
-def _check_added(dtype: DType, value: Any) -> None:
+def _check_added(dtype: DType, value: Traced) -> None:
     """Raises WeftError for elements that TMA can't add."""
     if dtype.name not in ADDED_TYPES:
         known = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)

@@ -15,6 +15,7 @@ from weft.language.operations import shared_exchange
 from weft.language.values import registers
 from weft.language.values.buffers import buffer_type
 from weft.language.values.dtypes import i1
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, layout_for, zeros
 from weft.layout import Layout
 from weft.mlir import ir, vector
@@ -24,7 +25,7 @@ from weft.passes.kernels.epilogue import pieces
 _ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory
 
 
-def convert(x: Any, *, like: Any = None) -> Fragment:
+def convert(x: Traced, *, like: Traced = None) -> Fragment:
     """The fragment in the layout of `like`, or of its rows or columns for a vector; without `like`, in that
     of the sums of `w.gemm`.
 
@@ -44,7 +45,7 @@ def convert(x: Any, *, like: Any = None) -> Fragment:
     return _through_shared(x, layout)
 
 
-def by_lanes(x: Any) -> Fragment:
+def by_lanes(x: Traced) -> Fragment:
     """The registers of a fragment as a tile whose rows have 16 bytes of each of 8 lanes, in order. Nothing
     moves, and loads and stores of the tile are as wide as they can be. `w.from_lanes` is the inverse.
     """
@@ -77,7 +78,7 @@ def lane_parts(x: Fragment) -> list[Fragment]:
     return [_of_lanes(lane, run) for lane in lanes]
 
 
-def from_lanes(x: Any, shape: tuple[int, int]) -> Fragment:
+def from_lanes(x: Traced, shape: tuple[int, int]) -> Fragment:
     """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
     if not isinstance(x, Fragment):
         raise mistake(f"w.from_lanes expects what w.by_lanes makes, got {shown(x)}")

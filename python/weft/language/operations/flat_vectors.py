@@ -14,7 +14,7 @@ from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import row
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
@@ -27,7 +27,7 @@ _STEP = WARPGROUP * _RUN
 _VECTOR_BYTES = 16
 
 
-def layout_of(count: Any) -> Layout:
+def layout_of(count: Traced) -> Layout:
     """The layout of a vector of so many elements: of each 512, a thread has four that follow each other."""
     if isinstance(count, bool) or count < 1 or count % _STEP:
         nearest = max(-(-count // _STEP), 1) * _STEP
@@ -67,7 +67,7 @@ def is_divided(fragment: Fragment) -> bool:
     return len(fragment.shape) == 1 and all(it.extent == 1 for it in fragment.layout.replica)
 
 
-def load(source: Place, count: int, like: Fragment | None, outside: Any) -> Fragment:
+def load(source: Place, count: int, like: Fragment | None, outside: Traced) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
     layout = layout_of(count) if like is None else like.layout
     made = _Vector(source, count, layout)
@@ -78,7 +78,7 @@ def load(source: Place, count: int, like: Fragment | None, outside: Any) -> Frag
     return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
-def store(fragment: Fragment, to: Place, via: Any, rows: Any) -> None:
+def store(fragment: Fragment, to: Place, via: Traced, rows: Traced) -> None:
     """Stores a vector along the last dimension of an array, from an element on."""
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for vectors")
@@ -93,7 +93,7 @@ def store(fragment: Fragment, to: Place, via: Any, rows: Any) -> None:
         made.either([], stores)
 
 
-def load_contiguous(buffer: Any) -> Fragment:
+def load_contiguous(buffer: Traced) -> Fragment:
     """Loads a buffer by a warpgroup so that each thread holds contiguous elements, in the order of the
     threads: those of the first row come first. Where that makes 16 bytes, one instruction loads them.
     """

@@ -10,7 +10,7 @@ from weft.language.values import registers
 from weft.language.values.bounds import existing
 from weft.language.values.coordinates import column
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 from weft.language.values.fragments import Fragment, common, layout_for, spread, together
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import arith, ir, llvm, memref, scf
@@ -30,7 +30,7 @@ class Gathered(Foreign):
     indices: tuple[Scalar | Fragment, ...]
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> Traced:
         """The type of the array's elements."""
         return self.matrix.dtype
 
@@ -60,7 +60,7 @@ class Gathered(Foreign):
         """Stores the element at these SSA values."""
         memref.store(element, self.matrix.value, [emit.as_index(each) for each in at])
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: Any) -> Traced:
         raise mistake(f"load {self} by w.load first")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
@@ -79,7 +79,7 @@ def checked(matrix: Any, indices: Sequence[Any]) -> Gathered:
     return Gathered(matrix, tuple(indices))
 
 
-def check_index(index: Any) -> None:
+def check_index(index: Traced) -> None:
     """Raises WeftError for a fragment that can't be an index."""
     if isinstance(index, Fragment) and index.dtype != i32:
         raise mistake(f"fragments of indices must be of {i32}, got {index}: convert with .to({i32})")
@@ -107,7 +107,7 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
     return Fragment(emit.vector_of(elements), made.shape, made.layout)
 
 
-def each_element(fragment: Any, to: Gathered, build: Callable[[Any, Sequence[Any]], None]) -> None:
+def each_element(fragment: Traced, to: Gathered, build: Callable[[Any, Sequence[Any]], None]) -> None:
     """Builds something for each element, or for a number at each index, with the indices, where these are
     inside of the array, in the lane that holds the first copy of its elements.
     """
@@ -164,7 +164,7 @@ def _inside(source: Gathered, at: Sequence[ir.Value]) -> ir.Value:
     return _within((each, source.size(axis)) for axis, each in enumerate(at))
 
 
-def _within(pairs: Any) -> Any:
+def _within(pairs: Any) -> Traced:
     """Whether numbers are at least 0 and less than their limits: as unsigned ones, negative ones are not."""
     found = None
     for number, limit in pairs:

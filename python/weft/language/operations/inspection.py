@@ -15,6 +15,7 @@ from weft.language.operations.roles import once
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import NUMBERS, f64, i1, i32, i64, u32, u64
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.rings import Ring
 from weft.language.values.scalars import Scalar, as_scalar, condition, converted
@@ -79,7 +80,7 @@ def _printed(values: Sequence[Any]) -> None:
     gpu.PrintfOp(" ".join(texts) + "\n", numbers)
 
 
-def check(holds: Any, message: str) -> None:
+def check(holds: Traced, message: str) -> None:
     """Stops the kernel with the message and this source line if a condition is false on the GPU, or that of
     an element of a fragment. A condition that Python knows is checked during tracing.
     """

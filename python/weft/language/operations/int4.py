@@ -16,6 +16,7 @@ from weft.language.operations.tile_vectors import load_column
 from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, f16, f32, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, zeros
 from weft.language.values.matrices import Matrix
 from weft.language.values.scalars import as_scalar
@@ -32,7 +33,7 @@ _BASES = {bf16: (0x43004300, 128.0), f16: (0x64006400, 1024.0)}
 
 
 def dequantize_int4(
-    words: Fragment, scale: Any = None, zero: Any = 8, *, dtype: DType | None = None
+    words: Fragment, scale: Traced = None, zero: Traced = 8, *, dtype: DType | None = None
 ) -> Fragment:
     """`(q - zero) * scale` in 16 bits, for integers q in 0..15 that are packed in words: a fragment of 64 x
     16 L in the layout of sums, which may be `a` of `w.gemm`.
@@ -100,7 +101,7 @@ def _check_rows(name: str, vector_: Fragment) -> None:
         )
 
 
-def _offsets(zero: Any, dtype: DType) -> list[ir.Value]:
+def _offsets(zero: Traced, dtype: DType) -> list[ir.Value]:
     """What is subtracted from a register's two elements, for each of a thread's two rows."""
     base = _BASES[dtype][1]
     if isinstance(zero, Fragment):
@@ -160,7 +161,7 @@ class Int4Weights:
         scales: Matrix,
         zeros: Matrix | None,
         *,
-        columns: Any,
+        columns: Traced,
         group: int,
         tiles: int,
         depth: int,
@@ -182,7 +183,7 @@ class Int4Weights:
         vectors = (1, self.tiles * self.groups * ROWS, self.vectors["scale"].dtype)
         return dict.fromkeys(self.vectors, vectors) | {"q": (self.tiles * self.lines, WORDS, i32)}
 
-    def places(self, tiles: Sequence[Any], number: Any) -> dict[str, Any]:
+    def places(self, tiles: Sequence[Any], number: Traced) -> dict[str, Any]:
         """What fills a stage: `ring.fill(…, **weights.places(tiles, number))` copies the columns from
         `number` times the depth on, of tiles by their numbers.
         """
@@ -203,7 +204,7 @@ class Int4Weights:
             )
         return places
 
-    def prefetch(self, tiles: Sequence[Any], number: Any, count: Any, *, most: int) -> None:
+    def prefetch(self, tiles: Sequence[Any], number: Traced, count: Traced, *, most: int) -> None:
         """Asks for `count` stages from `number` on in L2, at most `most`, as `w.prefetch` does."""
         for tile in tiles if most else ():
             lines = minimum(count, most) * (self.lines * self.halves)
@@ -211,7 +212,9 @@ class Int4Weights:
             for each in self.vectors.values():
                 prefetch(each[self._whole(tile), self._of_group(number)], 1, most * self.groups * ROWS)
 
-    def operand(self, slot: Any, tile: Any = 0, block: Any = 0, blocks: int | None = None) -> "Int4Operand":
+    def operand(
+        self, slot: Traced, tile: Traced = 0, block: Any = 0, blocks: int | None = None
+    ) -> "Int4Operand":
         """The `blocks` blocks of 64 columns from `block`, a multiple of `blocks`, on of a tile in a stage; by
         default all of them.
         """
@@ -224,17 +227,17 @@ class Int4Weights:
             raise mistake(f"blocks must divide the {whole} of a stage{pairs}, got {shown(blocks)}")
         return Int4Operand(self, slot, tile, block, blocks)
 
-    def _whole(self, tile: Any) -> Any:
+    def _whole(self, tile: Traced) -> Traced:
         """The tile of the arrays, of 64 rows."""
         return tile // self.halves if self.halves > 1 else tile
 
-    def _half(self, tile: Any) -> Any:
+    def _half(self, tile: Traced) -> Traced:
         return tile % self.halves if self.halves > 1 else 0
 
-    def _line(self, tile: Any, number: Any) -> Any:
+    def _line(self, tile: Traced, number: Traced) -> Traced:
         return self._whole(tile) * self._blocks * LINES + number * (self.depth // DEPTH * LINES)
 
-    def _of_group(self, number: Any) -> Any:
+    def _of_group(self, number: Traced) -> Traced:
         """The column of scales of the first group of a stage."""
         return number * self.depth // self.group * ROWS if self.group else 0
 
@@ -242,7 +245,7 @@ class Int4Weights:
 class Int4Operand:
     """Weights of a tile in a stage, the left operand of products."""
 
-    def __init__(self, weights: Int4Weights, slot: Slot, tile: Any, block: Any, blocks: int) -> None:
+    def __init__(self, weights: Int4Weights, slot: Slot, tile: Traced, block: Any, blocks: int) -> None:
         self._weights, self._slot, self._tile, self._block, self._blocks = weights, slot, tile, block, blocks
         self.shape = weights.rows, DEPTH * blocks
         self.dtype = slot.ring.kinds["scale"][-1]
@@ -258,7 +261,7 @@ class Int4Operand:
         ]
         return Fragment(emit.vector_of(elements), self.shape, registers.sums(self.shape))
 
-    def warp_gemm(self, b: Any, sums: Fragment | None = None) -> Fragment:
+    def warp_gemm(self, b: Traced, sums: Fragment | None = None) -> Fragment:
         """`a @ b`, or `sums + a @ b`, by `w.warp_gemm`, 64 x N. Sums of a group are scaled in f32, not its
         weights; of a group of 32 columns, the weights are scaled.
 
@@ -283,7 +286,7 @@ class Int4Operand:
         return total
 
     @property
-    def _side(self) -> Any:
+    def _side(self) -> Traced:
         """Which of two blocks a warp multiplies."""
         return thread() // (WARPGROUP // 2) % 2 if self._weights.halves > 1 else 0
 
@@ -313,7 +316,7 @@ def int4_weights(
     scales: Matrix,
     zeros: Matrix | None = None,
     *,
-    columns: Any,
+    columns: Traced,
     group: int = 128,
     tiles: int = 1,
     depth: int = DEPTH,

@@ -7,6 +7,7 @@ from typing import Any
 from weft.errors import shown
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, common, together
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, same
 from weft.mlir import arith, ir, llvm, nvvm, vector
@@ -15,13 +16,13 @@ from weft.passes.kernels import activations
 
 
 def _unary(
-    value: Any,
+    value: Traced,
     name: str,
     python: Callable[[float], float],
     build: Callable[[Any], Any],
     *,
     whole: bool = False,
-) -> Any:
+) -> Traced:
     """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
     takes a scalar, or with `whole` a vector.
     """
@@ -45,7 +46,7 @@ def _of_python(value: float, name: str, python: Callable[[float], float]) -> flo
         raise mistake(f"w.{name} has no result for {shown(value)} that a float can be") from None
 
 
-def _operand(value: Any, name: str) -> Any:
+def _operand(value: Traced, name: str) -> Traced:
     """A number of the GPU or a fragment, of f32. Raises WeftError for anything else."""
     value = value if isinstance(value, (Fragment, Scalar)) else as_scalar(value)
     if value.dtype != f32:
@@ -65,19 +66,19 @@ def _instruction(name: str) -> Callable[[Any], Any]:
     return build
 
 
-def special_exp2(x: Any) -> Any:
+def special_exp2(x: Traced) -> Traced:
     """2 to the power of x, by the special function units."""
     return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
 
 
-def exp(x: Any) -> Any:
+def exp(x: Traced) -> Traced:
     """e to the power of x, by `exp2`."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "exp", math.exp)
     return special_exp2(_operand(x, "exp") * math.log2(math.e))
 
 
-def log2(x: Any) -> Any:
+def log2(x: Traced) -> Traced:
     """The logarithm to base 2 (`lg2.approx.ftz`)."""
     return _unary(x, "log2", _python_log2, _instruction("lg2.approx.ftz.f32"))
 
@@ -86,14 +87,14 @@ def _python_log2(x: float) -> float:
     return -math.inf if x == 0 else math.log2(x)
 
 
-def log(x: Any) -> Any:
+def log(x: Traced) -> Traced:
     """The natural logarithm, by `log2`."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "log", lambda v: -math.inf if v == 0 else math.log(v))
     return log2(_operand(x, "log")) * math.log(2)
 
 
-def rcp(x: Any) -> Any:
+def rcp(x: Traced) -> Traced:
     """1 / x (`rcp.approx.ftz`)."""
     return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
 
@@ -103,7 +104,7 @@ def sqrt(x: Fragment) -> Fragment:
     return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
 
 
-def rsqrt(x: Any) -> Fragment | Scalar:
+def rsqrt(x: Traced) -> Fragment | Scalar:
     """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
     return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
 
@@ -113,32 +114,32 @@ def tanh(x: Fragment) -> Fragment:
     return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
 
 
-def floor(x: Any) -> Any:
+def floor(x: Traced) -> Traced:
     """The largest integer that isn't larger than x, as a float."""
     return _unary(x, "floor", lambda v: float(math.floor(v)), _instruction("cvt.rmi.f32.f32"))
 
 
-def ceil(x: Any) -> Any:
+def ceil(x: Traced) -> Traced:
     """The smallest integer that isn't smaller than x, as a float."""
     return _unary(x, "ceil", lambda v: float(math.ceil(v)), _instruction("cvt.rpi.f32.f32"))
 
 
-def round_(x: Any) -> Any:
+def round_(x: Traced) -> Traced:
     """The nearest integer, as a float; the even one of two."""
     return _unary(x, "round", lambda v: float(round(v)), _instruction("cvt.rni.f32.f32"))
 
 
-def sin(x: Any) -> Any:
+def sin(x: Traced) -> Traced:
     """The sine (`sin.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
     return _unary(x, "sin", math.sin, _instruction("sin.approx.ftz.f32"))
 
 
-def cos(x: Any) -> Any:
+def cos(x: Traced) -> Traced:
     """The cosine (`cos.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
     return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
 
 
-def erf(x: Any) -> Any:
+def erf(x: Traced) -> Traced:
     """The error function, within 3e-7 of it."""
     return _unary(x, "erf", math.erf, activations.erf, whole=True)
 
@@ -153,7 +154,7 @@ def silu(x: Fragment) -> Fragment:
     return _activation(x, "silu")
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Traced) -> Traced:
     """1 / (1 + exp(-x))."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "sigmoid", lambda v: 1 / (1 + math.exp(-v)))
@@ -170,24 +171,24 @@ def _activation(x: Fragment, name: str) -> Fragment:
     return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
 
 
-def activated(x: Any, name: str) -> Any:
+def activated(x: Traced, name: str) -> Traced:
     """An activation of `weft.matmul`, by its name."""
     return _activation(x, name)
 
 
-def derivative(x: Any, name: str) -> Any:
+def derivative(x: Traced, name: str) -> Traced:
     """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
     return _unary(x, name, float, lambda lane: activations.derivative(name, lane), whole=True)
 
 
-def absolute(x: Any) -> Any:
+def absolute(x: Traced) -> Traced:
     """The absolute value."""
     if isinstance(x, NUMBERS):
         return abs(x)
     return abs(x if isinstance(x, (Fragment, Scalar)) else as_scalar(x))
 
 
-def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Fragment | Scalar:
+def _pair(name: str, python: Callable[[Any, Any], Any], a: Traced, b: Traced) -> Fragment | Scalar:
     a, b = _settled(a), _settled(b)
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return python(a, b)
@@ -198,7 +199,7 @@ def _pair(name: str, python: Callable[[Any, Any], Any], a: Any, b: Any) -> Fragm
     return _number(a, _type_of(a, b)).binary(name, b, False)
 
 
-def _settled(value: Any) -> Any:
+def _settled(value: Traced) -> Traced:
     """A number in memory as it is there, and one of NumPy as one of Python; anything else as it is."""
     if isinstance(value, Loaded):
         return value.loaded()
@@ -215,22 +216,22 @@ def _type_of(*values: Any) -> DType:
     return i1 if kinds == {bool} else f32 if float in kinds else i32
 
 
-def _number(value: Any, dtype: DType) -> Scalar:
+def _number(value: Traced, dtype: DType) -> Scalar:
     """A number of the GPU; one of Python gets this type."""
     return as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
 
 
-def minimum(a: Any, b: Any) -> Any:
+def minimum(a: Traced, b: Traced) -> Traced:
     """The smaller one; NaN if one of them is."""
     return _pair("minimum", min, a, b)
 
 
-def maximum(a: Any, b: Any) -> Any:
+def maximum(a: Traced, b: Traced) -> Traced:
     """The larger one; NaN if one of them is."""
     return _pair("maximum", max, a, b)
 
 
-def mulhi(a: Any, b: Any) -> Fragment | Scalar:
+def mulhi(a: Traced, b: Traced) -> Fragment | Scalar:
     """The upper half of the bits of products of integers (`mul.hi`), which are signed or unsigned as their
     type is. The lower half is `a * b`.
     """
@@ -239,7 +240,7 @@ def mulhi(a: Any, b: Any) -> Fragment | Scalar:
     return _pair("mulhi", max, a, b)
 
 
-def where(choice: Any, a: Any, b: Any) -> Any:
+def where(choice: Traced, a: Traced, b: Traced) -> Traced:
     """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
     if isinstance(choice, (bool, int)):
         return a if choice else b
@@ -263,7 +264,7 @@ def where(choice: Any, a: Any, b: Any) -> Any:
     return Fragment(lane, tile_.shape, tile_.layout)
 
 
-def _as_tile(value: Any, tile_: Fragment, dtype: DType) -> Fragment:
+def _as_tile(value: Traced, tile_: Fragment, dtype: DType) -> Fragment:
     """A number, vector or tile with the shape and layout of a tile."""
     if isinstance(value, Fragment):
         return together(tile_, value)[1] if value is not tile_ else value
@@ -278,7 +279,7 @@ _LEAST = -125.0  # so that the exponent of the result is at least 1
 _POLYNOMIAL = (0.9999280735395694, 0.6932609854640265, 0.2426111221918073, 0.05517166903960564)
 
 
-def exp2(x: Any, *, polynomial_every: int = 0) -> Any:
+def exp2(x: Traced, *, polynomial_every: int = 0) -> Traced:
     """2 to the power of x (`ex2.approx.ftz`).
 
     A multiprocessor computes 16 of these in a cycle. With `polynomial_every=n`, every n-th element of a lane

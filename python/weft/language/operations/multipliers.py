@@ -12,6 +12,7 @@ from weft.isa.mma import SYNC, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
 from weft.language.values import registers
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
 from weft.mlir import arith, ir
@@ -33,7 +34,7 @@ class Multiplier:
     def finish(self) -> None:
         """Called at the end of the kernel."""
 
-    def start(self, a: Any, b: Any, sums: Any, kind: Any) -> tuple[Any, Any]:
+    def start(self, a: Traced, b: Traced, sums: Traced, kind: Any) -> tuple[Any, Any]:
         """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
         to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
         """
@@ -58,7 +59,7 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
-def check_order(a: Any, b: Any) -> None:
+def check_order(a: Traced, b: Traced) -> None:
     """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
     with the swizzles of rings those of f32.
     """
@@ -82,7 +83,7 @@ class WgmmaProducts(Multiplier):
 
     operand_bits = 8, 16
 
-    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
+    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[ir.Value, Any]:
         check_order(a, b)
         if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
             raise mistake(f"b of w.gemm of {a.dtype} must have {complaint}")
@@ -120,7 +121,7 @@ class WarpProducts(Multiplier):
     def __init__(self, chip: str) -> None:
         self._chip = chip
 
-    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[ir.Value, Any]:
+    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[ir.Value, Any]:
         columns, form = kind.shape[1], self._form(a, b, kind)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
@@ -154,7 +155,7 @@ class WarpProducts(Multiplier):
     def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
         return [each.value for each in products]
 
-    def _form(self, a: Any, b: Any, kind: ir.Type) -> Sync:
+    def _form(self, a: Traced, b: Traced, kind: ir.Type) -> Sync:
         """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
         of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
@@ -194,7 +195,7 @@ def _kind(shape: tuple[int, int], element: ir.Type, atom: Registers) -> ir.Type:
     return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
 
 
-def _of_buffer(buffer: Any, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
+def _of_buffer(buffer: Traced, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
     """Loads parts of an operand in shared memory. Of A, warps begin `of_warp` rows after each other."""
     buffer.read_by_lanes()
     kind, first = _kind(shape, buffer.dtype.type, atom), 0

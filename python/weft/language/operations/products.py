@@ -12,6 +12,7 @@ from weft.language.operations.multipliers import WarpProducts
 from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
@@ -43,7 +44,7 @@ class Pending(Carried):
         """The type of its elements."""
         return dtype_of(self.kind.element_type)
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: Any) -> Traced:
         raise mistake(
             f"this product is still being computed{at(self.where)}: first write 'x = w.wait(x)'",
             ("the product starts here", self.where),
@@ -76,7 +77,7 @@ class Pending(Carried):
         return f"<{self}>"
 
 
-def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
+def gemm(a: Traced, b: Traced, sums: Traced = None) -> Pending:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
 
     `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
@@ -95,7 +96,7 @@ def gemm(a: Any, b: Any, sums: Any = None) -> Pending:
     return Pending(kind, value, current.groups, region)
 
 
-def warp_gemm(a: Any, b: Buffer, sums: Fragment | None = None) -> Fragment:
+def warp_gemm(a: Traced, b: Buffer, sums: Fragment | None = None) -> Fragment:
     """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
     result is there at once. The operands are those of `w.gemm`.
 
@@ -107,7 +108,7 @@ def warp_gemm(a: Any, b: Buffer, sums: Fragment | None = None) -> Fragment:
     return Fragment.of(value)
 
 
-def _checked(caller: str, a: Any, b: Any, sums: Any) -> ir.Type:
+def _checked(caller: str, a: Traced, b: Traced, sums: Traced) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     current.check_whole_in_role(caller)
@@ -179,7 +180,7 @@ def _check_operand(a: Fragment) -> None:
         )
 
 
-def _check_sums(sums: Any, kind: ir.Type) -> None:
+def _check_sums(sums: Traced, kind: ir.Type) -> None:
     """Raises WeftError for sums to which a product with sums of this type can't be added."""
     if sums is None:
         return
@@ -196,7 +197,7 @@ def _check_sums(sums: Any, kind: ir.Type) -> None:
         raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
 
 
-def wait(*products: Pending, pending: int = 0) -> Any:
+def wait(*products: Pending, pending: int = 0) -> Traced:
     """Waits until at most `pending` products of the warpgroup are unfinished, and returns these products.
 
     The products that are finished by then become fragments: all of them with `pending=0`, otherwise all but

@@ -13,6 +13,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations.ranges import Tiles
 from weft.language.operations.roles import cta, ctas
 from weft.language.values.dtypes import i32
+from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar
 from weft.mlir import arith, ir, llvm, memref
@@ -76,7 +77,7 @@ class Queue:
         known = 0 if first else attributes["consumers"].value
         attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known + warps)
 
-    def item(self, number: Scalar) -> Any:
+    def item(self, number: Scalar) -> Traced:
         return self._tiles.item(number)
 
     def ask(self) -> None:
@@ -129,7 +130,7 @@ class Queue:
         return Scalar(following[0]), Scalar(following[1])
 
 
-def tile_queue(counter: Any) -> Queue:
+def tile_queue(counter: Traced) -> Queue:
     """The tiles of a persistent kernel, assigned dynamically to CTAs that are free: `for x, y in queue:`,
     with the coordinates of `w.tiles`. So tiles that take longer than others don't delay those after them; the
     longest tiles should come first.

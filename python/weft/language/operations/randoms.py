@@ -7,6 +7,7 @@ from weft.errors import shown
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.maths import cos, log, maximum, sqrt
 from weft.language.values.dtypes import f32, i32, i64, u32, u64
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar, as_scalar, operand
 from weft.mlir import arith, ir, vector
@@ -19,7 +20,7 @@ _FRACTION = 24  # bits of a random float
 _AT_ONCE = 8  # elements of a fragment: each has several registers until its random word is known
 
 
-def randint(seed: Any, offset: Any) -> Any:
+def randint(seed: Traced, offset: Traced) -> Traced:
     """32 random bits, of the type of `offset`, for a number or for each element of a fragment.
 
     `offset` is the number of the random number in the sequence of `seed`: a number or a fragment of i32 or
@@ -29,12 +30,12 @@ def randint(seed: Any, offset: Any) -> Any:
     return _random(seed, offset, 1)[0]
 
 
-def rand(seed: Any, offset: Any) -> Fragment:
+def rand(seed: Traced, offset: Traced) -> Fragment:
     """Random floats in [0, 1), multiples of 2**-24, by a seed and an offset as for `w.randint`."""
     return _uniform(randint(seed, offset))
 
 
-def randn(seed: Any, offset: Fragment) -> Fragment:
+def randn(seed: Traced, offset: Fragment) -> Fragment:
     """Random floats with mean 0 and variance 1, of a normal distribution, by a seed and an offset as for
     `w.randint`.
     """
@@ -47,7 +48,7 @@ def _uniform(bits: Fragment) -> Fragment:
     return ((bits >> 32 - _FRACTION) & 2**_FRACTION - 1).to(f32) * 2.0**-_FRACTION
 
 
-def _random(seed: Any, offset: Any, count: int) -> list[Any]:
+def _random(seed: Traced, offset: Traced, count: int) -> list[Any]:
     """The first `count` of four random words of 32 bits, as `offset` is: a number or a fragment."""
     if not isinstance(offset, Fragment):
         offset = as_scalar(offset)
@@ -73,7 +74,7 @@ def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> li
     return [emit.vector_of(every) for every in found]
 
 
-def _words(seed: Any) -> list[ir.Value | int]:
+def _words(seed: Traced) -> list[ir.Value | int]:
     """The low and the high word of a seed: Python's numbers, or SSA values."""
     if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**64:
         return [seed % 2**32, seed >> 32]

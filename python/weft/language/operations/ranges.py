@@ -11,6 +11,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations.inspection import check
 from weft.language.operations.roles import cta, ctas
 from weft.language.values.dtypes import i32
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.passes.builders import emit
 
@@ -59,7 +60,7 @@ class Part:
     distances: tuple[Any, ...]
 
 
-def range_(first: Any, end: Any = None, step: Any = 1, *, unroll: int = 1) -> Range:
+def range_(first: Traced, end: Traced = None, step: Traced = 1, *, unroll: int = 1) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.
 
     With one argument, it begins at 0. The step must be positive: the kernel stops if it isn't. With `unroll`,
@@ -92,7 +93,7 @@ class Tiles(Range):
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "order", order)
 
-    def item(self, number: Scalar) -> Any:
+    def item(self, number: Scalar) -> Traced:
         """The coordinates of a tile, from its number."""
         coordinates, rest = list[Scalar](), number.value
         counts: tuple[Scalar, ...] = self.counts  # type: ignore[attr-defined]
@@ -109,7 +110,7 @@ class Tiles(Range):
         return tuple(coordinates) if len(counts) > 1 else coordinates[0]
 
 
-def tiles(*, order: Order | None = None) -> Any:
+def tiles(*, order: Order | None = None) -> Traced:
     """The coordinates in the grid of the tiles that this CTA computes: `for x, y in w.tiles():`.
 
     There are as many coordinates as the grid has numbers. A kernel with `persistent=` has a CTA for each

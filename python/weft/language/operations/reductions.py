@@ -18,7 +18,7 @@ from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import operators, registers
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Foreign
+from weft.language.values.foreign import Foreign, Traced
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Loaded, Scalar, condition
 from weft.layout import MEMORY, Iter, Layout
@@ -58,7 +58,7 @@ def across_lanes(value: ir.Value, name: str, distances: tuple[int, ...]) -> ir.V
 _DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
 
 
-def total(x: Any, name: str, axis: int | None, within: str | None) -> Scalar:
+def total(x: Traced, name: str, axis: int | None, within: str | None) -> Scalar:
     """The reduction of all elements of a fragment, or of a number of each thread; the same in all threads."""
     if isinstance(x, Fragment):
         if within is not None:
@@ -147,7 +147,7 @@ def _scratch(warpgroups: int, columns: int, dtype: Any) -> ir.Type:
     return BufferType.of((warpgroups, WARPS, columns), dtype.type, Layout.parse(rows))
 
 
-def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
+def _reduce(x: Traced, name: str, axis: int | None, within: str | None) -> Traced:
     """A vector of rows or columns, along an axis; or one number."""
     axis = _checked_axis(x, axis, name)
     if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
@@ -184,7 +184,7 @@ def _reduce(x: Any, name: str, axis: int | None, within: str | None) -> Any:
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
 
 
-def _checked_axis(x: Any, axis: Any, name: str) -> Any:
+def _checked_axis(x: Traced, axis: Any, name: str) -> Traced:
     """An axis, counted from the first one. Raises WeftError for a second value in its place."""
     if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
         return from_first(x, axis)
@@ -193,7 +193,7 @@ def _checked_axis(x: Any, axis: Any, name: str) -> Any:
     raise mistake(f"axis must be None, 0 or 1, got {got}{hint}")
 
 
-def warp_any(x: Any) -> Scalar:
+def warp_any(x: Traced) -> Scalar:
     """Whether a condition is true in any lane of the warp, for any of the lane's elements. All lanes get the
     same result, so a branch on it doesn't diverge.
     """
@@ -201,7 +201,7 @@ def warp_any(x: Any) -> Scalar:
     return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
 
 
-def warpgroup_any(x: Any) -> Scalar:
+def warpgroup_any(x: Traced) -> Scalar:
     """Whether a condition is true in any thread of the warpgroup, for any of its elements. All threads get
     the same result, so they can multiply in a branch on it. All threads of the warpgroup must execute it; it
     is a barrier.
@@ -212,7 +212,7 @@ def warpgroup_any(x: Any) -> Scalar:
     return Scalar(votes.in_warpgroup(roles.own_barrier(role), WARPGROUP, condition_))
 
 
-def _any_of_lane(x: Any, name: str) -> ir.Value:
+def _any_of_lane(x: Traced, name: str) -> ir.Value:
     """The i1 of a condition, which is that of any of the lane's elements. `name` is that of the caller."""
     if isinstance(x, Fragment):
         if x.dtype != i1:
@@ -224,19 +224,19 @@ def _any_of_lane(x: Any, name: str) -> ir.Value:
     return value.value
 
 
-def maximum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def maximum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The largest elements along an axis: of rows (`axis=1`), a vector of rows. Without an axis, the largest
     one, as `w.sum`.
     """
     return _reduce(x, "maximum", axis, within)
 
 
-def minimum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def minimum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The smallest elements along an axis. Without an axis, the smallest one, as `w.sum`."""
     return _reduce(x, "minimum", axis, within)
 
 
-def sum_of(x: Any, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def sum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
     columns. The latter goes through shared memory, so all threads of the warpgroup must execute it.
 

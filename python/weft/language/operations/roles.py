@@ -16,6 +16,7 @@ from weft.language.capture import carried, trace
 from weft.language.capture.trace import Role, Trace
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import i32
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import gpu, ir, llvm, nvvm, scf
 from weft.passes.analysis.uniformity import SAME_IN_A_WARPGROUP
@@ -83,7 +84,7 @@ def whole_block(warp: int, meet: Callable[[], None]) -> Iterator[None]:
         _execute_whole(branch, single, meet)
 
 
-def once(change: Callable[[], Any]) -> Any:
+def once(change: Callable[[], Any]) -> Traced:
     """Changes memory, by one thread in `w.one_thread`. Returns the result of `change`, if it has one."""
     single = trace.current().single
     if single is None:
@@ -282,7 +283,7 @@ class Turns:
         self.first = trace.current().named_barriers(count)
         self._role: Role | None = None
 
-    def wait(self, me: Any) -> None:
+    def wait(self, me: Traced) -> None:
         """Waits until it is the turn of warpgroup `me`."""
         self._begin()
         meet(emit.add(as_scalar(me, i32).value, self.first), 2 * WARPGROUP)
@@ -355,7 +356,7 @@ def thread() -> Scalar:
     return Scalar(emit.sub(number, role_.first * WARPGROUP))
 
 
-def _dimension(axis: Any) -> Any:
+def _dimension(axis: Any) -> gpu.Dimension:
     trace.current()
     if not isinstance(axis, Integral) or axis not in (0, 1, 2):
         raise mistake(f"axis must be 0, 1 or 2, got {shown(axis)}")

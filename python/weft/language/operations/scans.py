@@ -14,6 +14,7 @@ from weft.language.operations import shared_exchange as groups
 from weft.language.values import operators, registers
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import i1
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
 from weft.layout import MEMORY, Iter
@@ -110,7 +111,7 @@ def _selected(condition: ir.Value, values: Values, others: Values) -> Values:
     return tuple(arith.select(condition, *pair) for pair in zip(values, others, strict=True))
 
 
-def cumsum(x: Any, axis: int | None = None) -> Fragment | Scalar:
+def cumsum(x: Traced, axis: int | None = None) -> Fragment | Scalar:
     """For each element of a tile, the sum of those up to it along an axis: in its row (`axis=1`), or in its
     column (`axis=0`). For each element of a vector, the sum of those up to it.
 
@@ -121,7 +122,7 @@ def cumsum(x: Any, axis: int | None = None) -> Fragment | Scalar:
     return sums
 
 
-def associative_scan(x: Any, combine: Callable[..., Any], axis: int | None = None) -> Any:
+def associative_scan(x: Traced, combine: Callable[..., Any], axis: int | None = None) -> Traced:
     """Elements up to each one, combined by an associative function of two numbers, along an axis as for
     `w.cumsum`: `w.associative_scan(t, w.maximum, axis=1)` has the largest number up to each one.
 

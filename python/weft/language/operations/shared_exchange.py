@@ -15,6 +15,7 @@ from weft.language.operations import roles
 from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import registers
 from weft.language.values.dtypes import f32
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import operand
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm
@@ -90,7 +91,7 @@ def _count() -> int:
     return threads // LANES
 
 
-def number(x: Any, axis: int | None, expected: str) -> ir.Value:
+def number(x: Traced, axis: int | None, expected: str) -> ir.Value:
     """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
     what is `expected` either, and for a number along an axis.
     """

@@ -6,6 +6,7 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.roles import once, one_thread, warpgroup_barrier
 from weft.language.values.dtypes import i32
+from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import as_scalar
 from weft.mlir import ir, llvm, nvvm
@@ -16,7 +17,7 @@ _ADD, _RELAXED = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
 _ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
 
 
-def signal(counter: Any) -> None:
+def signal(counter: Traced) -> None:
     """Adds 1 to an element of an array of i32, by each warpgroup that comes here, after all that it has
     stored in arrays and added, also by TMA. CTAs that wait for this number by `w.await_signals` then see it.
 
@@ -43,7 +44,7 @@ def _signal(address: ir.Value) -> None:
     once(add)
 
 
-def await_signals(counter: Place, number: Any) -> None:
+def await_signals(counter: Place, number: Traced) -> None:
     """Waits until an element of an array of i32 is at least `number`. What was stored before these signals is
     then visible to the warpgroup, in loads and in additions by TMA.
 
@@ -65,7 +66,7 @@ def await_signals(counter: Place, number: Any) -> None:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
 
 
-def _address(counter: Any, caller: str) -> ir.Value:
+def _address(counter: Traced, caller: str) -> ir.Value:
     if trace.current().role is None:
         raise mistake(f"{caller} must be in a role")
     if not isinstance(counter, Place) or len(counter.indices) != 1 or counter.matrix.rank != 1:

@@ -26,6 +26,7 @@ from weft.language.operations.multipliers import Multiplier, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
 from weft.language.values import registers
 from weft.language.values.dtypes import f32
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
@@ -133,7 +134,7 @@ class TensorProducts(Multiplier):
 
     # Products
 
-    def start(self, a: Any, b: Any, sums: Any, kind: ir.Type) -> tuple[Any, Region]:
+    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[Any, Region]:
         if b.dtype == f32:
             check_order(a, b)
         if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
@@ -168,7 +169,7 @@ class TensorProducts(Multiplier):
         self._count.filled = (Scalar(emit.value(emit.add(self._count.number, 1))),)
         return None, region
 
-    def _operand(self, a: Any) -> ir.Value:
+    def _operand(self, a: Traced) -> ir.Value:
         """The buffer with a fragment as left operand of the next product."""
         region, buffer = self._taken(a.shape, a.dtype.type)
         region.holder = None
@@ -206,7 +207,7 @@ class TensorProducts(Multiplier):
         number = emit.sub(self._count.number, 1 + pending)
         tile.await_(self._ring(), *self._slot(number))
 
-    def _loaded(self, product: Any) -> ir.Value:
+    def _loaded(self, product: Traced) -> ir.Value:
         kind, zero = product.kind, emit.value(0)
         return tile.load(self.buffer(product.region, kind.shape, kind.element_type), zero, zero, kind)
 
@@ -255,7 +256,7 @@ class TensorProducts(Multiplier):
             region.holder = holder if region.holder is holder else None
 
 
-def _check_held(product: Any) -> None:
+def _check_held(product: Traced) -> None:
     """Raises WeftError for a product whose sums were overwritten."""
     if product.region.holder is not product:
         raise mistake(
@@ -265,7 +266,7 @@ def _check_held(product: Any) -> None:
         )
 
 
-def _store(fragment: Any, buffer: ir.Value) -> None:
+def _store(fragment: Traced, buffer: ir.Value) -> None:
     tile.store(fragment.value, buffer, emit.value(0), emit.value(0))
 
 

@@ -1,7 +1,5 @@
 """Loads and stores of vectors of the rows or the columns of tiles."""
 
-from typing import Any
-
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.language.capture import trace
@@ -13,6 +11,7 @@ from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import row
 from weft.language.values.dtypes import DType, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, check_like
 from weft.language.values.matrices import Matrix, Place
 from weft.language.values.scalars import as_scalar
@@ -24,7 +23,7 @@ from weft.passes.kernels import matrices
 _VECTOR_BYTES = 16
 
 
-def load_row(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
+def load_row(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragment:
     """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
     columns, such as `bias[column]`, or from a buffer of one row.
 
@@ -66,7 +65,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
-def load_column(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
+def load_column(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragment:
     """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
     or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
 
@@ -87,7 +86,7 @@ def load_column(source: Any, *, like: Fragment, outside: Any = 0) -> Fragment:
     return _by_elements(source, layout, rows, outside)
 
 
-def _by_elements(source: Place, layout: Layout, count: int, outside: Any) -> Fragment:
+def _by_elements(source: Place, layout: Layout, count: int, outside: Traced) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
     vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
     numbers, limit = vector_indices(vector, source)
@@ -132,7 +131,7 @@ def element_at(place: Place, number: ir.Value) -> list[ir.Value]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
 
-def _check_element(place: Any, name: str) -> None:
+def _check_element(place: Traced, name: str) -> None:
     if isinstance(place, Place) and len(place.indices) == place.matrix.rank:
         return
     whole = isinstance(place, Matrix)
@@ -147,7 +146,7 @@ def _row_of(place: Place) -> ir.Value:
     return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
 
 
-def store_column(vector: Fragment, to: Any, *, rows: Any = None) -> None:
+def store_column(vector: Fragment, to: Traced, *, rows: Traced = None) -> None:
     """Stores a vector of rows to an array whose last dimension is these rows, or to a buffer of one row. One
     of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
     only the first `rows` elements are, of an array.
@@ -172,7 +171,7 @@ def store_column(vector: Fragment, to: Any, *, rows: Any = None) -> None:
                 memref.store(element, to.matrix.value, element_at(to, number))
 
 
-def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
+def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Traced) -> None:
     """Stores a vector to the only row of a buffer."""
     if rows is not None:
         raise mistake("rows is for stores to an array: a vector is stored whole to a buffer")
@@ -189,7 +188,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Any) -> None:
             llvm.store(element, at, alignment=buffer.dtype.bytes)
 
 
-def store_row(vector: Fragment, to: Any) -> None:
+def store_row(vector: Fragment, to: Traced) -> None:
     """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
     columns, or to a buffer of one row. Elements outside of the array are not written.
     """

@@ -19,6 +19,7 @@ from weft.language.operations import clusters
 from weft.language.operations.gathers import Gathered, check_index
 from weft.language.operations.roles import once
 from weft.language.values.dtypes import DType, i1, i8, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
 from weft.layout import Layout
@@ -31,7 +32,7 @@ from weft.passes.kernels.matrices import panels
 class Element(Loaded):
     """An element of a buffer. In arithmetic, it is the element's value."""
 
-    def __init__(self, buffer: Any, row: ir.Value, column: ir.Value) -> None:
+    def __init__(self, buffer: Traced, row: ir.Value, column: ir.Value) -> None:
         self.buffer, self._at = buffer, (row, column)
         # At once, so that the element is that of now. Removed at the end if nothing needs it.
         self.element = Scalar(_read(buffer, self._at))
@@ -62,7 +63,7 @@ class Elements(Gathered):
     def is_of_rows(self) -> bool:
         return False
 
-    def size(self, axis: int) -> Any:
+    def size(self, axis: int) -> Traced:
         return self.matrix.shape[axis]
 
     def read(self, at: Sequence[ir.Value]) -> ir.Value:
@@ -72,7 +73,7 @@ class Elements(Gathered):
         _write(self.matrix, at, element)
 
 
-def element_of(buffer: Any, indices: Any) -> Element | Elements:
+def element_of(buffer: Traced, indices: Traced) -> Element | Elements:
     """An element of a buffer, or those at indices that fragments hold."""
     at = _element_indices(buffer, indices)
     buffer.read_by_lanes()
@@ -81,7 +82,7 @@ def element_of(buffer: Any, indices: Any) -> Element | Elements:
     return Element(buffer, *(each.value for each in at))
 
 
-def store_element(buffer: Any, indices: Any, value: Any) -> None:
+def store_element(buffer: Traced, indices: Traced, value: Traced) -> None:
     """Stores a number as an element of a buffer."""
     at = _element_indices(buffer, indices)
     if any(isinstance(each, Fragment) for each in at):
@@ -93,7 +94,7 @@ def store_element(buffer: Any, indices: Any, value: Any) -> None:
     once(lambda: _write(buffer, [each.value for each in at], number))
 
 
-def element_address(buffer: Any, row: ir.Value, column: ir.Value) -> ir.Value:
+def element_address(buffer: Traced, row: ir.Value, column: ir.Value) -> ir.Value:
     """A pointer to the element at these SSA values."""
     if buffer.transposed:
         row, column = column, row
@@ -101,19 +102,19 @@ def element_address(buffer: Any, row: ir.Value, column: ir.Value) -> ir.Value:
     return addresses.offset(tile.address(buffer.value), emit.value(offset))
 
 
-def _read(buffer: Any, at: Sequence[ir.Value]) -> ir.Value:
+def _read(buffer: Traced, at: Sequence[ir.Value]) -> ir.Value:
     kind = buffer.dtype.type
     load = llvm.load(addresses.stored_type(kind), element_address(buffer, *at), alignment=buffer.dtype.bytes)
     trace.current().removable.append((load, [load.owner]))
     return emit.bits(load, kind)
 
 
-def _write(buffer: Any, at: Sequence[ir.Value], number: ir.Value) -> None:
+def _write(buffer: Traced, at: Sequence[ir.Value], number: ir.Value) -> None:
     word = emit.bits(number, addresses.stored_type(number.type))
     llvm.store(word, element_address(buffer, *at), alignment=buffer.dtype.bytes)
 
 
-def _element_indices(buffer: Any, given: Any) -> tuple[Fragment | Scalar, Any]:
+def _element_indices(buffer: Traced, given: Any) -> tuple[Fragment | Scalar, Any]:
     """The row and column of an element. Of a buffer of one row, the column suffices."""
     given = given if isinstance(given, tuple) else (given,)
     if len(given) == 1 and buffer.shape[0] == 1:
@@ -139,7 +140,7 @@ class Buffer(Carried):
     """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
 
     def __init__(
-        self, value: ir.Value, *, transposed: bool = False, ring: Any = None, slot: Any = None
+        self, value: ir.Value, *, transposed: bool = False, ring: Traced = None, slot: Traced = None
     ) -> None:
         check_value(value, "Buffer")
         self.value = value
@@ -168,17 +169,17 @@ class Buffer(Carried):
         """The transposed tile; nothing moves."""
         return Buffer(self.value, transposed=not self.transposed, ring=self.ring, slot=self.slot)
 
-    def rows(self, first: Any, count: int) -> "Buffer":
+    def rows(self, first: Traced, count: int) -> "Buffer":
         """`count` rows from `first` on, a multiple of `count`; where `count` doesn't divide the rows, of the
         greatest common divisor of both.
         """
         return self._part(0, first, count)
 
-    def columns(self, first: Any, count: int) -> "Buffer":
+    def columns(self, first: Traced, count: int) -> "Buffer":
         """`count` columns from `first` on, a multiple of `count`."""
         return self._part(1, first, count)
 
-    def peer(self, rank: Any) -> "Buffer":
+    def peer(self, rank: Traced) -> "Buffer":
         """The buffer at the same address in another CTA of the cluster, by its rank, to load from or to store
         to. Between the accesses of two CTAs must be a `w.cluster_barrier()`, and one before the first store.
         """
@@ -202,7 +203,7 @@ class Buffer(Carried):
         if self.slot is None or not self.slot.written:
             self.read_by_lanes()
 
-    def _part(self, axis: int, first: Any, count: int) -> "Buffer":
+    def _part(self, axis: int, first: Traced, count: int) -> "Buffer":
         whole = self.shape
         known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
         step = gcd(count, whole[axis]) if known else 0
@@ -228,13 +229,13 @@ class Buffer(Carried):
         part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]), row_step=row_step)
         return Buffer(part, transposed=self.transposed, ring=self.ring, slot=self.slot)
 
-    def __getitem__(self, indices: Any) -> Element | Elements:
+    def __getitem__(self, indices: Traced) -> Element | Elements:
         return element_of(self, indices)
 
-    def __setitem__(self, indices: Any, value: Any) -> None:
+    def __setitem__(self, indices: Traced, value: Traced) -> None:
         store_element(self, indices, value)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Traced:
         raise mistake(f"can't loop over {self}: loop over w.range of its rows or columns")
 
     # Its address is known where it is used, so that loops and branches carry the buffer itself.
@@ -269,7 +270,7 @@ def shared(rows: int, columns: int, dtype: DType) -> Buffer:
         return Buffer(tile.alloc(kind))
 
 
-def buffer_type(rows: Any, columns: Any, dtype: DType, stages: int | None = None) -> Any:
+def buffer_type(rows: Traced, columns: Traced, dtype: DType, stages: int | None = None) -> Traced:
     """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills."""
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

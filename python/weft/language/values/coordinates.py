@@ -5,6 +5,7 @@ from typing import Any
 from weft.language.messages.mistakes import mistake
 from weft.language.values import operators, registers
 from weft.language.values.dtypes import NUMBERS, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
@@ -43,7 +44,7 @@ class Coordinates(Fragment):
     def _kind(self) -> ir.Type:
         return ir.VectorType.get([len(self.offsets)], i32.type)
 
-    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
         single = isinstance(other, (*NUMBERS, Scalar)) or callable(getattr(other, "loaded", None))
         if single and (name == "add" or (name == "sub" and not swapped)):
             base = self.base.binary(name, other, False)

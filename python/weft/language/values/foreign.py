@@ -1,12 +1,16 @@
 """What functions of NumPy and PyTorch do with values of a kernel: they refuse them, and name what to call."""
 
 import sys
-from typing import Any
+from typing import Any, TypeAlias
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.language.messages.mistakes import mistake
 
+Traced: TypeAlias = Any
+"""A value in a kernel while it is traced: of the GPU, such as a number, a fragment or an element of an array,
+or one of Python that may stand beside these. Functions check at run time which of them they take.
+"""
 # Ufuncs that numbers of NumPy call for operators, `np.float32(2) * x`.
 _OPERATORS = {
     "add": "add",

@@ -14,6 +14,7 @@ from weft.language.messages.mistakes import at, check_value, mistake
 from weft.language.operations import shared_exchange
 from weft.language.values import operators, registers
 from weft.language.values.dtypes import NUMBERS, DType, checked_type, f32, i32
+from weft.language.values.foreign import Traced
 from weft.language.values.scalars import (
     Scalar,
     as_scalar,
@@ -130,7 +131,7 @@ class Fragment(operators.Operators, Carried):
         """A lane's elements, in register order."""
         return emit.elements(self.lane)
 
-    def binary(self, name: str, other: Any, swapped: bool) -> Any:
+    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
         one, second = together(self, other)
         if one is None:
             return NotImplemented
@@ -192,14 +193,14 @@ class Fragment(operators.Operators, Carried):
             f"Python can't make a number of {self}: use the functions of w, as w.tanh for math.tanh"
         )
 
-    def __getitem__(self, _: Any) -> Any:
+    def __getitem__(self, _: Any) -> Traced:
         raise mistake(
             f"{self} can't be subscripted: its elements are in the registers of several threads. Vectors of "
             "rows and of columns apply to a tile as they are; choose elements by w.where, w.row and w.column"
         )
 
 
-def together(one: Fragment, other: Any) -> tuple[Any, Any]:
+def together(one: Fragment, other: Traced) -> tuple[Any, Any]:
     """A fragment and another operand with the shape and layout of both, broadcast where one is a vector or a
     number; None twice for an operand that isn't a number or fragment.
     """
@@ -218,7 +219,7 @@ def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     return None, None
 
 
-def from_first(x: Any, axis: Any) -> Any:
+def from_first(x: Traced, axis: Any) -> Traced:
     """An axis of a fragment, of which negative ones count from the last, as in NumPy; others as they are."""
     counted = isinstance(x, Fragment) and isinstance(axis, int) and -len(x.shape) <= axis < 0
     return axis + len(x.shape) if counted else axis
@@ -303,7 +304,7 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
     )
 
 
-def full(shape: Any, value: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
+def full(shape: Any, value: Traced, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
     """A fragment whose elements all have this value, or in each row or column that of a vector.
 
     `shape` is (rows, columns); a number of rows, for a vector of rows; or (1, columns), for one of columns.
@@ -345,7 +346,7 @@ def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fr
     return full(shape, 0, dtype, like=like)
 
 
-def check_like(like: Any) -> None:
+def check_like(like: Traced) -> None:
     """Raises WeftError for a `like` that has no layout."""
     if like is not None and not isinstance(like, Fragment):
         raise mistake(f"like must be a fragment, got {shown(like)}")

@@ -23,6 +23,7 @@ from weft.language.operations import clusters
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.values.dtypes import DType
+from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar
 from weft.language.values.stages import Slot, Takers
@@ -161,7 +162,7 @@ class Ring(carried.Fixed):
                 f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
             )
 
-    def _parts(self, buffer: ir.Value, places: Any) -> list[tuple[Place, ir.Value]]:
+    def _parts(self, buffer: ir.Value, places: Traced) -> list[tuple[Place, ir.Value]]:
         """The places from which a buffer, or parts of it, are filled, and these parts."""
         if not isinstance(places, tuple) or len(places) == 1:
             return [(places[0] if isinstance(places, tuple) else places, buffer)]
