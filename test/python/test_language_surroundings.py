@@ -130,7 +130,7 @@ def test_a_change_of_what_is_read_is_noticed(name, monkeypatch):
     def function(x):
         return read(around, x)
 
-    known = reads.reads(function)
+    known = reads.reads_of(function)
     assert function(1.0) == 2 and not reads.have_changed(known.values())
     change(around)
     assert function(1.0) == 3 and reads.have_changed(known.values())
@@ -138,7 +138,7 @@ def test_a_change_of_what_is_read_is_noticed(name, monkeypatch):
 
 def test_a_change_beside_what_is_read_is_ignored():
     around = Around()
-    known = reads.reads(
+    known = reads.reads_of(
         lambda x: (x * around.space.s, around.named["s"][0], around.array.shape, len(around.numbers))
     )
     around.space.o = around.named["o"] = around.array[0, 0] = around.numbers[0] = 3.0
@@ -155,7 +155,7 @@ def test_shapes_of_other_arrays_are_read_without_their_contents():
             raise NotImplementedError
 
     tensor = Tensor()
-    known = reads.reads(lambda x: x * tensor.shape[0])
+    known = reads.reads_of(lambda x: x * tensor.shape[0])
     tensor = Tensor()
     tensor.elements = [1]
     assert not reads.have_changed(known.values())
@@ -170,7 +170,7 @@ def changed(before, after):
     def read():
         return value
 
-    known = reads.reads(read)
+    known = reads.reads_of(read)
     value = after
     return reads.have_changed(known.values())
 

@@ -18,8 +18,7 @@ from weft.isa.computed import computed
 from weft.language.calls import array_arguments, exporting, plans, tuning
 from weft.language.calls.signatures import Options, Signature, Specialization, checked_threads
 from weft.language.capture import contents, tracing_state
-from weft.language.capture import reads as surroundings
-from weft.language.capture.reads import Read
+from weft.language.capture.reads import Read, Reads, after_trace, have_changed, reads_of
 from weft.language.capture.rewriting import captured
 from weft.language.messages import mistakes
 from weft.language.messages.mistakes import REMEDIES
@@ -83,7 +82,7 @@ class KernelFunction:
         self._compiled: dict[tuple[Specialization, Any, str, bool], Kernel] = {}
         self._lock = locks.reentrant()
         self._plans = plans.Plans(list(self.signature.arguments.values()))
-        self._reads: surroundings.Reads = {}  # of what is compiled
+        self._reads: Reads = {}  # of what is compiled
         torch_tensors.run_untraced(KernelFunction.__call__)
 
     @computed
@@ -116,7 +115,7 @@ class KernelFunction:
         sanitizer finds is an error. `stream`, `on` and `findings` are as for `weft.Kernel`; with PyTorch's
         tensors, the stream is by default its current one.
         """
-        if self._reads and surroundings.have_changed(self._reads.values()):
+        if self._reads and have_changed(self._reads.values()):
             self._forget()
         known = self._plans.key(args, named) if on in (None, "gpu") else None
         if known is not None and self._plans.queue(known[0], args, known[1], stream):
@@ -275,7 +274,7 @@ class KernelFunction:
 
     def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
         special = self.signature.specialization(values, meta)
-        if surroundings.have_changed(self._reads.values()):
+        if have_changed(self._reads.values()):
             self._forget()
         return self._kernel(special, self._chip(arch))
 
@@ -295,16 +294,16 @@ class KernelFunction:
         with self._lock:
             if key not in self._compiled:
                 values = self.__wrapped__, *self._options.functions, *meta
-                before = surroundings.reads(*values)
+                before = reads_of(*values)
                 made = self._made(special, chip, before)
                 # Another thread may loop over the old ones.
-                self._reads = self._reads | surroundings.after_trace(before, *values)
+                self._reads = self._reads | after_trace(before, *values)
                 made.launch = replace(made.launch, names=tuple(self.signature.arguments))
                 made.remedies = REMEDIES
                 self._compiled[key] = made
             return self._compiled[key]
 
-    def _made(self, special: Specialization, chip: str, reads: surroundings.Reads) -> Kernel:
+    def _made(self, special: Specialization, chip: str, reads: Reads) -> Kernel:
         """The kernel for a chip, which reads these values. Operations of Weft's own functions would have the
         line of their call: they have no location, so that all programs share the cache's entries. Errors have
         one.

@@ -47,7 +47,7 @@ class Read(NamedTuple):
 Reads = dict[tuple[int, str, tuple[Step, ...]], Read]
 
 
-def reads(*values: Any) -> Reads:
+def reads_of(*values: Any) -> Reads:
     """The reads of the functions among the values and in them, also in functions that they call and that
     are of the same module, of the user's modules, or have `@w.inline`.
     """
@@ -74,7 +74,7 @@ def have_changed(known: Iterable[Read]) -> bool:
 
 def after_trace(before: Reads, *values: Any) -> Reads:
     """The reads of `values` after the trace that began with `before`, which may have changed objects."""
-    return reads(*values) | {key: each for key, each in before.items() if each.value is not ABSENT}
+    return reads_of(*values) | {key: each for key, each in before.items() if each.value is not ABSENT}
 
 
 class Around:
