@@ -26,7 +26,7 @@ LEAST = -3.4028234e38  # of sinks and peaks: infinities would be subtracted from
 
 
 def scaling_of(unit, dtype):
-    """What the exponents of scores with the factor `unit` need, for shares of a type."""
+    """The factor of exponents of scores with the factor `unit`, and its limit for shares of a type."""
     return unit * LOG2E, (LARGE[dtype] - 1) << 23
 
 
@@ -39,13 +39,13 @@ def relative(peak, scaling):
 
 
 def rescaling(old, factor, base, scaling):
-    """What sums with the peak `old` are multiplied with, for the factor and the base of a larger one."""
+    """The factor of sums with the peak `old` for the factor and the base of a larger peak."""
     before, low = relative(old, scaling)
     return w.exp2(w.where(before == factor, low, -w.inf) - _rounded(base))
 
 
 def correction(peak, scaling):
-    """What sums relative to the base of a peak are multiplied with, so that they are relative to the peak."""
+    """The factor that makes sums relative to a peak's base relative to the peak."""
     peak = w.maximum(peak, LEAST)
     factor, base = relative(peak, scaling)
     return w.exp2(_rounded(base) - peak * factor)

@@ -53,7 +53,7 @@ def kernel_of(
 def _described(
     function: Callable[..., Any], special: Specialization, chip: str, reads: Iterable[Read]
 ) -> list[str | bytes] | None:
-    """What the trace of a function depends on besides Weft's files; None where that isn't known."""
+    """The cache's key for the trace of a function, besides Weft's files; None where it has none."""
     if tracing_state.keeps_variables():
         return None
     try:

@@ -101,7 +101,7 @@ class Options:
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        """What may be functions, whose global variables the kernel depends on."""
+        """The options that may be functions, whose global variables the kernel depends on."""
         return self.grid, self.threads, self.persistent, self.cluster
 
 
@@ -194,7 +194,7 @@ class Signature:
         return [values[name] for name in self.arguments], rest
 
     def specialization(self, values: Sequence[Any], meta: Mapping[str, Any]) -> Specialization:
-        """What a call with these arguments, or with these types in place of arrays, needs."""
+        """The specialization for a call with these arguments, or with these types in place of arrays."""
         dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, tuple[int, str]]()
         for (name, kind), value in zip(self.arguments.items(), values, strict=True):
             if isinstance(kind, DType):
@@ -310,7 +310,7 @@ def _default(name: str, kind: DType, value: Any, refuse: Callable[[str], WeftErr
 
 
 def _instead(dtype: DType, wanted: DType) -> str:
-    """What to pass in place of an array of integers with another sign, to append to a message."""
+    """The end of a message about an array of integers with another sign: what to pass in its place."""
     if dtype.is_float or wanted.is_float or dtype.bits != wanted.bits:
         return ""
     return f": a view of it as {arrays.numpy_dtype(wanted.name)} has the same bits"

@@ -57,7 +57,7 @@ class _Side:
 
 
 class _Plan:
-    """What takes the place of two values after the branch."""
+    """The value after the branch in place of one of each side."""
 
     def __init__(self, value: Traced) -> None:
         self.value = value  # as it is, or what it is made like
@@ -150,7 +150,7 @@ class BranchValues:
         return values
 
     def _plan(self, name: str, one: Traced, other: Traced) -> _Plan:
-        """What takes the place of the values of both sides, of which one may be absent."""
+        """The plan for the values of both sides, of which one may be absent."""
         if one is other:
             self._same.append(one)
             return _Plan(one)
@@ -186,7 +186,7 @@ class BranchValues:
     def _members(
         self, name: str, value: Traced, one: python_objects.Members, other: python_objects.Members
     ) -> dict[Any, _Plan]:
-        """What takes the place of the members of an object that a side has changed."""
+        """The plans for the members of an object that a side has changed."""
         if python_objects.has_attributes(value):
             keys = {**one, **other}
             return {

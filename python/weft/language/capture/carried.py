@@ -1,4 +1,4 @@
-"""What a loop or branch carries: the SSA values of a kernel's variables, and what can't be carried."""
+"""Values that loops and branches carry: the SSA values of a kernel's variables, and what can't be carried."""
 
 import math
 from collections import OrderedDict
@@ -21,7 +21,7 @@ class Carried(Foreign):
     """A value of a kernel that loops and branches can carry."""
 
     until_carried = ""
-    """What must be done before it can take the place of a value of another kind."""
+    """The end of a message: what must be done before it can replace a value of another kind."""
 
     def parts(self) -> list[Any]:
         """Its SSA values."""
@@ -36,7 +36,7 @@ class Carried(Foreign):
         raise NotImplementedError
 
     def begun(self, number: str) -> str:
-        """What to write for a value of this kind that begins with a number; empty where that isn't clear."""
+        """The code for a value of this kind that begins with a number; empty where that isn't clear."""
         return ""
 
     def number(self) -> str:
@@ -199,7 +199,7 @@ def _listed(keys: python_objects.Members) -> str:
 
 
 def _remedy(one: Carried, other: Traced) -> str:
-    """What to write in place of a value of another kind, if that is clear."""
+    """The end of a message about a value of another kind: what to write, if that is clear."""
     if isinstance(other, Carried):
         begun = "" if hasattr(one, "shape") else other.begun(one.number())
         return other.until_carried or (f": begin with {begun}" if begun else "")

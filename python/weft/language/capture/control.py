@@ -246,7 +246,7 @@ def loop(over: Traced, names: Names, changed: Names, passed: Names, targets: Nam
 
 
 def _iterable(over: Traced) -> Traced:
-    """What a Python loop goes through. Raises WeftError for a value of the GPU."""
+    """The value that a Python loop iterates over. Raises WeftError for one of the GPU."""
     if isinstance(over, Scalar):
         raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
     return taking(over)

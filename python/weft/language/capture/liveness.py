@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-"""What has names of its own."""
+"""The nodes that have names of their own."""
 Names = frozenset[str]
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _CHANGES = {"append", "appendleft", "clear", "extend", "extendleft", "insert", "pop", "popitem", "popleft"}
@@ -108,7 +108,7 @@ def passed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
 
 
 def _base(node: ast.AST) -> ast.AST:
-    """What elements and attributes are those of."""
+    """The object to which an element or attribute belongs, through all of its parts."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value
     return node

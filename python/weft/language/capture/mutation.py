@@ -171,8 +171,8 @@ def taking(value: _T) -> _T:
 
 
 def calling(value: _T) -> _T:
-    """What has a method that is about to be called, whose name is that of one of lists, dictionaries and sets
-    that changes them, or what is added to. Raises WeftError for one of these that can't change.
+    """The object of which a method is called with a name of those that change lists, dictionaries or sets, or
+    which is added to. Raises WeftError for one of these that can't change.
     """
     return changing(value) if isinstance(value, (list, dict, set, deque, *python_objects.ARRAYS)) else value
 

@@ -27,7 +27,7 @@ Scope = dict[str, Any]
 """The values of names, as `locals` returns them."""
 CONTAINERS = (tuple, list, deque, dict, set)
 ARRAYS = (np.ndarray, bytearray, array.array)
-"""What has elements that aren't members."""
+"""Types whose elements aren't members."""
 _ITERATORS = (types.GeneratorType, zip, map, filter, enumerate)
 _HOLDERS = (tuple, dict, types.FunctionType, types.MethodType, functools.partial, *_ITERATORS)
 _OBJECTS = (types.SimpleNamespace, ChainMap, UserDict, UserList)
@@ -120,7 +120,7 @@ def has_attributes(value: Any) -> bool:
 
 
 class _Class(NamedTuple):
-    """What is true of all values of a class: `is_plain` of those that have no members and don't change."""
+    """Properties of all values of a class. `is_plain` ones have no members and don't change."""
 
     is_iterator: bool
     is_object: bool

@@ -78,7 +78,7 @@ def after_trace(before: Reads, *values: Any) -> Reads:
 
 
 class Around:
-    """What a kernel function reads that isn't made in it, and its meta-parameters."""
+    """The values that a kernel function reads and doesn't make, and its meta-parameters."""
 
     def __init__(self, function: Any, meta: dict[str, Any]) -> None:
         self._meta = meta

@@ -1,4 +1,4 @@
-"""What the code of captured functions calls, in place of loops, branches and conditions. It is imported when
+"""The functions that captured code calls in place of loops, branches and conditions. They are imported when
 such code first runs: it needs MLIR, which a compiled kernel doesn't.
 """
 

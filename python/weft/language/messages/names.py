@@ -1,4 +1,4 @@
-"""What stands in this language for names of others, for messages about names that it doesn't have."""
+"""Names of other languages and what to write in their place, for messages about unknown names."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from weft.language.values.dtypes import FOREIGN
 
 
 def _table(text: str) -> dict[str, str]:
-    """What to write in place of each of the names before the bar of a line."""
+    """For each name before the bar of a line, the text after it."""
     lines = (line.partition(" | ") for line in text.strip().splitlines())
     return {name: instead for names, _, instead in lines for name in names.split()}
 
@@ -145,7 +145,7 @@ warmup | kernel.compile
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """What to write in place of a name that the language doesn't have, to append to a message."""
+    """The end of a message about an unknown name: what to write in its place."""
     if name in INSTEAD:
         return f": use {INSTEAD[name]}"
     if name in WITHOUT:
@@ -154,7 +154,7 @@ def instead(name: str, known: Iterable[str]) -> str:
 
 
 def instead_of_option(name: str) -> str:
-    """What to write in place of an option of a call that calls don't have, to append to a message."""
+    """The end of a message about an unknown option of a call: what to write in its place."""
     return f": use {_OPTIONS[name]}" if name in _OPTIONS else ""
 
 
@@ -167,7 +167,7 @@ def instead_of_parameter(refused: str) -> str:
 
 
 def instead_of_attribute(name: str, owner: object, known: Iterable[str]) -> str:
-    """What to write in place of an attribute that a value doesn't have, to append to a message."""
+    """The end of a message about an unknown attribute of a value: what to write in its place."""
     functions = set(known)
     if name in functions:
         return f": use w.{name}(x, …)"

@@ -102,7 +102,7 @@ def _check_rows(name: str, vector_: Fragment) -> None:
 
 
 def _offsets(zero: Traced, dtype: DType) -> list[ir.Value]:
-    """What is subtracted from a register's two elements, for each of a thread's two rows."""
+    """The zeros to subtract from a register's two elements, for each of a thread's two rows."""
     base = _BASES[dtype][1]
     if isinstance(zero, Fragment):
         if zero.dtype != dtype:

@@ -26,7 +26,7 @@ class Multiplier:
     row_block = registers.WGMMA_ROWS
     """The rows of sums of which each warp of a warpgroup has a quarter."""
     operand_bits: tuple[int, ...] = (16,)
-    """What elements of a fragment as left operand may have."""
+    """The bits that elements of a fragment as left operand may have."""
 
     def begin(self) -> None:
         """Called before the first role."""
@@ -50,7 +50,7 @@ class Multiplier:
         """Called at the end of the body of a loop."""
 
     def known(self) -> Any:
-        """What is known, for `restore`."""
+        """The state that `restore` returns to."""
 
     def restore(self, known: Any) -> None:
         """Returns to what was known."""

@@ -147,7 +147,7 @@ def _checked(caller: str, a: Traced, b: Traced, sums: Traced) -> ir.Type:
 
 
 def _in_a_buffer(fragment: Fragment) -> str:
-    """What to write so that a fragment can be the right operand."""
+    """The end of a message about a fragment as right operand: what to write."""
     size = " x ".join(map(str, fragment.shape))
     return (
         f": store it to a buffer of {size} {fragment.dtype}, in a role that writes a ring of such buffers "

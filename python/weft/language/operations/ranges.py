@@ -46,7 +46,7 @@ class Range:
             yield Part(middle, end, step, (0,))
 
     def item(self, number: Scalar) -> Scalar:
-        """What a number of the loop is for its body."""
+        """The value of the loop's variable, from a number of the loop."""
         return number
 
 

@@ -1,4 +1,4 @@
-"""What the warpgroups of a CTA do: roles, single threads, barriers and turns."""
+"""Roles of the warpgroups of a CTA, single threads, barriers and turns."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

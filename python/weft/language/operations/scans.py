@@ -1,4 +1,4 @@
-"""What all elements up to each one are combined to: of tiles, of vectors, and of a number of each thread."""
+"""Scans of tiles, of vectors, and of a number of each thread: all elements up to each one, combined."""
 
 import functools
 import inspect
@@ -300,7 +300,7 @@ def _of_threads(values: Values, law: Law) -> Values:
 
 
 def _lanes(values: Values, it: Iter, law: Law) -> tuple[Part, Values]:
-    """What lanes with smaller digits have, combined, and what all lanes have."""
+    """The values of lanes with smaller digits, combined, and those of all lanes."""
     digit = reductions.digit(it)
     up_to, distance = Part(values), 1
     while distance < it.extent:
@@ -317,10 +317,10 @@ def _of_lane(values: Values, lane: ir.Value | int, kind: nvvm.ShflKind) -> Value
 
 
 def _whole(each: Sequence[Values], law: Law) -> Part:
-    """What all warps have, combined."""
+    """The values of all warps, combined."""
     return law.folded([Part(values) for values in each])
 
 
 def _before(each: Sequence[Values], warp: ir.Value, law: Law) -> Part:
-    """What warps before this one have, combined."""
+    """The values of warps before this one, combined."""
     return law.folded([law.where(emit.less(number, warp), values) for number, values in enumerate(each[:-1])])

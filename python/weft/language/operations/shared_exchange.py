@@ -1,4 +1,4 @@
-"""What the threads of a warpgroup, of a role or of a CTA exchange through shared memory: the registers of a
+"""Exchanges of threads of a warpgroup, of a role or of a CTA through shared memory: the registers of a
 fragment in another layout, and values of warps.
 """
 

@@ -149,7 +149,7 @@ FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
 def instead_of(dtype: Any) -> str:
-    """What was found in place of an element type, and the type that it may stand for, to end a message."""
+    """The end of a message about a value in place of an element type: it, and the type that it may mean."""
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
     short = FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
     name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)

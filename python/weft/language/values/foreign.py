@@ -1,4 +1,4 @@
-"""What functions of NumPy and PyTorch do with values of a kernel: they refuse them, and name what to call."""
+"""Refuses values of a kernel in functions of NumPy and PyTorch, and names the functions to call."""
 
 import sys
 from typing import Any, TypeAlias

@@ -31,7 +31,7 @@ from weft.mlir import ir, vector
 from weft.passes.builders import emit
 
 COLUMN_STEP = 8
-"""What the columns of the sums of `w.gemm` are a multiple of."""
+"""The columns of the sums of `w.gemm` are a multiple of this."""
 
 
 class Fragment(operators.Operators, Carried):

@@ -40,7 +40,7 @@ class Operators:
         raise NotImplementedError
 
     def noun(self) -> str:
-        """What it is, in messages."""
+        """The value in words, for messages."""
         raise NotImplementedError
 
     def __str__(self) -> str:
