@@ -17,6 +17,7 @@ from weft.passes.builders import emit, row_loads, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue_function import matrices
 from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
+from weft.passes.kernels.tile_order import Corner
 
 
 class Preload:
@@ -43,29 +44,22 @@ class Preload:
         fitting = [matrix for matrix in matrices(op) if matrix.type.element_type == element]
         return cls(fitting[-1], op.d, buffer) if fitting else None
 
-    def begin(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
-        """Starts to copy a warpgroup's part, at a row and a column of D, when the store before has read
-        the memory.
-        """
+    def begin(self, corner: Corner) -> None:
+        """Starts to copy a warpgroup's part, at a corner of D, when the store before has read the memory."""
+        warpgroup = corner.warpgroup
         with emit.when(self.by_tma), thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
             part = tile.stage(self.buffer, warpgroup)
             tile.expect(self.ring, warpgroup, prod(part.type.shape) * element_bytes(self.matrix))
             barrier = tile.full_barrier(self.ring, warpgroup)
-            tile.copy_async(
-                map_of_member(self.matrix, self.map, index),
-                emit.value(row),
-                emit.value(column),
-                part,
-                barrier=barrier,
-            )
+            source = map_of_member(self.matrix, self.map, corner.index)
+            tile.copy_async(source, emit.value(corner.row), emit.value(corner.column), part, barrier=barrier)
 
-    def end(
-        self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value, phase: Any
-    ) -> None:
+    def end(self, corner: Corner, phase: Any) -> None:
         """Waits, in all threads of a warpgroup, for its part. If TMA doesn't copy the matrix, the threads do
         so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """
+        warpgroup = corner.warpgroup
         branch = scf.IfOp(self.by_tma, has_else=True)
         with ir.InsertionPoint(branch.then_block):
             tile.await_(self.ring, warpgroup, phase)
@@ -74,7 +68,8 @@ class Preload:
             with thread_ids.one_thread():
                 nvvm.cp_async_bulk_wait_group(0, read=True)
             meet_warpgroup(warpgroup)
-            row_loads.copy(member(self.matrix, index), row, column, tile.stage(self.buffer, warpgroup))
+            source = member(self.matrix, corner.index)
+            row_loads.copy(source, corner.row, corner.column, tile.stage(self.buffer, warpgroup))
             meet_warpgroup(warpgroup)
             scf.yield_([])
 

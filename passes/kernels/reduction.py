@@ -15,7 +15,7 @@ own too, and the last CTA to finish adds all slices, in the same order.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd
 from typing import Any
@@ -33,10 +33,10 @@ from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster import meet_cluster, meet_consumers
 from weft.passes.kernels.fragments import add
-from weft.passes.kernels.tile_order import Slices, StreamOrder, Tile
+from weft.passes.kernels.tile_order import Corner, Slices, StreamOrder, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.workspace_sums import VECTOR, workspace_types
-from weft.passes.kernels.writer import DirectWriter, Writer, oriented, store
+from weft.passes.kernels.writer import Writer, oriented, store
 
 
 class Reduction:
@@ -46,31 +46,16 @@ class Reduction:
         """What a warpgroup keeps from one tile to the next, before the first."""
         return []
 
-    def prepare(
-        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
-    ) -> None:
-        """Asks L2, before a tile's products, for what `collect_next` will read."""
+    def prepare(self, at: Tile, corner: Corner, kept: list[ir.Value]) -> None:
+        """Asks L2, before a tile's products, for what `collect` will read."""
         return
 
-    def collect_next(
-        self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[Any]
-    ) -> list[Any]:
-        """As `collect`, with what the warpgroup keeps. Returns what it keeps then."""
-        self.collect(sums, at, row, column, warpgroup)
-        return kept
-
-    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
-        """Takes a warpgroup's sums at a row and a column of the left and the right operand. A reduction that
-        keeps something has a `collect_next` instead.
-        """
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+        """Takes a warpgroup's sums of a tile, and what the warpgroup keeps. Returns what it keeps then."""
         raise NotImplementedError
 
     def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         """Ends the consumers' role, after all tiles, with what the warpgroup keeps."""
-        self.finish_consumers(warpgroup)
-
-    def finish_consumers(self, warpgroup: ir.Value) -> None:
-        """Ends the consumers' role, after all tiles."""
         return
 
     def assist(self) -> None:
@@ -95,24 +80,14 @@ class NoReduction(Reduction):
     def begin(self) -> list[ir.Value]:
         return [emit.value(0)] if self.preloads else []
 
-    def prepare(
-        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
-    ) -> None:
-        self.writer.ask(row, column, at.member, warpgroup)
+    def prepare(self, at: Tile, corner: Corner, kept: list[ir.Value]) -> None:
+        self.writer.ask(corner)
 
-    def collect_next(
-        self,
-        sums: ir.Value,
-        at: Tile,
-        row: ir.Value,
-        column: ir.Value,
-        warpgroup: ir.Value,
-        kept: list[ir.Value],
-    ) -> list[ir.Value]:
-        phase = self.writer.write(sums, row, column, at.member, warpgroup, *kept)
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+        phase = self.writer.write(sums, corner, *kept)
         return [phase] if self.preloads else []
 
-    def finish_consumers(self, warpgroup: ir.Value) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         self.writer.finish()
 
 
@@ -172,11 +147,12 @@ class ClusterReduction(Reduction):
     def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
 
-    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
         meet_consumers(self.schedule.warpgroups)  # all have read the stages that the sums overwrite
-        self.sums.put(oriented(sums, self.schedule), warpgroup)
+        self.sums.put(oriented(sums, self.schedule), corner.warpgroup)
+        return kept
 
-    def finish_consumers(self, warpgroup: ir.Value) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         meet_cluster()
         total = self.sums.total(self.tiles.rank, warpgroup)
         nvvm.ClusterArriveOp()  # the peers' sums have been read
@@ -349,17 +325,18 @@ class GlobalReduction(Reduction):
 
     def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
-        self.writer = DirectWriter(op, tiles.schedule)
+        self.writer = Writer(op, tiles.schedule)
 
-    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
         block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
-        count = self.schedule.global_splits
+        count, warpgroup = self.schedule.global_splits, corner.warpgroup
         slices = Slices(block, at.slice, count, emit.mul(block, count))
         self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
         with self.sums.shares(slices, warpgroup) as piece:
             total = self.sums.total(slices, piece, warpgroup)
             fragment, column_offset = self.sums.fragment(total, piece)
-            self.writer.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
+            self.writer.write(fragment, replace(corner, column=emit.add(corner.column, column_offset)))
+        return kept
 
 
 def _further(index: ir.Value, distance: int) -> ir.Value:
@@ -458,28 +435,30 @@ class StreamReduction(Reduction):
         self, op: MatmulOp, sums: StreamSums, tiles: Tiles[WarpgroupSchedule], writer: Writer
     ) -> None:
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
-        self.writer, self.direct = writer, DirectWriter(op, tiles.schedule)
+        self.writer, self.direct = writer, Writer(op, tiles.schedule)
 
-    def collect(self, sums: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
         assert at.k_span is not None
         begin, end = at.k_span
         lane = tile.to_lane(sums)
         branch = scf.IfOp(emit.less(emit.sub(end, begin), self.tiles.k_blocks), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            self._add_up(lane, at, row, column, warpgroup)
+            self._add_up(lane, at, corner)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            self.writer.write(sums, row, column, at.member, warpgroup)
+            self.writer.write(sums, corner)
             scf.yield_([])
+        return kept
 
-    def _add_up(self, lane: ir.Value, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value) -> None:
+    def _add_up(self, lane: ir.Value, at: Tile, corner: Corner) -> None:
         assert isinstance(self.tiles.order, StreamOrder)
+        warpgroup = corner.warpgroup
         slices = self.tiles.order.slices(at.number)
         kept = self.sums.put(lane, slices, warpgroup)
         with self.sums.pieces(slices, warpgroup) as piece:
             total = self.sums.total(lane, kept, slices, piece, warpgroup)
             fragment, column_offset = self.sums.fragment(total, piece)
-            self.direct.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
+            self.direct.write(fragment, replace(corner, column=emit.add(corner.column, column_offset)))
 
-    def finish_consumers(self, warpgroup: ir.Value) -> None:
+    def end(self, warpgroup: ir.Value, kept: list[ir.Value]) -> None:
         self.writer.finish()

@@ -3,8 +3,8 @@ through shared memory by TMA.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, TensorMemorySchedule
@@ -13,12 +13,11 @@ from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish
 from weft.passes.kernels.epilogue_function import shared
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import (
-    element_bytes,
+    ends_ragged,
     map_of_member,
     member,
     misaligned,
@@ -27,7 +26,7 @@ from weft.passes.kernels.matrices import (
     size,
 )
 from weft.passes.kernels.tensor_sums import SliceOrigin
-from weft.passes.kernels.writer import store
+from weft.passes.kernels.writer import await_stores, fill, store
 
 _RUN = 16
 """Elements of a lane that follow each other in a row of D, as far as a thread can access them at once."""
@@ -37,24 +36,8 @@ FragmentParts = Iterable[tuple[Any, int]]
 """The fragments of a slice, each with its first column in the slice; made on demand."""
 
 
-class SliceWriter(Protocol):
-    """Stores slices of the sums of a tile to D."""
-
-    op: MatmulOp
-
-    def write(
-        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value
-    ) -> Any:
-        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
-        `staging` is the number of the slot of staging memory; returns the one of the next slice.
-        """
-
-    def finish(self) -> None:
-        """Waits, after the last tile, for stores that the kernel must not outlive."""
-
-
-class DirectSlices:
-    """Stores from registers."""
+class SliceWriter:
+    """Stores slices of the sums of a tile to D, from registers."""
 
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
         self.op, self.schedule = op, schedule
@@ -62,6 +45,9 @@ class DirectSlices:
     def write(
         self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value | int
     ) -> Any:
+        """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
+        `staging` is the number of the slot of staging memory; returns the one of the next slice.
+        """
         known = shared(self.op, index)  # read while the sums come
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
@@ -72,10 +58,11 @@ class DirectSlices:
         return staging
 
     def finish(self) -> None:
-        pass
+        """Waits, after the last tile, for stores that the kernel must not outlive."""
+        return
 
 
-class StagedSlices:
+class StagedSlices(SliceWriter):
     """Stores through shared memory: a warpgroup fills one slot while TMA stores the others."""
 
     def __init__(self, op: MatmulOp, schedule: TensorMemorySchedule) -> None:
@@ -99,26 +86,17 @@ class StagedSlices:
         return 2 if self.schedule.halves else 1
 
     def write(
-        self,
-        parts: FragmentParts,
-        at: SliceOrigin,
-        index: ir.Value | None,
-        warpgroup: ir.Value,
-        staging: ir.Value,
-    ) -> ir.Value:
+        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value | int
+    ) -> Any:
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
-        run, pieces = run_of(self.schedule), self._finished(parts, at, index)
-        first = next(pieces)  # computed while an earlier slice's store may still read the slot
-        with thread_ids.one_thread():
-            nvvm.cp_async_bulk_wait_group(STAGING_SLOTS - 1, read=True)
-        meet_warpgroup(warpgroup)
+        run = run_of(self.schedule)
         # stmatrix stores 16-bit elements of 64 rows.
         by_matrices = run < _RUN and self.op.types.output_bytes == 2
-        for done, row_offset, column_offset in chain([first], pieces):
-            width = 0 if by_matrices else run_bytes(self.op.d, run, done.type)
-            tile.store(done, slot, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
-        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-        meet_warpgroup(warpgroup)
+        fill(
+            *(slot, self._finished(parts, at, index), partial(await_stores, STAGING_SLOTS - 1, warpgroup)),
+            warpgroup,
+            lambda kind: 0 if by_matrices else run_bytes(self.op.d, run, kind),
+        )
         self._store(slot, emit.value(at.row), emit.value(at.column), index)
         return emit.rem(emit.add(staging, 1), STAGING_SLOTS)
 
@@ -136,7 +114,7 @@ class StagedSlices:
     def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
         """Stores a slot: by TMA, unless rows aren't aligned for it or it would write beyond their end."""
         end = emit.add(column, (self._boxes - 1) * self.schedule.part_columns + self._stored.shape[1])
-        ragged = arith.andi(self._ragged, emit.less(size(self.op.d, -1), end))
+        ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
         branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             for box, at in self._parts(slot, column):
@@ -164,12 +142,6 @@ class StagedSlices:
             )
             for box in range(self._boxes)
         ]
-
-    @property
-    def _ragged(self) -> ir.Value:
-        """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
-        bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
-        return emit.less(0, emit.rem(bytes_, ROW_BYTES))
 
     def finish(self) -> None:
         with thread_ids.one_thread():

@@ -20,7 +20,7 @@ from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster, meet_cluster
 from weft.passes.kernels.feed import Feed
-from weft.passes.kernels.slice_writer import DirectSlices, StagedSlices
+from weft.passes.kernels.slice_writer import SliceWriter, StagedSlices
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tcgen05_scales import TensorScales, WordScales
 from weft.passes.kernels.tensor_epilogue import Epilogue
@@ -44,7 +44,7 @@ def expand(op: MatmulOp) -> None:
     operands = staged_operands(op, schedule)
     scales = (WordScales if types.words else TensorScales)(op, schedule) if types.scale else None
     words = scales if isinstance(scales, WordScales) else None
-    writer = (StagedSlices if schedule.staged(types) else DirectSlices)(op, schedule)
+    writer = (StagedSlices if schedule.staged(types) else SliceWriter)(op, schedule)
     stages = _ring_of_stages(schedule)
     shared = schedule.shared_columns(types)
     full = _ring_of_sums(schedule, whole=shared == 0)

@@ -10,6 +10,7 @@ memory, and sets a flag when a band of tiles is done, for which a copy waits. So
 nothing to do with the links. The order of tiles and of sums is that of `ScatteredReduction`.
 """
 
+from dataclasses import replace
 from math import gcd, prod
 from typing import Any
 
@@ -33,7 +34,7 @@ from weft.passes.kernels.fragments import add, convert
 from weft.passes.kernels.matrices import VECTOR_BYTES, element_bytes, size, vector_of
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.team import ARRIVED, CALL
-from weft.passes.kernels.tile_order import Order, Tile, element
+from weft.passes.kernels.tile_order import Corner, Order, Tile, element
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import StagedWriter, Writer
 
@@ -207,33 +208,24 @@ class ScatteredReduction(TeamReduction):
     def _buffer_is_with(self, who: int) -> list[ir.Value]:
         return [emit.value(who)] if self.senders else []
 
-    def prepare(
-        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, kept: list[ir.Value]
-    ) -> None:
+    def prepare(self, at: Tile, corner: Corner, kept: list[ir.Value]) -> None:
         """Asks for what this GPU's rows need, also for sums that haven't come yet: L2 has what is written."""
         with emit.when(emit.equal(at.member, self.team.rank)):
-            self.writer.ask(row, column, None, warpgroup)
+            self.writer.ask(replace(corner, index=None))
             member, is_other = self.other()
             with emit.when(is_other):
-                slot, count = self.slot(kept[0], member, self.part(at, warpgroup)), prod(self.sent.shape)
+                part, count = self.part(at, corner.warpgroup), prod(self.sent.shape)
+                slot = self.slot(kept[0], member, part)
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
-    def collect_next(
-        self,
-        sums: ir.Value,
-        at: Tile,
-        row: ir.Value,
-        column: ir.Value,
-        warpgroup: ir.Value,
-        kept: list[ir.Value],
-    ) -> list[ir.Value]:
-        call, *holder = kept
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+        (call, *holder), warpgroup = kept, corner.warpgroup
         own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
 
         def add_up() -> list[ir.Value]:
             total = tile.from_lane(self._total(call, lane, part, warpgroup), sums.type)
             self._take_back(holder, warpgroup)
-            self.writer.write(total, row, column, None, warpgroup)
+            self.writer.write(total, replace(corner, index=None))
             return self._buffer_is_with(_WARPGROUP)
 
         def send() -> list[ir.Value]:
@@ -358,16 +350,8 @@ class AllReduction(TeamReduction):
         member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
         return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
 
-    def collect_next(
-        self,
-        sums: ir.Value,
-        at: Tile,
-        row: ir.Value,
-        column: ir.Value,
-        warpgroup: ir.Value,
-        kept: list[ir.Value],
-    ) -> list[ir.Value]:
-        (call, data, flags), lane = kept, tile.to_lane(sums)
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+        (call, data, flags), lane, warpgroup = kept, tile.to_lane(sums), corner.warpgroup
         self._kinds = sums.type, lane.type
         slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
         numbers = emit.elements(self.sent.rounded(lane))
@@ -392,7 +376,7 @@ class AllReduction(TeamReduction):
         def one(at: Tile, carried: list[Any]) -> list[Any]:
             total = self._total(call, self.part(at, warpgroup), warpgroup)
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
-            self.writer.write(total, row, column, None, warpgroup)
+            self.writer.write(total, Corner(row, column, None, warpgroup))
             return carried
 
         self.tiles.walk([], one)

@@ -16,7 +16,7 @@ from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.reduction import GlobalSums, ThreadSums
-from weft.passes.kernels.slice_writer import DirectSlices, SliceWriter
+from weft.passes.kernels.slice_writer import SliceWriter
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
 from weft.passes.kernels.tile_order import Slices, Tile
 from weft.passes.kernels.tiles import Tiles
@@ -152,7 +152,7 @@ class AddedSlices(SliceConsumer):
         )
         dealt = added_pieces(held.across, held.vectors, schedule.global_splits, _AT_ONCE)
         self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, dealt)
-        self.writer = DirectSlices(op, schedule)
+        self.writer = SliceWriter(op, schedule)
 
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> Any:
         slices, unit = self._slices(own_tile.at), self.schedule.vector_columns

@@ -45,6 +45,28 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Corner:
+    """Where a warpgroup's sums of a tile begin: a row and a column of the left and the right operand, or of
+    D; and the index of the tile's product in a batch.
+    """
+
+    row: ir.Value
+    column: ir.Value
+    index: ir.Value | None
+    warpgroup: ir.Value
+
+    def moved(self, down: ir.Value | int, right: ir.Value | int) -> "Corner":
+        """The corner of a part of the sums."""
+        row, column = emit.value(emit.add(self.row, down)), emit.value(emit.add(self.column, right))
+        return replace(self, row=row, column=column)
+
+    def of_d(self, schedule: AnySchedule) -> "Corner":
+        """This corner of the operands as one of D."""
+        row, column = (emit.value(each) for each in schedule.swapped(self.row, self.column))
+        return replace(self, row=row, column=column)
+
+
+@dataclass(frozen=True)
 class Slices:
     """The K slices of a tile, for the CTA that computes slice `number` of `count`. `slot` is the index of the
     first slice's memory; the other slices follow it.

@@ -34,9 +34,9 @@ from weft.passes.kernels.reduction import (
 from weft.passes.kernels.sent_rows import RowSender
 from weft.passes.kernels.staged_operand import JoinedOperand, StagedOperand, staged_operands
 from weft.passes.kernels.team_sums import AllReduction, BandedReduction, ScatteredReduction, SentSums
-from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tile_order import Corner, Tile
 from weft.passes.kernels.tiles import Tiles
-from weft.passes.kernels.writer import DirectWriter, StagedWriter, StripWriter, Writer
+from weft.passes.kernels.writer import StagedWriter, StripWriter, Writer
 
 _Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
@@ -87,7 +87,7 @@ def expand(op: MatmulOp) -> None:
 
 def _writer(op: MatmulOp, schedule: WarpgroupSchedule) -> Writer:
     if not schedule.staged(op.types):
-        return DirectWriter(op, schedule)
+        return Writer(op, schedule)
     return StripWriter(op, schedule) if writer.takes(op, schedule) else StagedWriter(op, schedule)
 
 
@@ -159,10 +159,10 @@ def _consumer(
                 at = replace(at, row=emit.uniform(at.row), column=emit.uniform(at.column))
             position, kept = carried[: len(begun)], carried[len(begun) :]
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n // op.columns_of_b)
-            reduction.prepare(at, row, column, warpgroup, kept)
+            corner = Corner(row, column, at.member, warpgroup)
+            reduction.prepare(at, corner, kept)
             sums, *position = sharing.multiply(at, warpgroup, position)
-            sums = gate.gated(op, sums)
-            return [*position, *reduction.collect_next(sums, at, row, column, warpgroup, kept)]
+            return [*position, *reduction.collect(gate.gated(op, sums), at, corner, kept)]
 
         turn = sharing.first(warpgroup), sharing.count
         carried = tiles.walk([*begun, *reduction.begin()], one, turn=turn)

@@ -1,10 +1,11 @@
 """The part of a kernel that stores finished tiles to D: from registers, or through shared memory by TMA."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import gcd
-from typing import Any, Protocol
+from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
@@ -27,69 +28,78 @@ from weft.passes.kernels.matrices import (
     size,
 )
 from weft.passes.kernels.preload import Preload
+from weft.passes.kernels.tile_order import Corner
 
 _KEPT = 56  # registers of a thread for addresses and the like beside its sums
 
 
-class Writer(Protocol):
-    """Stores the sums of a warpgroup to D."""
-
-    def preload(self) -> bool:
-        """Lets `ask` begin copies that `write` waits for, where that is possible. Returns whether it is; each
-        `write` then belongs to an `ask`.
-        """
-
-    def write(
-        self,
-        sums: ir.Value,
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-        phase: Any = None,
-    ) -> Any:
-        """Stores sums at a row and a column of the left and the right operand; `index` is the batch's. If the
-        writer preloads, it takes the `phase` that the last call returned, 0 at first.
-        """
-
-    def ask(self, row: ir.Value, column: ir.Value, index: Any, warpgroup: ir.Value) -> None:
-        """Asks, before a tile's products, for what `write` will read of C and the residual there."""
-
-    def finish(self) -> None:
-        """Waits, after the last tile, for stores that the kernel must not outlive."""
-
-
-class DirectWriter:
-    """Stores from registers."""
+class Writer:
+    """Stores the sums of a warpgroup to D, from registers."""
 
     def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
         self.op, self.schedule = op, schedule
 
     def preload(self) -> bool:
+        """Lets `ask` begin copies that `write` waits for, where that is possible. Returns whether it is; each
+        `write` then belongs to an `ask`.
+        """
         return False
 
-    def write(
-        self,
-        sums: ir.Value,
-        row: ir.Value,
-        column: ir.Value,
-        index: ir.Value | None,
-        warpgroup: ir.Value,
-        phase: Any = None,
-    ) -> Any:
-        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
-        run, ahead = run_of(self.schedule), spare(self.schedule)
-        store(self.op, oriented(sums, self.schedule), row, column, index, run, ahead=ahead)
+    def write(self, sums: ir.Value, corner: Corner, phase: Any = None) -> Any:
+        """Stores sums that begin at a corner of the operands. If the writer preloads, it takes the `phase`
+        that the last call returned, 0 at first.
+        """
+        at, ahead = corner.of_d(self.schedule), spare(self.schedule)
+        sums = oriented(sums, self.schedule)
+        store(self.op, sums, at.row, at.column, at.index, run_of(self.schedule), ahead=ahead)
         return phase
 
-    def ask(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
-        ask(self.op, self.schedule, row, column, index)
+    def ask(self, corner: Corner) -> None:
+        """Asks L2, before a tile's products, for what `write` will read of C and the residual there."""
+        self._prefetch(corner, None)
+
+    def _prefetch(self, corner: Corner, preloaded: Preload | None) -> None:
+        """Asks for what isn't preloaded."""
+        row, column = self.schedule.swapped(corner.row, corner.column)
+        shape = self.schedule.swapped(self.schedule.rows, self.schedule.block[1])
+        thread = emit.rem(emit.thread(), WARPGROUP)
+        for matrix in epilogue_function.matrices(self.op):
+            if preloaded is None or matrix != preloaded.matrix:
+                prefetches.block(member(matrix, corner.index), row, column, shape, thread, WARPGROUP)
 
     def finish(self) -> None:
-        pass
+        """Waits, after the last tile, for stores that the kernel must not outlive."""
+        return
 
 
-class StagedWriter:
+def fill(
+    buffer: ir.Value,
+    pieces: Iterator[tuple[ir.Value, Any, Any]],
+    await_read: Callable[[], None],
+    warpgroup: ir.Value,
+    width: Callable[[ir.Type], int] = lambda _: 0,
+) -> None:
+    """Stores fragments of D, each with its row and column, to a buffer from which TMA copies
+    them, for a warpgroup.
+    The first one is computed before `await_read`: earlier stores may still read the buffer until then.
+    `width` returns the bytes that a lane stores at once of a fragment of a type.
+    """
+    first = next(pieces)
+    await_read()
+    for done, row, column in chain([first], pieces):
+        tile.store(done, buffer, emit.value(row), emit.value(column), vector_bytes=width(done.type))
+    nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    meet_warpgroup(warpgroup)
+
+
+def await_stores(pending: int, warpgroup: ir.Value) -> None:
+    """A warpgroup waits until at most `pending` of its latest stores by TMA read shared memory."""
+    with thread_ids.one_thread():
+        nvvm.cp_async_bulk_wait_group(pending, read=True)
+    meet_warpgroup(warpgroup)
+
+
+class StagedWriter(Writer):
     """Stores through shared memory: a warpgroup puts its tile together there, in one or more parts one after
     the other, and TMA stores them; threads do where rows of D aren't aligned for TMA.
     """
@@ -109,29 +119,20 @@ class StagedWriter:
         self.preloaded = Preload.of(self.op, self.schedule, self.buffer)
         return self.preloaded is not None
 
-    def write(
-        self,
-        sums: ir.Value,
-        row: ir.Value,
-        column: ir.Value,
-        index: ir.Value | None,
-        warpgroup: ir.Value,
-        phase: ir.Value | None = None,
-    ) -> ir.Value | None:
-        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
-        sums = oriented(sums, self.schedule)
+    def write(self, sums: ir.Value, corner: Corner, phase: Any = None) -> Any:
+        corner, sums = corner.of_d(self.schedule), oriented(sums, self.schedule)
         parts = [(sums, 0, 0)] if self.parts == 1 else list(split(sums, self.parts))
         if self.parts > 1 and self._repeats(sums):
-            return self._write_in_loop(parts, row, column, index, warpgroup, phase)
+            return self._write_in_loop(parts, corner, phase)
         for number, (part, below, right) in enumerate(parts):
-            at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
+            at = corner.moved(below, right)
             if self.preloaded is not None:
                 if number > 0:
-                    self.preloaded.begin(*at, index, warpgroup)
-                self.preloaded.end(*at, index, warpgroup, phase)
+                    self.preloaded.begin(at)
+                self.preloaded.end(at, phase)
                 phase = emit.sub(1, phase)
-            self._stage(part, *at, index, warpgroup)
-            self._store(self._part(warpgroup), self.map, *at, index)
+            self._stage(part, at)
+            self._store(self._part(at), self.map, at)
         return phase
 
     def _repeats(self, sums: ir.Value) -> bool:
@@ -141,94 +142,67 @@ class StagedWriter:
         loads = len(epilogue_function.matrices(self.op)) > (self.preloaded is not None)
         return epilogue_function.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
 
-    def _write_in_loop(
-        self,
-        parts: list[tuple[Any, int, int]],
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-        phase: Any,
-    ) -> ir.Value | None:
+    def _write_in_loop(self, parts: list[tuple[Any, int, int]], corner: Corner, phase: Any) -> Any:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
         a fifth of the time to compile. Returns the next phase.
         """
 
-        def start(number: ir.Value) -> tuple[ir.Value, ir.Value]:
-            down, across = (emit.mul(number, step) for step in parts[1][1:])
-            return emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
+        def start(number: ir.Value) -> Corner:
+            return corner.moved(*(emit.mul(number, step) for step in parts[1][1:]))
 
         def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             if self.preloaded is not None:
                 with emit.when(emit.less(0, number)):
-                    self.preloaded.begin(*start(number), index, warpgroup)
-                self.preloaded.end(*start(number), index, warpgroup, *carried)
+                    self.preloaded.begin(start(number))
+                self.preloaded.end(start(number), *carried)
                 carried = [emit.sub(1, each) for each in carried]
             for which, (part, *_) in enumerate(parts):
                 with emit.when(emit.equal(number, which)):
                     # Without the pin, LLVM rounds all parts before the loop, beside the sums.
                     part = reread(part) or tile.pin(part)
-                    self._stage(part, *start(number), index, warpgroup)
-            self._store(self._part(warpgroup), self.map, *start(number), index)
+                    self._stage(part, start(number))
+            self._store(self._part(corner), self.map, start(number))
             return carried
 
         return (emit.loop(0, len(parts), 1, [] if self.preloaded is None else [phase], one) or [phase])[0]
 
-    def _stage(
-        self, sums: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value
-    ) -> None:
-        """Fills a warpgroup's part of the buffer with D of as many sums, which are at a row and a column."""
-        part, run = tile.stage(self.buffer, warpgroup), run_of(self.schedule)
+    def _stage(self, sums: ir.Value, at: Corner) -> None:
+        """Fills a warpgroup's part of the buffer with D of as many sums, which begin at a corner of D."""
+        part, run = self._part(at), run_of(self.schedule)
         preloaded = None if self.preloaded is None else (self.preloaded, part)
-        ahead = spare(self.schedule)
-        pairs = self.op.types.output_bytes == 2  # which stmatrix stores
-        pieces = finish(
-            self.op,
-            sums,
-            row,
-            column,
-            run=run,
-            number=index,
-            ahead=ahead,
-            preloaded=preloaded,
-            pairs=pairs,
-        )
-        first = next(pieces)  # computed while the previous tile's store may still read the buffer
-        with thread_ids.one_thread():
-            nvvm.cp_async_bulk_wait_group(0, read=True)
-        meet_warpgroup(warpgroup)
+        ahead, pairs = spare(self.schedule), self.op.types.output_bytes == 2  # which stmatrix stores
+        more = partial(finish, number=at.index, ahead=ahead, preloaded=preloaded, pairs=pairs)
+        pieces = more(self.op, sums, at.row, at.column, run=run)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
         bytes_ = self.op.types.output_bytes == 1
-        for done, row_offset, column_offset in chain([first], pieces):
-            width = run_bytes(self.op.d, run, done.type) if bytes_ else 0
-            tile.store(done, part, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
-        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-        meet_warpgroup(warpgroup)
+        fill(
+            *(part, pieces, partial(await_stores, 0, at.warpgroup), at.warpgroup),
+            lambda kind: run_bytes(self.op.d, run, kind) if bytes_ else 0,
+        )
 
-    def _part(self, warpgroup: ir.Value) -> ir.Value:
+    def _part(self, at: Corner) -> ir.Value:
         """A warpgroup's part of the buffer."""
-        return tile.stage(self.buffer, warpgroup)
+        return tile.stage(self.buffer, at.warpgroup)
 
-    def _store(
-        self, part: ir.Value, map_: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None
-    ) -> None:
-        """Stores a buffer at a row and a column of D, by TMA with a map of D."""
-        end = emit.add(column, part.type.shape[1])
+    def _store(self, part: ir.Value, map_: ir.Value, at: Corner) -> None:
+        """Stores a buffer at a corner of D, by TMA with a map of D."""
+        end = emit.add(at.column, part.type.shape[1])
         ragged = arith.andi(ends_ragged(self.op.d), emit.less(size(self.op.d, -1), end))
         branch = scf.IfOp(arith.ori(misaligned(self.op.d, ROW_BYTES), ragged), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            tile.copy_out(part, member(self.op.d, index), row, column)
+            tile.copy_out(part, member(self.op.d, at.index), at.row, at.column)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             with thread_ids.one_thread():
-                tile.store_async(part, map_of_member(self.op.d, map_, index), row, column)
+                tile.store_async(part, map_of_member(self.op.d, map_, at.index), at.row, at.column)
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
 
-    def ask(self, row: ir.Value, column: ir.Value, index: ir.Value | None, warpgroup: ir.Value) -> None:
+    def ask(self, corner: Corner) -> None:
         if self.preloaded is not None:
-            self.preloaded.begin(*self.schedule.swapped(row, column), index, warpgroup)
-        ask(self.op, self.schedule, row, column, index, self.preloaded if self.parts == 1 else None)
+            row, column = self.schedule.swapped(corner.row, corner.column)
+            self.preloaded.begin(replace(corner, row=row, column=column))
+        self._prefetch(corner, self.preloaded if self.parts == 1 else None)
 
     def finish(self) -> None:
         with thread_ids.one_thread():
@@ -282,25 +256,6 @@ def spare(schedule: WarpgroupSchedule) -> int:
     return max(each - sums - _KEPT, 0)
 
 
-def ask(
-    op: MatmulOp,
-    schedule: WarpgroupSchedule,
-    row: ir.Value,
-    column: ir.Value,
-    index: ir.Value | None,
-    preloaded: Preload | None = None,
-) -> None:
-    """Asks L2 for what the epilogue reads of C and the residual for a warpgroup's sums at a row and a column
-    of the left and the right operand: not for what is preloaded.
-    """
-    row, column = schedule.swapped(row, column)
-    shape = schedule.swapped(schedule.rows, schedule.block[1])
-    thread = emit.rem(emit.thread(), WARPGROUP)
-    for matrix in epilogue_function.matrices(op):
-        if preloaded is None or matrix != preloaded.matrix:
-            prefetches.block(member(matrix, index), row, column, shape, thread, WARPGROUP)
-
-
 @dataclass(frozen=True)
 class _Slots:
     """The memory of strips of one width: slots for each warpgroup, and the map that stores them."""
@@ -346,101 +301,63 @@ class StripWriter(StagedWriter):
     def preload(self) -> bool:
         return False
 
-    def write(
-        self,
-        sums: ir.Value,
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-        phase: Any = None,
-    ) -> Any:
-        row, column = emit.value(row), emit.value(column)
-        columns = self.schedule.block[1]
+    def write(self, sums: ir.Value, corner: Corner, phase: Any = None) -> Any:
+        corner, columns = corner.moved(0, 0), self.schedule.block[1]
         pieces = list(split(sums, columns // gcd(columns, self._width)))
         strips: list[list[Any]] = [[] for _ in range(-(-columns // self._width))]
         for piece in pieces:
             strips[piece[2] // self._width].append(piece)
-        at = row, column, index, warpgroup
         if self._wide > 1 and self._repeats(sums):
-            self._write_in_loop_of_strips(strips[: self._wide], *at)
+            self._write_in_loop_of_strips(strips[: self._wide], corner)
         else:
             for number, strip in enumerate(strips[: self._wide]):
-                self._write_strip(strip, number, *at)
+                self._write_strip(strip, number, corner)
         if self._rest is not None:
-            self._write_strip(strips[-1], self._wide, *at)
+            self._write_strip(strips[-1], self._wide, corner)
         return phase
 
-    def _write_in_loop_of_strips(
-        self,
-        strips: list[list[tuple[ir.Value, int, int]]],
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-    ) -> None:
+    def _write_in_loop_of_strips(self, strips: list[list[tuple[ir.Value, int, int]]], corner: Corner) -> None:
         """Stores wide strips with one copy of the code that does."""
 
         def one(number: ir.Value, _: list[Any]) -> list[Any]:
-            part = self._slots.slot(warpgroup, number)
-            start = emit.value(emit.add(column, emit.mul(number, self._width)))
+            part = self._slots.slot(corner.warpgroup, number)
+            at = corner.moved(0, emit.mul(number, self._width))
             for which, strip in enumerate(strips):
                 with emit.when(emit.equal(number, which)):
                     # Without the pin, LLVM rounds all strips before the loop, beside the sums.
                     kept = [(reread(piece) or tile.pin(piece), *offsets) for piece, *offsets in strip]
-                    self._fill(part, kept, which, row, column, index, warpgroup)
-            self._store(part, self._slots.map, row, start, index)
+                    self._fill(part, kept, which, corner)
+            self._store(part, self._slots.map, at)
             return []
 
         emit.loop(0, len(strips), 1, [], one)
 
-    def _write_strip(
-        self,
-        strip: list[tuple[ir.Value, int, int]],
-        number: int,
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-    ) -> None:
+    def _write_strip(self, strip: list[tuple[ir.Value, int, int]], number: int, corner: Corner) -> None:
         slots = self._slots if number < self._wide or self._rest is None else self._rest
-        part = slots.slot(warpgroup, number)
-        self._fill(part, strip, number, row, column, index, warpgroup)
-        start = emit.value(emit.add(column, number * self._width))
-        self._store(part, slots.map, row, start, index)
+        part = slots.slot(corner.warpgroup, number)
+        self._fill(part, strip, number, corner)
+        self._store(part, slots.map, corner.moved(0, number * self._width))
 
-    def _fill(
-        self,
-        part: ir.Value,
-        strip: list[Any],
-        number: int,
-        row: ir.Value,
-        column: ir.Value,
-        index: Any,
-        warpgroup: ir.Value,
-    ) -> None:
+    def _fill(self, part: ir.Value, strip: list[Any], number: int, corner: Corner) -> None:
         """Fills a slot with D of a strip's sums: pieces, each with its row and column in the tile."""
-        finished = self._finished(strip, number, row, column, index)
-        first = next(finished)  # computed while the store of another strip may still read the slot
-        if number == 0 or number >= self._count:
-            # The first strip waits for all of the tile before: the others find slots that have been read.
-            with thread_ids.one_thread():
-                nvvm.cp_async_bulk_wait_group(self._count - 1 if number else 0, read=True)
-            meet_warpgroup(warpgroup)
-        for done, below, right in chain([first], finished):
-            tile.store(done, part, emit.value(below), emit.value(right))
-        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-        meet_warpgroup(warpgroup)
+
+        def await_read() -> None:
+            if number == 0 or number >= self._count:
+                # The first strip waits for all of the tile before: the others find slots that have been read.
+                await_stores(self._count - 1 if number else 0, corner.warpgroup)
+
+        fill(part, self._finished(strip, number, corner), await_read, corner.warpgroup)
 
     def _finished(
-        self, strip: list[tuple[ir.Value, int, int]], number: int, row: ir.Value, column: ir.Value, index: Any
+        self, strip: list[tuple[ir.Value, int, int]], number: int, corner: Corner
     ) -> Iterator[tuple[ir.Value, int, int]]:
         """D's fragments of a strip, each with its row and column in the strip."""
         run, ahead = run_of(self.schedule), spare(self.schedule)
         for piece, below, right in strip:
-            at = emit.value(emit.add(row, below)), emit.value(emit.add(column, right))
-            inside = right - number * self._width
-            fragments = finish(self.op, piece, *at, run=run, number=index, ahead=ahead, pairs=True)
+            at, inside = corner.moved(below, right), right - number * self._width
+            fragments = finish(
+                self.op, piece, at.row, at.column, run=run, number=at.index, ahead=ahead, pairs=True
+            )
             for done, down, across in fragments:
                 yield done, below + down, inside + across
 
