@@ -7,12 +7,12 @@ from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_types import (
     Tile,
+    group_complaint,
     is_buffer,
     is_fragment,
     is_tensor_buffer,
 )
 from weft.dialects.wgmma import LAST_SUM
-from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ir
 
 SCALE_BLOCKS = (0, 4 * 32)
@@ -164,9 +164,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
             return f"expects C in registers with first_sum, got {self.c.type}"
         if is_fragment(self.a):
             return f"expects A to be a tile.buffer where C is in tensor memory, got {self.a.type}"
-        group = self.attribute("cta_group")
-        if group not in CTA_GROUPS:
-            return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
+        if wrong := group_complaint(self):
+            return wrong
         mma = [self.attribute(name) for name in ("mma_m", "mma_n")]
         if min(mma) < 0 or (max(mma) > 0) != (min(mma) > 0):
             return f"mma_m and mma_n must both be positive or both be absent, got {mma[0]} and {mma[1]}"

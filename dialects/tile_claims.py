@@ -2,6 +2,7 @@
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.tile_flags import flags_complaint
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.dialects.tile_types import Tile, index_complaint
 from weft.mlir import constant, ir, strides
@@ -61,12 +62,9 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
 
 def _counters_complaint(counters: ir.Value) -> str | None:
     """Why parties can't meet at such counters."""
-    kind = counters.type
-    if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
-        return f"expects counters in a memref of rank 1 of i32, got {kind}"
-    if strides(kind) != ([1], 0):
-        return f"expects contiguous counters, got {kind}"
-    return None
+    if (wrong := flags_complaint(counters, "counters")) or strides(counters.type) == ([1], 0):
+        return wrong
+    return f"expects contiguous counters, got {counters.type}"
 
 
 def _parties_complaint(count: int | None) -> str | None:

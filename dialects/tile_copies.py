@@ -12,6 +12,7 @@ from weft.dialects.tile_types import (
     MapType,
     Tile,
     element_complaint,
+    group_complaint,
     index_complaint,
     is_buffer,
     is_map,
@@ -22,7 +23,6 @@ from weft.dialects.tile_types import (
 from weft.isa import async_copy
 from weft.isa.cluster_features import COPY_OF_PAIR, GATHER
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
-from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.isa.tensor_map import GATHERED_ROWS, JOINED_ROWS, L2_PROMOTIONS, MOST_BOX, ROW_BYTES, one_of
 from weft.mlir import ir
@@ -172,11 +172,8 @@ class CopyOutOp(
 
 def cta_group_complaint(op: ir.OpView) -> str | None:
     """Why a copy by TMA can't have its attribute `cta_group`."""
-    group = op.attribute("cta_group")
-    if group not in CTA_GROUPS:
-        return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
-    if group != PAIR or op.target is None:
-        return None
+    if (wrong := group_complaint(op)) or op.attribute("cta_group") != PAIR or op.target is None:
+        return wrong
     verdict = COPY_OF_PAIR.complaint(op.target.chip.name)
     if verdict is None:
         return None

@@ -11,11 +11,10 @@ from typing import Any
 from weft.dialects.effects import ORDERS, Pure, allocates
 from weft.dialects.op import Op, Operand, Result, build
 from weft.dialects.tile_constants import constant_complaint
-from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
+from weft.dialects.tile_types import RingType, Tile, group_complaint, index_complaint, ring_complaint
 from weft.isa import mbarriers
 from weft.isa.cluster_features import CANCEL
 from weft.isa.tcgen05 import control
-from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import constant, ir
 
@@ -111,8 +110,8 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
     def check(self) -> str | None:
         if not isinstance(self.ring.type, RingType):
             return f"expects to return a tile.ring, got {self.ring.type}"
-        if self.cta_group not in CTA_GROUPS:
-            return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {self.cta_group}"
+        if wrong := group_complaint(self):
+            return wrong
         for name in ("producers", "consumers"):
             count = self.consumers.value if name == "consumers" else self.attribute(name)
             if not 1 <= count <= mbarriers.MOST_ARRIVALS // self.cta_group:
@@ -172,6 +171,10 @@ def use_complaint(op: ir.OpView, *numbers: ir.Value) -> str | None:
 class RingOp(Op):
     """An op on a ring's `stage`, perhaps in a `phase`."""
 
+    def check(self) -> str | None:
+        phase = getattr(self, "phase", None)
+        return use_complaint(self, *([] if phase is None else [phase]))
+
     def check_constants(self) -> str | None:
         wrong = constant_complaint("stage", self.stage, self.ring.type.stages)
         phase = getattr(self, "phase", None)
@@ -185,9 +188,6 @@ class AcquireOp(RingOp, dialect=Tile, name="acquire", traits=[ORDERS]):
     stage: Operand
     phase: Operand
 
-    def check(self) -> str | None:
-        return use_complaint(self, self.phase)
-
 
 class DrainOp(RingOp, dialect=Tile, name="drain", traits=[ORDERS]):
     """A producer that will fill no more stages waits until all of them are empty. `stage` and `phase` are
@@ -200,9 +200,6 @@ class DrainOp(RingOp, dialect=Tile, name="drain", traits=[ORDERS]):
     ring: Operand
     stage: Operand
     phase: Operand
-
-    def check(self) -> str | None:
-        return use_complaint(self, self.phase)
 
 
 class ExpectOp(RingOp, dialect=Tile, name="expect", traits=[ORDERS]):
@@ -267,9 +264,6 @@ class AwaitOp(RingOp, dialect=Tile, name="await", traits=[ORDERS]):
     ring: Operand
     stage: Operand
     phase: Operand
-
-    def check(self) -> str | None:
-        return use_complaint(self, self.phase)
 
 
 class ReleaseOp(RingOp, dialect=Tile, name="release", traits=[ORDERS]):

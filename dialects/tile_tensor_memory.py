@@ -12,12 +12,12 @@ from weft.dialects.tile_types import (
     TMEM,
     Tile,
     element_complaint,
+    group_complaint,
     is_buffer,
     is_tensor_buffer,
 )
 from weft.errors import WeftError, shown
 from weft.isa.tcgen05.control import ALLOC, COLUMNS
-from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.mlir import ext, ir
 
 
@@ -76,8 +76,8 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
     def check(self) -> str | None:
         if not 0 <= self.attribute("warp") < MOST_WARPS:
             return f"warp must be in 0..{MOST_WARPS - 1}, got {self.attribute('warp')}"
-        if self.attribute("cta_group") not in CTA_GROUPS:
-            return f"cta_group must be 1 or 2, got {self.attribute('cta_group')}"
+        if wrong := group_complaint(self):
+            return wrong
         if len(self.body.blocks) != 1 or len(self.body.blocks[0].arguments):
             return "expects a region of one block without arguments"
         if outer := _region_around(self.operation):
@@ -133,9 +133,7 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
             return f"expects a source and a destination of the same shape, got {shapes}"
         if wrong := element_complaint(self.source, self.destination):
             return wrong
-        if self.attribute("cta_group") not in CTA_GROUPS:
-            return f"cta_group must be 1 or 2, got {self.attribute('cta_group')}"
-        return None
+        return group_complaint(self)
 
 
 def copy_tmem(source: ir.Value, destination: ir.Value, *, cta_group: int = 1) -> None:

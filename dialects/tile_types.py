@@ -22,6 +22,7 @@ from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
 from weft.isa.family import choice
 from weft.isa.tcgen05 import tensor_layouts
+from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.layout import Iter, Layout, LayoutError
 from weft.layout.arguments import unflatten
 from weft.layout.iterators import AXES
@@ -445,6 +446,13 @@ def index_complaint(values: Sequence[ir.Value]) -> str | None:
         if str(value.type) != "i32":
             return f"expects i32 coordinates, got {value.type}"
     return None
+
+
+def group_complaint(op: Any) -> str | None:
+    """Why an op can't have its attribute `cta_group`."""
+    if (group := op.attribute("cta_group")) in CTA_GROUPS:
+        return None
+    return f"cta_group must be {' or '.join(map(str, CTA_GROUPS))}, got {group}"
 
 
 def element_complaint(one: ir.Value, other: ir.Value) -> str | None:

@@ -7,7 +7,7 @@ to 16 bytes, a third loop copies element by element into one stage.
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
@@ -27,6 +27,7 @@ from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_r
 from weft.passes.kernels.matrices import alternating, element_bytes, member, size
 from weft.passes.kernels.packed_integers import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
+from weft.passes.kernels.scale_factors import LaneScales
 from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
 from weft.passes.kernels.writer import store
 
@@ -151,13 +152,25 @@ class MmaKernel:
     tile: Tile
     has: Any  # whether there is a product, an i1; None: always
 
+    operand: ClassVar[type[Operand]] = Operand
+
+    @staticmethod
+    def form_of(op: MatmulOp) -> Any:
+        """The instruction."""
+        return mma_sync.form(op.types, op.target.chip.name if op.target else None)
+
+    @staticmethod
+    def run_of(op: MatmulOp, rows: int, columns: int) -> int:
+        """Sums of a lane that follow each other in a row of D, of `rows` of an instruction and `columns` of a
+        warp.
+        """
+        return PAIR if op.types.transposed[1] else longest_run(rows, columns, op.types.output_bytes)
+
     @classmethod
-    def of(cls, op: MatmulOp) -> "MmaKernel":
+    def of(cls, op: MatmulOp) -> Self:
         """The kernel of a product, its sizes and tile read at the insertion point."""
-        schedule, types = op.schedule, op.types
-        assert isinstance(schedule, Schedule)
-        chip = op.target.chip.name if op.target else None
-        form = mma_sync.form(types, chip)
+        schedule, types, form = op.schedule, op.types, cls.form_of(op)
+        assert isinstance(schedule, Schedule | WmmaSchedule)
         in_bytes = packed_integers.of_bytes(form)
         _, atom_a, atom_b, _ = in_bytes.operands
         m, n, k = schedule.block
@@ -168,13 +181,13 @@ class MmaKernel:
         at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
         number = at.member if at else index
         a, b = (packed_integers.in_bytes(member(each, number)) for each in (op.a, op.b))
-        run = PAIR if types.transposed[1] else longest_run(form.mnk[0], warp_n, types.output_bytes)
+        run = cls.run_of(op, form.mnk[0], warp_n)
         return cls(
             op,
             schedule,
             form,
-            Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
-            Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b, run),
+            cls.operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
+            cls.operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b, run),
             emit.div(size(op.a, -2 if types.transposed[0] else -1), to_byte),
             at or grid_tile(schedule, index),
             has,
@@ -439,7 +452,7 @@ class MmaKernel:
             return None
         kind, scales = self._zero().type, scale_factors.matrices(self.op, self.tile.member)
         at = emit.add(row, start_m), emit.add(column, start_n)
-        return scale_factors.of_lane(self.op, self.schedule, kind, scales, block, *at)
+        return LaneScales(self.op, self.schedule, kind, scales, *at).of_block(block)
 
     def _add(
         self,

@@ -41,19 +41,25 @@ def in_bytes(matrix: ir.Value) -> ir.Value:
     kind = matrix.type
     if kind.element_type.width >= BYTE:
         return matrix
-    byte, dynamic = ir.IntegerType.get_signless(BYTE), ir.ShapedType.get_dynamic_stride_or_offset()
-    layout = ir.StridedLayoutAttr.get(dynamic, [dynamic, 1])
+    byte = ir.IntegerType.get_signless(BYTE)
     _, offset, rows, columns, stride, _ = memref.extract_strided_metadata(matrix)
     together = emit.as_index(BYTE // kind.element_type.width)
     offset, columns, stride = (arith.divui(each, together) for each in (offset, columns, stride))
     # The descriptor of the cast counts elements of the matrix, that of its result bytes.
     same = ir.MemRefType.get(kind.shape, byte, kind.layout, kind.memory_space)
     cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[same], operands=[matrix])
+    return _reinterpreted(cast.result, offset, (rows, columns), stride)
+
+
+def _reinterpreted(matrix: Any, offset: ir.Value, sizes: tuple[ir.Value, ir.Value], stride: ir.Value) -> Any:
+    """The matrix of these sizes and this stride of rows, in the memory of another one from an offset on."""
+    kind, dynamic = matrix.type, ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = ir.StridedLayoutAttr.get(dynamic, [dynamic, 1])
     return memref.ReinterpretCastOp(
-        ir.MemRefType.get([dynamic] * 2, byte, layout, kind.memory_space),
-        cast.result,
+        ir.MemRefType.get([dynamic] * 2, kind.element_type, layout, kind.memory_space),
+        matrix,
         offsets=[offset],
-        sizes=[rows, columns],
+        sizes=list(sizes),
         strides=[stride],
         static_offsets=[dynamic],
         static_sizes=[dynamic] * 2,
@@ -123,20 +129,10 @@ class PackedCopy(RegisterCopy):
 
 def _rows_from(matrix: ir.Value, first: int, step: int) -> Any:
     """Each `step`-th row of a matrix of bytes from the `first` on. Its rows are a multiple of `step`."""
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     _, offset, rows, columns, stride, _ = memref.extract_strided_metadata(matrix)
-    kind, many = matrix.type, emit.as_index(step)
-    layout = ir.StridedLayoutAttr.get(dynamic, [dynamic, 1])
-    return memref.ReinterpretCastOp(
-        ir.MemRefType.get([dynamic] * 2, kind.element_type, layout, kind.memory_space),
-        matrix,
-        offsets=[arith.addi(offset, arith.muli(stride, emit.as_index(first)))],
-        sizes=[arith.divui(rows, many), columns],
-        strides=[arith.muli(stride, many)],
-        static_offsets=[dynamic],
-        static_sizes=[dynamic] * 2,
-        static_strides=[dynamic, 1],
-    ).result
+    many = emit.as_index(step)
+    start = arith.addi(offset, arith.muli(stride, emit.as_index(first)))
+    return _reinterpreted(matrix, start, (arith.divui(rows, many), columns), arith.muli(stride, many))
 
 
 def _transposed(words: list[Any]) -> list[Any]:

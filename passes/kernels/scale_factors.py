@@ -50,6 +50,10 @@ class LaneScales:
             return loaded + [_element(of_b, block, emit.add(self._column, each)) for each in self._columns]
         return [*loaded, _element(of_b, emit.div(self._column, PROMOTED), block)]
 
+    def of_block(self, block: Any) -> ir.Value:
+        """The vector of factors of a K block, whose scales are read here."""
+        return self.factors(self.load(block))
+
     def factors(self, loaded: list[ir.Value]) -> ir.Value:
         """The vector of what a lane's sums of a K block are multiplied by."""
         rows, of_b = dict(zip(self._rows, loaded, strict=False)), loaded[len(self._rows) :]
@@ -59,20 +63,6 @@ class LaneScales:
             return vector.from_elements(self._kind.lane_type, factors)
         products = {each: arith.mulf(scale, *of_b) for each, scale in rows.items()}
         return vector.from_elements(self._kind.lane_type, [products[row] for row, _ in self._inside])
-
-
-def of_lane(
-    op: MatmulOp,
-    schedule: AnySchedule,
-    kind: ir.Type,
-    scales: tuple[ir.Value, ir.Value],
-    block: Any,
-    row: ir.Value,
-    column: ir.Value,
-) -> ir.Value:
-    """The factors of a lane's sums of a K block, for a fragment of type `kind` at (`row`, `column`)."""
-    lane = LaneScales(op, schedule, kind, scales, row, column)
-    return lane.factors(lane.load(block))
 
 
 def _element(matrix: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:

@@ -6,7 +6,6 @@ have an accumulator of their own. With block scales they are multiplied by those
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
@@ -16,6 +15,7 @@ from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import scale_factors
 from weft.passes.kernels.reduction import GlobalSums, ThreadSums
+from weft.passes.kernels.scale_factors import LaneScales
 from weft.passes.kernels.slice_writer import SliceWriter
 from weft.passes.kernels.tensor_sums import Slice, SliceOrigin, TensorSums
 from weft.passes.kernels.tile_order import Slices, Tile
@@ -31,8 +31,7 @@ class Promotion:
         self.full, self.sums, self.schedule = full, sums, sums.schedule
         self.columns = min(self.schedule.slice_columns(op.types), _READ_AT_ONCE)
         self.count = self.schedule.epilogue_columns // self.columns
-        scaled = op.types.scaled
-        self.scales = _Scales(op, self.schedule, sums.fragment(self.columns)) if scaled else None
+        self.op = op
 
     def totals(
         self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, position: list[Any]
@@ -47,7 +46,7 @@ class Promotion:
         def block(number: Any, carried: list[Any]) -> list[Any]:
             *totals, slot, phase = carried
             # Read before the products are awaited, which hides the loads.
-            factors = self.scales.of_block(at, number, origins) if self.scales else [None] * self.count
+            factors = self._factors(at, number, origins) if self.op.types.scaled else [None] * self.count
             tile.await_(self.full, slot, phase)
             totals = [self._add(*each, slot) for each in zip(totals, slices, factors, strict=True)]
             tile.release(self.full, slot)
@@ -57,29 +56,17 @@ class Promotion:
         *totals, slot, phase = emit.loop(*at.k_span, 1, [zeros] * self.count + position, block)
         return totals, [slot, phase]
 
+    def _factors(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
+        """What a lane's sums of each slice are multiplied by, for the tile's K block `number`."""
+        block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
+        kind = self.sums.fragment(self.columns)
+        corners = [(origin.own_row, origin.own_column) for origin in origins]
+        return [LaneScales(self.op, self.schedule, kind, scales, *each).of_block(block) for each in corners]
+
     def _add(self, total: Any, of: Slice, factors: Any, slot: ir.Value) -> Any:
         """A slice's sums plus those of a K block."""
         lane = tile.to_lane(self.sums.load(slot, of, self.columns))
         return arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
-
-
-@dataclass(frozen=True)
-class _Scales:
-    """The block scales of A and B, which lanes read from global memory for the products that they hold."""
-
-    op: MatmulOp
-    schedule: TensorMemorySchedule
-    kind: ir.Type  # the fragment of a slice
-
-    def of_block(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
-        """The factors of a lane's sums of the tile's K block `number`, for each slice."""
-        block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
-        return [
-            scale_factors.of_lane(
-                self.op, self.schedule, self.kind, scales, block, origin.own_row, origin.own_column
-            )
-            for origin in origins
-        ]
 
 
 _READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it reads the next

@@ -3,10 +3,11 @@ rows. PTX doesn't specify which lane holds which sum, so the epilogue reads the 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from weft.dialects import tile, wmma
 from weft.dialects.schedule import wmma as schedules
-from weft.dialects.schedule.wmma import ATOM, PADDING, WmmaSchedule
+from weft.dialects.schedule.wmma import ATOM, PADDING
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
@@ -14,10 +15,9 @@ from weft.layout import Layout
 from weft.mlir import gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.tf32 import to_tf32
-from weft.passes.kernels.fragments import widened
-from weft.passes.kernels.matrices import element_bytes, member, size
+from weft.passes.kernels.fragments import PAIR, widened
+from weft.passes.kernels.matrices import element_bytes
 from weft.passes.kernels.mma_kernel import MmaKernel, Operand
-from weft.passes.kernels.tile_order import grid_tile, group_tile
 from weft.passes.kernels.writer import store
 
 _RUN = 2  # sums of a row that a lane holds together
@@ -76,29 +76,15 @@ class WmmaKernel(MmaKernel):
     b: _Operand
     scratch: ir.Value = field(init=False)  # in which a warp exchanges its sums
 
-    @classmethod
-    def of(cls, op: MatmulOp) -> "WmmaKernel":
-        """The kernel of a product, its sizes and tile read at the insertion point."""
-        schedule, types = op.schedule, op.types
-        assert isinstance(schedule, WmmaSchedule)
-        form = schedules.form(types)
-        _, atom_a, atom_b, _ = form.operands
-        m, n, k = schedule.block
-        warp_m, warp_n = schedule.warp_tile
-        index = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
-        at, has = group_tile(op, schedule, index) if op.grouping else (None, None)
-        number = at.member if at else index
-        a, b = member(op.a, number), member(op.b, number)
-        return cls(
-            op,
-            schedule,
-            form,
-            _Operand(a, not types.transposed[0], m, warp_m, k, schedule.stages, atom_a),
-            _Operand(b, not types.transposed[1], n, warp_n, k, schedule.stages, atom_b),
-            size(op.a, -2 if types.transposed[0] else -1),
-            at or grid_tile(schedule, index),
-            has,
-        )
+    operand = _Operand
+
+    @staticmethod
+    def form_of(op: MatmulOp) -> Any:
+        return schedules.form(op.types)
+
+    @staticmethod
+    def run_of(op: MatmulOp, rows: int, columns: int) -> int:
+        return PAIR
 
     def _allocate(self) -> None:
         """Builds the stages, and the memory for the sums over them."""
