@@ -15,7 +15,7 @@ from weft.construction import module
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 from weft.schedules import choice, database, time_model, transposing, tuned_files
 
 TYPES, CHIP = Types("bf16", "bf16", "bf16", (False, True)), "sm_90a"
@@ -57,8 +57,7 @@ def entries(folder: Path, kind: str) -> list[Path]:
 def operands(m, n, k, **options):
     """Those of a product of `TYPES`."""
     a, b = np.zeros((m, k), bfloat16), np.zeros((k, n), bfloat16)
-    given = Options(None, False, False, 1.0, None, False, None, arch=CHIP)._replace(**options)
-    return Operands.of(a, b, None, {}, None, given)
+    return Operands.of(a, b, None, {}, Product(**{"arch": CHIP} | options))
 
 
 def schedule_of(kernel):
@@ -85,8 +84,7 @@ def test_the_copies_of_a_product_are_chosen_once(folder, patch):
     patch.setattr(transposing, "_FEWEST_US", 0.0)  # that a product without copies takes in a call
 
     def numbers(**options):
-        given = Options(None, False, False, 1.0, None, False, None, arch=CHIP)
-        return product_kernel.with_copies(Operands.of(a, b, None, {}, None, given), **options)[1]
+        return product_kernel.with_copies(Operands.of(a, b, None, {}, Product(arch=CHIP)), **options)[1]
 
     assert numbers() == (1,)
     forget()
@@ -151,12 +149,11 @@ def test_a_call_imports_what_it_needs(folder):
         import weft
         from weft.multiply import product_kernel
         from weft.multiply.operands import Operands
-        from weft.multiply.options import Options
+        from weft.multiply.product import Product
 
         weft.matmul
         a = np.zeros((512, 512), np.float16)
-        options = Options(None, False, False, 1.0, None, False, None, arch="sm_90a")
-        kernel, _ = product_kernel.with_copies(Operands.of(a, a, None, {}, None, options))
+        kernel, _ = product_kernel.with_copies(Operands.of(a, a, None, {}, Product(arch="sm_90a")))
         kernel.cubin
         print(*sorted(sys.modules))
     """

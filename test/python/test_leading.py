@@ -10,10 +10,9 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.launch import arrays
 from weft.multiply import launches, matmul
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 
 RNG = np.random.default_rng(1)
-OPTIONS = Options(None, False, False, 1.0, None, False, None)
 
 
 def small(*shape, dtype=np.float16):
@@ -31,7 +30,7 @@ def compare(a, b, **options):
 
 
 def operands(a, b, out=None, **added):
-    return Operands.of(a, b, out, added, None, OPTIONS._replace(beta=1.0 if "c" in added else None))
+    return Operands.of(a, b, out, added, Product(tuple(added), beta=1.0 if "c" in added else None))
 
 
 @pytest.mark.each_value(1)

@@ -14,7 +14,7 @@ from weft.dialects.schedule import Types
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 
 M, N, K = 130, 40, 256
 
@@ -25,9 +25,8 @@ def quantized(kind, rows, batch=(), **options):
 
 
 def operands(a, b, scales, kind=None, *, transpose_b=True):
-    options = Options(None, False, transpose_b, 1.0, None, False, None, kind)
     added = {} if scales is None else dict(zip(("scale_a", "scale_b"), scales, strict=True))
-    return Operands.of(a, b, None, added, None, options)
+    return Operands.of(a, b, None, added, Product(tuple(added), transpose_b=transpose_b, kind=kind))
 
 
 def refused(*args, **options):

@@ -13,7 +13,7 @@ from weft.cache import loaded
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 from weft.schedules import choice, time_model, wgmma_cycles
 
 F16 = Types("f16", "f16", "f16")
@@ -196,6 +196,5 @@ def test_arrays_on_the_cpu_get_the_chosen_kernel(driver):
     kernels_for(driver, 2000)
     zeros = np.zeros((1000, 64), np.float16), np.zeros((64, 512), np.float16)
     before = product_kernel.compiled.cache_info().currsize
-    options = Options(None, False, False, 1.0, None, False, None, arch=CHIP)
-    product_kernel.of(Operands.of(*zeros, None, {}, None, options))
+    product_kernel.of(Operands.of(*zeros, None, {}, Product(arch=CHIP)))
     assert product_kernel.compiled.cache_info().currsize == before + 1

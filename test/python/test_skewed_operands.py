@@ -16,7 +16,7 @@ from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import checked, map_of, map_parameter
 from weft.multiply import product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -140,6 +140,5 @@ def test_matrices_at_equal_distances_are_copied_by_tma(monkeypatch, starts, gap,
     monkeypatch.setattr(runtime, "available", lambda: None)
     made = []
     monkeypatch.setattr(product_kernel, "compiled", lambda *given: made.append(given[-2]))
-    options = Options(None, False, True, 1.0, None, False, None)
-    product_kernel.of(Operands.of(*views[:2], views[2], {}, None, options))
+    product_kernel.of(Operands.of(*views[:2], views[2], {}, Product(transpose_b=True)))
     assert made[0].skewed == chosen

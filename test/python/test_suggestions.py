@@ -10,7 +10,7 @@ from weft import emulator
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.isa.suggest import did_you_mean
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.tools import weft as tool
 from weft.tools import weft_opt
 

@@ -217,8 +217,8 @@ def test_later_calls_only_queue_a_launch(monkeypatch):
     kernel, product = Kernel(0, -1, OVERLAP), Product("bias", activation="relu")
     made = []
 
-    def planned(key, a, b, out, added, activation, options, stream):
-        made.append((sorted(added), activation, options.alpha, stream))
+    def planned(key, a, b, out, added, asked, stream):
+        made.append((sorted(added), asked.activation, asked.alpha, stream))
         products.plans.add(key, Plan(kernel.queue, kernel, None, lambda: 7, None, None))
 
     monkeypatch.setattr(products, "planned", planned)

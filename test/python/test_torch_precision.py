@@ -203,8 +203,7 @@ def test_plans_of_f32_are_kept_for_one_setting(on_gpu):
 
 @pytest.mark.parametrize(("options", "kept"), [({}, False), ({"arch": "sm_90a"}, True)])
 def test_a_plan_of_tf32_queues_only_while_that_is_allowed(options, kept, streams, tf32):
-    chosen = matmul.Options(None, False, False, 1.0, None, False, None)._replace(**options)
-    operands = replace(matmul.Operands.of(A, B, None, {}, None, chosen), ordinal=0)
+    operands = replace(matmul.Operands.of(A, B, None, {}, matmul.Product(**options)), ordinal=0)
     plan = plans.Plan.of(SimpleNamespace(queue_apart=lambda *given: 0), operands)
     assert plan.queue(0, 1, 2, 3) == 0
     torch.set_float32_matmul_precision("highest")

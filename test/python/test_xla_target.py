@@ -11,8 +11,8 @@ from weft.errors import WeftError
 from weft.launch import host, launcher, runtime
 from weft.launch.launcher import Parameter
 from weft.multiply import xla_target
-from weft.multiply.options import Options
-from weft.multiply.xla_product import Parsed, Product, key_of
+from weft.multiply.product import Product
+from weft.multiply.xla_product import Parsed, key_of, text_of
 
 U64, VOID = ctypes.c_uint64, ctypes.c_void_p
 STREAM_GET, ORDINAL_GET, ERROR_CREATE = 80, 184, 48  # bytes of XLA_FFI_Api
@@ -183,7 +183,7 @@ def test_launches_are_found_by_product_and_gpu(driver, table):
 
 
 def test_an_unknown_product_is_prepared_once(driver, monkeypatch, table):
-    text = a_product().text([((64, 64), "f16")] * 2, ((64, 64), "f16"))
+    text = text_of(a_product(), [((64, 64), "f16")] * 2, ((64, 64), "f16"))
     asked = []
 
     def prepared(self, ordinal):
@@ -197,7 +197,7 @@ def test_an_unknown_product_is_prepared_once(driver, monkeypatch, table):
 
 
 def test_a_product_without_a_kernel_says_why(driver):
-    text = a_product().text([((64, 64), "f16")] * 2, ((64, 64), "f16"))
+    text = text_of(a_product(), [((64, 64), "f16")] * 2, ((64, 64), "f16"))
     driver.majors = [6, 6]
     frame = Frame([16, 32], 48, text, stage=2)
     assert handle(frame) == 0xE0
@@ -290,21 +290,19 @@ def test_a_launch_with_workspaces_of_its_own_has_them_on_every_stream(driver):
 
 
 def a_product(**given):
-    names = dict.fromkeys(Options._fields) | Options._field_defaults | {"alpha": 1.0}
-    flags = {"transpose_a": False, "transpose_b": False, "promote": False}
-    return Product.of((), Options(**(names | flags | given)), None)
+    return Product(**given).checked()
 
 
 def test_a_product_is_read_as_it_was_written():
     schedule = "{block = array<i64: 128, 128, 32>, warps = array<i64: 2, 2>, stages = 4}"
     product = a_product(alpha=-0.0, schedule=schedule, transpose_b=True, kind=("nvfp4", "nvfp4"))
     described = (((32, 64), "ui8"), ((48, 64), "ui8"))
-    parsed = Parsed.of(product.text(described, ((32, 48), "bf16")))
+    parsed = Parsed.of(text_of(product, described, ((32, 48), "bf16")))
     assert (parsed.product, parsed.described) == (product, described)
-    assert str(parsed.product.options.alpha) == "-0.0" and parsed.result == ((32, 48), "bf16")
+    assert str(parsed.product.alpha) == "-0.0" and parsed.result == ((32, 48), "bf16")
 
 
 def test_a_product_of_another_format_is_refused():
-    text = a_product().text([((64, 64), "f16")] * 2, ((64, 64), "f16"))
+    text = text_of(a_product(), [((64, 64), "f16")] * 2, ((64, 64), "f16"))
     with pytest.raises(WeftError, match="format 1, got one of format 2: trace or export"):
         Parsed.of(text.replace('"version":1', '"version":2'))

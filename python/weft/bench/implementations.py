@@ -56,12 +56,12 @@ def used_schedule(problem: Problem, each: Buffers) -> str:
     from weft.bench.compiling import written
     from weft.multiply import product_kernel
     from weft.multiply.operands import Operands
-    from weft.multiply.options import Options
+    from weft.multiply.product import Product
 
-    values = Options(None, False, False, 1.0, None, False, None)._replace(**_options(problem))
     added = {"scale_a": each.scale_a, "scale_b": each.scale_b, "groups": each.groups}
     added = {role: array for role, array in added.items() if array is not None}
-    operands = Operands.of(each.a, each.b, each.d, added, None, values)
+    product = Product(tuple(added), **_options(problem))
+    operands = Operands.of(each.a, each.b, each.d, added, product)
     copied = product_kernel.transposed(operands)
     schedule = product_kernel.schedule_of(operands.k_major(copied), copies=bool(copied))
     return "" if schedule is None else written(schedule)

@@ -5,7 +5,7 @@ from typing import Any
 from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.multiply.matmul import Epilogue
-from weft.multiply.options import checked_pair
+from weft.multiply.product import checked_pair
 
 SCALES = ("scale_a", "scale_b")
 _ELEMENTS = ("f32", "f16", "bf16")  # of a bias and a residual

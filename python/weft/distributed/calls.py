@@ -13,7 +13,7 @@ from weft.distributed.gates import check_columns, check_gate
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch.arrays import type_name
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.torch.autograd import activated
 from weft.torch.transforms import are_transformed
 

@@ -24,7 +24,7 @@ from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.schedules import choice
 
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)

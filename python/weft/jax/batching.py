@@ -11,7 +11,8 @@ from jax.interpreters import batching
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS
 from weft.jax.primitive import bind, product_p
 from weft.launch import arrays
-from weft.multiply.xla_product import Product, planned
+from weft.multiply.product import Product
+from weft.multiply.xla_product import operands_of, planned
 
 
 def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Product) -> tuple[Any, int]:
@@ -34,11 +35,11 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
     if not mapped.isdisjoint(BLOCK_SCALES) and _has_factors(moved, mapped, product):
         alone = mapped <= {"a", "c", "residual", "scale_a"} and "scale_a" in product.by_columns
         alone = alone and ranks["a"] == ranks["b"] == 2
-        if not alone or product.options.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
+        if not alone or product.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
             return _one_by_one(moved, mapped, product), 0
         moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
         return _more_rows(moved, mapped - {"scale_a"}, product, count), 0
-    of_rows = ranks["a"] == ranks["b"] == 2 and "b" not in mapped and not product.options.transpose_a
+    of_rows = ranks["a"] == ranks["b"] == 2 and "b" not in mapped and not product.transpose_a
     if of_rows and moved.keys() <= {"a", "b", "c", "bias", "residual"}:
         return _more_rows(moved, mapped, product, count), 0
     members = next((moved[n].shape[ranks[n] - 3 + (n in mapped)] for n in "ab" if ranks[n] == 3), None)
@@ -51,7 +52,7 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
 def _has_factors(moved: dict[str, Any], mapped: set[str], product: Product) -> bool:
     """Whether the scales are those of rows, columns or tensors, which all products of a batch share."""
     described = [(each.shape[name in mapped :], arrays.mlir_type(each.dtype)) for name, each in moved.items()]
-    return not set(FACTORS).isdisjoint(product.operands(planned(described, 0)).names)
+    return not set(FACTORS).isdisjoint(operands_of(product, planned(described, 0)).names)
 
 
 def _rows_of(batch: Any) -> int:
@@ -71,8 +72,8 @@ def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Pro
     """Adds a bias for each product to c, since a batch has only one bias. Returns the product of that c."""
     bias = moved.pop("bias")
     mapped.remove("bias")
-    options, a, b = product.options, moved["a"], moved["b"]
-    m = a.shape[-1 if options.transpose_a else -2]
+    a, b = moved["a"], moved["b"]
+    m = a.shape[-1 if product.transpose_a else -2]
     bias = jnp.broadcast_to(bias[:, None, :], (bias.shape[0], m, bias.shape[1]))
     if max(a.ndim - ("a" in mapped), b.ndim - ("b" in mapped)) == 3:
         bias = bias[:, None]
@@ -82,10 +83,10 @@ def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Pro
         while c.ndim < bias.ndim:
             c = jnp.expand_dims(c, 1)
         wide = jnp.promote_types(c.dtype, bias.dtype)
-        bias = c.astype(wide) * jnp.asarray(options.beta, wide) + bias.astype(wide)
+        bias = c.astype(wide) * jnp.asarray(product.beta, wide) + bias.astype(wide)
     moved["c"] = bias
     mapped.add("c")
-    return replace(product, roles=tuple(moved)[2:], options=options._replace(beta=1.0))
+    return replace(product, roles=tuple(moved)[2:], beta=1.0)
 
 
 def _more_rows(moved: dict[str, Any], mapped: set[str], product: Product, count: int) -> Any:

@@ -13,7 +13,8 @@ from weft.errors import WeftError
 from weft.jax.epilogue import finished
 from weft.launch import arrays, libraries
 from weft.multiply.operands import default_result
-from weft.multiply.xla_product import Described, Product
+from weft.multiply.product import Product
+from weft.multiply.xla_product import Described, result_of
 
 _LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
 
@@ -25,7 +26,7 @@ def instead(operands: Sequence[Any], product: Product) -> Callable[..., Any] | N
     """
     if any(0 in jnp.shape(each) for each in operands[:2]):
         return _product_of_zeros
-    named = product.options.schedule is not None or product.options.arch is not None
+    named = product.schedule is not None or product.arch is not None
     if operands[0].dtype != jnp.float32 or named or libraries.JAX.allows_tf32():
         return None
     return _precise_product
@@ -35,7 +36,7 @@ def _product_of_zeros(operands: Sequence[Any], product: Product, described: Sequ
     """The result of a product whose sums are 0: `residual + activation(beta * c + bias)`. Raises WeftError
     for operands that don't fit, and for an empty K with groups.
     """
-    shape, _ = product.result(described)
+    shape, _ = result_of(product, described)
     given = dict(zip(product.roles, operands[2:], strict=True))
     if 0 not in shape and not set(GROUPINGS).isdisjoint(given):
         raise WeftError("weft.jax.matmul: K must be at least 1 with groups, row_ends and k_ends, got 0")
@@ -53,14 +54,14 @@ def _precise_product(operands: Sequence[Any], product: Product, described: Seque
     """The result of a product of f32, multiplied as JAX's setting says. Raises WeftError for operands that
     don't fit, and for groups.
     """
-    product.result(described)
+    result_of(product, described)
     a, b, *added = operands
-    given, options = dict(zip(product.roles, added, strict=True)), product.options
+    given = dict(zip(product.roles, added, strict=True))
     if groups := next((name for name in GROUPINGS if name in given), None):
         raise WeftError(f"weft.jax.matmul: {groups} must be None {libraries.JAX.not_as_tf32}")
-    a = jnp.swapaxes(a, -1, -2) if options.transpose_a else a
-    b = jnp.swapaxes(b, -1, -2) if options.transpose_b else b
-    z = jnp.matmul(a, b) * jnp.float32(options.alpha)
+    a = jnp.swapaxes(a, -1, -2) if product.transpose_a else a
+    b = jnp.swapaxes(b, -1, -2) if product.transpose_b else b
+    z = jnp.matmul(a, b) * jnp.float32(product.alpha)
     for name in {"scale_a", "scale_b"} & given.keys():  # of rows and columns
         factor = jnp.swapaxes(given[name], -1, -2) if name in product.by_columns else given[name]
         z *= factor.reshape(()) if factor.size == 1 else factor
@@ -73,19 +74,17 @@ def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
     """The product of a, b and perhaps alpha that `of_sums` finishes; None for a product whose K can't be
     divided.
     """
-    options = product.options
-    if options.schedule is not None or options.kind is not None or options.bit_op is not None:
+    if product.schedule is not None or product.kind is not None or product.bit_op is not None:
         return None
     roles = tuple(role for role in product.roles if role == "alpha")
-    options = options._replace(out_dtype=_sums(described), beta=0.0)
-    return replace(product, roles=roles, activation=None, options=options)
+    return replace(product, roles=roles, activation=None, out_dtype=_sums(described), beta=0.0)
 
 
 def of_sums(z: Any, given: dict[str, Any], product: Product, described: Sequence[Described]) -> Any:
     """The result from the sums of products."""
-    _, dtype = product.result(described)
-    if "c" in given and product.options.beta:  # as in kernels, 0 times NaN adds nothing
-        z += jnp.asarray(product.options.beta, z.dtype) * given["c"].astype(z.dtype)
+    _, dtype = result_of(product, described)
+    if "c" in given and product.beta:  # as in kernels, 0 times NaN adds nothing
+        z += jnp.asarray(product.beta, z.dtype) * given["c"].astype(z.dtype)
     z = finished(z, given.get("bias"), product.activation, given.get("residual"))
     if dtype in _LARGEST:
         z = jnp.clip(z, -_LARGEST[dtype], _LARGEST[dtype])

@@ -12,8 +12,9 @@ from weft.errors import WeftError
 from weft.launch import runtime
 from weft.multiply import padded_rows, product_kernel
 from weft.multiply.operands import Operands
+from weft.multiply.product import Product
 from weft.multiply.row_copies import Rows
-from weft.multiply.xla_product import Described, Product, planned
+from weft.multiply.xla_product import Described, operands_of, planned, text_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Copies:
             ((*shape[:-2], shape[-1], shape[-2]), dtype) if number in self.transposed else (shape, dtype)
             for number, (shape, dtype) in enumerate(given)
         ]
-        return self.product.text(described, result, self.pitches)
+        return text_of(self.product, described, result, self.pitches)
 
     def made(self, *operands: Any) -> list[Any]:
         """The operands, some of them copied, by operations of JAX."""
@@ -59,9 +60,8 @@ def of(product: Product, described: Sequence[Described], result: Described, ordi
     if runtime.available() is not None:
         return none(product)
     *views, out = planned((*described, result), ordinal)
-    on_gpu = replace(product, options=product.options._replace(arch=None))
     try:
-        operands = on_gpu.operands(views, out)
+        operands = operands_of(replace(product, arch=None), views, out)
         kernel, wanted = product_kernel.with_copies(operands)
     except WeftError:
         return none(product)
@@ -73,7 +73,7 @@ def _of_launch(
 ) -> Copies:
     """The copies of these rows; numbers are those of `operands.views`, where the result is the third."""
     swapped, pitches = set[int](), dict[int, int]()
-    given = [product.options.transpose_a, product.options.transpose_b]
+    given = [product.transpose_a, product.transpose_b]
     final = operands.k_major(tuple(k_major)).transposed
     for number, rows in copied.items():
         view = operands.views[number]
@@ -86,5 +86,5 @@ def _of_launch(
             given[number] = final[number]
         if padded.strides[-2] != padded.shape[-1]:
             pitches[at] = padded.strides[-2]
-    options = product.options._replace(transpose_a=given[0], transpose_b=given[1])
-    return Copies(replace(product, options=options), frozenset(swapped), pitches)
+    product = replace(product, transpose_a=given[0], transpose_b=given[1])
+    return Copies(product, frozenset(swapped), pitches)

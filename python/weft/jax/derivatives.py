@@ -16,7 +16,8 @@ from weft.jax import grouped
 from weft.jax.epilogue import ACTIVATIONS
 from weft.jax.primitive import bind, product_p
 from weft.launch import arrays
-from weft.multiply.xla_product import Product
+from weft.multiply.product import Product
+from weft.multiply.xla_product import result_of
 
 _LEAST_BITS = 16
 
@@ -37,13 +38,13 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
     inner, of_inner = dict(values), dict(given)
     residual, of_residual = inner.pop("residual", None), of_inner.pop("residual", None)
     sums = "f64" if values["a"].dtype == jnp.float64 else "f32"
-    options = product.options._replace(out_dtype=sums, schedule=None)
-    before = replace(product, roles=tuple(inner)[2:], activation=None, options=options)
+    roles = tuple(inner)[2:]
+    before = replace(product, roles=roles, activation=None, out_dtype=sums, schedule=None)
     z = bind(tuple(inner.values()), before)
     dtype = _dtype(product, values)
     activation = ACTIVATIONS[product.activation]
     if of_inner:
-        narrow = replace(before, options=options._replace(out_dtype=arrays.mlir_type(dtype)))
+        narrow = replace(before, out_dtype=arrays.mlir_type(dtype))
         dz = _tangent(inner, of_inner, narrow, z.astype(dtype)).astype(z.dtype)
         result, tangent = jax.jvp(activation, (z,), (dz,))
     else:
@@ -58,19 +59,19 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
 def _dtype(product: Product, values: dict[str, Any]) -> Any:
     """The type of a product's result, also for activations that JAX computes and kernels lack."""
     described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
-    return jnp.dtype(arrays.numpy_dtype(replace(product, activation=None).result(described)[1]))
+    return jnp.dtype(arrays.numpy_dtype(result_of(replace(product, activation=None), described)[1]))
 
 
 def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, result: Any) -> Any:
     """The tangent of a product without activation, of the result's type: a sum over operands with one."""
-    options = product.options._replace(out_dtype=arrays.mlir_type(result.dtype), beta=0.0, schedule=None)
     rest = tuple(role for role in product.roles if role not in ("c", "bias", "residual"))
-    linear = replace(product, options=options, roles=rest)
+    kind = arrays.mlir_type(result.dtype)
+    linear = replace(product, roles=rest, out_dtype=kind, beta=0.0, schedule=None)
     terms = []
     for name, tangent in given.items():
         if name in ("a", "b"):
             if "k_ends" in values:
-                tangent = _without_padding(name, tangent, values["k_ends"], options)
+                tangent = _without_padding(name, tangent, values["k_ends"], product)
             operands = {n: values[n] for n in ("a", "b", *rest)} | {name: tangent}
             terms.append(bind(tuple(operands.values()), linear))
         elif name == "alpha":
@@ -79,7 +80,7 @@ def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, re
             operands = {n: values[n] for n in ("a", "b", *plain.roles)}
             terms.append((bind(tuple(operands.values()), plain) * each).astype(result.dtype))
         else:
-            scale = product.options.beta if name == "c" else 1.0
+            scale = product.beta if name == "c" else 1.0
             term = (tangent.astype(result.dtype) * scale).astype(result.dtype)
             terms.append(jnp.broadcast_to(term, result.shape))
     total, *others = terms or [jnp.zeros_like(result)]
@@ -88,9 +89,9 @@ def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, re
     return total
 
 
-def _without_padding(name: str, tangent: Any, ends: Any, options: Any) -> Any:
+def _without_padding(name: str, tangent: Any, ends: Any, product: Product) -> Any:
     """A tangent of a or b with zeros between the groups of K."""
-    k_last = options.transpose_b if name == "b" else not options.transpose_a
+    k_last = product.transpose_b if name == "b" else not product.transpose_a
     _, valid = grouped.in_groups(ends, tangent.shape[-1 if k_last else -2])
     return grouped.only(valid, tangent, -1 if k_last else -2)
 
@@ -137,9 +138,9 @@ def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) ->
 def _cotangent(
     cotangent: Any, a: Any, b: Any, rest: tuple[Any, ...], product: Product, of_a: bool, aval: Any
 ) -> Any:
-    options, other = product.options, b if of_a else a
+    other = b if of_a else a
     cotangent = cotangent.astype(other.dtype)
-    flip_a, flip_b = options.transpose_a, options.transpose_b
+    flip_a, flip_b = product.transpose_a, product.transpose_b
     if rest and rest[0].size > 1:  # an alpha for each product
         scaled = cotangent * rest[0].reshape(-1, *(1 for _ in cotangent.shape[1:]))
         cotangent, rest = scaled.astype(other.dtype), ()
@@ -150,10 +151,9 @@ def _cotangent(
         other = _along_k(other, rows=k_first[0] if of_a else k_first[1]) if other.ndim == 3 else other
     left, right, flips = _backward(cotangent, other, of_a, flip_a, flip_b)
     roles = product.roles if rest else ()
-    changed = options._replace(
-        transpose_a=flips[0], transpose_b=flips[1], out_dtype=arrays.mlir_type(aval.dtype), schedule=None
-    )
-    return bind((left, right, *rest), replace(product, options=changed, roles=roles))
+    kind = arrays.mlir_type(aval.dtype)
+    flipped: dict[str, Any] = {"transpose_a": flips[0], "transpose_b": flips[1]}
+    return bind((left, right, *rest), replace(product, roles=roles, out_dtype=kind, schedule=None, **flipped))
 
 
 def _backward(

@@ -13,7 +13,7 @@ from weft.jax.collectives import Asked
 from weft.launch import arrays
 from weft.launch.arrays import type_name
 from weft.multiply.operands import default_result
-from weft.multiply.options import checked_activation, checked_pair
+from weft.multiply.product import checked_activation, checked_pair
 
 _ELEMENTS = ("f16", "bf16", *FP8_TYPES)
 

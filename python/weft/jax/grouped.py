@@ -14,7 +14,7 @@ from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.jax.primitive import bind
 from weft.launch import arrays
-from weft.multiply.xla_product import Product
+from weft.multiply.product import Product
 
 
 def grouping(product: Product) -> str | None:
@@ -40,11 +40,11 @@ def cotangent(given: Any, values: dict[str, Any], product: Product, of_a: bool, 
     """The cotangent of a or b, in which the product is linear, from that of the result. `values` has the
     operands that are known.
     """
-    kind, options = grouping(product), product.options
+    kind = grouping(product)
     assert kind is not None
     dtype = values["b" if of_a else "a"].dtype
     out = arrays.mlir_type(aval.dtype)
-    flips = options.transpose_a, options.transpose_b
+    flips = product.transpose_a, product.transpose_b
     given, alpha = _scaled(given.astype(dtype), values, kind)
     bound = _Bound(replace(product, by_columns=()), out, {**alpha, kind: values[kind]})
     if kind == "k_ends":
@@ -78,10 +78,9 @@ class _Bound:
 
     def product(self, a: Any, b: Any, flips: tuple[bool, bool], groups: bool = True) -> Any:
         added = {name: each for name, each in self.added.items() if groups or name not in GROUPINGS}
-        options = self._product.options._replace(
-            transpose_a=flips[0], transpose_b=flips[1], out_dtype=self.out, schedule=None
-        )
-        return bind((a, b, *added.values()), replace(self._product, roles=tuple(added), options=options))
+        flipped: dict[str, Any] = {"transpose_a": flips[0], "transpose_b": flips[1]}
+        of_any = replace(self._product, roles=tuple(added), out_dtype=self.out, schedule=None, **flipped)
+        return bind((a, b, *added.values()), of_any)
 
     def with_groups(self, kind: str, ends: Any) -> "_Bound":
         added = {name: each for name, each in self.added.items() if name not in GROUPINGS}

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from weft.errors import WeftError
-from weft.multiply.xla_product import Product
+from weft.multiply.product import Product
 
 _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
 """The dimensions of operands other than a and b, for products that may be distributed."""
@@ -37,8 +37,7 @@ def may_be_distributed(product: Product) -> bool:
 
 def dimensions(product: Product, ranks: Sequence[int], sizes: Sequence[int]) -> tuple[str, ...]:
     """The dimensions of each operand and of the result, by letters: batch, m, n, k, and o for one element."""
-    options = product.options
-    letters = ["km" if options.transpose_a else "mk", "nk" if options.transpose_b else "kn"]
+    letters = ["km" if product.transpose_a else "mk", "nk" if product.transpose_b else "kn"]
     letters += [_SHARDED[role] for role in product.roles]
     named = ["b" * (rank == 3) + each for rank, each in zip(ranks, letters, strict=True)]
     named = ["b" if each == "o" and size > 1 else each for each, size in zip(named, sizes, strict=True)]

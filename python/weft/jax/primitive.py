@@ -11,7 +11,8 @@ from weft.errors import WeftError
 from weft.jax import by_jax, copies, placement
 from weft.launch import arrays
 from weft.multiply import xla_target
-from weft.multiply.xla_product import Described, Product
+from weft.multiply.product import Product
+from weft.multiply.xla_product import Described, result_of
 
 product_p: Any = Primitive("weft_product")
 
@@ -72,7 +73,7 @@ def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _abstract(*avals: Any, product: Product) -> Any:
-    shape, dtype = product.result(described(avals))
+    shape, dtype = result_of(product, described(avals))
     kind, first = jax.numpy.dtype(arrays.numpy_dtype(dtype)), avals[0]
     if first.sharding.mesh.empty:
         return jax.core.ShapedArray(shape, kind)

@@ -1,5 +1,6 @@
 """`weft.jax.matmul`: its arguments, as the primitive's operands and parameters."""
 
+from dataclasses import replace
 from math import prod
 from numbers import Real
 from typing import Any, Never
@@ -16,8 +17,7 @@ from weft.isa.suggest import no_parameter
 from weft.jax import placement
 from weft.jax.primitive import bind
 from weft.launch import arrays
-from weft.multiply.options import Options, checked_activation, checked_pair
-from weft.multiply.xla_product import Product
+from weft.multiply.product import Product, checked_pair
 
 
 def matmul(
@@ -105,7 +105,9 @@ def matmul(
     placement.check_devices(operands)
     kind = _pack(operands, kind)
     vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
-    options = Options(
+    product = Product(
+        tuple(operands)[2:],
+        activation,
         _type_name(out_dtype),
         transpose_a,
         transpose_b,
@@ -118,14 +120,10 @@ def matmul(
         arch,
         accumulate,
         bit_op,
-    )
-    options = options.checked("c" in operands)._replace(kind=kind, scale_block=scale_block)
-    activation = checked_activation(activation)
-    m = operands["a"].shape[-1 if options.transpose_a else -2]
-    leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, options)
-    by_columns = _transpose_scales(operands, options)
-    roles = tuple(operands)[2:]
-    product = Product.of(roles, options, activation, by_columns)
+    ).checked()
+    m = operands["a"].shape[-1 if transpose_a else -2]
+    leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, product)
+    product = replace(product, by_columns=_transpose_scales(operands, product))
     result = bind(tuple(operands.values()), product)
     return jnp.squeeze(_led(result, leading, m), vectors)
 
@@ -234,7 +232,7 @@ def _type_name(dtype: Any) -> str | None:
     return name
 
 
-def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:
+def _fold(operands: dict[str, Any], product: Product) -> tuple[int, ...]:
     """Makes matrices or batches of one size of the operands. Returns the result's leading dimensions."""
     a, b = operands["a"], operands["b"]
     if a.ndim == 2 and b.ndim == 2:
@@ -247,8 +245,8 @@ def _fold(operands: dict[str, Any], options: Options) -> tuple[int, ...]:
             f"{a.shape[:-2]} and {b.shape[:-2]}"
         ) from None
     count = prod(leading)
-    rows_too = b.ndim == 2 and not options.transpose_a and operands.keys() <= _OF_ROWS
-    m, n = a.shape[-1 if options.transpose_a else -2], b.shape[-2 if options.transpose_b else -1]
+    rows_too = b.ndim == 2 and not product.transpose_a and operands.keys() <= _OF_ROWS
+    m, n = a.shape[-1 if product.transpose_a else -2], b.shape[-2 if product.transpose_b else -1]
     for name in ("a", "b", "c", "residual", "scale_a", "scale_b"):
         if name not in operands:
             continue
@@ -272,12 +270,12 @@ _OF_ROWS = {"a", "b", "c", "bias", "residual"}
 """The operands of products whose leading dimensions may become rows."""
 
 
-def _transpose_scales(operands: dict[str, Any], options: Options) -> tuple[str, ...]:
+def _transpose_scales(operands: dict[str, Any], product: Product) -> tuple[str, ...]:
     """Transposes those scales of which kernels read columns. Returns their names."""
     if "scale_a" not in operands:
         return ()
     names = []
-    b, k_axis = operands["b"], -1 if options.transpose_b else -2
+    b, k_axis = operands["b"], -1 if product.transpose_b else -2
     of_columns = b.shape[-3 - k_axis], ceil_div(b.shape[k_axis], PROMOTED)
     for name in ("scale_a", "scale_b"):
         scale = operands[name]

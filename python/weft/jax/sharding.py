@@ -18,7 +18,7 @@ from jax.interpreters import mlir
 from weft.errors import WeftError
 from weft.jax import by_jax, placement, primitive
 from weft.jax.primitive import product_p
-from weft.multiply.xla_product import Product
+from weft.multiply.product import Product
 
 Compute = Callable[..., Any]
 Axes = Mapping[str, Any]

@@ -15,8 +15,8 @@ from weft.system import late_imports
 
 def has_setting(operands: Operands) -> bool:
     """Whether a setting applies to a product: of f32, unless a schedule or a chip is named."""
-    options = operands.options
-    named = options.schedule is not None or options.arch is not None
+    product = operands.product
+    named = product.schedule is not None or product.arch is not None
     return (
         operands.types.a == "f32" and not named and operands.libraries[0] in (libraries.TORCH, libraries.JAX)
     )
@@ -38,14 +38,11 @@ def while_allowed(queue: Callable[..., int]) -> Callable[..., int]:
     return queue_or_not
 
 
-def multiplier(
-    operands: Operands, given: Mapping[str, Any], activation: str | None, stream: Any
-) -> Callable[..., Any]:
+def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Callable[..., Any]:
     """A function of arrays like the `given` ones, in their order, which returns their product by the library
     of a. Raises WeftError for a product that the library doesn't compute.
     """
     library, names = operands.libraries[0], tuple(given)
-    options = operands.options._replace(kind=None, scale_block=None)
     wrong = {name: "None" for name in GROUPINGS if name in given}
     if library is libraries.JAX:
         wrong |= {"stream": "None"} if stream is not None else {}
@@ -59,11 +56,11 @@ def multiplier(
     def multiply(*arrays: Any) -> Any:
         named = dict(zip(names, arrays, strict=True))
         if library is libraries.JAX:
-            return jax_call.product(named, activation, options)
+            return jax_call.multiply(named, operands.product)
         with late_imports.whole():
             from weft.torch import decomposing
 
-        return decomposing.product(named, activation, options)
+        return decomposing.multiply(named, operands.product)
 
     return multiply
 

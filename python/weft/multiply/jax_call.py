@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 from weft.system import late_imports
 
 
@@ -28,9 +28,7 @@ def is_xlas(operands: Sequence[Any]) -> bool:
     return len(devices) > 1 or devices.pop().platform == "gpu"
 
 
-def call(
-    roles: Sequence[str], operands: Sequence[Any], activation: str | None, options: Options
-) -> Callable[..., Any]:
+def call(roles: Sequence[str], operands: Sequence[Any], product: Product) -> Callable[..., Any]:
     """A function of arrays like these `operands` with these roles, which returns the result once XLA has
     queued the launch. Raises WeftError where no kernel multiplies them.
     """
@@ -42,10 +40,10 @@ def call(
 
     placement.check_devices(dict(zip(roles, operands, strict=True)))
 
-    def multiply(*given: Any) -> Any:
-        return product(dict(zip(roles, given, strict=True)), activation, options)
+    def multiplied(*given: Any) -> Any:
+        return multiply(dict(zip(roles, given, strict=True)), product)
 
-    jitted = jax.jit(multiply)
+    jitted = jax.jit(multiplied)
     device, *others = {device for array in operands for device in array.devices()}
     if not others:
         for text in primitive.texts_on_gpu(jitted.trace(*operands).jaxpr):
@@ -53,13 +51,12 @@ def call(
     return jitted
 
 
-def product(given: Mapping[str, Any], activation: str | None, options: Options) -> Any:
+def multiply(given: Mapping[str, Any], product: Product) -> Any:
     """`weft.jax.matmul` of arrays by their roles, which may be traced."""
     with late_imports.whole():
         from weft.jax.products import matmul
 
-    added = dict(given)
-    keywords = {**options._asdict(), "activation": activation}
-    if "scale_a" in added:
-        keywords["scales"] = added.pop("scale_a"), added.pop("scale_b")
-    return matmul(added.pop("a"), added.pop("b"), **keywords | added)
+    keywords = {**product.options, **given}
+    if "scale_a" in given:
+        keywords["scales"] = keywords.pop("scale_a"), keywords.pop("scale_b")
+    return matmul(**keywords)

@@ -1,6 +1,7 @@
 """The launches of a product: one, one for each part of its leading dimensions, or of zeros for an empty K."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -132,7 +133,7 @@ def run(operands: Operands) -> None:
         part = operands.of_turn(offsets)
         kernel, copied = _kernel(part)
         part.check_groups()
-        padded_rows.run(kernel, part.views, copied, on="emulator" if operands.options.arch else None)
+        padded_rows.run(kernel, part.views, copied, on="emulator" if operands.product.arch else None)
     return None
 
 
@@ -184,7 +185,9 @@ def _without_k(operands: Operands, a: ArrayView, b: ArrayView) -> Operands:
     """The operands of a product of zeros with the same result, alpha * 0 + beta * C and the epilogue."""
     named = dict(zip(operands.names, operands.whole, strict=True))
     added = {name: view for name, view in named.items() if name in _ROLES_WITHOUT_K}
-    options = operands.options._replace(
+    product = replace(
+        operands.product,
+        roles=tuple(added),
         transpose_a=False,
         transpose_b=True,
         promote=False,
@@ -194,4 +197,4 @@ def _without_k(operands: Operands, a: ArrayView, b: ArrayView) -> Operands:
         accumulate=None,
         bit_op=None,
     )
-    return Operands.of(a, b, named["out"], added, operands.activation, options)
+    return Operands.of(a, b, named["out"], added, product)

@@ -13,8 +13,8 @@ from weft.launch.plans import Plans
 from weft.multiply import f32_precision, jax_call, launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
-from weft.multiply.options import Options, checked_activation, checked_pair
 from weft.multiply.plans import DESCRIBE, Handed, Plan, one_by_one
+from weft.multiply.product import Product, checked_pair
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -228,50 +228,27 @@ def matmul(
     if isinstance(plan, Handed) and stream is None and plan.holds():
         return plan.multiply(a, b, *(array for array in more if array is not None))
     number, factors = _split(alpha)
-    options = Options(
-        out_dtype,
-        transpose_a,
-        transpose_b,
-        number,
-        beta,
-        promote,
-        schedule,
-        kind,
-        scale_block,
-        arch,
-        accumulate,
-        bit_op,
-    )
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)
-    activation = checked_activation(epilogue.activation if epilogue else None)
+    options = {
+        "out_dtype": out_dtype,
+        "transpose_a": transpose_a,
+        "transpose_b": transpose_b,
+        "beta": beta,
+        "promote": promote,
+        "schedule": schedule,
+        "kind": kind,
+        "scale_block": scale_block,
+        "arch": arch,
+        "accumulate": accumulate,
+        "bit_op": bit_op,
+    }
+    product = Product(tuple(added), epilogue.activation if epilogue else None, alpha=number, **options)
     if a is not None and b is not None and torch_tensors.are_watched((a, b, out, *added.values())):
-        options.checked("c" in added)
-        return _watched(
-            a,
-            b,
-            c=c,
-            out=out,
-            alpha=alpha,
-            beta=beta,
-            transpose_a=transpose_a,
-            transpose_b=transpose_b,
-            epilogue=epilogue,
-            scales=scales,
-            kind=kind,
-            scale_block=scale_block,
-            groups=groups,
-            row_ends=row_ends,
-            k_ends=k_ends,
-            promote=promote,
-            accumulate=accumulate,
-            bit_op=bit_op,
-            out_dtype=out_dtype,
-            schedule=schedule,
-            arch=arch,
-            stream=stream,
-        )
-    return planned(key, a, b, out, added, activation, options, stream)
+        product.checked()
+        options |= {"c": c, "alpha": alpha, "epilogue": epilogue, "scales": scales, **of_groups}
+        return _watched(a, b, out=out, stream=stream, **options)
+    return planned(key, a, b, out, added, product, stream)
 
 
 _OF_EPILOGUE = {
@@ -284,16 +261,7 @@ _UNKNOWN = (WeftError, *arrays.BROKEN)
 _EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
 
 
-def planned(
-    key: Any,
-    a: Any,
-    b: Any,
-    out: Any,
-    added: dict[str, Any],
-    activation: str | None,
-    options: Options,
-    stream: Any,
-) -> Any:
+def planned(key: Any, a: Any, b: Any, out: Any, added: dict[str, Any], product: Product, stream: Any) -> Any:
     """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
     given = {"a": a, "b": b, **added}
     traced = jax_call.is_traced((*given.values(), out))
@@ -301,17 +269,17 @@ def planned(
         name, got = ("out", out) if out is not None else ("stream", stream)
         raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
     if traced:
-        return jax_call.product(given, activation, options)
-    plain = out is None and stream is None and options.arch is None
+        return jax_call.multiply(given, product)
+    plain = out is None and stream is None and product.arch is None
     if plain and libraries.of(a) is libraries.JAX and jax_call.is_xlas([*given.values()]):
-        handed = Handed(jax_call.call([*given], [*given.values()], activation, options))
+        handed = Handed(jax_call.call([*given], [*given.values()], product))
         if key is not None:
             plans.add(key, handed)
         return handed.multiply(*given.values())
-    operands = Operands.of(a, b, out, added, activation, options)
+    operands = Operands.of(a, b, out, added, product)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     if f32_precision.is_refused(operands):
-        return _by_library(key, operands, given, activation, stream)
+        return _by_library(key, operands, given, stream)
     if out is not None and (write := operands.libraries[2].writer()) is not None:
         write(out)
     if operands.ordinal is None:
@@ -321,14 +289,12 @@ def planned(
     return operands.result
 
 
-def _by_library(
-    key: Any, operands: Operands, given: dict[str, Any], activation: str | None, stream: Any
-) -> Any:
+def _by_library(key: Any, operands: Operands, given: dict[str, Any], stream: Any) -> Any:
     """The product by the library of a. Keeps a plan if the call creates the result."""
     out, created = operands.arrays[2], operands.created
-    if operands.options.beta and "c" not in given:
+    if operands.product.beta and "c" not in given:
         given = {**given, "c": out}
-    multiply = f32_precision.multiplier(operands, given, activation, stream)
+    multiply = f32_precision.multiplier(operands, given, stream)
     if key is not None and created and operands.ordinal is not None:
         find = libraries.stream_finder(operands.arrays, operands.ordinal)
         plans.add(key, Handed(multiply, lambda: find(0) is not None and not torch_tensors.allows_tf32()))

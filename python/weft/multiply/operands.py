@@ -30,7 +30,7 @@ from weft.multiply.array_views import COPY
 from weft.multiply.block_formats import Kind
 from weft.multiply.group_values import check_between, check_ends, check_groups, check_padding
 from weft.multiply.leading import Folded, fold
-from weft.multiply.options import Options, checked_activation
+from weft.multiply.product import Product
 from weft.multiply.sizes import Sizes
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
@@ -62,43 +62,40 @@ class Operands:
     types: Types
     transposed: tuple[bool, bool]
     sizes: Sizes
-    options: Options
-    activation: str | None
+    product: Product
     whole: tuple[ArrayView, ...]
     turns: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(
-        cls, a: Any, b: Any, out: Any, added: dict[str, Any], activation: str | None, options: Options
-    ) -> "Operands":
+    def of(cls, a: Any, b: Any, out: Any, added: dict[str, Any], product: Product) -> "Operands":
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
-        options, activation = options.checked("c" in added), checked_activation(activation)
-        kind_a, kind_b = options.kind or (None, None)
+        product = product.checked()
+        kind_a, kind_b = product.kinds or (None, None)
         libraries.check_before_gradients({"a": a, "b": b, **({} if out is None else {"out": out}), **added})
-        library, view_a, transposed_a, vector_a = _matrix("a", a, options.transpose_a, kind_a)
-        library_b, view_b, transposed_b, vector_b = _matrix("b", b, options.transpose_b, kind_b)
+        library, view_a, transposed_a, vector_a = _matrix("a", a, product.transpose_a, kind_a)
+        library_b, view_b, transposed_b, vector_b = _matrix("b", b, product.transpose_b, kind_b)
         transposed = transposed_a, transposed_b
-        asked = options.transpose_a, options.transpose_b
+        asked = product.transpose_a, product.transpose_b
         sizes = Sizes.of(view_a, view_b, transposed, *_grouping(added), asked=asked)
         sizes = replace(sizes, vectors=(vector_a, vector_b))
-        if complaint := block_formats.complaint(options.kind, (view_a, view_b), "scale_a" in added):
+        if complaint := block_formats.complaint(product.kinds, (view_a, view_b), "scale_a" in added):
             raise WeftError(f"weft.matmul: {complaint}")
-        if "scale_a" in added and options.kind is None:
+        if "scale_a" in added and product.kind is None:
             added = _with_factors(added, view_a, sizes)
         if created := out is None:
-            if options.beta and "c" not in added:
+            if product.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
-            kind = options.out_dtype or default_result(view_a.dtype)
+            kind = product.out_dtype or default_result(view_a.dtype)
             out = library.empty(a, view_a, sizes.as_given(sizes.of_array("out")), kind)
-        if options.scale_block and "scale_a" not in added:
+        if product.scale_block and "scale_a" not in added:
             raise WeftError("weft.matmul: scale_block must be given with scales of int32 only, got no scales")
-        scales = options.kind, options.scale_block
+        scales = product.kinds, product.block
         rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
-        _check_result(*rest[0], options.out_dtype)
+        _check_result(*rest[0], product.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
         element_types.check(dict(zip(names, (view.dtype for view in views), strict=True)))
-        types = _types(views, names, transposed, options, sizes)
-        if complaint := activation_complaint(activation, types.sums):
+        types = _types(views, names, transposed, product, sizes)
+        if complaint := activation_complaint(product.activation, types.sums):
             raise WeftError(f"weft.matmul: {complaint}")
         if sizes.k % types.multiple_of_k:
             what = f"K must be a multiple of {types.multiple_of_k} for a and b of {types.a} and {types.b}"
@@ -124,8 +121,7 @@ class Operands:
             types=types,
             transposed=transposed,
             sizes=replace(sizes, m=folded.m, members=folded.members),
-            options=options,
-            activation=activation,
+            product=product,
             whole=views,
             turns=folded.turns,
         )
@@ -167,7 +163,7 @@ class Operands:
                 check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
             elif name in GROUPINGS:
                 check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
-            if name == "row_ends" and self.libraries[0] is libraries.TORCH and self.options.kind is None:
+            if name == "row_ends" and self.libraries[0] is libraries.TORCH and self.product.kind is None:
                 check_between(a.numpy().T if self.transposed[0] else a.numpy(), view.numpy())
             if name == "k_ends":
                 for number, x in enumerate((a, b)):
@@ -193,24 +189,24 @@ def _types(
     views: Sequence[ArrayView],
     names: Sequence[str],
     transposed: tuple[bool, bool],
-    options: Options,
+    product: Product,
     sizes: Sizes,
 ) -> Types:
     """The element types, and which of a and b are MN-major. Raises WeftError for sums of no such type."""
     a, b, d, *_ = (view.dtype for view in views)
     mn_major = transposed[0], not transposed[1]
     scales = [view.dtype for name, view in zip(names, views, strict=True) if name == "scale_a"]
-    words = options.scale_block if WORD in scales else 0
+    words = product.block if WORD in scales else 0
     scale = SCALE_OF_WORDS if words else next((each for each in scales if each in PTX_SCALES), "")
     scaled = bool(scales) and not scale
     of_groups = not set(GROUPINGS).isdisjoint(names), "k_ends" in names
-    promoted = options.promote or scaled
+    promoted = product.promote or scaled
     of_columns = ceil_div(sizes.k, PROMOTED), sizes.n  # which isn't the shape of other scales of b if n > 1
     given = (view.shape[-2:] for name, view in zip(names, views, strict=True) if name == "scale_b")
     columns = scaled and sizes.n > 1 and of_columns in given
-    sums = promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, options.accumulate == HALF
-    types = Types(a, b, d, mn_major, *sums, options.bit_op or "")
-    if wrong := accumulate_complaint(options.accumulate, types) or bit_op_complaint(options.bit_op, types):
+    sums = promoted, scaled, of_groups[0], scale, words, of_groups[1], columns, product.accumulate == HALF
+    types = Types(a, b, d, mn_major, *sums, product.bit_op or "")
+    if wrong := accumulate_complaint(product.accumulate, types) or bit_op_complaint(product.bit_op, types):
         raise WeftError(f"weft.matmul: {wrong}")
     return types
 

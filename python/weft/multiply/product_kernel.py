@@ -58,9 +58,9 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
 def _described(operands: Operands, chip: str) -> tuple[Any, ...]:
     """What decides about the kernel of a call's product, in addition to Weft and files of schedules."""
     views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
-    what = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.options
+    what = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.product
     reuse = operands.ordinal is not None and compiled_schedules.are_reused()
-    return *what, operands.activation, chip, reuse
+    return *what, chip, reuse
 
 
 def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
@@ -81,9 +81,9 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | N
     with late_imports.whole():
         from weft.schedules import choice, loading
 
-    options, types, sizes = operands.options, operands.types, operands.sizes
-    chip, schedule = _chip(operands), options.schedule
-    assert not isinstance(schedule, str)  # as `Options.checked` has it
+    types, sizes = operands.types, operands.sizes
+    chip, schedule = _chip(operands), operands.product.schedule
+    assert not isinstance(schedule, str)  # as `Product.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:
         return schedule
     (a, b, *_), (members, k) = operands.views, _members_and_k(operands)
@@ -112,12 +112,12 @@ _CompiledFor = tuple[
 def _compiled_for(operands: Operands) -> _CompiledFor:
     """What a kernel is compiled for besides types, schedule and chip, in the order of `compiled`."""
     a, b, d, *rest = operands.views
-    beta = operands.options.beta
-    assert beta is not None  # as `Options.checked` has it
+    product = operands.product
+    assert product.beta is not None  # as `Product.checked` has it
     added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
-    numbers = operands.options.alpha.hex(), beta.hex()
-    return ranks, added, operands.transposed, *numbers, operands.options.promote, operands.activation
+    numbers = product.alpha.hex(), product.beta.hex()
+    return ranks, added, operands.transposed, *numbers, product.promote, product.activation
 
 
 def transposed(operands: Operands) -> tuple[int, ...]:
@@ -125,7 +125,7 @@ def transposed(operands: Operands) -> tuple[int, ...]:
     names a schedule.
     """
     types, sizes = operands.types, operands.sizes
-    if operands.options.schedule is not None or not any(types.transposed):
+    if operands.product.schedule is not None or not any(types.transposed):
         return ()
     with late_imports.whole():
         from weft.schedules import transposing
@@ -166,7 +166,7 @@ def _chip(operands: Operands) -> str:
     that is emulated: the first that multiplies elements of these types, unless `arch` names it. Raises
     WeftError for an `arch` with arrays on a GPU.
     """
-    ordinal, arch = operands.ordinal, operands.options.arch
+    ordinal, arch = operands.ordinal, operands.product.arch
     if arch is not None and ordinal is None:
         return arch
     if arch is not None:

@@ -10,7 +10,7 @@ from torch import overrides
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, plans, runtime
 from weft.multiply.matmul import matmul
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.nn import gated_product, gating
 from weft.nn.arguments import check_layer, check_tensor
 from weft.nn.fp8 import checked_recipe

@@ -7,7 +7,7 @@ import torch
 from weft.errors import WeftError, shown
 from weft.int4.product import matmul_int4
 from weft.int4.weights import Int4Weights, quantize_int4
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.torch.autograd import activated
 
 _ARRAYS = ("packed", "scales", "zeros")

@@ -9,7 +9,7 @@ from torch.nn import functional
 from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.nn import fp8 as fp8_products
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8_transformed import TransformedProduct

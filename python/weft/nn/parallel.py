@@ -12,7 +12,7 @@ import torch
 
 from weft.errors import WeftError, shown
 from weft.multiply.matmul import Epilogue
-from weft.multiply.options import checked_activation
+from weft.multiply.product import checked_activation
 from weft.multiply.quantize import quantize
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.linear import Linear

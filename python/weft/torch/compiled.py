@@ -9,8 +9,7 @@ import torch
 
 from weft.launch import cuda_driver, torch_keys
 from weft.launch.launcher import OVERLAP
-from weft.multiply import matmul
-from weft.multiply.options import Options
+from weft.multiply import matmul, product
 from weft.system import locks
 from weft.torch.operators import readable, run, without_autocast
 
@@ -55,13 +54,11 @@ class Product:
         if readable(a) is not a or readable(b) is not b:
             return self._unplanned(arrays, out)
         added = {"alpha" if role == "alphas" else role: x for role, x in zip(self._roles, more, strict=True)}
-        given = dict(self._options)
-        activation = given.pop("activation", None)
-        kinds = given.pop("kind_a", None), given.pop("kind_b", None)
+        options = dict(self._options)
+        kinds = options.pop("kind_a", None), options.pop("kind_b", None)
         kind = None if kinds == (None, None) else kinds
-        options = _PLAIN._replace(kind=kind, **given)
         with torch.no_grad():
-            matmul.planned(key, a, b, out, added, activation, options, None)
+            matmul.planned(key, a, b, out, added, product.Product(tuple(added), kind=kind, **options), None)
         return None
 
     def _unplanned(self, arrays: Any, out: Any) -> None:
@@ -75,7 +72,6 @@ class Product:
             run(a, b, added, named, out=out, **self._options)
 
 
-_PLAIN = Options(None, False, False, 1.0, None, False, None)
 _numbers: dict[Any, int] = {}
 _lock = locks.lock()
 

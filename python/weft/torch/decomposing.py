@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
-from weft.multiply.options import Options
+from weft.multiply.product import Product
 from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
 from weft.torch.products import with_axes
@@ -52,11 +52,11 @@ def _matmul(
     return d.to(dtype)
 
 
-def product(given: dict[str, Any], activation: str | None, options: Options) -> Any:
+def multiply(given: dict[str, Any], product: Product) -> Any:
     """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
     a, b = given["a"], given["b"]
     axes = [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]
-    a, b = (x.mT if flipped else x for x, flipped in ((a, options.transpose_a), (b, options.transpose_b)))
+    a, b = (x.mT if flipped else x for x, flipped in ((a, product.transpose_a), (b, product.transpose_b)))
     a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
     residual, c = (with_axes(given.get(name), axes) for name in ("residual", "c"))
     factors = [given[name] for name in ("scale_a", "scale_b") if name in given]  # of rows and columns
@@ -67,10 +67,10 @@ def product(given: dict[str, Any], activation: str | None, options: Options) -> 
         residual,
         c,
         given.get("alpha"),
-        alpha=options.alpha,
-        beta=options.beta,
-        activation=activation,
-        out_dtype=None if options.out_dtype is None else TYPES[options.out_dtype],
+        alpha=product.alpha,
+        beta=product.beta,
+        activation=product.activation,
+        out_dtype=None if product.out_dtype is None else TYPES[product.out_dtype],
         factors=[each.reshape(()) if each.numel() == 1 else each for each in factors],
     )
     return d.squeeze(tuple(axes))

@@ -1,9 +1,10 @@
-"""The options of `weft.matmul`, checked."""
+"""What `weft.matmul` is asked to compute, without the arrays, and the checks of it."""
 
 import math
 import numbers
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,31 +13,56 @@ from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
 from weft.multiply import block_formats
+from weft.multiply.block_formats import Kind
 from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
 
-class Options(NamedTuple):
-    """The numbers, flags and names of a call, by its parameters' names; `alpha` is 1 where it's an array."""
+@dataclass(frozen=True)
+class Product:
+    """A product of a, b and operands with these `roles`, of which those `by_columns` are transposed.
 
-    out_dtype: Any  # as the caller names it, then MLIR's name
-    transpose_a: bool
-    transpose_b: bool
-    alpha: float
-    beta: float | None
-    promote: bool
-    schedule: "AnySchedule | str | None"
-    kind: Any = None  # as the caller gives it, then `block_formats.checked`
-    scale_block: Any = None  # as the caller gives it, then a number; 0 without
+    The other fields are parameters of a call by their names, as a caller gives them or as `checked` returns
+    them. `alpha` is 1 where it's an array.
+    """
+
+    roles: tuple[str, ...] = ()
+    activation: str | None = None
+    out_dtype: Any = None
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
+    beta: float | None = None
+    promote: bool = False
+    schedule: "AnySchedule | str | None" = None
+    kind: Any = None
+    scale_block: int | None = None
     arch: str | None = None
-    accumulate: Any = None  # the same
+    accumulate: Any = None
     bit_op: str | None = None
+    by_columns: tuple[str, ...] = ()
 
-    def checked(self, has_c: bool) -> "Options":
-        """The same as plain numbers, flags and names. Raises WeftError for anything else."""
-        if has_c and self.beta is None:
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters of a call that aren't arrays, by their names."""
+        return {name: each for name, each in vars(self).items() if name not in ("roles", "by_columns")}
+
+    @property
+    def kinds(self) -> tuple[Kind, Kind] | None:
+        """The kinds of a and b, if there is a `kind`."""
+        return block_formats.checked(self.kind)
+
+    @property
+    def block(self) -> int:
+        """How many elements share a scale of words; 0 without these."""
+        return self.scale_block or 0
+
+    def checked(self) -> "Product":
+        """The same with MLIR's names, plain numbers and flags. Raises WeftError for anything else."""
+        checked_activation(self.activation)
+        if "c" in self.roles and self.beta is None:
             raise WeftError("weft.matmul: beta must be given with c (beta=1.0 adds c unscaled)")
         out_dtype = None if self.out_dtype is None else arrays.type_name(self.out_dtype)
         if self.out_dtype is not None and out_dtype not in OUTPUT_TYPES:
@@ -47,7 +73,9 @@ class Options(NamedTuple):
         if self.arch is not None and (not isinstance(self.arch, str) or self.arch not in CHIPS):
             wrong = unknown_chip(self.arch if isinstance(self.arch, str) else shown(self.arch))
             raise WeftError(f"weft.matmul: arch {wrong}")
-        return self._replace(
+        kinds = self.kinds
+        return replace(
+            self,
             out_dtype=out_dtype,
             accumulate=arrays.type_name(self.accumulate) or self.accumulate,
             transpose_a=_flag("transpose_a", self.transpose_a),
@@ -56,8 +84,8 @@ class Options(NamedTuple):
             beta=0.0 if self.beta is None else _number("beta", self.beta),
             promote=_flag("promote", self.promote),
             schedule=_schedule(self.schedule),
-            kind=block_formats.checked(self.kind),
-            scale_block=block_formats.checked_block(self.scale_block),
+            kind=kinds and tuple(kind.name for kind in kinds),
+            scale_block=block_formats.checked_block(self.scale_block) or None,
         )
 
 
