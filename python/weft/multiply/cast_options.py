@@ -1,6 +1,6 @@
 """The options and the result of `weft.quantize`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from weft.errors import WeftError, shown
@@ -31,34 +31,31 @@ class Quantized(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """Those of a call, as it names them."""
+    """Those of a call, by the names of its parameters."""
 
-    dtype: str
-    scales: str
-    values: bool
-    transposed: bool
-    powers_of_two: bool
-    arch: str | None
+    dtype: Any = "f8E4M3FN"
+    scales: str = "tensor"
+    values: bool = True
+    transposed: bool = False
+    powers_of_two: bool = False
+    arch: str | None = None
 
-
-def checked(dtype: Any, scales: Any, *rest: Any) -> Options:
-    """Options of a call. Raises WeftError for those of other types or values."""
-    dtype = arrays.type_name(dtype) or dtype
-    for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", scales, SCALES)):
-        if not (isinstance(given, str) and given in legal):
-            hint = did_you_mean(given, legal) if isinstance(given, str) else ""
+    def checked(self) -> "Options":
+        """The same with MLIR's name of the type. Raises WeftError for options of other types or values."""
+        dtype = arrays.type_name(self.dtype) or self.dtype
+        for name, given, legal in (("dtype", dtype, tuple(LARGEST)), ("scales", self.scales, SCALES)):
+            if not (isinstance(given, str) and given in legal):
+                hint = did_you_mean(given, legal) if isinstance(given, str) else ""
+                raise WeftError(
+                    f"weft.quantize: {name} must be one of {', '.join(legal)}, got {shown(given)}{hint}"
+                )
+        for name in ("values", "transposed", "powers_of_two"):
+            if not isinstance(given := getattr(self, name), bool):
+                raise WeftError(f"weft.quantize: {name} must be True or False, got {shown(given)}")
+        if not (self.values or self.transposed):
+            raise WeftError("weft.quantize: values or transposed must be True, got False for both")
+        if self.arch is not None and not isinstance(self.arch, str):
             raise WeftError(
-                f"weft.quantize: {name} must be one of {', '.join(legal)}, got {shown(given)}{hint}"
+                f"weft.quantize: arch must be the name of a chip, such as 'sm_90a', got {shown(self.arch)}"
             )
-    values, transposed, powers_of_two, arch = rest
-    flags = {"values": values, "transposed": transposed, "powers_of_two": powers_of_two}
-    for name, given in flags.items():
-        if not isinstance(given, bool):
-            raise WeftError(f"weft.quantize: {name} must be True or False, got {shown(given)}")
-    if not (values or transposed):
-        raise WeftError("weft.quantize: values or transposed must be True, got False for both")
-    if arch is not None and not isinstance(arch, str):
-        raise WeftError(
-            f"weft.quantize: arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}"
-        )
-    return Options(dtype, scales, *rest)
+        return self if dtype is self.dtype else replace(self, dtype=dtype)

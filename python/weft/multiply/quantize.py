@@ -20,7 +20,7 @@ from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
 from weft.multiply import cast_kernels, plans
 from weft.multiply.cast_kernels import PITCH, Cast, Sizes
-from weft.multiply.cast_options import GRADIENTS, Options, Quantized, checked
+from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 
 SOURCES = ("f32", "bf16", "f16")
 _SWAPPED = {"row": "column", "column": "row"}
@@ -78,36 +78,19 @@ def quantize(
     Raises WeftError for arrays and options that don't fit, and for chips without `cvt.rn.satfinite` to fp8,
     which sm_89 and later have.
     """
-    options = checked(dtype, scales, values, transposed, powers_of_two, arch)
+    options = Options(dtype, scales, values, transposed, powers_of_two, arch).checked()
     key, found = _by_plan(x, options)
     if found is not None:
         return found
     if torch_tensors.are_watched((x,), gradients=False):
-        watched: Quantized = _watched(
-            x,
-            options.dtype,
-            scales=scales,
-            values=values,
-            transposed=transposed,
-            powers_of_two=powers_of_two,
-            arch=arch,
-        )
+        watched: Quantized = _watched(x, **vars(options))
         return watched
     return _planned(x, key, options)
 
 
-def plain(
-    x: Any,
-    dtype: str,
-    *,
-    scales: str = "tensor",
-    values: bool = True,
-    transposed: bool = False,
-    powers_of_two: bool = False,
-    arch: str | None = None,
-) -> Quantized:
+def plain(x: Any, dtype: str, **given: Any) -> Quantized:
     """`quantize` of a tensor that PyTorch needn't see."""
-    options = checked(dtype, scales, values, transposed, powers_of_two, arch)
+    options = Options(dtype, **given).checked()
     key, found = _by_plan(x, options)
     return _planned(x, key, options) if found is None else found
 

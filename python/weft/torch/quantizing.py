@@ -8,7 +8,7 @@ import torch
 
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
-from weft.multiply.cast_options import GRADIENTS, Quantized, checked
+from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, without_autocast
 from weft.torch.transforms import has_tangent
@@ -23,30 +23,13 @@ _OWN_SCALES = ("group", "block")
 _ROWS, _COLUMNS, _SIDE = 16, 4, 128  # elements: rows of fp8, columns of scales, and what shares a scale
 
 
-def quantized(
-    x: Any,
-    dtype: Any = "f8E4M3FN",
-    *,
-    scales: str = "tensor",
-    values: bool = True,
-    transposed: bool = False,
-    powers_of_two: bool = False,
-    arch: str | None = None,
-) -> Quantized:
+def quantized(x: Any, dtype: Any = Options.dtype, **options: Any) -> Quantized:
     """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
     if (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x):
         raise WeftError(GRADIENTS)
-    found = list(
-        torch.ops.weft.quantize(
-            x,
-            type_name(dtype) or dtype,
-            scales=scales,
-            values=values,
-            transposed=transposed,
-            powers_of_two=powers_of_two,
-            arch=arch,
-        )
-    )
+    found = list(torch.ops.weft.quantize(x, type_name(dtype) or dtype, **options))
+    scales, values = options.get("scales", "tensor"), options.get("values", True)
+    transposed = options.get("transposed", False)
     kept = found.pop(0) if values else None
     turned = found.pop(0) if transposed else None
     of_kept = of_turned = found[-1]
@@ -63,7 +46,7 @@ def _module() -> Any:
     return importlib.import_module("weft.multiply.quantize")
 
 
-def quantize(x: Any, dtype: str = "f8E4M3FN", **options: Any) -> list[Any]:
+def quantize(x: Any, dtype: str = Options.dtype, **options: Any) -> list[Any]:
     """The operator's results, in the order in which `quantized` takes them apart."""
     x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
     with without_autocast(x.device.type):
@@ -78,19 +61,10 @@ def quantize(x: Any, dtype: str = "f8E4M3FN", **options: Any) -> list[Any]:
     return [each for each in every if each is not None]
 
 
-def _fake(
-    x: Any,
-    dtype: str = "f8E4M3FN",
-    *,
-    scales: str = "tensor",
-    values: bool = True,
-    transposed: bool = False,
-    powers_of_two: bool = False,
-    arch: str | None = None,
-) -> list[Any]:
+def _fake(x: Any, dtype: str = Options.dtype, **given: Any) -> list[Any]:
     torch._check(x.dim() == 2, lambda: f"weft.quantize: x must be a matrix, got a shape of {list(x.shape)}")
-    rows, columns = x.shape
-    checked(dtype, scales, values, transposed, powers_of_two, arch)
+    (rows, columns), options = x.shape, Options(dtype, **given).checked()
+    values, transposed, scales = options.values, options.transposed, options.scales
 
     def of(shape: Any, strides: Any, kind: Any = torch.float32) -> Any:
         return torch.empty_strided(shape, strides, dtype=kind, device=x.device)
