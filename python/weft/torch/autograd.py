@@ -1,7 +1,12 @@
 """Gradients of products: D = residual + activation(alpha A B + beta C + bias).
 
 With G the gradient of D and dZ = G activation'(Z), those of A and B are products again: alpha dZ Bᵀ and
-alpha Aᵀ dZ. Both read A, B and dZ where they lie, as transposes.
+alpha Aᵀ dZ. Both read A, B and dZ where they lie, as transposes. With scales, A and B are quantized, and have
+none.
+
+With groups, they are products with groups, too, as in JAX (`weft.jax.grouped`). With `row_ends`, the gradient
+of `a` has the same groups of rows, and that of `b` has groups of K. With `k_ends` it's the other way round.
+Rows outside of all groups count as 0.
 """
 
 from typing import Any
@@ -9,13 +14,16 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
-from weft.torch import operators  # noqa: F401  defines the operators
-from weft.torch.transforms import Arguments, are_transformed, has_tangent
+from weft.launch.arrays import type_name
+from weft.torch.operators import LIBRARY
+from weft.torch.transforms import Arguments, differentiable, has_tangent
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_ARGUMENTS = Arguments(torch.ops.weft.matmul.default)
-_OPERANDS = _ARGUMENTS.operands
+_WITH_GRADIENTS = ("a", "b", "bias", "residual", "c")
+_OF_EPILOGUE = ("bias", "c", "scale_a", "scale_b")
+"""The operands that only Z depends on."""
 
 FORWARD_MODE = (
     "weft.matmul: derivatives in forward mode (torch.func.jvp, jacfwd, hessian) are computed without scales, "
@@ -24,69 +32,102 @@ FORWARD_MODE = (
 
 
 def register(library: Any) -> None:
-    """Registers the gradients of `matmul`, and errors for operators that have none."""
-    torch.library.register_autograd("weft::matmul", _backward, setup_context=_save, lib=library)
+    """Registers errors for operators that have no gradients."""
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
         library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
 
 
-class Transformed(torch.autograd.Function):  # type: ignore[misc]
-    """`matmul` under `torch.func.grad` and its relatives, which don't take gradients of operators."""
+class _Operator:
+    """An operator with gradients. `multiply` calls it, also under transforms of `torch.func`."""
 
-    generate_vmap_rule = True
+    def __init__(self, name: str) -> None:
+        overload = getattr(torch.ops.weft, name).default
+        self.names = Arguments(overload).operands
+        forward_mode = self._tangent if name == "matmul" else None
+        self.multiply = differentiable(
+            LIBRARY, overload, self._save, self._backward, FORWARD_MODE, forward_mode
+        )
 
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        operands, options = _ARGUMENTS.apart(inputs)
-        return torch.ops.weft.matmul(*operands, **options)
+    def _save(
+        self, ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
+    ) -> None:
+        """Saves what the gradients need: for relu the result, for other activations the operands, from which
+        Z is computed again.
+        """
+        given = self._named(inputs)
+        _check(given)
+        scaled = given.get("scale_a") is not None
+        ctx.count = len(inputs)
+        ctx.like = {
+            name: (given[name].shape, given[name].dtype)
+            for name in _WITH_GRADIENTS
+            if given[name] is not None
+        }
+        needless = {"residual"}
+        if not keep_options(ctx, keyword_only_inputs, given["residual"]):
+            needless |= {*_OF_EPILOGUE, *(("a", "b", "alphas") if scaled else ())}
+        kept = (None if name in needless else each for name, each in given.items())
+        ctx.save_for_backward(output if ctx.by_result else None, *kept)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        operands, options = _ARGUMENTS.apart(inputs)
-        _save(ctx, operands, options, output)
-        a, b, bias, _, c, alphas = operands
-        # The same for both, since torch.vmap keeps one list of their mapped dimensions.
-        kept = a, b, alphas, output, bias, c
-        ctx.save_for_backward(*kept)
-        ctx.save_for_forward(*kept)
+    def _named(self, operands: Any) -> dict[str, Any]:
+        """The operands by their names. PyTorch omits those that are None at the end."""
+        return dict.fromkeys(self.names) | dict(zip(self.names, operands, strict=False))
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        return *_backward(ctx, *gradients), *[None] * len(_ARGUMENTS.defaults)
+    def _backward(self, ctx: Any, gradient: Any) -> tuple[Any, ...]:
+        """The gradients of all operands, None but those of a, b, the bias, the residual and C."""
+        result, *saved = ctx.saved_tensors
+        given, options = self._named(saved), ctx.options
+        wanted = {name for name, each in zip(self.names, ctx.needs_input_grad, strict=False) if each}
+        valid = _valid(given, gradient)
+        gradient = of_z = _only(valid, gradient)
+        if ctx.by_result:
+            of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
+        elif options["activation"] is not None:
+            z = _only(valid, self._before_activation(options, given))
+            of_z = through(options["activation"], gradient.to(z.dtype), z)
+        found: dict[str, Any] = {}
+        if not wanted.isdisjoint("ab"):
+            of_product = _scaled(of_z, given)
+            of_a, of_b = (_of_a, _of_b) if "groups" in given else (_of_plain_a, _of_plain_b)
+            for name, derive, other in (("a", of_a, given["b"]), ("b", of_b, given["a"])):
+                if name in wanted:
+                    kept = {"alpha": options["alpha"], "arch": options["arch"]}
+                    kept["out_dtype"] = given[name].dtype
+                    found[name] = derive(of_product.to(other.dtype), given, valid, kept)
+        for name, source in (("bias", of_z), ("residual", gradient), ("c", of_z)):
+            if name in wanted:
+                shape, dtype = ctx.like[name]
+                source = options["beta"] * source if name == "c" else source
+                found[name] = source.sum_to_size(shape).to(dtype)
+        return tuple(found.get(name) for name in self.names[: ctx.count])
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        of_a, of_b, of_bias, of_residual, of_c, of_alphas, *_ = tangents
-        if of_alphas is not None:
+    def _before_activation(self, options: dict[str, Any], given: dict[str, Any]) -> Any:
+        """Z, computed again."""
+        sums = torch.float64 if given["a"].dtype == torch.float64 else torch.float32
+        plain = options | {"activation": None, "schedule": None, "out_dtype": sums}
+        return self.multiply(*(given | {"residual": None}).values(), **plain)
+
+    def _tangent(self, ctx: Any, *tangents: Any) -> Any:
+        """The tangent of the result, from those of the operands."""
+        of, (result, *saved) = self._named(tangents), ctx.saved_tensors
+        if of["alphas"] is not None:
             raise WeftError(FORWARD_MODE)
-        a, b, alphas, result, bias, c = ctx.saved_tensors
-        options, given = ctx.options, (a, b, bias, c, alphas)
-        product = _options_of(options) | {"out_dtype": result.dtype}
+        given, options = self._named(saved), ctx.options
+        kept = {name: options[name] for name in ("alpha", "promote", "accumulate", "arch")}
+        kept["out_dtype"] = result.dtype
         terms = [
-            multiply(x, y, None, None, None, alphas, **product)
-            for x, y in ((of_a, b), (a, of_b))
+            multiply(x, y, None, None, None, given["alphas"], **kept)
+            for x, y in ((of["a"], given["b"]), (given["a"], of["b"]))
             if x is not None and y is not None
         ]
-        terms += [] if of_bias is None else [of_bias.expand(result.shape)]
-        terms += [] if of_c is None else [(options["beta"] * of_c).expand(result.shape)]
+        terms += [] if of["bias"] is None else [of["bias"].expand(result.shape)]
+        terms += [] if of["c"] is None else [(options["beta"] * of["c"]).expand(result.shape)]
         tangent = sum(terms[1:], terms[0]) if terms else torch.zeros_like(result)
         if options["activation"] is not None:
-            z = result if ctx.by_result else _before_activation(options, *given)
+            z = result if ctx.by_result else self._before_activation(options, given)
             tangent = through(options["activation"], tangent.to(z.dtype), z)
+        of_residual = of["residual"]
         return (tangent if of_residual is None else tangent + of_residual).to(result.dtype)
-
-
-@torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
-def _transformed(*inputs: Any) -> Any:
-    """`Transformed` as one node of Dynamo's graphs, since Dynamo can't trace its `jvp`."""
-    return Transformed.apply(*inputs)
-
-
-def multiply(*operands: Any, **options: Any) -> Any:
-    """`torch.ops.weft.matmul`, under transforms of `torch.func` and of dual tensors, too."""
-    if not are_transformed(*operands):
-        return torch.ops.weft.matmul(*operands, **options)
-    return _transformed(*_ARGUMENTS.listed(operands, options))
 
 
 def activated(activation: str | None, z: Any) -> Any:
@@ -98,24 +139,39 @@ def activated(activation: str | None, z: Any) -> Any:
     return getattr(functional, activation)(z)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
-    """Saves what the gradients need: for relu the result, for other activations the operands, from which Z
-    is computed again.
-    """
-    a, b, bias, residual, c, alphas = inputs
-    for name, each in zip(_OPERANDS, inputs, strict=True):
-        if each is not None and each.requires_grad and (each.dtype not in _FLOATS or name == "alphas"):
-            why = "alphas has none" if name == "alphas" else f"{name} has elements of {each.dtype}"
+def _check(given: dict[str, Any]) -> None:
+    """Raises WeftError for an operand that has no gradient, of which one is wanted."""
+    scaled, grouped = given.get("scale_a") is not None, "groups" in given
+    legal = {*_WITH_GRADIENTS} - ({"a", "b"} if scaled else set())
+    floats = _FLOATS[:-1] if scaled and not grouped else _FLOATS
+    for name, each in given.items():
+        if each is None or not each.requires_grad:
+            continue
+        if name not in legal or each.dtype not in floats:
+            raise WeftError(f"weft.matmul: {_refusal(name, each, scaled, grouped)}")
+        if name == "b" and grouped and given["groups"] is not None and given["a"].dim() == 2:
             raise WeftError(
-                f"weft.matmul: gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and "
-                f"f64, but {why}: pass {name}.detach()"
+                "weft.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
             )
-    recomputed = keep_options(ctx, keyword_only_inputs, residual)
-    ctx.save_for_backward(
-        a, b, alphas, output if ctx.by_result else None, *((bias, c) if recomputed else (None, None))
+
+
+def _refusal(name: str, operand: Any, scaled: bool, grouped: bool) -> str:
+    if grouped:
+        return (
+            "with groups, gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and f64, "
+            f"without scales, not of {name}: pass {name}.detach()"
+        )
+    if scaled:
+        return (
+            "with scales, gradients are computed of bias, residual and c in f16, bf16 and f32, not of "
+            f"{name} in {type_name(operand.dtype)}: pass {name}.detach(), or put the quantization and the "
+            "products into a torch.autograd.Function"
+        )
+    why = "alphas has none" if name == "alphas" else f"{name} has elements of {operand.dtype}"
+    return (
+        "gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and f64, but "
+        f"{why}: pass {name}.detach()"
     )
-    ctx.types = [None if each is None else each.dtype for each in inputs]
-    ctx.shapes = [None if each is None else each.shape for each in inputs]
 
 
 def keep_options(ctx: Any, options: dict[str, Any], residual: Any) -> bool:
@@ -127,54 +183,33 @@ def keep_options(ctx: Any, options: dict[str, Any], residual: Any) -> bool:
     return activation is not None and not ctx.by_result
 
 
-def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-    """The gradients of a, b, bias, residual, c and alphas."""
-    a, b, alphas, result, bias, c = ctx.saved_tensors
-    # PyTorch omits operands that are None at the end.
-    options, wanted = ctx.options, (*ctx.needs_input_grad, *[False] * len(_OPERANDS))
-    of_z = gradient
-    activation, arch = options["activation"], options["arch"]
-    if ctx.by_result:
-        of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
-    elif activation is not None:
-        z = _before_activation(options, a, b, bias, c, alphas)
-        of_z = through(activation, gradient.to(z.dtype), z)
-    of_product = of_z
-    if alphas is not None:
-        of_product = of_z * for_each(alphas, of_z)
-    of_a = of_b = None
-    if wanted[0]:
-        of_a = _product(of_product.to(b.dtype), b.mT, a, options["alpha"], arch)
-    if wanted[1]:
-        of_b = _product(a.mT, of_product.to(a.dtype), b, options["alpha"], arch)
-    return (
-        of_a,
-        of_b,
-        of_z.sum(tuple(range(of_z.dim() - 1))).to(ctx.types[2]) if wanted[2] else None,
-        gradient.sum_to_size(ctx.shapes[3]).to(ctx.types[3]) if wanted[3] else None,
-        (options["beta"] * of_z).sum_to_size(ctx.shapes[4]).to(ctx.types[4]) if wanted[4] else None,
-        None,
-    )
-
-
-def _before_activation(options: dict[str, Any], a: Any, b: Any, bias: Any, c: Any, alphas: Any) -> Any:
-    """Z, computed again."""
-    sums = torch.float64 if a.dtype == torch.float64 else torch.float32
-    options = _options_of(options) | {"beta": options["beta"], "out_dtype": sums}
-    return multiply(a, b, bias, None, c, alphas, **options)
-
-
-def _options_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of the product alone."""
-    return {name: options[name] for name in ("alpha", "promote", "accumulate", "arch")}
-
-
 def for_each(alphas: Any, products: Any) -> Any:
     """An array alpha as PyTorch multiplies products by it: one number, or one for each product."""
     return alphas.reshape(*products.shape[:-2], 1, 1) if alphas.numel() > 1 else alphas.reshape(())
 
 
-def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
+def _scaled(of_z: Any, given: dict[str, Any]) -> Any:
+    """The gradient of the product, which an array alpha scales."""
+    alphas = given["alphas"]
+    if alphas is None:
+        return of_z
+    if alphas.numel() == 1 or of_z.dim() == 3 or "groups" not in given:
+        return of_z * for_each(alphas, of_z)
+    number = given["groups"]
+    if number is None:
+        number = _in_groups(given["row_ends"], of_z.shape[0])[0]
+    return of_z * alphas[number.clamp(0, alphas.numel() - 1)][:, None]
+
+
+def _of_plain_a(of_product: Any, given: dict[str, Any], _: Any, options: dict[str, Any]) -> Any:
+    return _product(of_product, given["b"].mT, given["a"], options)
+
+
+def _of_plain_b(of_product: Any, given: dict[str, Any], _: Any, options: dict[str, Any]) -> Any:
+    return _product(given["a"].mT, of_product, given["b"], options)
+
+
+def _product(a: Any, b: Any, like: Any, options: dict[str, Any]) -> Any:
     """The gradient of an operand, in its order in memory, from a product of two batches. It is the sum over
     the leading dimensions in which the operand is broadcast.
     """
@@ -183,11 +218,57 @@ def _product(a: Any, b: Any, like: Any, alpha: float, arch: str | None) -> Any:
         leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (each.expand(*leading, *each.shape[-2:]) for each in (a, b))
         a, b = a.movedim(-2, 0).flatten(1), b.flatten(0, -2)
-    options = {"alpha": alpha, "out_dtype": like.dtype, "arch": arch}
     if like.stride(-1) == 1:
         return multiply(a, b, **options).sum_to_size(like.shape)
     # Otherwise PyTorch would transpose the gradient of a transposed weight before it keeps it.
     return multiply(b.mT, a.mT, **options).mT.sum_to_size(like.shape)
+
+
+def _in_groups(ends: Any, size: int) -> tuple[Any, Any]:
+    """The group of each of `size` rows, and whether the row is in it."""
+    rows = torch.arange(size, dtype=ends.dtype, device=ends.device)
+    rounded = (ends + (GROUP_ROWS - 1)) // GROUP_ROWS * GROUP_ROWS
+    number = torch.searchsorted(rounded, rows, right=True)
+    return number, rows < torch.cat([ends, ends.new_zeros(1)])[number]
+
+
+def _valid(given: dict[str, Any], result: Any) -> Any:
+    """Which rows of the result are in a group; None for all."""
+    if "groups" not in given or given["k_ends"] is not None:
+        return None
+    if given["row_ends"] is not None:
+        return _in_groups(given["row_ends"], result.shape[-2])[1]
+    groups = given["groups"]
+    if result.dim() == 2:
+        return groups >= 0
+    return torch.arange(result.shape[-2], device=result.device) < groups[:, None]
+
+
+def _only(valid: Any, matrix: Any) -> Any:
+    """A matrix with zeros in rows that aren't valid."""
+    return matrix if valid is None else torch.where(valid[..., None], matrix, matrix.new_zeros(()))
+
+
+def _of_a(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str, Any]) -> Any:
+    ends = given["k_ends"]
+    if ends is None:
+        groups = given["groups"], given["row_ends"]
+        return _only(valid, multiply_grouped(of_product, given["b"].mT, *groups, **options))
+    rows = multiply_grouped(given["b"], of_product.mT, None, ends, **options)
+    return _only(_in_groups(ends, rows.shape[0])[1], rows).mT
+
+
+def _of_b(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str, Any]) -> Any:
+    a, ends = given["a"], given["k_ends"]
+    if ends is not None:
+        rows = multiply_grouped(a.mT, of_product, None, ends, **options)
+        return _only(_in_groups(ends, rows.shape[0])[1], rows)
+    a = _only(valid, a)
+    if given["row_ends"] is not None:
+        return multiply_grouped(a.mT, of_product, None, None, given["row_ends"], **options)
+    if given["b"].dim() == 2:  # whose gradients the batch adds
+        a, of_product = a.flatten(0, 1), of_product.flatten(0, 1)
+    return multiply(a.mT, of_product, **options)
 
 
 def through(activation: str, gradient: Any, z: Any) -> Any:
@@ -218,3 +299,9 @@ def _without_gradients(overload: Any) -> Any:
         return None
 
     return refuse
+
+
+multiply = _Operator("matmul").multiply
+multiply_scaled = _Operator("scaled_matmul").multiply
+multiply_grouped = _Operator("grouped_matmul").multiply
+"""The operators, under transforms of `torch.func` and of dual tensors, too."""

@@ -11,10 +11,15 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.sizes import k_complaint
-from weft.torch.autograd import FORWARD_MODE, activated, for_each, multiply
-from weft.torch.grouped_gradients import multiply_grouped
+from weft.torch.autograd import (
+    FORWARD_MODE,
+    activated,
+    for_each,
+    multiply,
+    multiply_grouped,
+    multiply_scaled,
+)
 from weft.torch.operators import TYPES
-from weft.torch.scaled_gradients import multiply_scaled
 from weft.torch.transforms import has_tangent
 
 

@@ -52,11 +52,19 @@ class Arguments:
 
 
 def differentiable(
-    library: Any, overload: Any, save: Save, backward: Callable[..., tuple[Any, ...]], refusal: str
+    library: Any,
+    overload: Any,
+    save: Save,
+    backward: Callable[..., tuple[Any, ...]],
+    refusal: str,
+    forward_mode: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Registers the gradients of an operator. Returns a function that calls the operator, and computes these
     gradients under `torch.func`, too. `torch.vmap` maps it one by one. In forward mode, it raises WeftError
     with the `refusal`.
+
+    With `forward_mode`, which returns the tangent of the result, and a rule of `torch.vmap` for the operator,
+    PyTorch transforms it. The saved tensors are then the result and all operands.
     """
     arguments, name = Arguments(overload), overload._schema.name
 
@@ -67,6 +75,8 @@ def differentiable(
     torch.library.register_autograd(name, backward, setup_context=context, lib=library)
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]
+        generate_vmap_rule = forward_mode is not None
+
         @staticmethod
         def forward(*inputs: Any) -> Any:
             operands, options = arguments.apart(inputs)
@@ -75,19 +85,28 @@ def differentiable(
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            save(ctx, *arguments.apart(inputs), output)
+            operands, options = arguments.apart(inputs)
+            save(ctx, operands, options, output)
+            if forward_mode is not None:
+                # The same for both, since torch.vmap keeps one list of their mapped dimensions.
+                ctx.save_for_backward(output, *operands)
+                ctx.save_for_forward(output, *operands)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
             return *backward(ctx, *gradients), *(None for _ in arguments.defaults)
 
-        @staticmethod
-        def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
-            return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
+        if forward_mode is None:
+
+            @staticmethod
+            def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+                return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            raise WeftError(refusal)
+            if forward_mode is None:
+                raise WeftError(refusal)
+            return forward_mode(ctx, *tangents)
 
     @torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
     def transformed(*inputs: Any) -> Any:
