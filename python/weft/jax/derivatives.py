@@ -14,7 +14,7 @@ from jax.interpreters import ad
 from weft.errors import WeftError
 from weft.jax import grouped
 from weft.jax.epilogue import ACTIVATIONS
-from weft.jax.primitive import bind, product_p
+from weft.jax.primitive import Matrix, bind, multiply, product_p
 from weft.launch import arrays
 from weft.multiply.product import Product
 from weft.multiply.xla_product import result_of
@@ -138,31 +138,17 @@ def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) ->
 def _cotangent(
     cotangent: Any, a: Any, b: Any, rest: tuple[Any, ...], product: Product, of_a: bool, aval: Any
 ) -> Any:
-    other = b if of_a else a
-    cotangent = cotangent.astype(other.dtype)
-    flip_a, flip_b = product.transpose_a, product.transpose_b
+    other, flips = b if of_a else a, (product.transpose_a, product.transpose_b)
+    given = cotangent.astype(other.dtype)
     if rest and rest[0].size > 1:  # an alpha for each product
-        scaled = cotangent * rest[0].reshape(-1, *(1 for _ in cotangent.shape[1:]))
-        cotangent, rest = scaled.astype(other.dtype), ()
-    summed = cotangent.ndim == 3 and aval.ndim == 2
-    if summed:  # over the batch, which becomes a part of K
-        k_first = (flip_b, True) if of_a else (True, not flip_a)
-        cotangent = _along_k(cotangent, rows=not of_a)
-        other = _along_k(other, rows=k_first[0] if of_a else k_first[1]) if other.ndim == 3 else other
-    left, right, flips = _backward(cotangent, other, of_a, flip_a, flip_b)
-    roles = product.roles if rest else ()
-    kind = arrays.mlir_type(aval.dtype)
-    flipped: dict[str, Any] = {"transpose_a": flips[0], "transpose_b": flips[1]}
-    return bind((left, right, *rest), replace(product, roles=roles, out_dtype=kind, schedule=None, **flipped))
-
-
-def _backward(
-    cotangent: Any, other: Any, of_a: bool, flip_a: bool, flip_b: bool
-) -> tuple[Any, Any, tuple[bool, bool]]:
-    """The operands of the product that is a cotangent, and which of them are transposed."""
-    if of_a:
-        return (other, cotangent, (flip_b, True)) if flip_a else (cotangent, other, (False, not flip_b))
-    return (cotangent, other, (True, flip_a)) if flip_b else (other, cotangent, (not flip_a, False))
+        given, rest = (given * rest[0].reshape(-1, *(1 for _ in given.shape[1:]))).astype(other.dtype), ()
+    if given.ndim == 3 and aval.ndim == 2:  # summed over the batch, which becomes a part of K
+        given = _along_k(given, rows=not of_a)
+        other = _along_k(other, rows=flips[1] if of_a else not flips[0]) if other.ndim == 3 else other
+    sides = Matrix(given), Matrix(other, flips[1 if of_a else 0]).T
+    added = dict(zip(product.roles, rest, strict=False))
+    out, flipped = arrays.mlir_type(aval.dtype), flips[0 if of_a else 1]
+    return multiply(*(sides if of_a else sides[::-1]), out, added, product, flipped=flipped)
 
 
 def _along_k(batch: Any, rows: bool) -> Any:

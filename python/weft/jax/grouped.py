@@ -4,7 +4,6 @@ With `row_ends`, that of `a` has the same groups of rows, and that of `b`, the w
 `k_ends` it's the other way round. Elements that belong to no group are 0 in every operand and result here.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 from weft.dialects.operand_roles import GROUPINGS
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
-from weft.jax.primitive import bind
+from weft.jax.primitive import Matrix, multiply
 from weft.launch import arrays
 from weft.multiply.product import Product
 
@@ -40,51 +39,40 @@ def cotangent(given: Any, values: dict[str, Any], product: Product, of_a: bool, 
     """The cotangent of a or b, in which the product is linear, from that of the result. `values` has the
     operands that are known.
     """
-    kind = grouping(product)
+    kind, flips = grouping(product), (product.transpose_a, product.transpose_b)
     assert kind is not None
-    dtype = values["b" if of_a else "a"].dtype
-    out = arrays.mlir_type(aval.dtype)
-    flips = product.transpose_a, product.transpose_b
-    given, alpha = _scaled(given.astype(dtype), values, kind)
-    bound = _Bound(replace(product, by_columns=()), out, {**alpha, kind: values[kind]})
-    if kind == "k_ends":
-        return _of_k_ends(given, values, bound, flips, of_a)
-    if given.ndim == 3:
-        return _of_batch(given, values, bound, flips, of_a, aval)
-    if kind == "row_ends":
-        _, valid = in_groups(values[kind], given.shape[-2])
+    given, alpha = _scaled(given.astype(values["b" if of_a else "a"].dtype), values, kind)
+    out, ends = arrays.mlir_type(aval.dtype), values[kind]
+    if kind == "k_ends":  # the rows of the cotangents of all products are those of K
+        sides = (
+            (Matrix(values["b"], flips[1]), Matrix(given).T)
+            if of_a
+            else (Matrix(values["a"], flips[0]).T, Matrix(given))
+        )
+        rows = multiply(*sides, out, {**alpha, "row_ends": ends}, product)
+        rows = only(in_groups(ends, rows.shape[-2])[1], rows, -2)
+        return rows if (flips[0] if of_a else not flips[1]) else jnp.swapaxes(rows, -1, -2)
+    if given.ndim == 3:  # of a batch, of which `groups` has the numbers of rows
+        valid = jnp.arange(given.shape[-2]) < ends[:, None]
     else:
-        valid = values[kind] >= 0
+        valid = in_groups(ends, given.shape[-2])[1] if kind == "row_ends" else ends >= 0
     given = only(valid, given, -2)
     if of_a:
-        found = only(valid, bound.product(given, values["b"], (False, not flips[1])), -2)
+        b = Matrix(values["b"], flips[1])
+        found = only(valid, multiply(Matrix(given), b.T, out, {**alpha, kind: ends}, product), -2)
         return jnp.swapaxes(found, -1, -2) if flips[0] else found
-    if kind == "groups":
+    if kind == "groups" and given.ndim == 2:
         raise WeftError(
             "weft.jax.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
         )
-    a = only(valid, values["a"], -1 if flips[0] else -2)
-    bound = bound.with_groups("k_ends", values[kind])
-    if flips[1]:
-        return bound.product(given, a, (True, flips[0]))
-    return bound.product(a, given, (not flips[0], False))
-
-
-class _Bound:
-    """A product with an alpha and groups, of any a and b."""
-
-    def __init__(self, product: Product, out: str, added: dict[str, Any]) -> None:
-        self._product, self.out, self.added = product, out, added
-
-    def product(self, a: Any, b: Any, flips: tuple[bool, bool], groups: bool = True) -> Any:
-        added = {name: each for name, each in self.added.items() if groups or name not in GROUPINGS}
-        flipped: dict[str, Any] = {"transpose_a": flips[0], "transpose_b": flips[1]}
-        of_any = replace(self._product, roles=tuple(added), out_dtype=self.out, schedule=None, **flipped)
-        return bind((a, b, *added.values()), of_any)
-
-    def with_groups(self, kind: str, ends: Any) -> "_Bound":
-        added = {name: each for name, each in self.added.items() if name not in GROUPINGS}
-        return _Bound(self._product, self.out, {**added, kind: ends})
+    a = Matrix(only(valid, values["a"], -1 if flips[0] else -2), flips[0])
+    if kind == "row_ends":
+        alpha |= {"k_ends": ends}
+    elif aval.ndim == 2:  # the sum over the batch, whose rows become K
+        whole = jnp.swapaxes(a.array, -1, -2) if a.flipped else a.array
+        a = Matrix(whole.reshape(-1, whole.shape[-1]))
+        given = given.reshape(-1, given.shape[-1])
+    return multiply(a.T, Matrix(given), out, alpha, product, flipped=flips[1])
 
 
 def _scaled(given: Any, values: dict[str, Any], kind: str) -> tuple[Any, dict[str, Any]]:
@@ -99,36 +87,3 @@ def _scaled(given: Any, values: dict[str, Any], kind: str) -> tuple[Any, dict[st
         number = in_groups(ends, given.shape[-2])[0] if kind == "row_ends" else ends
         factors = alpha[jnp.clip(number, 0, alpha.size - 1)][:, None]
     return (given * factors).astype(given.dtype), {}
-
-
-def _of_k_ends(
-    given: Any, values: dict[str, Any], bound: _Bound, flips: tuple[bool, bool], of_a: bool
-) -> Any:
-    """From the cotangents of all products: its rows are those of K."""
-    ends = values["k_ends"]
-    other = values["b" if of_a else "a"]
-    k_last = flips[1] if of_a else not flips[0]
-    rows = bound.with_groups("row_ends", ends).product(other, given, (k_last, of_a))
-    _, valid = in_groups(ends, rows.shape[-2])
-    rows = only(valid, rows, -2)
-    k_first = flips[0] if of_a else not flips[1]
-    return rows if k_first else jnp.swapaxes(rows, -1, -2)
-
-
-def _of_batch(
-    given: Any, values: dict[str, Any], bound: _Bound, flips: tuple[bool, bool], of_a: bool, aval: Any
-) -> Any:
-    """Of products of which `groups` has the numbers of rows."""
-    valid = jnp.arange(given.shape[-2]) < values["groups"][:, None]
-    given = only(valid, given, -2)
-    if of_a:
-        found = bound.product(given, values["b"], (False, not flips[1]))
-        found = only(valid, found, -2)
-        return jnp.swapaxes(found, -1, -2) if flips[0] else found
-    a = only(valid, values["a"], -1 if flips[0] else -2)
-    if aval.ndim == 2:  # the sum over the batch, whose rows become K
-        a = (jnp.swapaxes(a, -1, -2) if flips[0] else a).reshape(-1, a.shape[-2 if flips[0] else -1])
-        given, flips = given.reshape(-1, given.shape[-1]), (False, flips[1])
-    if flips[1]:
-        return bound.product(given, a, (True, flips[0]), groups=False)
-    return bound.product(a, given, (not flips[0], False), groups=False)

@@ -1,7 +1,8 @@
 """The primitive of JAX behind `weft.jax.matmul`: a product of matrices, or of one batch of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import Primitive
@@ -25,6 +26,43 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
         return compute(operands, product, described([jax.typeof(each) for each in operands]))
     operands = placement.gathered(product, operands)
     return product_p.bind(*equally_varying(operands), product=product)
+
+
+class Matrix(NamedTuple):
+    """A matrix or a batch of JAX, or its transpose if it is `flipped`."""
+
+    array: Any
+    flipped: bool = False
+
+    @property
+    def T(self) -> "Matrix":  # as NumPy names it
+        return Matrix(self.array, not self.flipped)
+
+
+def multiply(
+    left: Matrix,
+    right: Matrix,
+    out: str,
+    added: Mapping[str, Any],
+    product: Product,
+    *,
+    flipped: bool = False,
+) -> Any:
+    """The product of two matrices, or its transpose if it is to be `flipped`, with elements of type `out`.
+    `added` are its other operands, by role. It has the options of another one, without a schedule.
+    """
+    if flipped:
+        left, right = right.T, left.T
+    made = replace(
+        product,
+        roles=tuple(added),
+        by_columns=(),
+        out_dtype=out,
+        schedule=None,
+        transpose_a=left.flipped,
+        transpose_b=right.flipped,
+    )
+    return bind((left.array, right.array, *added.values()), made)
 
 
 def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset()) -> list[Any]:
