@@ -16,8 +16,6 @@ from weft.multiply.operands import default_result
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, result_of
 
-_LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
-
 
 def instead(operands: Sequence[Any], product: Product) -> Callable[..., Any] | None:
     """A function of operands, the product and their description that computes what no kernel should; None for
@@ -82,10 +80,11 @@ def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
 
 def of_sums(z: Any, given: dict[str, Any], product: Product, described: Sequence[Described]) -> Any:
     """The result from the sums of products."""
-    _, dtype = result_of(product, described)
+    dtype = jnp.dtype(arrays.numpy_dtype(result_of(product, described)[1]))
     if "c" in given and product.beta:  # as in kernels, 0 times NaN adds nothing
         z += jnp.asarray(product.beta, z.dtype) * given["c"].astype(z.dtype)
     z = finished(z, given.get("bias"), product.activation, given.get("residual"))
-    if dtype in _LARGEST:
-        z = jnp.clip(z, -_LARGEST[dtype], _LARGEST[dtype])
-    return z.astype(jnp.dtype(arrays.numpy_dtype(dtype)))
+    if dtype.itemsize == 1:  # kernels saturate
+        largest = float(jnp.finfo(dtype).max)
+        z = jnp.clip(z, -largest, largest)
+    return z.astype(dtype)

@@ -5,6 +5,7 @@ product, z, followed by the activation of JAX.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax.interpreters import ad
 
 from weft.errors import WeftError
 from weft.jax import grouped
-from weft.jax.epilogue import ACTIVATIONS
+from weft.jax.epilogue import activated
 from weft.jax.primitive import Matrix, bind, multiply, product_p
 from weft.launch import arrays
 from weft.multiply.product import Product
@@ -42,7 +43,7 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
     before = replace(product, roles=roles, activation=None, out_dtype=sums, schedule=None)
     z = bind(tuple(inner.values()), before)
     dtype = _dtype(product, values)
-    activation = ACTIVATIONS[product.activation]
+    activation = partial(activated, product.activation)
     if of_inner:
         narrow = replace(before, out_dtype=arrays.mlir_type(dtype))
         dz = _tangent(inner, of_inner, narrow, z.astype(dtype)).astype(z.dtype)

@@ -5,12 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-ACTIVATIONS = {
-    "relu": jax.nn.relu,
-    "gelu": lambda z: jax.nn.gelu(z, approximate=False),
-    "gelu_tanh": jax.nn.gelu,
-    "silu": jax.nn.silu,
-}
+
+def activated(name: str, z: Any) -> Any:
+    """An activation, by JAX's function of its name."""
+    name, _, form = name.partition("_")
+    return getattr(jax.nn, name)(z, **({"approximate": bool(form)} if name == "gelu" else {}))
 
 
 def finished(z: Any, bias: Any, activation: str | None, residual: Any) -> Any:
@@ -18,7 +17,7 @@ def finished(z: Any, bias: Any, activation: str | None, residual: Any) -> Any:
     if bias is not None:
         z += jnp.asarray(bias).astype(z.dtype)
     if activation is not None:
-        z = ACTIVATIONS[activation](z)
+        z = activated(activation, z)
     if residual is not None:
         z += jnp.asarray(residual).astype(z.dtype)
     return z

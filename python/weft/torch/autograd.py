@@ -134,9 +134,14 @@ def activated(activation: str | None, z: Any) -> Any:
     """An activation by PyTorch's own functions, for Z of any shape."""
     if activation is None:
         return z
-    if activation == "gelu_tanh":
-        return functional.gelu(z, approximate="tanh")
-    return getattr(functional, activation)(z)
+    name, form = _by_pytorch(activation)
+    return getattr(functional, name)(z, **form)
+
+
+def _by_pytorch(activation: str) -> tuple[str, dict[str, str]]:
+    """PyTorch's name of an activation, and the option that selects its form."""
+    name, _, form = activation.partition("_")
+    return name, {"approximate": form or "none"} if name == "gelu" else {}
 
 
 def _check(given: dict[str, Any]) -> None:
@@ -276,9 +281,8 @@ def through(activation: str, gradient: Any, z: Any) -> Any:
     aten = torch.ops.aten
     if activation == "relu":
         return aten.threshold_backward(gradient, z, 0)
-    if activation == "silu":
-        return aten.silu_backward(gradient, z)
-    return aten.gelu_backward(gradient, z, approximate="tanh" if activation == "gelu_tanh" else "none")
+    name, form = _by_pytorch(activation)
+    return getattr(aten, f"{name}_backward")(gradient, z, **form)
 
 
 def _without_gradients(overload: Any) -> Any:

@@ -11,7 +11,6 @@ from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
 from weft.torch.products import with_axes
 
-_LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
 _REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op")
 
 
@@ -33,7 +32,7 @@ def _matmul(
     if refused := [name for name in _REFUSED if options.get(name)]:
         raise WeftError(f"weft.matmul: from_torch compiles products without {' and '.join(refused)}")
     dtype = a.dtype if out_dtype is None else out_dtype
-    wide = torch.promote_types(a.dtype, dtype) if dtype not in _LARGEST else a.dtype
+    wide = torch.promote_types(a.dtype, dtype) if dtype.itemsize > 1 else a.dtype
     z = torch.matmul(a.to(wide), b.to(wide))
     if alpha != 1.0:
         z = z * alpha
@@ -47,8 +46,9 @@ def _matmul(
         z = z + bias.to(wide)
     d = activated(activation, z)
     d = d if residual is None else d + residual.to(wide)
-    if dtype in _LARGEST:  # kernels saturate
-        d = d.clamp(-_LARGEST[dtype], _LARGEST[dtype])
+    if dtype.itemsize == 1:  # kernels saturate
+        limits = torch.finfo(dtype)
+        d = d.clamp(limits.min, limits.max)
     return d.to(dtype)
 
 
