@@ -9,6 +9,7 @@ from weft.distributed.xla_call import TeamCall
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.sequence import CALLER, OTHER, Copy, Launch, Number, Record, Wait
+from weft.multiply.product import Product
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class Rank:
 def call(name, *given, roles=(), transpose_b=True, activation=None, partials=None, schedule=None):
     """A product of arrays like these."""
     described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in given)
-    return TeamCall(name, described, roles, transpose_b, activation, partials, schedule)
+    product = Product(roles, activation, partials, transpose_b=transpose_b, schedule=schedule)
+    return TeamCall(name, described, product.checked())
 
 
 class Ranks:

@@ -70,7 +70,7 @@ def test_a_product_is_one_call_without_a_collective(chip, name):
     (made,) = calls(text)
     a, b = {GATHER: ((32, 128), (128, 128))}.get(name, ((64, 64), (64, 256)))
     assert (made.name, made.operands) == (name, ((a, "bf16"), (b, "bf16"))) and made.teams == ((0, 0),)
-    assert made.partials == (None if name == GATHER else "bf16")
+    assert made.product.out_dtype == (None if name == GATHER else "bf16")
     assert "has_side_effect = true" in text and not re.search(
         "stablehlo.all_|reduce_scatter", text.replace(name, "")
     )
@@ -106,7 +106,7 @@ def test_operands_are_as_kernels_read_them(chip):
     )
     (made,) = calls(lowered(function, *given))
     shapes = [shape for shape, _ in made.operands]
-    assert shapes == [(32, 128), (128, 128), (1, 32), (1, 1)] and made.transpose_b
+    assert shapes == [(32, 128), (128, 128), (1, 32), (1, 1)] and made.product.transpose_b
 
 
 def test_gradients_are_products_over_several_gpus(chip):
@@ -115,7 +115,7 @@ def test_gradients_are_products_over_several_gpus(chip):
 
     for name, back in ((GATHER, SCATTER), (SCATTER, GATHER)):
         found = calls(lowered(jax.grad(partial(loss, name)), array(M, K), array(K, N)))
-        assert [each.name for each in found] == [name, back] and found[1].transpose_b
+        assert [each.name for each in found] == [name, back] and found[1].product.transpose_b
 
 
 def refusal(*given, name=GATHER, mesh=None, specs=None, around=lambda f: f, **options):
@@ -209,7 +209,8 @@ def test_fused_must_be_a_flag():
 def test_a_text_is_that_of_the_programs_attribute(chip):
     (made,) = calls(lowered(layer(SCATTER, activation="relu", partials="f32")))
     fields = json.loads(made.text)
-    assert (fields["team"], fields["activation"], fields["partials"]) == (SCATTER, "relu", "f32")
+    assert (fields["team"], fields["activation"]) == (SCATTER, "relu")
+    assert fields["options"]["out_dtype"] == "f32"
 
 
 PROGRAM = """

@@ -11,6 +11,7 @@ from weft.distributed import gather, peers, xla_call
 from weft.distributed.xla_call import TeamCall
 from weft.errors import WeftError
 from weft.multiply import xla_target
+from weft.multiply.product import Product
 
 A, B = ((128, 64), "bf16"), ((32, 64), "bf16")
 RESULT = 3 << 20
@@ -37,8 +38,8 @@ def driver(patch, monkeypatch):
 
 
 def call(name="all_gather_matmul", operands=(A, B), teams=((0, 1),), **given):
-    options = {"roles": (), "transpose_b": True, "activation": None, "partials": None, "schedule": SMALL}
-    return TeamCall(name, operands, teams=teams, **(options | given))
+    options = {"roles": (), "transpose_b": True, "schedule": SMALL}
+    return TeamCall(name, operands, Product(**(options | given)).checked(), teams)
 
 
 def frame(text, gpu, stage=3, stream=9):
@@ -80,7 +81,7 @@ def test_rows_are_copied_to_the_half_of_the_call(driver, monkeypatch):
 
 
 def test_the_result_is_an_operand_of_the_kernel(driver):
-    text = call("matmul_reduce_scatter", partials="bf16").text
+    text = call("matmul_reduce_scatter", out_dtype="bf16").text
     assert queue(driver, text, 0) is None and driver.launched == [(0, 9)]
     (made,) = xla_call._sequences.values()
     *_, ((launch,),) = made[0]._kept
@@ -88,7 +89,9 @@ def test_the_result_is_an_operand_of_the_kernel(driver):
 
 
 def test_two_teams_have_memory_of_their_own(driver):
-    one, other = (call("matmul_all_reduce", teams=(team,), partials="bf16").text for team in ((0, 1), (1, 0)))
+    one, other = (
+        call("matmul_all_reduce", teams=(team,), out_dtype="bf16").text for team in ((0, 1), (1, 0))
+    )
     for text in (one, other):
         assert queue(driver, text, 0) is None
     assert len(xla_call._teams) == 2 and len(driver.launched) == 2
@@ -130,8 +133,8 @@ def test_a_failure_leaves_no_team(driver, monkeypatch):
 def test_a_call_is_read_as_it_was_written():
     made = call(roles=("bias",), operands=(A, B, ((32,), "f32")), activation="relu", schedule=SMALL)
     assert TeamCall.of(made.text) == made
-    with pytest.raises(WeftError, match="of format 1, got all_gather_matmul of format 2: trace the program"):
-        TeamCall.of(made.text.replace('"version":1', '"version":2'))
+    with pytest.raises(WeftError, match="of format 2, got all_gather_matmul of format 3: trace the program"):
+        TeamCall.of(made.text.replace('"version":2', '"version":3'))
 
 
 @pytest.mark.parametrize(

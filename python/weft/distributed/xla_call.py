@@ -8,32 +8,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule
 from weft.distributed import gather, reduce, scatter
 from weft.distributed.peers import PeerGpus, obstacle
-from weft.distributed.products import Product, described
+from weft.distributed.products import Product as TeamProduct
+from weft.distributed.products import described
 from weft.distributed.recorded import Operand, Place, RecordedTeam
 from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
 from weft.launch.sequence import Sequence, Where
 from weft.multiply.matmul import Epilogue
-from weft.multiply.xla_product import Described, read_schedule, written_schedule
+from weft.multiply.product import Product
+from weft.multiply.xla_product import Described, arrays_of, fields_of, product_of
 from weft.system import locks
 
-_VERSION = 1
+_VERSION = 2
 _SECONDS = 30.0  # that a kernel waits for another GPU
 
 
-def _sums(make: Any, call: "TeamCall", product: Product, team: RecordedTeam) -> Any:
-    return make(call.partials, product, team)
+def _sums(make: Any, call: "TeamCall", product: TeamProduct, team: RecordedTeam) -> Any:
+    return make(call.product.out_dtype, product, team)
 
 
-def _scattered(call: "TeamCall", product: Product, team: RecordedTeam) -> Any:
+def _scattered(call: "TeamCall", product: TeamProduct, team: RecordedTeam) -> Any:
     scatter.check_rows(product, team.size)
-    return scatter.Scatter(call.partials, product, team)
+    return scatter.Scatter(call.product.out_dtype, product, team)
 
 
-PLANS: Mapping[str, Callable[["TeamCall", Product, Any], Any]] = {
+PLANS: Mapping[str, Callable[["TeamCall", TeamProduct, Any], Any]] = {
     "all_gather_matmul": lambda _, product, team: gather.planned(product, team),
     "matmul_reduce_scatter": _scattered,
     "matmul_all_reduce": partial(_sums, reduce.planned),
@@ -43,33 +44,21 @@ PLANS: Mapping[str, Callable[["TeamCall", Product, Any], Any]] = {
 @dataclass(frozen=True)
 class TeamCall:
     """A product of a function of `weft.distributed`, without the arrays. `operands` are a, b, and those of
-    `roles`. The scales of a are transposed: their rows follow each other along the rows of a. `teams` has
-    the numbers of the GPUs of each team, by rank.
+    the product's roles. The scales of a are transposed: their rows follow each other along the rows of a. The
+    product's `out_dtype` is the type of partial sums. `teams` has the numbers of the GPUs of each team, by
+    rank.
     """
 
     name: str
     operands: tuple[Described, ...]
-    roles: tuple[str, ...]
-    transpose_b: bool
-    activation: str | None
-    partials: str | None
-    schedule: AnySchedule | None
+    product: Product
     teams: tuple[tuple[int, ...], ...] = ()
 
     @property
     def text(self) -> str:
         """What `of` reads."""
-        fields = {
-            "team": self.name,
-            "version": _VERSION,
-            "operands": self.operands,
-            "roles": self.roles,
-            "transpose_b": self.transpose_b,
-            "activation": self.activation,
-            "partials": self.partials,
-            "schedule": None if self.schedule is None else written_schedule(self.schedule),
-            "teams": self.teams,
-        }
+        arrays = {"operands": self.operands, "teams": self.teams}
+        fields = {"team": self.name, "version": _VERSION, **arrays, **fields_of(self.product)}
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -80,17 +69,8 @@ class TeamCall:
             got = f"{fields['team']} of format {fields['version']}"
             what = f"expected a product over several GPUs of format {_VERSION}, got {got}"
             raise WeftError(f"weft.jax: {what}: trace the program again")
-        schedule = fields["schedule"]
-        return cls(
-            fields["team"],
-            tuple((tuple(shape), dtype) for shape, dtype in fields["operands"]),
-            tuple(fields["roles"]),
-            fields["transpose_b"],
-            fields["activation"],
-            fields["partials"],
-            None if schedule is None else read_schedule(*schedule),
-            tuple(map(tuple, fields["teams"])),
-        )
+        operands, teams = arrays_of(fields["operands"]), tuple(map(tuple, fields["teams"]))
+        return cls(fields["team"], operands, product_of(fields), teams)
 
     def arrays(self, kind: str = "cuda", ordinal: int = 0) -> list[Operand]:
         """The operands, on a GPU."""
@@ -98,20 +78,20 @@ class TeamCall:
         for number, (shape, dtype) in enumerate(self.operands):
             place = Place(Where(number, 0), 0, kind, ordinal)
             each = Operand.of(place, shape, dtype)
-            found.append(each.T if number > 1 and self.roles[number - 2] == "scale_a" else each)
+            found.append(each.T if number > 1 and self.product.roles[number - 2] == "scale_a" else each)
         return found
 
-    def product(self) -> Product:
+    def described(self) -> TeamProduct:
         """What ranks multiply. Raises WeftError for operands that the kernels can't take."""
-        a, b, *rest = self.arrays()
-        added = dict(zip(self.roles, rest, strict=True))
+        (a, b, *rest), product = self.arrays(), self.product
+        added = dict(zip(product.roles, rest, strict=True))
         scales = (added.pop("scale_a"), added.pop("scale_b")) if "scale_a" in added else None
-        epilogue = Epilogue(activation=self.activation, **added)
-        return described(self.name, a, b, self.transpose_b, epilogue, self.schedule, scales)
+        epilogue = Epilogue(activation=product.activation, **added)
+        return described(self.name, a, b, product.transpose_b, epilogue, product.schedule, scales)
 
     def planned(self, team: RecordedTeam) -> Any:
         """The plan of a rank. All ranks must plan the same calls in the same order."""
-        return PLANS[self.name](self, self.product(), team)
+        return PLANS[self.name](self, self.described(), team)
 
     def prepared(self, ordinal: int) -> Sequence:
         """The sequence of a GPU, after those of all of its team. Raises WeftError where no kernel multiplies
@@ -162,7 +142,7 @@ def complaint(call: TeamCall) -> str | None:
     if ranks > MOST_RANKS:
         return f"a team must have at most {MOST_RANKS} ranks, got {ranks}"
     try:
-        product = call.product()
+        product = call.described()
         if call.name == "matmul_reduce_scatter":
             scatter.check_rows(product, ranks)
     except WeftError as error:

@@ -3,35 +3,34 @@
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from weft.dialects.schedule import AnySchedule
 from weft.jax.epilogue import finished
 from weft.jax.products import matmul
 from weft.launch import arrays
 from weft.launch.arrays import numpy_dtype
 from weft.multiply.operands import default_result
+from weft.multiply.product import Product
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a function is asked to compute, without the arrays. `roles` are those of the operands after a and
-    b; `size` is the number of devices of the axes.
+    """What a function is asked to compute, without the arrays. `size` is the number of devices of the axes.
+    The product's `out_dtype` is the type of partial sums.
     """
 
     name: str
     axes: tuple[str, ...]
     size: int
-    roles: tuple[str, ...]
-    transpose_b: bool
-    activation: str | None
-    partials: str | None
-    schedule: AnySchedule | None
-    arch: str | None
+    product: Product
+
+    def having(self, **options: Any) -> "Asked":
+        """The same with other options of the product."""
+        return replace(self, product=replace(self.product, **options))
 
     @property
     def axis_name(self) -> Any:
@@ -46,25 +45,23 @@ class Asked:
 def multiply(asked: Asked, *operands: Any) -> Any:
     """The product of a, b, and the operands with roles."""
     a, b, *rest = operands
-    given = dict(zip(asked.roles, rest, strict=True))
+    given, product = dict(zip(asked.product.roles, rest, strict=True)), asked.product
     scales = (given.pop("scale_a"), given.pop("scale_b")) if "scale_a" in given else None
     if asked.name == "all_gather_matmul":
         if scales is not None:
             scales = gathered(asked, scales[0]), scales[1]
         options = _options(asked, scales)
-        return matmul(gathered(asked, a), b, activation=asked.activation, **given, **options)
-    partial = matmul(a, b, out_dtype=asked.partials, **_options(asked, scales))
+        return matmul(gathered(asked, a), b, activation=product.activation, **given, **options)
+    partial = matmul(a, b, out_dtype=product.out_dtype, **_options(asked, scales))
     total = _sum(asked, partial)
-    return finished(total, given.get("bias"), asked.activation, given.get("residual")).astype(asked.dtype(a))
+    d = finished(total, given.get("bias"), product.activation, given.get("residual"))
+    return d.astype(asked.dtype(a))
 
 
 def _options(asked: Asked, scales: Any) -> dict[str, Any]:
-    return {
-        "transpose_b": asked.transpose_b,
-        "scales": scales,
-        "schedule": asked.schedule,
-        "arch": asked.arch,
-    }
+    product = asked.product
+    options = {"transpose_b": product.transpose_b, "schedule": product.schedule, "arch": product.arch}
+    return {"scales": scales, **options}
 
 
 def _sum(asked: Asked, partial: Any) -> Any:

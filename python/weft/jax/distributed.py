@@ -6,14 +6,13 @@ import jax
 
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.schedule import AnySchedule
-from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
 from weft.jax import team_product
 from weft.jax.collectives import Asked
 from weft.launch import arrays
 from weft.launch.arrays import type_name
 from weft.multiply.operands import default_result
-from weft.multiply.product import checked_activation, checked_pair
+from weft.multiply.product import Product, checked_pair
 
 _ELEMENTS = ("f16", "bf16", *FP8_TYPES)
 
@@ -136,17 +135,11 @@ def _product(
         {} if scales is None else dict(zip(("scale_a", "scale_b"), checked_pair(name, scales), strict=True))
     )
     added = of_scales | {role: each for role, each in given.items() if each is not None}
-    asked = Asked(
-        function,
-        axis_name if isinstance(axis_name, tuple) else (axis_name,),
-        size,
-        tuple(added),
-        bool(options["transpose_b"]),
-        checked_activation(options["activation"]),
-        None if function == "all_gather_matmul" else _partials(name, a, options["partials"]),
-        as_schedule(options["schedule"]),
-        options["arch"],
-    )
+    partials = options.pop("partials", None)
+    kind = None if function == "all_gather_matmul" else _partials(name, a, partials)
+    product = Product(tuple(added), out_dtype=kind, **options).checked()
+    axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    asked = Asked(function, axes, size, product)
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
 
 

@@ -71,7 +71,9 @@ def _unmapped(asked: Asked, operands: Sequence[Any]) -> str | None:
         return "its axis isn't one of a jax.shard_map"
     if any(mesh.shape[axis] > 1 for axis in set(mesh.axis_names) - manual):
         return "all axes of the mesh must be manual in jax.shard_map"
-    epilogue = [x for role, x in zip(asked.roles, operands[2:], strict=True) if role in ("bias", "residual")]
+    epilogue = [
+        x for role, x in zip(asked.product.roles, operands[2:], strict=True) if role in ("bias", "residual")
+    ]
     if asked.name == "matmul_all_reduce" and any(axes_of(each) & set(asked.axes) for each in epilogue):
         return "its epilogue must be the same on all devices"
     return None
@@ -81,7 +83,7 @@ def _bind(asked: Asked, operands: Sequence[Any], fused: bool | None = None) -> A
     """The product by the primitive. All operands vary over the axes, but the epilogue of a sum that all
     devices get.
     """
-    count = 2 + len([role for role in asked.roles if role.startswith("scale")])
+    count = 2 + len([role for role in asked.product.roles if role.startswith("scale")])
     axes = frozenset(asked.axes)
     every = axes.union(*map(axes_of, operands))
     if asked.name == "matmul_all_reduce":
@@ -93,7 +95,7 @@ def _bind(asked: Asked, operands: Sequence[Any], fused: bool | None = None) -> A
 
 def _abstract(*avals: Any, asked: Asked, fused: bool | None) -> Any:
     a, b = avals[:2]
-    n = b.shape[0 if asked.transpose_b else 1]
+    n = b.shape[0 if asked.product.transpose_b else 1]
     rows = {"all_gather_matmul": a.shape[0] * asked.size, "matmul_reduce_scatter": a.shape[0] // asked.size}
     shape = rows.get(asked.name, a.shape[0]), n
     sharding = jax.sharding.NamedSharding(a.sharding.mesh, jax.sharding.PartitionSpec(None, None))
@@ -133,7 +135,7 @@ def _on_gpu(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> A
     made = partial(_as_read, asked)
     before = [jax.core.ShapedArray(each.shape, each.dtype) for each in context.avals_in]
     after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(made, *before)]
-    if before != after or asked.roles[:1] == ("scale_a",):
+    if before != after or asked.product.roles[:1] == ("scale_a",):
         operands = mlir.lower_fun(made)(context.replace(avals_in=before, avals_out=after), *operands)
     attributes = {**xla_target.attributes(call.text), "results": np.int64(1)}
     # XLA must call it on all devices, as often on each.
@@ -145,12 +147,12 @@ def _as_read(asked: Asked, a: Any, b: Any, *rest: Any) -> list[Any]:
     """The operands as kernels read them: B of 8 bits K-major, and the scales of A transposed."""
     if _flips(asked, b.dtype):
         b = jnp.swapaxes(b, 0, 1)
-    roles = zip(asked.roles, rest, strict=True)
+    roles = zip(asked.product.roles, rest, strict=True)
     return [a, b, *(jnp.swapaxes(x, 0, 1) if role == "scale_a" else x for role, x in roles)]
 
 
 def _flips(asked: Asked, dtype: Any) -> bool:
-    return not asked.transpose_b and dtype.itemsize == 1
+    return not asked.product.transpose_b and dtype.itemsize == 1
 
 
 def _fused(context: Any, asked: Asked) -> tuple[Any, str]:
@@ -169,16 +171,10 @@ def _fused(context: Any, asked: Asked) -> tuple[Any, str]:
     avals = jax.eval_shape(
         partial(_as_read, asked), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in context.avals_in)
     )
-    call = xla_call.TeamCall(
-        asked.name,
-        tuple((tuple(each.shape), arrays.mlir_type(each.dtype)) for each in avals),
-        asked.roles,
-        asked.transpose_b or _flips(asked, context.avals_in[1].dtype),
-        asked.activation,
-        asked.partials,
-        asked.schedule,
-        teams,
-    )
+    operands = tuple((tuple(each.shape), arrays.mlir_type(each.dtype)) for each in avals)
+    flipped = asked.product.transpose_b or _flips(asked, context.avals_in[1].dtype)
+    product = replace(asked.product, transpose_b=flipped, arch=None)
+    call = xla_call.TeamCall(asked.name, operands, product, teams)
     complaint = xla_call.complaint(call)
     return (call, "") if complaint is None else (None, complaint)
 
@@ -228,25 +224,25 @@ def _batched(
 
 def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | None) -> Any:
     """The result and its tangent."""
-    names = "a", "b", *asked.roles
+    names = "a", "b", *asked.product.roles
     values = dict(zip(names, primals, strict=True))
     given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
     if "scale_a" in values or any(given[n].dtype.itemsize == 1 for n in ("a", "b") if n in given):
         return _by_jax(asked, values, given)
     residual, of_residual = values.get("residual"), given.pop("residual", None)
-    if asked.activation is None or (asked.activation == "relu" and residual is None):
+    if asked.product.activation is None or (asked.product.activation == "relu" and residual is None):
         result = team_product_p.bind(*primals, asked=asked, fused=fused)
         tangent = _tangent(asked, values, given, result)
-        if asked.activation == "relu":
+        if asked.product.activation == "relu":
             tangent = jnp.where(result > 0, tangent, jnp.zeros_like(tangent))
         return result, tangent if of_residual is None else tangent + of_residual.astype(tangent.dtype)
     inner = {name: each for name, each in values.items() if name != "residual"}
-    before = replace(asked, roles=tuple(inner)[2:], activation=None)
+    before = asked.having(roles=tuple(inner)[2:], activation=None)
     z = team_product_p.bind(*inner.values(), asked=before, fused=fused)
     dz = _tangent(before, inner, given, z)
 
     def after(z: Any, residual: Any) -> Any:
-        return finished(z.astype(jnp.float32), None, asked.activation, residual).astype(z.dtype)
+        return finished(z.astype(jnp.float32), None, asked.product.activation, residual).astype(z.dtype)
 
     if residual is None:
         return jax.jvp(lambda z: after(z, None), (z,), (dz,))
@@ -266,7 +262,7 @@ def _by_jax(asked: Asked, values: dict[str, Any], given: dict[str, Any]) -> Any:
 
 def _tangent(asked: Asked, values: dict[str, Any], given: dict[str, Any], result: Any) -> Any:
     """The tangent of a product without its activation and residual."""
-    linear = replace(asked, roles=(), activation=None)
+    linear = asked.having(roles=(), activation=None)
     total = jnp.zeros_like(result)
     for name, tangent in given.items():
         if name == "bias":
@@ -290,7 +286,8 @@ def _transposed(cotangent: Any, a: Any, b: Any, *, asked: Asked, fused: bool | N
         gathers = asked.name == "all_gather_matmul"
         name = "matmul_reduce_scatter" if gathers else "all_gather_matmul"
         partials = arrays.mlir_type(aval.dtype) if gathers else None
-        back = replace(asked, name=name, transpose_b=not asked.transpose_b, partials=partials, schedule=None)
+        changed = asked.having(transpose_b=not asked.product.transpose_b, out_dtype=partials, schedule=None)
+        back = replace(changed, name=name)
         found = team_product_p.bind(cotangent.astype(b.dtype), b, asked=back, fused=None)
     else:
         rows, others = a, cotangent.astype(a.dtype)
@@ -298,7 +295,7 @@ def _transposed(cotangent: Any, a: Any, b: Any, *, asked: Asked, fused: bool | N
             rows = collectives.gathered(asked, rows)
         else:
             others = collectives.gathered(asked, others)
-        left, right = (others, rows) if asked.transpose_b else (rows, others)
+        left, right = (others, rows) if asked.product.transpose_b else (rows, others)
         found = matmul(left, right, transpose_a=True, out_dtype=aval.dtype)
     return [found if of_a else None, None if of_a else found]
 

@@ -50,23 +50,39 @@ def text_of(
     """The product of arrays like these, for `Parsed.of`. `pitches` has the elements from row to row of
     operands whose rows are padded.
     """
+    arrays_ = {"operands": described, "result": result, "pitches": sorted((pitches or {}).items())}
+    fields = {"version": _VERSION, **fields_of(product), **arrays_}
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+
+
+def fields_of(product: Product) -> dict[str, Any]:
+    """A checked product, for JSON."""
     options = product.options
-    activation, schedule = options.pop("activation"), product.schedule
-    if isinstance(schedule, AnySchedule):
-        options["schedule"] = written_schedule(schedule)
+    activation = options.pop("activation")
+    if isinstance(product.schedule, AnySchedule):
+        options["schedule"] = [type(product.schedule).key, asdict(product.schedule)]
     # JSON has no infinities, and these must be exact.
     options |= {name: options[name].hex() for name in ("alpha", "beta")}
-    fields = {
-        "version": _VERSION,
-        "roles": product.roles,
-        "by_columns": product.by_columns,
-        "operands": described,
-        "result": result,
-        "activation": activation,
-        "pitches": sorted((pitches or {}).items()),
-        "options": {name: value for name, value in options.items() if value not in (None, False)},
-    }
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    roles = {"roles": product.roles, "by_columns": product.by_columns}
+    return {**roles, "activation": activation, "options": given}
+
+
+def product_of(fields: Mapping[str, Any]) -> Product:
+    """The product of which `fields_of` has made these."""
+    options = fields["options"]
+    options |= {name: float.fromhex(options[name]) for name in ("alpha", "beta")}
+    if "schedule" in options:
+        options["schedule"] = _schedule_of(*options["schedule"])
+    if "kind" in options:
+        options["kind"] = tuple(options["kind"])
+    roles, by_columns = tuple(fields["roles"]), tuple(fields["by_columns"])
+    return Product(roles, fields["activation"], by_columns=by_columns, **options)
+
+
+def arrays_of(described: Sequence[Any]) -> tuple[Described, ...]:
+    """Descriptions of arrays that were written as JSON."""
+    return tuple((tuple(shape), dtype) for shape, dtype in described)
 
 
 def key_of(text: str) -> int:
@@ -91,18 +107,9 @@ class Parsed:
         if fields["version"] != _VERSION:
             what = f"expected a product of format {_VERSION}, got one of format {fields['version']}"
             raise WeftError(f"weft.jax.matmul: {what}: trace or export the program again")
-        options = fields["options"]
-        options |= {name: float.fromhex(options[name]) for name in ("alpha", "beta")}
-        if "schedule" in options:
-            options["schedule"] = read_schedule(*options["schedule"])
-        if "kind" in options:
-            options["kind"] = tuple(options["kind"])
-        roles, by_columns = tuple(fields["roles"]), tuple(fields["by_columns"])
-        product = Product(roles, fields["activation"], by_columns=by_columns, **options)
-        described = tuple((tuple(shape), dtype) for shape, dtype in fields["operands"])
-        shape, dtype = fields["result"]
+        (result,) = arrays_of([fields["result"]])
         pitches = tuple((number, pitch) for number, pitch in fields.get("pitches", ()))
-        return cls(product, described, (tuple(shape), dtype), pitches)
+        return cls(product_of(fields), arrays_of(fields["operands"]), result, pitches)
 
     def prepared(self, ordinal: int) -> Prepared:
         """The launch on a GPU. It reads a, b, the result and the other operands, in this order. Raises
@@ -137,13 +144,7 @@ class Parsed:
         padded_rows.run(kernel, operands.views, copied, on="emulator")
 
 
-def written_schedule(schedule: AnySchedule) -> list[Any]:
-    """A schedule for JSON."""
-    return [type(schedule).key, asdict(schedule)]
-
-
-def read_schedule(key: str, fields: dict[str, Any]) -> AnySchedule:
-    """The schedule that `written_schedule` wrote."""
+def _schedule_of(key: str, fields: dict[str, Any]) -> AnySchedule:
     families = {family.key: family for family in FAMILIES}
     if key not in families:
         raise WeftError(f"weft.jax.matmul: schedule must be of a registered kind, got one with field '{key}'")
