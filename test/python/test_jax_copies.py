@@ -95,8 +95,7 @@ def test_products_of_copies_are_those_of_the_arrays(a, b, options, transposed, p
     x, y = (jnp.asarray(RNG.integers(-2, 3, shape), jnp.bfloat16) for shape in (a, b))
     jaxpr = jax.make_jaxpr(lambda x, y: wjax.matmul(x, y, out_dtype="f32", transpose_a=0 in transposed))(x, y)
     (equation,) = (each for each in jaxpr.eqns if each.primitive is primitive.product_p)
-    changed = equation.params["product"].options._replace(transpose_a=False, **options)
-    product = replace(equation.params["product"], options=changed)
+    product = replace(equation.params["product"], transpose_a=False, **options)
     made = copies.Copies(product, frozenset(transposed), pitches)
     given = primitive.described([each.aval for each in equation.invars])
     (result,) = equation.outvars
