@@ -17,6 +17,7 @@ from weft.isa.suggest import no_parameter
 from weft.jax import placement
 from weft.jax.primitive import bind
 from weft.launch import arrays
+from weft.multiply import vectors
 from weft.multiply.product import Product, checked_pair
 
 
@@ -104,7 +105,7 @@ def matmul(
     operands = {name: _array(name, each) for name, each in given.items()}
     placement.check_devices(operands)
     kind = _pack(operands, kind)
-    vectors = _as_matrices(operands, {"a": transpose_a, "b": transpose_b})
+    axes = vectors.as_matrices(operands, (transpose_a, transpose_b), "weft.jax.matmul")
     product = Product(
         tuple(operands)[2:],
         activation,
@@ -125,7 +126,7 @@ def matmul(
     leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, product)
     product = replace(product, by_columns=_transpose_scales(operands, product))
     result = bind(tuple(operands.values()), product)
-    return jnp.squeeze(_led(result, leading, m), vectors)
+    return jnp.squeeze(_led(result, leading, m), axes)
 
 
 _OTHER_NAMES = {
@@ -143,30 +144,6 @@ def _led(result: Any, leading: tuple[int, ...], m: int) -> Any:
     if not leading:
         return result
     return result.reshape(*leading, m, result.shape[-1])
-
-
-def _as_matrices(operands: dict[str, Any], transposes: dict[str, Any]) -> tuple[int, ...]:
-    """Makes matrices of a and b where they are vectors, and of C and the residual. Returns the dimensions
-    that the result doesn't have. Raises WeftError for numbers, and for vectors that are to be transposed.
-    """
-    vectors = []
-    for name, axis in (("a", -2), ("b", -1)):
-        array = operands[name]
-        if array.ndim == 0:
-            raise WeftError(
-                f"weft.jax.matmul: {name} must have at least one dimension, got a single number: use alpha"
-            )
-        if array.ndim == 1 and transposes[name]:
-            what = f"transpose_{name} must be False for a vector"
-            raise WeftError(f"weft.jax.matmul: {what}, got {name} of {array.size} elements")
-        if array.ndim == 1:
-            vectors.append(axis)
-            operands[name] = jnp.expand_dims(array, axis)
-    for name in {"c", "residual"} & operands.keys():
-        for axis in reversed(vectors):
-            if axis == -1 or operands[name].ndim:
-                operands[name] = jnp.expand_dims(operands[name], axis)
-    return tuple(vectors)
 
 
 def _array(name: str, value: Any) -> Any:

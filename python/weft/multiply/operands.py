@@ -25,7 +25,7 @@ from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
-from weft.multiply import array_views, block_formats, element_types, scale_factors
+from weft.multiply import array_views, block_formats, element_types, scale_factors, vectors
 from weft.multiply.array_views import COPY
 from weft.multiply.block_formats import Kind
 from weft.multiply.group_values import check_between, check_ends, check_groups, check_padding
@@ -261,14 +261,7 @@ def _matrix(
     multiplied, and whether the array is a vector, whose view is a matrix of one row (of a) or column (of b).
     """
     library, view = array_views.read(name, array)
-    if not view.shape:
-        raise WeftError(
-            f"weft.matmul: {name} must have at least one dimension, got a single number: use alpha for it"
-        )
-    is_vector = len(view.shape) == 1
-    if is_vector and transpose:
-        what = f"transpose_{name} must be False for a vector"
-        raise WeftError(f"weft.matmul: {what}, got {name} of {array_views.shape_text(view)} elements")
+    is_vector = vectors.check(name, view.shape, transpose)
     if is_vector:
         of_1 = view.shape[0] * view.strides[0]
         axis = 0 if name == "a" else 1

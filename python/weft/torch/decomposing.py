@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
+from weft.multiply import vectors
 from weft.multiply.product import Product
 from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
-from weft.torch.products import with_axes
 
 _REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op")
 
@@ -54,18 +54,16 @@ def _matmul(
 
 def multiply(given: dict[str, Any], product: Product) -> Any:
     """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
-    a, b = given["a"], given["b"]
-    axes = [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]
-    a, b = (x.mT if flipped else x for x, flipped in ((a, product.transpose_a), (b, product.transpose_b)))
-    a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
-    residual, c = (with_axes(given.get(name), axes) for name in ("residual", "c"))
+    given = dict(given)
+    axes = vectors.as_matrices(given, (product.transpose_a, product.transpose_b))
+    a, b = (given[name].mT if product.options[f"transpose_{name}"] else given[name] for name in "ab")
     factors = [given[name] for name in ("scale_a", "scale_b") if name in given]  # of rows and columns
     d = _matmul(
         a,
         b,
         given.get("bias"),
-        residual,
-        c,
+        given.get("residual"),
+        given.get("c"),
         given.get("alpha"),
         alpha=product.alpha,
         beta=product.beta,
@@ -73,7 +71,7 @@ def multiply(given: dict[str, Any], product: Product) -> Any:
         out_dtype=None if product.out_dtype is None else TYPES[product.out_dtype],
         factors=[each.reshape(()) if each.numel() == 1 else each for each in factors],
     )
-    return d.squeeze(tuple(axes))
+    return d.squeeze(axes)
 
 
 DECOMPOSITIONS = {torch.ops.weft.matmul.default: _matmul}

@@ -10,6 +10,7 @@ import torch
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
+from weft.multiply import vectors
 from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import (
     FORWARD_MODE,
@@ -35,36 +36,16 @@ def product(a: Any, b: Any, *, stream: Any = None, **given: Any) -> Any:
     if not torch.compiler.is_compiling() and "torch.distributed.tensor" in sys.modules:
         # Its rules take a second to import, for which a call without DTensors needn't wait.
         from weft.torch import sharding  # noqa: F401
-    axes = [axis for axis, each in ((-2, a), (-1, b)) if each.dim() == 1]
-    return _of_vectors(a, b, axes, **given) if axes else _of_matrices(a, b, **given)
-
-
-def _of_vectors(
-    a: Any,
-    b: Any,
-    axes: list[int],
-    *,
-    c: Any = None,
-    out: Any = None,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    epilogue: Any = None,
-    **options: Any,
-) -> Any:
-    """The product of vectors, or of one and matrices. The result lacks these axes."""
-    for name, each, flag in (("a", a, transpose_a), ("b", b, transpose_b)):
-        if each.dim() == 1 and flag:
-            raise WeftError(
-                f"weft.matmul: transpose_{name} must be False for a vector, got {name} of "
-                f"{each.shape[0]} elements"
-            )
-    a, b = (a.unsqueeze(0) if -2 in axes else a), (b.unsqueeze(-1) if -1 in axes else b)
+    if a.dim() > 1 and b.dim() > 1:
+        return _of_matrices(a, b, **given)
+    epilogue, out = given.get("epilogue"), given.get("out")
+    operands = {"a": a, "b": b, "c": given.get("c"), "out": out, "residual": epilogue and epilogue.residual}
+    axes = vectors.as_matrices(operands, [given.get(f"transpose_{name}", False) for name in "ab"])
     if epilogue is not None:
-        epilogue = replace(epilogue, residual=with_axes(epilogue.residual, axes))
-    options |= {"transpose_a": transpose_a, "transpose_b": transpose_b, "epilogue": epilogue}
-    c, into = with_axes(c, axes), with_axes(out, axes)
-    result = _of_matrices(a, b, c=c, out=into, **options)
-    return result.squeeze(tuple(axes)) if out is None else out
+        given["epilogue"] = replace(epilogue, residual=operands["residual"])
+    del operands["residual"]
+    result = _of_matrices(**given | operands)
+    return result.squeeze(axes) if out is None else out
 
 
 def _of_matrices(
@@ -177,15 +158,6 @@ def _by_parts(a: Any, b: Any, added: list[Any], activation: Any, options: dict[s
         z = multiply(a, b, bias, None, c, alphas, **options)
     d = activated(activation, z)
     return d if residual is None else (d + residual).to(d.dtype)
-
-
-def with_axes(array: Any, axes: list[int]) -> Any:
-    """An array of the result's shape with the 1 of each vector."""
-    if array is None:
-        return None
-    for axis in reversed(axes):  # that of b first, since the other is counted from it
-        array = array.unsqueeze(axis) if axis == -1 or array.dim() else array
-    return array
 
 
 def _torch_type(dtype: Any) -> Any:
