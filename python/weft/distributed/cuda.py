@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.distributed import watching
-from weft.distributed.devices import different
+from weft.distributed.devices import Devices, different
 from weft.distributed.meetings import group_of
 from weft.errors import WeftError
 from weft.launch import arrays, runtime, torch_keys
@@ -105,10 +105,10 @@ def _failed(action: str, error: int) -> None:
     check(action, api().CUresult(error))
 
 
-class CudaDevices:
+class CudaDevices(Devices):
     """This process's GPU of a process group."""
 
-    graphs_wait = False
+    pushes: CudaQueue
 
     def __init__(self, group: Any) -> None:
         import torch
@@ -243,9 +243,6 @@ class CudaDevices:
 
     def is_watched(self, operands: Sequence[Any]) -> bool:
         return watching.is_watched(operands)
-
-    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
-        return make(product, team)
 
 
 def _graphs_wait(queue: CudaQueue, flag: Address) -> bool:

@@ -1,5 +1,6 @@
 """What a team needs of a GPU: memory that all GPUs can access, streams, and the host's agreement."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -50,7 +51,7 @@ class Queue(Protocol):
         """What is added from now on begins after an event."""
 
 
-class Host(Protocol):
+class Host:
     """One rank of a team: what the host of a call does. `chip` is the team's, `name` that of its group."""
 
     rank: int
@@ -58,55 +59,64 @@ class Host(Protocol):
     chip: str
     name: str
 
+    @property
+    def captures(self) -> bool:
+        """Whether the caller's work is captured in a graph."""
+        return False
+
     def key(self, operands: Sequence[Any]) -> Any:
         """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
+        return None
 
     def agree(self, key: Any) -> None:
         """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""
 
     def is_watched(self, operands: Sequence[Any]) -> bool:
         """Whether PyTorch must see an operation on arrays, to differentiate or cast it."""
+        return False
 
     def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
         """The plan that `make` makes for a product and a team, or one that runs such plans elsewhere."""
+        return make(product, team)
 
 
-class Devices(Host, Protocol):
+class Devices(Host, ABC):
     """This GPU of a team, by rank, and what the host does for it."""
 
-    @property
-    def pushes(self) -> Queue:
-        """The stream of copies to other GPUs."""
+    graphs_wait = False
+    """Whether graphs in which the caller's work is captured can wait for flags: the same on all ranks."""
+    pushes: Queue
+    """The stream of copies to other GPUs."""
 
-    @property
-    def graphs_wait(self) -> bool:
-        """Whether graphs in which the caller's work is captured can wait for flags: the same on all ranks."""
-
-    @property
-    def captures(self) -> bool:
-        """Whether the caller's work is captured in a graph."""
-
+    @abstractmethod
     def caller(self) -> Queue:
         """The stream on which the caller's work is."""
 
+    @abstractmethod
     def shared(self, size: int) -> Sequence[Memory]:
         """So many bytes on each GPU, zeros, for all to access: by rank. All ranks call it together."""
 
+    @abstractmethod
     def address(self, memory: Any) -> int:
         """Where shared memory is mapped on this GPU."""
 
+    @abstractmethod
     def constant(self, numbers: Any) -> Memory:
         """A copy of a NumPy array, for this GPU, ordered before what the caller adds next."""
 
+    @abstractmethod
     def of(self, array: Any) -> Memory:
         """The memory of a contiguous array."""
 
+    @abstractmethod
     def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Any:
         """The beginning of shared memory of this GPU as an array, of elements by MLIR's name."""
 
+    @abstractmethod
     def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
         """A new array, of elements by MLIR's name, by default those of another array."""
 
+    @abstractmethod
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         """Makes a barrier on the callers' streams: nothing after a call of it begins before all ranks have
         called it and ended what precedes. A wait that takes longer ends with an error. All ranks call

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.distributed.devices import Bytes, different
+from weft.distributed.devices import Bytes, Devices, different
 from weft.emulator import Stream, World
 from weft.errors import WeftError
 from weft.launch import arrays
@@ -59,7 +59,7 @@ class _Together:
         self.keys: list[Any] = []
 
 
-class WorldDevices:
+class WorldDevices(Devices):
     """One GPU of a team in the emulator."""
 
     graphs_wait = True
@@ -76,10 +76,6 @@ class WorldDevices:
         """The GPUs of a world."""
         together = _Together(world)
         return [WorldDevices(together, rank, chip) for rank in range(world.ranks)]
-
-    @property
-    def captures(self) -> bool:
-        return False
 
     def caller(self) -> WorldQueue:
         return self._stream
@@ -123,9 +119,6 @@ class WorldDevices:
 
         return meet
 
-    def key(self, operands: Sequence[Any]) -> Any:
-        return None
-
     def agree(self, key: Any) -> None:
         keys = self._together.keys
         if self._agreed == len(keys):
@@ -133,9 +126,3 @@ class WorldDevices:
         elif keys[self._agreed] != key:
             raise WeftError(different([str(each[0]) for each in (keys[self._agreed], key)]))
         self._agreed += 1
-
-    def is_watched(self, operands: Sequence[Any]) -> bool:
-        return False
-
-    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
-        return make(product, team)

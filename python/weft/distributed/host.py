@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from weft.distributed.devices import different
+from weft.distributed.devices import Host, different
 from weft.distributed.meetings import Meeting, Work
 from weft.errors import WeftError, warn
 from weft.launch import arrays
@@ -14,19 +14,12 @@ from weft.system import late_imports
 _MOST_REPORTED = 3  # findings in one message
 
 
-class HostDevices:
+class HostDevices(Host):
     """One rank of a team on the CPU. Its plans are those of `Together`."""
 
     def __init__(self, meeting: Meeting, chip: str) -> None:
         self._meeting, self.chip = meeting, chip
         self.rank, self.size, self.name = meeting.rank, meeting.size, meeting.name
-
-    @property
-    def captures(self) -> bool:
-        return False
-
-    def key(self, operands: Sequence[Any]) -> Any:
-        return None
 
     def agree(self, key: Any) -> None:
         self.together(repr(key), key[0], None, lambda given: given)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.distributed.devices import Memory
+from weft.distributed.devices import Devices, Memory
 from weft.distributed.teams import HALVES, Exchange, Team, Turn
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -132,10 +132,8 @@ class RecordedQueue:
         self._steps.append(Wait(self._stream, event))
 
 
-class RecordedDevices:
+class RecordedDevices(Devices):
     """One GPU of a team whose calls are recorded."""
-
-    captures = graphs_wait = False
 
     def __init__(self, peers: Peers, rank: int, shared: list[list[int]]) -> None:
         """`shared` are the addresses of memory that ranks have allocated, the same list for all of them."""
@@ -184,18 +182,6 @@ class RecordedDevices:
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
         raise NotImplementedError  # only captured calls need one
-
-    def key(self, operands: Sequence[Operand]) -> Any:
-        return None
-
-    def agree(self, key: Any) -> None:
-        """The ranks are of one program."""
-
-    def is_watched(self, operands: Sequence[Any]) -> bool:
-        return False
-
-    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
-        return make(product, team)
 
 
 class RecordedExchange(Exchange):
