@@ -151,14 +151,13 @@ def test_fp8_accumulates_in_programs_too(fp8, compiled):
 @pytest.mark.parametrize("transformed", [False, True])
 @pytest.mark.parametrize("promote", [None, False, True])
 def test_fp8_products_are_promoted_as_asked(monkeypatch, promote, transformed):
-    asked, module = [], weft.nn.fp8_transformed if transformed else weft.nn.fp8
-    real = module.matmul
+    asked, real = [], weft.nn.fp8.matmul
 
     def noted(*arrays, promote=False, **options):
         asked.append(promote)
         return real(*arrays, promote=promote, **options)
 
-    monkeypatch.setattr(module, "matmul", noted)
+    monkeypatch.setattr(weft.nn.fp8, "matmul", noted)
     layer = weft.nn.Linear(64, 32, False, DEVICE, BF16, fp8="tensorwise", fp8_promote=promote)
     x = numbers(32, 64)
     if transformed:

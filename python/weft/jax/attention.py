@@ -20,7 +20,7 @@ from weft.attend.problem import Options, refuse
 from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.jax import placement, sharding
-from weft.jax.primitive import equally_varying
+from weft.jax.primitive import equally_varying, run_eagerly
 from weft.language.calls.signatures import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
@@ -308,16 +308,8 @@ def _differentiated(primals: Any, tangents: Any, **options: Any) -> Any:
     raise refuse("gradients of its gradients are not computed")
 
 
-def _eager(*values: Any, names: tuple[str, ...], options: Options) -> Any:
-    if not jax.config.jax_disable_jit:
-        return _jitted(*values, names=names, options=options)
-    with jax.disable_jit(False):  # as JAX runs its own primitives
-        return _jitted(*values, names=names, options=options)
-
-
-attention_p.def_impl(_eager)
 attention_p.def_abstract_eval(_abstract)
-_jitted = jax.jit(attention_p.bind, static_argnames=("names", "options"))
+run_eagerly(attention_p, "names", "options")
 ad.primitive_jvps[attention_p] = _differentiated
 batching.primitive_batchers[attention_p] = _batched
 sharding.register(attention_p, "weft.attention", _lower)

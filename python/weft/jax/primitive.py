@@ -148,12 +148,17 @@ xla_target.register()
 product_p.def_abstract_eval(_abstract)
 
 
-def _eager(*operands: Any, product: Product) -> Any:
-    if not jax.config.jax_disable_jit:
-        return _jitted(*operands, product=product)
-    with jax.disable_jit(False):  # as JAX runs its own primitives
-        return _jitted(*operands, product=product)
+def run_eagerly(primitive: Any, *parameters: str) -> None:
+    """Lets JAX run a primitive with these parameters outside of programs: by a program of its own."""
+    jitted = jax.jit(primitive.bind, static_argnames=parameters)
+
+    def run(*operands: Any, **given: Any) -> Any:
+        if not jax.config.jax_disable_jit:
+            return jitted(*operands, **given)
+        with jax.disable_jit(False):  # as JAX runs its own primitives
+            return jitted(*operands, **given)
+
+    primitive.def_impl(run)
 
 
-product_p.def_impl(_eager)
-_jitted = jax.jit(product_p.bind, static_argnames="product")
+run_eagerly(product_p, "product")

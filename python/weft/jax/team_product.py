@@ -20,7 +20,7 @@ from weft.errors import WeftError
 from weft.jax import collectives
 from weft.jax.collectives import Asked
 from weft.jax.epilogue import finished
-from weft.jax.primitive import axes_of, equally_varying
+from weft.jax.primitive import axes_of, equally_varying, run_eagerly
 from weft.jax.products import matmul
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
@@ -304,9 +304,4 @@ batching.primitive_batchers[team_product_p] = _batched
 ad.primitive_jvps[team_product_p] = _differentiated
 ad.primitive_transposes[team_product_p] = _transposed
 
-
-def _eager(*operands: Any, **params: Any) -> Any:
-    return jax.jit(partial(team_product_p.bind, **params))(*operands)
-
-
-team_product_p.def_impl(_eager)
+run_eagerly(team_product_p, "asked", "fused")

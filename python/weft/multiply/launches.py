@@ -13,12 +13,12 @@ from weft.launch import arrays, cuda_driver, runtime
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.cuda_driver import context, entered
 from weft.launch.kernel import Kernel
-from weft.launch.launcher import OVERLAP, Extents
+from weft.launch.launcher import Extents
 from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply import padded_rows, product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.padded_rows import PaddedLaunch
+from weft.multiply.padded_rows import Launches, PaddedLaunch
 from weft.multiply.row_copies import Rows
 
 _ALIGNED = 2 * ROW_BYTES  # bytes; no kernel needs more
@@ -28,28 +28,18 @@ _ROLES_WITHOUT_K = ("c", "bias", "residual", "groups", "row_ends", "k_ends")
 _OWN_ZEROS = ("f64", "f32", "bf16", *BYTE_TYPES)
 
 
-class InTurn:
-    """Launches for parts of the arrays, one after the other, with the methods of `runtime.Prepared`."""
+class InTurn(Launches):
+    """Launches for parts of the arrays, one after the other."""
 
     def __init__(self, parts: Sequence[tuple[Any, tuple[int, ...]]], extents: Extents) -> None:
         """`parts` are the launches, each with the bytes from each array to its part."""
-        self._parts, self._extents = tuple(parts), extents
+        super().__init__(extents)
+        self._parts = tuple(parts)
         self.action = parts[0][0].action
 
-    def queue_apart(self, stream: int, *addresses: int) -> int:
-        """As `launch`, but returns `OVERLAP` and does nothing if the arrays may overlap."""
-        if self._extents.overlap(addresses):
-            return OVERLAP
-        self.launch(stream, *addresses)
-        return 0
-
     def launch(self, stream: int, *addresses: int) -> None:
-        """Queues all launches on a stream of their GPU, which needn't be the current one."""
         for launch, offsets in self._parts:
             launch.launch(stream, *map(int.__add__, addresses, offsets))
-
-    def settle(self, status: int, stream: int, *addresses: int) -> None:
-        raise AssertionError(status)
 
 
 class OfZeros:

@@ -5,6 +5,7 @@ On a GPU, one more kernel copies all of them. It is queued on the caller's strea
 that a graph captures both.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -69,8 +70,31 @@ def plan(
         return PaddedLaunch(kernel, views, copies, extents)
 
 
-class PaddedLaunch:
-    """A launch after that of copies, with the methods of `runtime.Prepared`."""
+class Launches(ABC):
+    """Several launches, with the methods of `runtime.Prepared`."""
+
+    action: str
+
+    def __init__(self, extents: Extents) -> None:
+        self._extents = extents
+
+    def queue_apart(self, stream: int, *addresses: int) -> int:
+        """As `launch`, but returns `OVERLAP` and does nothing if the arrays may overlap."""
+        if self._extents.overlap(addresses):
+            return OVERLAP
+        self.launch(stream, *addresses)
+        return 0
+
+    @abstractmethod
+    def launch(self, stream: int, *addresses: int) -> None:
+        """Queues them on a stream of their GPU, which needn't be the current one."""
+
+    def settle(self, status: int, stream: int, *addresses: int) -> None:
+        raise AssertionError(status)
+
+
+class PaddedLaunch(Launches):
+    """A launch after that of copies."""
 
     def __init__(
         self, kernel: Kernel, views: Sequence[ArrayView], copies: Mapping[int, Rows], extents: Extents
@@ -79,7 +103,8 @@ class PaddedLaunch:
         # The launch doesn't keep the arrays alive.
         ordinal = runtime.current().ordinal
         views = [replace(view, owner=None, device_id=ordinal) for view in views]
-        self._numbers, self._extents = tuple(copies), extents
+        super().__init__(extents)
+        self._numbers = tuple(copies)
         rows = list(copies.values())
         aligned = list(views)
         for number, of in copies.items():
@@ -92,13 +117,6 @@ class PaddedLaunch:
         pool = _pools.setdefault(kernel, {}).setdefault((ordinal, self._numbers), Pool())
         self._memory = PerStream(pool, [_size(of) for of in rows])
 
-    def queue_apart(self, stream: int, *addresses: int) -> int:
-        """As `launch`, but returns `OVERLAP` and does nothing if the arrays may overlap."""
-        if self._extents.overlap(addresses):
-            return OVERLAP
-        self.launch(stream, *addresses)
-        return 0
-
     def launch(self, stream: int, *addresses: int) -> None:
         """Queues the copies and the launch on a stream of its GPU, which needn't be the current one."""
         with entered(self._context):
@@ -109,9 +127,6 @@ class PaddedLaunch:
             aligned[number] = address
         self._copies.launch(stream, *pairs)
         self._plan.launch(stream, *aligned)
-
-    def settle(self, status: int, stream: int, *addresses: int) -> None:
-        raise AssertionError(status)
 
 
 @contextmanager

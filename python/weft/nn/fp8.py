@@ -89,7 +89,7 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         promoted: tuple[bool, bool],
     ) -> Any:
         to_x, to_weight, *_ = ctx.needs_input_grad
-        d, near, far = _forward(x, weight, bias, activation, dtype, name, promoted[0], (to_weight, to_x))
+        d, near, far = forward(x, weight, bias, activation, dtype, name, promoted[0], (to_weight, to_x))
         parameter = weight if accumulates else None
         turned = near.transposed, near.transposed_scales, far.transposed, far.transposed_scales
         ctx.save_for_backward(*turned, d if activation else None, parameter)
@@ -131,10 +131,10 @@ def without_gradients(
 ) -> Any:
     """The result of `Product` alone, which casts no transposes."""
     given = x.detach(), weight.detach(), None if bias is None else bias.detach()
-    return _forward(*given, activation, dtype, name, promote, (False, False))[0]
+    return forward(*given, activation, dtype, name, promote)[0]
 
 
-def _forward(
+def forward(
     x: Any,
     weight: Any,
     bias: Any,
@@ -142,14 +142,17 @@ def _forward(
     dtype: Any,
     name: str,
     promote: bool,
-    transposed: tuple[bool, bool],
+    transposed: tuple[bool, bool] = (False, False),
+    elements: tuple[str, str] = (FORWARD, FORWARD),
 ) -> tuple[Any, Quantized, Quantized]:
     """The product, and both matrices in fp8, with their transposes if asked for."""
     recipe = RECIPES[name]
     epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
     with without_autocast(x.device.type):
-        near = recipe.cast(x, FORWARD, transposed=transposed[0])
-        far = recipe.cast(weight, FORWARD, transposed=transposed[1])
+        near, far = (
+            recipe.cast(each, element, transposed=turned)
+            for each, element, turned in zip((x, weight), elements, transposed, strict=True)
+        )
         d = matmul(
             near.values,
             far.values,

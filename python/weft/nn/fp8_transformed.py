@@ -5,10 +5,8 @@ from typing import Any
 import torch
 
 from weft.errors import WeftError
-from weft.multiply.matmul import Epilogue, matmul
-from weft.nn.fp8 import RECIPES
+from weft.nn.fp8 import RECIPES, forward
 from weft.torch.autograd import FORWARD_MODE
-from weft.torch.operators import TYPE_NAMES, without_autocast
 from weft.torch.transforms import one_by_one
 
 
@@ -28,21 +26,8 @@ class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
         dtype: Any,
         recipe: str,
     ) -> Any:
-        epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
-        with without_autocast(a.device.type):
-            near, far = (
-                RECIPES[recipe].cast(each if 1 in each.stride() else each.contiguous(), element)
-                for each, element in zip((a, b), elements, strict=True)
-            )
-            return matmul(
-                near.values,
-                far.values,
-                transpose_b=True,
-                scales=(near.scales, far.scales.t()),
-                promote=promoted[0],
-                epilogue=epilogue,
-                out_dtype=TYPE_NAMES[dtype],
-            )
+        a, b = (each if 1 in each.stride() else each.contiguous() for each in (a, b))
+        return forward(a, b, bias, activation, dtype, recipe, promoted[0], elements=elements)[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

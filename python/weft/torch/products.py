@@ -109,32 +109,17 @@ def _check_tangents(*tensors: Any) -> None:
 
 
 def _options(
-    alpha: float,
-    *,
-    beta: float | None = None,
-    kind: str | tuple[str, str] | None = None,
-    scale_block: int | None = None,
-    promote: bool = False,
-    accumulate: str | None = None,
-    bit_op: str | None = None,
-    out_dtype: Any = None,
-    schedule: Any = None,
-    arch: str | None = None,
+    alpha: float, *, kind: Any = None, accumulate: Any = None, schedule: Any = None, **given: Any
 ) -> dict[str, Any]:
-    """The options of an operator."""
+    """The options of an operator, from those of a call."""
     kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
-    return {
+    return given | {
         "alpha": alpha,
-        "beta": beta,
-        "promote": promote,
         "accumulate": None if accumulate is None else type_name(accumulate) or accumulate,
         "kind_a": kinds[0],
         "kind_b": kinds[1],
-        "scale_block": scale_block,
-        "bit_op": bit_op,
         "schedule": None if schedule is None else str(as_schedule(schedule)),
-        "arch": arch,
-        "out_dtype": _torch_type(out_dtype),
+        "out_dtype": _torch_type(given.get("out_dtype")),
     }
 
 
