@@ -10,6 +10,7 @@ from jax.interpreters import batching
 
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS
 from weft.jax.primitive import bind, product_p
+from weft.jax.products import multiply
 from weft.launch import arrays
 from weft.multiply.product import Product
 from weft.multiply.xla_product import operands_of, planned
@@ -38,15 +39,15 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
         if not alone or product.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
             return _one_by_one(moved, mapped, product), 0
         moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
-        return _more_rows(moved, mapped - {"scale_a"}, product, count), 0
-    of_rows = ranks["a"] == ranks["b"] == 2 and "b" not in mapped and not product.transpose_a
-    if of_rows and moved.keys() <= {"a", "b", "c", "bias", "residual"}:
-        return _more_rows(moved, mapped, product, count), 0
+        return multiply(moved, product, of_rows=True), 0
     members = next((moved[n].shape[ranks[n] - 3 + (n in mapped)] for n in "ab" if ranks[n] == 3), None)
-    for name in moved:
-        moved[name] = _of_batch(name, moved[name], name in mapped, ranks[name], count, members)
-    result = bind(tuple(moved.values()), product)
-    return (result if members is None else result.reshape(count, members, *result.shape[1:])), 0
+    if "alpha" in moved and ("alpha" in mapped or moved["alpha"].size > 1):
+        each = moved["alpha"].reshape(count if "alpha" in mapped else 1, -1)
+        moved["alpha"] = jnp.broadcast_to(each, (count, members or 1)).reshape(-1)
+    for name in mapped - {"alpha"}:
+        if members is not None and ranks[name] == 2:
+            moved[name] = moved[name][:, None]
+    return multiply(moved, product), 0
 
 
 def _has_factors(moved: dict[str, Any], mapped: set[str], product: Product) -> bool:
@@ -87,32 +88,6 @@ def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Pro
     moved["c"] = bias
     mapped.add("c")
     return replace(product, roles=tuple(moved)[2:], beta=1.0)
-
-
-def _more_rows(moved: dict[str, Any], mapped: set[str], product: Product, count: int) -> Any:
-    """The results of products with one b, whose rows are those of one product."""
-    m = moved["a"].shape[-2]
-    for name in mapped | ({"c", "residual"} & moved.keys()):
-        each = moved[name]
-        moved[name] = jnp.broadcast_to(each, (count, *each.shape[-2:])).reshape(-1, each.shape[-1])
-    result = bind(tuple(moved.values()), product)
-    return result.reshape(count, m, result.shape[-1])
-
-
-def _of_batch(name: str, each: Any, mapped: bool, rank: int, count: int, members: int | None) -> Any:
-    """An operand of a batch of `count` products, or of `count` batches of `members`."""
-    if name == "bias":
-        return each
-    if name == "alpha":
-        if not mapped and each.size == 1:
-            return each
-        return jnp.broadcast_to(each.reshape(count if mapped else 1, -1), (count, members or 1)).reshape(-1)
-    if not mapped:
-        return each if rank < 3 else jnp.broadcast_to(each, (count, *each.shape)).reshape(-1, *each.shape[1:])
-    if members is None:
-        return each
-    each = each[:, None] if rank == 2 else each
-    return jnp.broadcast_to(each, (count, members, *each.shape[2:])).reshape(-1, *each.shape[2:])
 
 
 batching.primitive_batchers[product_p] = _batched

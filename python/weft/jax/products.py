@@ -122,11 +122,8 @@ def matmul(
         accumulate,
         bit_op,
     ).checked()
-    m = operands["a"].shape[-1 if transpose_a else -2]
-    leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, product)
     product = replace(product, by_columns=_transpose_scales(operands, product))
-    result = bind(tuple(operands.values()), product)
-    return jnp.squeeze(_led(result, leading, m), axes)
+    return jnp.squeeze(multiply(operands, product), axes)
 
 
 _OTHER_NAMES = {
@@ -139,11 +136,14 @@ _OTHER_NAMES = {
 """Parameters of `weft.matmul` and `jax.numpy.matmul`, and what to do here."""
 
 
-def _led(result: Any, leading: tuple[int, ...], m: int) -> Any:
-    """The result of `m` rows with its leading dimensions, which may be rows of one matrix."""
-    if not leading:
-        return result
-    return result.reshape(*leading, m, result.shape[-1])
+def multiply(operands: dict[str, Any], product: Product, *, of_rows: bool = False) -> Any:
+    """The product of operands by their roles, with leading dimensions that are broadcast. `of_rows`: those of
+    a become rows of one matrix, also with operands that have none.
+    """
+    m = operands["a"].shape[-1 if product.transpose_a else -2]
+    leading = () if not set(GROUPINGS).isdisjoint(operands) else _fold(operands, product, of_rows)
+    result = bind(tuple(operands.values()), replace(product, roles=tuple(operands)[2:]))
+    return result.reshape(*leading, m, result.shape[-1]) if leading else result
 
 
 def _array(name: str, value: Any) -> Any:
@@ -209,7 +209,7 @@ def _type_name(dtype: Any) -> str | None:
     return name
 
 
-def _fold(operands: dict[str, Any], product: Product) -> tuple[int, ...]:
+def _fold(operands: dict[str, Any], product: Product, of_rows: bool) -> tuple[int, ...]:
     """Makes matrices or batches of one size of the operands. Returns the result's leading dimensions."""
     a, b = operands["a"], operands["b"]
     if a.ndim == 2 and b.ndim == 2:
@@ -222,7 +222,7 @@ def _fold(operands: dict[str, Any], product: Product) -> tuple[int, ...]:
             f"{a.shape[:-2]} and {b.shape[:-2]}"
         ) from None
     count = prod(leading)
-    rows_too = b.ndim == 2 and not product.transpose_a and operands.keys() <= _OF_ROWS
+    rows_too = b.ndim == 2 and not product.transpose_a and (of_rows or operands.keys() <= _OF_ROWS)
     m, n = a.shape[-1 if product.transpose_a else -2], b.shape[-2 if product.transpose_b else -1]
     for name in ("a", "b", "c", "residual", "scale_a", "scale_b"):
         if name not in operands:
@@ -235,7 +235,7 @@ def _fold(operands: dict[str, Any], product: Product) -> tuple[int, ...]:
             operands[name] = x.reshape(count * m, x.shape[-1])
         elif rows_too and name in ("c", "residual"):
             operands[name] = jnp.broadcast_to(x, (*leading, m, n)).reshape(count * m, n)
-        elif prod(x.shape[:-2]) == 1 and name != "a":
+        elif prod(x.shape[:-2]) == 1 and (name != "a" or prod(b.shape[:-2]) > 1):
             operands[name] = x.reshape(x.shape[-2:])
         else:
             whole = jnp.broadcast_to(x, (*leading, *x.shape[-2:]))
