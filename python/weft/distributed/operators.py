@@ -16,7 +16,7 @@ from weft.distributed.teams import Team, named
 from weft.errors import WeftError
 from weft.multiply.matmul import Epilogue
 from weft.torch import casting
-from weft.torch.operators import LIBRARY, without_autocast
+from weft.torch.operators import LIBRARY, define, without_autocast
 
 _ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? scale_a=None, Tensor? scale_b=None"
 _OPTIONS = "str? activation=None, str? schedule=None"
@@ -150,16 +150,12 @@ KERNELS: dict[str, Callable[..., Any]] = {}
 def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
     """Defines an operator."""
     KERNELS[name] = kernel
-    tags = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
-    LIBRARY.define(f"{name}{_SCHEMAS[name]}", tags=tags)
 
     def run(*operands: Any, **options: Any) -> Any:
         with torch.no_grad(), without_autocast(operands[0].device.type):
             return kernel(*operands, **options)
 
-    for device in ("CPU", "CUDA"):
-        LIBRARY.impl(name, run, device)
-    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+    define(name, _SCHEMAS[name], run, fake, torch.Tag.needs_exact_strides)
 
 
 _define("all_gather_matmul", _product(gather.queued), _gather_fake)

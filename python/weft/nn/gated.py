@@ -17,7 +17,7 @@ from weft.nn.fp8 import checked_recipe
 from weft.nn.linear import Linear, is_plain
 from weft.torch import lowering
 from weft.torch.autograd import activated
-from weft.torch.operators import LIBRARY
+from weft.torch.operators import define
 
 _ELEMENTS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 _EMULATED = "sm_90a"
@@ -156,12 +156,8 @@ def _backward(gradient: Any, z: Any, activation: str) -> Any:
 
 
 def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
-    LIBRARY.define(
-        f"{name}({schema}) -> Tensor", tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    )
-    for device in ("CPU", "CUDA"):
-        LIBRARY.impl(name, kernel, device)
-    torch.library.register_fake(f"weft::{name}", lowering.traced(fake), lib=LIBRARY)
+    exact = torch.Tag.needs_exact_strides
+    define(name, f"({schema}) -> Tensor", kernel, lowering.traced(fake), exact)
 
 
 _define("gated", "Tensor z, str activation", _forward, _empty)

@@ -11,7 +11,7 @@ from weft.attend import fp8_launch, gradient_plans, gradients, launches, plans
 from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
-from weft.torch.operators import LIBRARY, without_autocast
+from weft.torch.operators import LIBRARY, define, without_autocast
 from weft.torch.transforms import differentiable, is_transformed, without_gradients
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
@@ -158,20 +158,11 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 
 
-def _define() -> None:
-    """Defines both operators, with their shapes."""
-    tags = (torch.Tag.pt2_compliant_tag,)
-    LIBRARY.define(f"attention({_ARGUMENTS}) -> (Tensor, Tensor)", tags=tags)
-    operands = _ARGUMENTS.split(", *, ")[0].replace("=None", "")
-    results = "Tensor out, Tensor lse, Tensor d_out, Tensor? d_lse"
-    LIBRARY.define(f"attention_backward({operands}, {results}, *, {_OPTIONS}) -> Tensor[]", tags=tags)
-    for device in ("CPU", "CUDA"):
-        LIBRARY.impl("attention", _forward, device)
-        LIBRARY.impl("attention_backward", _backward, device)
-    torch.library.register_fake("weft::attention", _forward_fake, lib=LIBRARY)
-    torch.library.register_fake("weft::attention_backward", _backward_fake, lib=LIBRARY)
-
-
-_define()
+_BACKWARD = (
+    f"({_ARGUMENTS.split(', *, ')[0].replace('=None', '')}, Tensor out, Tensor lse, Tensor d_out, "
+    f"Tensor? d_lse, *, {_OPTIONS}) -> Tensor[]"
+)
+define("attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _forward_fake)
+define("attention_backward", _BACKWARD, _backward, _backward_fake)
 _attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate, _FORWARD_MODE)
 _attend_backward = without_gradients(LIBRARY, torch.ops.weft.attention_backward.default, _SECOND)

@@ -11,9 +11,7 @@ from weft.launch import cuda_driver, torch_keys
 from weft.launch.launcher import OVERLAP
 from weft.multiply import matmul, product
 from weft.system import locks
-from weft.torch.operators import readable, run, without_autocast
-
-_ADDED = ("bias", "residual", "c", "alphas")  # in the order of `run`
+from weft.torch.operators import readable, run
 
 
 class Product:
@@ -64,12 +62,9 @@ class Product:
     def _unplanned(self, arrays: Any, out: Any) -> None:
         """A product of arrays that are checked in each call."""
         a, b, *more = arrays
-        named = dict(zip(self._roles, more, strict=True))
-        added = tuple(named.pop(role, None) for role in _ADDED)
-        if "scale_a" in named:
-            named["scales"] = named.pop("scale_a"), named.pop("scale_b")
-        with torch.no_grad(), without_autocast(out.device.type):
-            run(a, b, added, named, out=out, **self._options)
+        named = {"a": a, "b": b, **dict(zip(self._roles, more, strict=True))}
+        with torch.no_grad():
+            run(named, out=out, **self._options)
 
 
 _numbers: dict[Any, int] = {}

@@ -6,12 +6,11 @@ import torch
 
 from weft.int4 import launches
 from weft.int4.weights import Int4Weights
-from weft.torch.operators import LIBRARY, without_autocast
+from weft.torch.operators import LIBRARY, define, without_autocast
 from weft.torch.transforms import differentiable
 
 _SCHEMA = (
-    "matmul_int4(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, int rows, int group) "
-    "-> Tensor"
+    "(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, int rows, int group) -> Tensor"
 )
 _FORWARD_MODE = (
     "weft.matmul_int4: derivatives in forward mode are not computed: use those in backward mode "
@@ -61,8 +60,5 @@ def _differentiate(ctx: Any, gradient: Any) -> tuple[Any, ...]:
     return of_x, None, None, None, of_bias, None, None
 
 
-LIBRARY.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag,))
-for _device in ("CPU", "CUDA"):
-    LIBRARY.impl("matmul_int4", _run, _device)
-torch.library.register_fake("weft::matmul_int4", _fake, lib=LIBRARY)
+define("matmul_int4", _SCHEMA, _run, _fake)
 _multiply = differentiable(LIBRARY, torch.ops.weft.matmul_int4.default, _save, _differentiate, _FORWARD_MODE)

@@ -6,7 +6,7 @@ M x K and `b` is K x N, in any order in memory, so that a weight of N x K is pas
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,13 +36,27 @@ OPERANDS = {
 LIBRARY = torch.library.Library("weft", "DEF")
 
 
-def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Defines an operator and its form with `out`."""
+def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], *tags: Any) -> None:
+    """Defines an operator by its schema, its kernel for plain tensors and its shapes."""
+    LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, *tags))
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, kernel, device)
+    torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+
+
+def _define(name: str, shape_of: Callable[..., Any]) -> None:
+    """Defines a product and its form with `out`. `shape_of` returns the result's shape."""
+    names = [each.split()[1].split("=")[0] for each in f"{OPERANDS[name]}, {ADDED}".split(", ")]
     arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
-    compliant, exact = torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides
-    # The lowering asks for strides: with a tag, Inductor would copy transposed operands.
-    LIBRARY.define(f"{name}({arguments}) -> Tensor", tags=(compliant, torch.Tag.flexible_layout))
-    LIBRARY.define(f"{name}_out({arguments}, Tensor(d!) out) -> ()", tags=(compliant, exact))
+
+    def kernel(*operands: Any, **options: Any) -> Any:
+        return run(dict(zip(names, operands, strict=False)), **options)
+
+    def fake(*operands: Any, out_dtype: Any = None, kind_a: str | None = None, **options: Any) -> Any:
+        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
+        named = " and ".join(map(str, devices))
+        torch._check(len(devices) < 2, lambda: f"weft.matmul: arrays must be on one device, got {named}")
+        return _result(operands[0], shape_of(*operands), kind_a, out_dtype)
 
     def into(*operands: Any, out: Any, **options: Any) -> None:
         kernel(*operands, out=out, **options)
@@ -51,48 +65,15 @@ def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> 
         shape = fake(*operands, **options).shape
         torch._check(out.shape == shape, lambda: f"weft.matmul: out must be {shape}, got {out.shape}")
 
-    for device in ("CPU", "CUDA"):
-        LIBRARY.impl(name, kernel, device)
-        LIBRARY.impl(f"{name}_out", into, device)
-
-    fake = _on_one_device(fake)
+    # The lowering asks for strides: with a tag, Inductor would copy transposed operands.
+    define(name, f"({arguments}) -> Tensor", kernel, lowering.traced(fake), torch.Tag.flexible_layout)
+    exact = torch.Tag.needs_exact_strides
+    define(f"{name}_out", f"({arguments}, Tensor(d!) out) -> ()", into, into_fake, exact)
     lowering.add(getattr(torch.ops.weft, name).default, lowering.product)
-    torch.library.register_fake(f"weft::{name}", lowering.traced(fake), lib=LIBRARY)
-    torch.library.register_fake(f"weft::{name}_out", into_fake, lib=LIBRARY)
-
-
-def _matmul(a: Any, b: Any, *added: Any, **options: Any) -> Any:
-    if a.dim() < 2 or b.dim() < 2:
-        raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
-    return run(a, b, added, {}, **options)
-
-
-def _scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, *added: Any, **options: Any) -> Any:
-    return run(a, b, added, {"scales": (scale_a, scale_b)}, **options)
-
-
-def _grouped(
-    a: Any,
-    b: Any,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    *added: Any,
-    **options: Any,
-) -> Any:
-    named = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
-    if scale_a is not None or scale_b is not None:
-        named["scales"] = scale_a, scale_b
-    return run(a, b, added, named, **options)
 
 
 def run(
-    a: Any,
-    b: Any,
-    added: tuple[Any, ...],
-    named: dict[str, Any],
+    given: Mapping[str, Any],
     *,
     alpha: float = 1.0,
     activation: str | None = None,
@@ -101,14 +82,18 @@ def run(
     kind_b: str | None = None,
     **options: Any,
 ) -> Any:
-    """Multiplies plain tensors."""
-    bias, residual, c, alphas = (*added, None, None, None, None)[:4]
+    """Multiplies plain tensors, by their names in an operator's schema."""
+    named = {name: each for name, each in given.items() if each is not None}
+    a, b = named.pop("a"), named.pop("b")
+    bias, residual, alphas = (named.pop(name, None) for name in ("bias", "residual", "alphas"))
+    if "scale_a" in named or "scale_b" in named:
+        named["scales"] = named.pop("scale_a", None), named.pop("scale_b", None)
+    elif a.dim() < 2 or b.dim() < 2:
+        raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
     if bias is not None or residual is not None or activation is not None:
         named["epilogue"] = _plain().Epilogue(bias, activation, residual)
     if kind_a is not None or kind_b is not None:
         named["kind"] = kind_a, kind_b
-    if c is not None:
-        named["c"] = c
     if out_dtype is not None:
         named["out_dtype"] = TYPE_NAMES.get(out_dtype, out_dtype)
     factor = alpha
@@ -175,74 +160,33 @@ def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
     return torch.empty(shape, dtype=out_dtype, device=a.device)
 
 
-def _on_one_device(fake: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of shapes that refuses tensors on different devices, as the kernels do later."""
-
-    @functools.wraps(fake)
-    def checked(*operands: Any, **options: Any) -> Any:
-        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
-        named = " and ".join(map(str, devices))
-        torch._check(len(devices) < 2, lambda: f"weft.matmul: arrays must be on one device, got {named}")
-        return fake(*operands, **options)
-
-    return checked
-
-
 def _vector(name: str, array: Any) -> str:
     """What is wrong with a vector, which only `weft.matmul` itself takes."""
     what = f"{name} must have at least two dimensions in torch.ops.weft"
     return f"weft.matmul: {what}, got {list(array.shape)}: add one with unsqueeze"
 
 
-def _matmul_shape(a: Any, b: Any) -> Any:
+def _plain_shape(a: Any, b: Any, *_: Any) -> Any:
     for name, each in (("a", a), ("b", b)):
         torch._check(each.dim() >= 2, lambda name=name, each=each: _vector(name, each))
     torch._check(
         a.shape[-1] == b.shape[-2],
         lambda: f"weft.matmul: a and b must have the same K, got {list(a.shape)} and {list(b.shape)}",
     )
+    return _scaled_shape(a, b)
+
+
+def _scaled_shape(a: Any, b: Any, *_: Any) -> Any:
+    # Packed elements have other sizes, so K isn't compared.
     return *torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
 
 
-def _matmul_fake(
-    a: Any, b: Any, *added: Any, out_dtype: Any = None, kind_a: str | None = None, **options: Any
+def _grouped_shape(
+    a: Any, b: Any, groups: Any = None, row_ends: Any = None, k_ends: Any = None, *_: Any
 ) -> Any:
-    return _result(a, _matmul_shape(a, b), kind_a, out_dtype)
+    return (*a.shape[:-1], b.shape[-1]) if k_ends is None else (k_ends.shape[0], a.shape[-2], b.shape[-1])
 
 
-def _scaled_fake(
-    a: Any,
-    b: Any,
-    scale_a: Any,
-    scale_b: Any,
-    *added: Any,
-    out_dtype: Any = None,
-    kind_a: str | None = None,
-    **options: Any,
-) -> Any:
-    # Packed elements have other sizes, so K isn't compared.
-    shape = *torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
-    return _result(a, shape, kind_a, out_dtype)
-
-
-def _grouped_fake(
-    a: Any,
-    b: Any,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
-    *added: Any,
-    out_dtype: Any = None,
-    kind_a: str | None = None,
-    **options: Any,
-) -> Any:
-    if k_ends is not None:
-        shape: Any = (k_ends.shape[0], a.shape[-2], b.shape[-1])
-    else:
-        shape = *a.shape[:-1], b.shape[-1]
-    return _result(a, shape, kind_a, out_dtype)
-
-
-_define("matmul", _matmul, _matmul_fake)
-_define("scaled_matmul", _scaled, _scaled_fake)
-_define("grouped_matmul", _grouped, _grouped_fake)
+_define("matmul", _plain_shape)
+_define("scaled_matmul", _scaled_shape)
+_define("grouped_matmul", _grouped_shape)

@@ -10,12 +10,12 @@ from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 from weft.torch import lowering
-from weft.torch.operators import LIBRARY, TYPES, without_autocast
+from weft.torch.operators import LIBRARY, TYPES, define, without_autocast
 from weft.torch.transforms import has_tangent
 from weft.torch.vectorizing import each_member
 
 _SCHEMA = (
-    'quantize(Tensor x, str dtype="f8E4M3FN", *, str scales="tensor", bool values=True, '
+    '(Tensor x, str dtype="f8E4M3FN", *, str scales="tensor", bool values=True, '
     "bool transposed=False, bool powers_of_two=False, str? arch=None) -> Tensor[]"
 )
 _OWN_SCALES = ("group", "block")
@@ -96,9 +96,6 @@ def _up(size: Any, multiple: int) -> Any:
     return (size + multiple - 1) // multiple * multiple
 
 
-LIBRARY.define(_SCHEMA, tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
-for _device in ("CPU", "CUDA"):
-    LIBRARY.impl("quantize", quantize, _device)
-torch.library.register_fake("weft::quantize", lowering.traced(_fake), lib=LIBRARY)
+define("quantize", _SCHEMA, quantize, lowering.traced(_fake), torch.Tag.needs_exact_strides)
 torch.library.register_vmap("weft::quantize", each_member(torch.ops.weft.quantize), lib=LIBRARY)
 lowering.add_function(torch.ops.weft.quantize.default, __name__, "quantize")
