@@ -139,50 +139,6 @@ class _Gated(torch.autograd.Function):  # type: ignore[misc]
         return torch.ops.weft.gated_backward(gradient.contiguous(), z, ctx.activation), None
 
 
-def _empty(z: Any, activation: str) -> Any:
-    return z.new_empty((*z.shape[:-1], z.shape[-1] // 2))
-
-
-def _forward(z: Any, activation: str) -> Any:
-    h = _empty(z, activation)
-    _run(activation, h, z)
-    return h
-
-
-def _backward(gradient: Any, z: Any, activation: str) -> Any:
-    of_z = torch.empty_like(z)
-    _run(activation, of_z, gradient, z)
-    return of_z
-
-
-def _define(name: str, schema: str, kernel: Any, fake: Any) -> None:
-    exact = torch.Tag.needs_exact_strides
-    define(name, f"({schema}) -> Tensor", kernel, lowering.traced(fake), exact)
-
-
-_define("gated", "Tensor z, str activation", _forward, _empty)
-_define(
-    "gated_backward",
-    "Tensor gradient, Tensor z, str activation",
-    _backward,
-    lambda gradient, z, activation: torch.empty_like(z),
-)
-
-
-def _product_backward(gradient: Any, weight: Any, z: Any, activation: str) -> Any:
-    of_z = torch.empty_like(z)
-    ProductGradient(activation)(gradient, weight, z, out=of_z)
-    return of_z
-
-
-_define(
-    "gated_product_backward",
-    "Tensor gradient, Tensor weight, Tensor z, str activation",
-    _product_backward,
-    lambda gradient, weight, z, activation: torch.empty_like(z),
-)
-
-
 class Gate:
     """The operators of an activation in compiled programs: `gate(z, out=h)`, and for the gradient
     `gate(dh, z, out=dz)`. They are queued on PyTorch's current stream.
@@ -210,20 +166,34 @@ class ProductGradient:
             _run(self._activation, out, matmul(gradient, weight), z)
 
 
-lowering.add(
-    torch.ops.weft.gated.default,
-    lambda given: lowering.Made(__name__, "Gate", [given["z"]], [given["activation"]]),
-)
-lowering.add(
-    torch.ops.weft.gated_backward.default,
-    lambda given: lowering.Made(__name__, "Gate", [given["gradient"], given["z"]], [given["activation"]]),
-)
-lowering.add(
-    torch.ops.weft.gated_product_backward.default,
-    lambda given: lowering.Made(
-        __name__, "ProductGradient", [given["gradient"], given["weight"], given["z"]], [given["activation"]]
-    ),
-)
+def _define(name: str, kind: type, *inputs: str) -> None:
+    """Defines an operator of tensors, the last of them z, and an activation: by an object of this kind, which
+    compiled programs call.
+    """
+
+    def empty(*given: Any) -> Any:
+        z = given[len(inputs) - 1]
+        return z.new_empty((*z.shape[:-1], z.shape[-1] // 2)) if name == "gated" else torch.empty_like(z)
+
+    def kernel(*given: Any) -> Any:
+        *tensors, activation = given
+        out = empty(*tensors)
+        kind(activation)(*tensors, out=out)
+        return out
+
+    schema = f"({', '.join(f'Tensor {each}' for each in inputs)}, str activation) -> Tensor"
+    define(name, schema, kernel, lowering.traced(empty), torch.Tag.needs_exact_strides)
+    lowering.add(
+        getattr(torch.ops.weft, name).default,
+        lambda given: lowering.Made(
+            __name__, kind.__name__, [given[each] for each in inputs], [given["activation"]]
+        ),
+    )
+
+
+_define("gated", Gate, "z")
+_define("gated_backward", Gate, "gradient", "z")
+_define("gated_product_backward", ProductGradient, "gradient", "weight", "z")
 _plans: Any = plans.Plans()  # the launches by the tensors' sizes and alignment
 
 
