@@ -7,11 +7,9 @@ and passes them on through shared memory. A swizzle of 8-byte pieces keeps bank 
 from dataclasses import dataclass
 from typing import Any
 
-from weft.dialects import tile
-from weft.dialects.op import build
-from weft.dialects.tile import AddressOp, BufferType
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, gpu, ir, llvm, nvvm
+from weft.multiply import copied_bytes
 from weft.multiply.copied_bytes import Bytes, i64
 from weft.multiply.transposed_copies import transposed_bytes
 from weft.passes.builders import addresses, emit
@@ -40,10 +38,7 @@ def f32() -> ir.Type:
 
 def shared() -> ir.Value:
     """The address of a CTA's shared memory, which is allocated here."""
-    kind = BufferType.of(
-        (_SHARED_ROWS, SIDE), ir.IntegerType.get_signless(8), f"S[({_SHARED_ROWS},{SIDE}):({SIDE},1)]"
-    )
-    return build(AddressOp, operands=[tile.alloc(kind)], results=[addresses.pointer_type(3)]).address
+    return copied_bytes.shared(_SHARED_ROWS, SIDE)
 
 
 def own() -> tuple[ir.Value, ir.Value]:
@@ -85,24 +80,10 @@ class Source:
         for each in ends:
             whole = arith.andi(whole, bytes_.has_vectors(each))
 
-        def by_vectors() -> list[ir.Value]:
-            loaded = [[bytes_.vectors(each) for each in row] for row in places]
-            return [
-                word
-                for row, vectors in zip(places, loaded, strict=True)
-                for place, each in zip(row, vectors, strict=True)
-                for word in bytes_.words(place, each)
-            ]
+        def left() -> list[ir.Value]:
+            return [emit.minimum(emit.mul(emit.sub(self.columns, each), size), ROW_BYTES) for each in parts]
 
-        def by_elements() -> list[ir.Value]:
-            kind = ir.VectorType.get([ROW_BYTES // 4], emit.i32())
-            left = [emit.minimum(emit.mul(emit.sub(self.columns, each), size), ROW_BYTES) for each in parts]
-            found = [
-                bytes_.units(place, n, size) for row in places for place, n in zip(row, left, strict=True)
-            ]
-            return [word for each in found for word in emit.elements(llvm.bitcast(kind, each))]
-
-        words = emit.either(whole, [emit.i32()] * (OWN * OWN * size // 4), by_vectors, by_elements)
+        words = bytes_.words_of_rows(whole, places, left, size)
         per_row = OWN * size // 4
         return [self._numbers(words[i : i + per_row]) for i in range(0, len(words), per_row)]
 

@@ -7,12 +7,9 @@ column at a time to memory. A swizzle of 16-byte vectors keeps bank conflicts aw
 
 from typing import Any
 
-from weft.dialects import tile
-from weft.dialects.op import build
-from weft.dialects.tile import AddressOp, BufferType
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, gpu, ir, llvm, nvvm
-from weft.multiply.copied_bytes import Bytes, i64
+from weft.multiply.copied_bytes import Bytes, i64, shared
 from weft.multiply.row_copies import THREADS, TRANSPOSED_TILE
 from weft.passes.builders import addresses, emit
 
@@ -30,10 +27,7 @@ def emitted_ctas(members: ir.Value, count: ir.Value, width: ir.Value) -> ir.Valu
 
 def buffer() -> ir.Value:
     """The address of shared memory for a tile, which is allocated here."""
-    kind = BufferType.of(
-        (_ROWS, _WIDTH), ir.IntegerType.get_signless(8), f"S[({_ROWS},{_WIDTH}):({_WIDTH},1)]"
-    )
-    return build(AddressOp, operands=[tile.alloc(kind)], results=[addresses.pointer_type(3)]).address
+    return shared(_ROWS, _WIDTH)
 
 
 class TransposedCopy:
@@ -82,25 +76,8 @@ class TransposedCopy:
         bytes_ = emit.minimum(emit.sub(self.width, column), ROW_BYTES)
         # Strides aren't negative: what the first and the last row have, those between have, too.
         inside = arith.andi(*(self.bytes.has_vectors(places[i]) for i in (0, -1)))
-        words = emit.either(
-            inside,
-            [emit.i32()] * (ROW_BYTES // 4 * _AT_ONCE),
-            lambda: self._by_vectors(places),
-            lambda: self._by_elements(places, bytes_),
-        )
+        words = self.bytes.words_of_rows(inside, [[each] for each in places], lambda: [bytes_], self.size)
         return [list(words[i : i + 4]) for i in range(0, len(words), 4)]
-
-    def _by_vectors(self, places: list[ir.Value]) -> list[ir.Value]:
-        """Loads aligned vectors, all of them before the first is used."""
-        loaded = [self.bytes.vectors(each) for each in places]
-        both = zip(places, loaded, strict=True)
-        return [word for place, vectors in both for word in self.bytes.words(place, vectors)]
-
-    def _by_elements(self, places: list[ir.Value], bytes_: ir.Value) -> list[ir.Value]:
-        """Loads elements, for vectors at the ends of the matrix."""
-        kind = ir.VectorType.get([ROW_BYTES // 4], emit.i32())
-        vectors = [self.bytes.units(each, bytes_, self.size) for each in places]
-        return [word for each in vectors for word in emit.elements(llvm.bitcast(kind, each))]
 
     def _store_shared(self, rows: list[list[ir.Value]]) -> None:
         """Stores the four elements of each of this thread's columns together."""
