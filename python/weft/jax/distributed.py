@@ -1,5 +1,6 @@
 """Products over the devices of an axis of `jax.shard_map`, with the results of `weft.distributed`."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from weft.launch.arrays import type_name
 from weft.multiply.operands import default_result
 from weft.multiply.product import Product, checked_pair
 
+_SCALES = ("scale_a", "scale_b")
 _ELEMENTS = ("f16", "bf16", *FP8_TYPES)
 
 
@@ -42,9 +44,8 @@ def all_gather_matmul(
     multiplies. Otherwise, and with `fused=False`, XLA's collectives send them. Raises WeftError for arrays
     that don't fit, and with `fused=True` if the kernel can't send the rows.
     """
-    given = {"bias": bias, "residual": residual}
-    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
-    return _product("all_gather_matmul", a, b, axis_name, given, scales, fused, options)
+    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("all_gather_matmul", a, b, axis_name, bias, residual, scales, None, fused, given)
 
 
 def matmul_reduce_scatter(
@@ -70,10 +71,8 @@ def matmul_reduce_scatter(
     the devices, so each run has the same bits. The epilogue is applied to the sum; `residual` is M x N. The
     rest is as in `all_gather_matmul`.
     """
-    given = {"bias": bias, "residual": residual}
-    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
-    options["partials"] = partials
-    return _product("matmul_reduce_scatter", a, b, axis_name, given, scales, fused, options)
+    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_reduce_scatter", a, b, axis_name, bias, residual, scales, partials, fused, given)
 
 
 def matmul_all_reduce(
@@ -98,10 +97,8 @@ def matmul_all_reduce(
     a fused kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
     `matmul_reduce_scatter`.
     """
-    given = {"bias": bias, "residual": residual}
-    options = {"transpose_b": transpose_b, "schedule": schedule, "arch": arch, "activation": activation}
-    options["partials"] = partials
-    return _product("matmul_all_reduce", a, b, axis_name, given, scales, fused, options)
+    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_all_reduce", a, b, axis_name, bias, residual, scales, partials, fused, given)
 
 
 def _product(
@@ -109,15 +106,17 @@ def _product(
     a: Any,
     b: Any,
     axis_name: Any,
-    given: dict[str, Any],
+    bias: Any,
+    residual: Any,
     scales: Any,
+    partials: Any,
     fused: bool | None,
-    options: dict[str, Any],
+    product: Product,
 ) -> Any:
-    """The product of one of the functions, with what its epilogue reads by role."""
+    """The product of one of the functions."""
     name = f"weft.jax.{function}"
     size = _check(name, a, b, axis_name)
-    k = b.shape[1 if options["transpose_b"] else 0]
+    k = b.shape[1 if product.transpose_b else 0]
     if a.shape[1] != k:
         raise WeftError(f"{name}: a and b must agree in K, got {a.shape[1]} and {k}")
     if not isinstance(fused, bool | None):
@@ -129,15 +128,15 @@ def _product(
             f"the next is {near}"
         )
     rows = {"all_gather_matmul": size * a.shape[0], "matmul_reduce_scatter": a.shape[0] // size}
-    shape = rows.get(function, a.shape[0]), b.shape[0 if options["transpose_b"] else 1]
-    _check_added(name, given, shape)
-    of_scales = (
-        {} if scales is None else dict(zip(("scale_a", "scale_b"), checked_pair(name, scales), strict=True))
-    )
-    added = of_scales | {role: each for role, each in given.items() if each is not None}
-    partials = options.pop("partials", None)
+    shape = rows.get(function, a.shape[0]), b.shape[0 if product.transpose_b else 1]
+    added = {} if scales is None else dict(zip(_SCALES, checked_pair(name, scales), strict=True))
+    for role, each, wanted in (("bias", bias, shape[1:]), ("residual", residual, shape)):
+        if each is not None and jax.numpy.shape(each) != wanted:
+            sizes = " x ".join(map(str, wanted)) + " elements" * (role == "bias")
+            raise WeftError(f"{name}: {role} must be {sizes}, got a shape of {jax.numpy.shape(each)}")
+        added |= {} if each is None else {role: each}
     kind = None if function == "all_gather_matmul" else _partials(name, a, partials)
-    product = Product(tuple(added), out_dtype=kind, **options).checked()
+    product = replace(product, roles=tuple(added), out_dtype=kind).checked()
     axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     asked = Asked(function, axes, size, product)
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
@@ -160,14 +159,6 @@ def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
             wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
             raise WeftError(f"{name}: {what} must be of {wanted}, got {kind}")
     return size
-
-
-def _check_added(name: str, given: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Raises WeftError for a bias or a residual that doesn't fit a result of this shape."""
-    for role, wanted in (("bias", shape[1:]), ("residual", shape)):
-        if given[role] is not None and jax.numpy.shape(given[role]) != wanted:
-            sizes = " x ".join(map(str, wanted)) + " elements" * (role == "bias")
-            raise WeftError(f"{name}: {role} must be {sizes}, got a shape of {jax.numpy.shape(given[role])}")
 
 
 def _partials(name: str, a: Any, partials: Any) -> str:

@@ -6,7 +6,7 @@ M x K and `b` is K x N, in any order in memory, so that a weight of N x K is pas
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -50,7 +50,8 @@ def _define(name: str, shape_of: Callable[..., Any]) -> None:
     arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
 
     def kernel(*operands: Any, **options: Any) -> Any:
-        return run(dict(zip(names, operands, strict=False)), **options)
+        given = {name: x for name, x in zip(names, operands, strict=False) if x is not None}
+        return run(given, **options)
 
     def fake(*operands: Any, out_dtype: Any = None, kind_a: str | None = None, **options: Any) -> Any:
         devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
@@ -73,7 +74,7 @@ def _define(name: str, shape_of: Callable[..., Any]) -> None:
 
 
 def run(
-    given: Mapping[str, Any],
+    given: dict[str, Any],
     *,
     alpha: float = 1.0,
     activation: str | None = None,
@@ -82,26 +83,25 @@ def run(
     kind_b: str | None = None,
     **options: Any,
 ) -> Any:
-    """Multiplies plain tensors, by their names in an operator's schema."""
-    named = {name: each for name, each in given.items() if each is not None}
-    a, b = named.pop("a"), named.pop("b")
-    bias, residual, alphas = (named.pop(name, None) for name in ("bias", "residual", "alphas"))
-    if "scale_a" in named or "scale_b" in named:
-        named["scales"] = named.pop("scale_a", None), named.pop("scale_b", None)
+    """Multiplies plain tensors, by their names in an operator's schema, and takes them from `given`."""
+    a, b = given.pop("a"), given.pop("b")
+    bias, residual, alphas = given.pop("bias", None), given.pop("residual", None), given.pop("alphas", None)
+    if "scale_a" in given or "scale_b" in given:
+        options["scales"] = given.pop("scale_a", None), given.pop("scale_b", None)
     elif a.dim() < 2 or b.dim() < 2:
         raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
     if bias is not None or residual is not None or activation is not None:
-        named["epilogue"] = _plain().Epilogue(bias, activation, residual)
+        options["epilogue"] = _plain().Epilogue(bias, activation, residual)
     if kind_a is not None or kind_b is not None:
-        named["kind"] = kind_a, kind_b
+        options["kind"] = kind_a, kind_b
     if out_dtype is not None:
-        named["out_dtype"] = TYPE_NAMES.get(out_dtype, out_dtype)
+        options["out_dtype"] = TYPE_NAMES.get(out_dtype, out_dtype)
     factor = alpha
     if alphas is not None:
         factor = alphas if alpha == 1.0 else alphas * alpha
     a, b = readable(a), readable(b)
     with without_autocast(a.device.type):  # `a` and `b` were cast already, or must not be
-        return _plain().matmul(a, b, alpha=factor, **named, **options)
+        return _plain().matmul(a, b, alpha=factor, **given, **options)
 
 
 class without_autocast:
