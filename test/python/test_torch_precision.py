@@ -179,7 +179,7 @@ def on_gpu(patch, streams):
     patch.setattr(matmul.Operands, "of", lambda *given: replace(of(*given), ordinal=0))
     patch.setattr(matmul.launches, "plan", lambda operands: None)
     patch.setattr(matmul, "_launch", lambda key, launch, operands, stream: launched.append(operands))
-    patch.setattr(matmul, "plans", plans.Plans())
+    patch.setattr(matmul, "plans", type(matmul.plans)())
     return launched
 
 
