@@ -342,14 +342,13 @@ def _team_schedule_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None
     if op.role("team") is None:
         return None
     if op.is_scattered or op.is_all_reduced or op.is_sending:
-        one = getattr(schedule, "global_splits", 0) == 1 and schedule.splits == 1
-        able = isinstance(schedule, WarpgroupSchedule) and one
-        able = able and not any(getattr(schedule, name) for name in ("stream_k", "alternating"))
-        if able and not (op.is_sending and getattr(schedule, "loaders", False)):
+        able = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
+        able = able and not (schedule.stream_k or schedule.alternating)
+        if able and not (op.is_sending and schedule.loaders):
             return None
         return f"schedule must be one of wgmma without splits with peers, got {schedule}"
     copies = isinstance(schedule, WarpgroupSchedule | TensorMemorySchedule | TmaMmaSchedule)
-    other = any(getattr(schedule, name, False) for name in ("loaders", "skewed", "joined", "alternating"))
+    other = schedule.loaders or schedule.skewed or schedule.joined or schedule.alternating
     if copies and not other:
         return None
     return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"

@@ -184,7 +184,7 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[ir.AffineExpr]:
     for (operand, dimension), unit in zip(((a, m), (b, n)), product.types.multiples_of_mn, strict=True):
         if unit > 1:
             differences.append(sizes.of(operand, dimension) % unit)
-    if getattr(product.schedule, "joined", False):
+    if product.schedule is not None and product.schedule.joined:
         differences += [
             ir.AffineExpr.get_floor_div(sizes.of(a, m), JOINED_ROWS + 1),
             sizes.of(a, k_a) % JOINED_ROWS,

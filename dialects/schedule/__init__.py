@@ -4,7 +4,6 @@
 """
 
 from weft.dialects.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
-from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.direct import DirectSchedule
 from weft.dialects.schedule.families import (
     FAMILIES,
@@ -17,7 +16,13 @@ from weft.dialects.schedule.mma_sync import COPY, Schedule
 from weft.dialects.schedule.staging import STAGING_PARTS, Staging
 from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
-from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
+from weft.dialects.schedule.wgmma import (
+    MOST_RUNS,
+    OTHER_REGISTERS,
+    WarpgroupSchedule,
+    added_pieces,
+    barrier_bytes,
+)
 from weft.dialects.schedule.wmma import WmmaSchedule
 
 __all__ = [
@@ -39,6 +44,7 @@ __all__ = [
     "WarpgroupSchedule",
     "WmmaSchedule",
     "added_pieces",
+    "barrier_bytes",
     "ceil_div",
     "needed_chips",
     "read_schedule",

@@ -40,6 +40,26 @@ class AnySchedule(Written):
     block: tuple[int, int, int]
     stages: int
     group: int
+    cluster: tuple[int, int] = 1, 1
+    """CTAs of a cluster along rows and columns of tiles."""
+    swap: bool = False
+    """Whether the rows of a tile are columns of D."""
+    cta_group: int = 1
+    """CTAs that multiply a tile with one instruction: 2 for pairs."""
+    splits: int = 1
+    """CTAs of a cluster that compute a K slice of one tile each."""
+    global_splits: int = 1
+    """CTAs, pairs or clusters that compute a K slice of one tile each."""
+    stream_k: bool = False
+    """Whether CTAs divide the K blocks of the last wave's tiles evenly."""
+    loaders: int = 0
+    """Warpgroups that load A and B; 0 where TMA copies them, or all warps load."""
+    skewed: bool = False
+    """Whether TMA copies K-major A and B that may begin at any element."""
+    joined: bool = False
+    """Whether TMA copies several rows of an MN-major A at a time."""
+    alternating: bool = False
+    """Whether warpgroups compute tiles in turns."""
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     instruction: ClassVar[str]
@@ -89,36 +109,6 @@ class AnySchedule(Written):
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
         """From rows and columns of D to rows and columns of tiles, and back."""
         return row, column
-
-    @property
-    def cluster(self) -> tuple[int, int]:
-        """CTAs of a cluster along rows and columns of tiles."""
-        return 1, 1
-
-    @property
-    def swap(self) -> bool:
-        """Whether the rows of a tile are columns of D."""
-        return False
-
-    @property
-    def cta_group(self) -> int:
-        """CTAs that multiply a tile with one instruction: 2 for pairs."""
-        return 1
-
-    @property
-    def splits(self) -> int:
-        """CTAs of a cluster that compute a K slice of one tile each."""
-        return 1
-
-    @property
-    def global_splits(self) -> int:
-        """CTAs, pairs or clusters that compute a K slice of one tile each."""
-        return 1
-
-    @property
-    def stream_k(self) -> bool:
-        """Whether CTAs divide the K blocks of the last wave's tiles evenly."""
-        return False
 
     @property
     def ctas(self) -> int:

@@ -2,15 +2,13 @@
 others multiply.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
-from weft.dialects.schedule import wgmma_copies, wgmma_turns
-from weft.dialects.schedule.added_pieces import added_pieces
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.staging import Staging
@@ -18,7 +16,7 @@ from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIE
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import LINE_BYTES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.launch_limits import PORTABLE_CLUSTER
-from weft.isa.tensor_map import SWIZZLED_ROWS
+from weft.isa.tensor_map import BOX_ALIGNMENT, SWIZZLED_ROWS
 from weft.isa.types import ELEMENT_TYPES
 from weft.target import Target
 
@@ -30,6 +28,8 @@ _UNEQUAL_REGISTERS = 26
 """The same with an equal share of the registers, in addition to one instruction's sums."""
 _MOST_ADDED = 96
 """Sums of K slices that a thread loads before it adds them, with enough registers."""
+_MOST_LOADERS = 3
+_ROUND = 8  # columns of vectors that take as long to add up as the latency of a piece
 _T = TypeVar("_T")
 
 
@@ -298,7 +298,7 @@ class WarpgroupSchedule(AnySchedule):
     @property
     def barrier_bytes(self) -> int:
         """Shared memory of the barriers of stages, and of turns."""
-        return int(wgmma_turns.barrier_bytes(self.stages, self.warpgroups if self.alternating else 0))
+        return int(barrier_bytes(self.stages, self.warpgroups if self.alternating else 0))
 
     def most_stages(self, types: Types, shared_bytes: int, parts: int = 1, slots: int = 0) -> int:
         """The most stages in that much shared memory, in addition to the staged D, one of its equal `parts`,
@@ -309,7 +309,7 @@ class WarpgroupSchedule(AnySchedule):
     def fitting(self, types: Types) -> Callable[[int, int, int], int]:
         """`most_stages` for these types, of which a caller asks for several numbers."""
         staging, each = self.staging(types), self.stage_bytes(types) + STAGE_BARRIER_BYTES
-        turns = int(wgmma_turns.barrier_bytes(1, self.warpgroups)) if self.alternating else 0
+        turns = int(barrier_bytes(1, self.warpgroups)) if self.alternating else 0
 
         def most(shared_bytes: int, parts: int = 1, slots: int = 0) -> int:
             staged = int(slots * staging.strip or staging.whole // parts)
@@ -339,13 +339,15 @@ class WarpgroupSchedule(AnySchedule):
         if complaint := self.least_complaint(but="" if self.loaders else "loaders"):
             return complaint
         return (
-            wgmma_copies.complaint(self, types)
+            self._loader_complaint(types)
+            or self._skew_complaint(types)
+            or self._joined_complaint(types)
             or self._instruction_complaint(types, target)
             or self.count_complaint()
             or self._register_complaint(types)
             or self._scale_complaint(types)
             or self._split_complaint()
-            or wgmma_turns.complaint(self, types)
+            or self._turns_complaint(types)
             or self._cluster_complaint(types)
             or self._group_complaint(types)
             or self.layout_complaint(types)
@@ -353,6 +355,61 @@ class WarpgroupSchedule(AnySchedule):
             or self.k_complaint(types)
             or self.shared_complaint(types, target)
         )
+
+    def _loader_complaint(self, types: Types) -> str | None:
+        """Why threads can't load A and B."""
+        if self.loaders == 0:
+            return "loaders must be at least 1 with copies_a, got 0" if self.copies_a else None
+        if self.loaders > _MOST_LOADERS:
+            return f"loaders must be in 0..{_MOST_LOADERS}, got {self.loaders}"
+        excluded = {
+            "promoted sums": types.promoted,
+            "groups": types.grouped,
+            "stream_k": self.stream_k,
+            "a cluster that shares copies": self.cluster != (1, 1),
+        }
+        if what := next((what for what, has in excluded.items() if has), None):
+            return f"loaders must be 0 with {what}, got {self.loaders}"
+        if self.stages < 2 * self.loaders or self.stages % self.loaders:
+            least = max(ceil_div(self.stages, self.loaders), 2) * self.loaders
+            return f"stages must be a multiple of loaders {self.loaders}, at least {least}, got {self.stages}"
+        return None
+
+    def _skew_complaint(self, types: Types) -> str | None:
+        """Why TMA can't copy matrices that begin at any element."""
+        excluded = {
+            "loaders": self.loaders > 0,
+            "stream_k": self.stream_k,
+            "groups": types.grouped,
+            f"elements of {types.a}": types.input_bits != 16,
+            "MN-major operands": any(types.transposed),
+        }
+        return _excluded("skewed", excluded) if self.skewed else None
+
+    def _joined_complaint(self, types: Types) -> str | None:
+        """Why TMA can't copy several rows of A at a time."""
+        columns = 8 * tensor_map.ROW_BYTES // types.input_bits
+        excluded = {
+            "a K-major A": not types.transposed[0],
+            f"elements of {types.a}": types.input_bits != 16,
+            "loaders": self.loaders > 0,
+            "groups": types.grouped,
+            f"tiles of more than {columns} rows of A": not self.swap or self.block[1] != columns,
+        }
+        return _excluded("joined", excluded) if self.joined else None
+
+    def _turns_complaint(self, types: Types) -> str | None:
+        """Why warpgroups can't compute tiles in turns."""
+        excluded = {
+            "warpgroups = 1": self.warpgroups == 1,
+            "splits": self.splits * self.global_splits > 1,
+            "stream_k": self.stream_k,
+            "loaders": self.loaders > 0,
+            "skewed": self.skewed,
+            "groups": types.grouped,
+            "promoted sums": types.promoted,
+        }
+        return _excluded("alternating", excluded) if self.alternating else None
 
     def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why there is no such instruction."""
@@ -503,3 +560,26 @@ class WarpgroupSchedule(AnySchedule):
         text += ", alternating" if self.alternating else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")
+
+
+def _excluded(name: str, excluded: Mapping[str, bool]) -> str | None:
+    """Why a flag can't be set: the first of what it can't be combined with that is there."""
+    what = next((what for what, has in excluded.items() if has), None)
+    return what and f"{name} must be false with {what}"
+
+
+def barrier_bytes(stages: Any, turns: Any) -> Any:
+    """Shared memory of the barriers of so many stages, and of turns. Of numbers, or of arrays of them."""
+    before = stages * STAGE_BARRIER_BYTES
+    return before + (turns > 0) * (-before % BOX_ALIGNMENT + turns * STAGE_BARRIER_BYTES)
+
+
+def added_pieces(across: int, vectors: int, slices: int, most: int) -> tuple[int, int]:
+    """The columns of vectors in a piece, and how many CTAs add up pieces: they deal those of a tile among
+    themselves. A thread holds `vectors` vectors of four sums in `across` columns, and loads at most `most`
+    sums of all `slices` at once. A CTA adds up one piece after the other, so it gets few large ones.
+    """
+    each = 4 * vectors // across
+    able = [w for w in range(1, across + 1) if across % w == 0 and (w == 1 or w * each * slices <= most)]
+    width = min(able, key=lambda w: -(-across // (w * slices)) * (_ROUND + w))
+    return width, min(slices, across // width)

@@ -44,7 +44,7 @@ class Tiles(Generic[_S]):
         """
         self.schedule, self._answers = schedule, answers
         self._depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
-        more = skew(op.a) if getattr(schedule, "skewed", False) else 0
+        more = skew(op.a) if schedule.skewed else 0
         self.k_blocks = emit.ceil_div(emit.add(self._depth, more), schedule.block[2])
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self._first, self._step = emit.div(cta, schedule.ctas), emit.div(count, schedule.ctas)
@@ -70,7 +70,7 @@ class Tiles(Generic[_S]):
         members = size(batch, 0) if batch.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
         first = self.team.first(op) if self.team else 0
-        slices = schedule.global_splits > 1 and not getattr(schedule, "loaders", 0)
+        slices = schedule.global_splits > 1 and not schedule.loaders
         inside = _inside_lines(op) if slices else None
         whole = Order(down, across, group, members, schedule.global_splits, self.k_blocks, first, inside)
         if self._answers is not None:

@@ -172,14 +172,12 @@ def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = Fals
     """Whether one CTA computes all of a tile, its warpgroups together, and if `whole` stages it at once,
     and with a `gate` if so.
     """
-    if gate and (getattr(schedule, "swap", False) or schedule.block[1] % GATED_COLUMNS):
+    if gate and (schedule.swap or schedule.block[1] % GATED_COLUMNS):
         return False
-    if getattr(schedule, "joined", False):  # rows of A that come from other GPUs
-        return False
-    if getattr(schedule, "alternating", False):
+    if schedule.joined or schedule.alternating:  # rows of A come from other GPUs
         return False
     parts = schedule.staging_parts(types) if whole and isinstance(schedule, WarpgroupSchedule) else 1
-    return bool(parts * getattr(schedule, "global_splits", 1) * getattr(schedule, "splits", 1) == 1)
+    return parts * schedule.global_splits * schedule.splits == 1
 
 
 def transposed(view: ArrayView) -> ArrayView:

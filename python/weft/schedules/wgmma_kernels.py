@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.dialects.product_types import Types
-from weft.dialects.schedule import OTHER_REGISTERS, Staging, WarpgroupSchedule, added_pieces, wgmma_turns
+from weft.dialects.schedule import OTHER_REGISTERS, Staging, WarpgroupSchedule, added_pieces, barrier_bytes
 from weft.dialects.tile_limits import MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
@@ -139,7 +139,7 @@ class Kernels:
             """A field of `Staging` that depends on the tile only."""
             return self.of_tile(f"staging_{name}", lambda s: getattr(s.staging(self.types), name))
 
-        barriers = wgmma_turns.barrier_bytes(self.stages, self.turns)
+        barriers = barrier_bytes(self.stages, self.turns)
         room = self.chip.facts.shared_bytes - self.stages * self.stage_bytes - barriers
         whole, strip = (np.where(self.staged, of_tile(name), 0) for name in ("whole", "strip"))
         width = WIDEST // self.types.output_bytes
