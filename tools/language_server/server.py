@@ -1,13 +1,16 @@
 """The language server: what it answers to an editor, on stdin and stdout."""
 
 import asyncio
+import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, BinaryIO, NoReturn, TypeVar, cast
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from lsprotocol import types
+from pygls.io_ import StdinAsyncReader, run_async
 from pygls.lsp.server import LanguageServer
 
 from weft.errors import Diagnostic
@@ -18,13 +21,14 @@ from weft.tools.language_server.answers import Span
 from weft.tools.language_server.catalog import OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.documents import Document, kind_of
-from weft.tools.language_server.messages import CharsetError, FrameError, Protocol, read
 from weft.tools.language_server.problem import Problem
 from weft.tools.language_server.text import Text
 from weft.version import VERSION
 
 _TRIGGERS = (".", '"', "=", " ", "{")
 T = TypeVar("T")
+
+logging.getLogger("pygls").setLevel(logging.ERROR)  # warnings are about what LSP lets a server ignore
 
 
 def serve(chip: str | None) -> int:
@@ -42,7 +46,7 @@ class Session:
     """A session with one editor."""
 
     def __init__(self, chip: str | None) -> None:
-        self.server = LanguageServer("weft", VERSION, protocol_cls=Protocol)
+        self.server = LanguageServer("weft", VERSION)
         self.checks = Checks(self._publish)
         self._documents: dict[str, Document] = {}
         self._known: asyncio.Task[dict[str, OpFacts]] | None = None
@@ -80,21 +84,11 @@ class Session:
 
     async def run(self, editor: BinaryIO, output: BinaryIO) -> int:
         """Answers messages until there are no more; returns the exit status."""
-        protocol = cast("Protocol", self.server.protocol)
+        protocol = self.server.protocol
         protocol.set_writer(_Writer(output, self._end))
-        while True:
-            try:
-                content = await asyncio.to_thread(read, editor)
-            except CharsetError as error:
-                protocol.refuse(None, types.ErrorCodes.ParseError, str(error))
-                continue
-            except FrameError as error:
-                protocol.refuse(None, types.ErrorCodes.ParseError, str(error))
-                cli.report([Diagnostic(str(error))], "weft lsp")
-                return 1
-            if content is None:
-                return 0
-            protocol.receive(content)
+        reader, failed = StdinAsyncReader(editor), self.server.report_server_error
+        await run_async(threading.Event(), reader, protocol, error_handler=failed)
+        return 0
 
     def _end(self, status: int) -> NoReturn:
         """Ends at once: a thread may be waiting for stdin until the editor closes it."""
