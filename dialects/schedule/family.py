@@ -108,12 +108,17 @@ class AnySchedule(Written):
 
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
         """From rows and columns of D to rows and columns of tiles, and back."""
-        return row, column
+        return (column, row) if self.swap else (row, column)
+
+    @property
+    def rows_of_d(self) -> int:
+        """Rows of D, and of A, in a tile."""
+        return self.swapped(*self.block[:2])[0]
 
     @property
     def ctas(self) -> int:
         """CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1]
+        return self.cta_group * self.splits * self.cluster[0] * self.cluster[1]
 
     @property
     def tile_ctas(self) -> int:
@@ -186,6 +191,13 @@ class AnySchedule(Written):
         """Why a K block may not be of one group along K."""
         k = self.block[2]
         return f"block K must divide {GROUP_ROWS} with k_ends, got {k}" if GROUP_ROWS % k else None
+
+    def row_group_complaint(self) -> str | None:
+        """Why the rows of D that a cluster computes may not be of one group."""
+        rows = self.rows_of_d * self.swapped(*self.cluster)[0]
+        if GROUP_ROWS % rows == 0:
+            return None
+        return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:
         """Why the schedule's shared memory doesn't fit a CTA."""

@@ -3,10 +3,10 @@ are in tensor memory.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from weft.dialects.element_types import PTX_INPUTS
-from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.product_types import BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
@@ -41,8 +41,6 @@ ANSWERS = 2
 _SHARED_UNIT = 16  # columns, so that an accumulator begins where published kernels let it
 _SLICE_COLUMNS = 64  # that a warpgroup takes at a time, at most
 _ADDRESS_BYTES = 4  # through which threads learn the address of the columns
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -142,20 +140,6 @@ class TensorMemorySchedule(AnySchedule):
         """
         used = self.accumulators * self.parts * self.part_columns
         return next((count for count in control.COLUMNS if used <= count), used)
-
-    @property
-    def rows_of_d(self) -> int:
-        """Rows of D, and of A, in a tile."""
-        return self.swapped(*self.block[:2])[0]
-
-    def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
-        """From rows and columns of D to rows and columns of tiles, and back."""
-        return (column, row) if self.swap else (row, column)
-
-    @property
-    def ctas(self) -> int:
-        """CTAs of a cluster."""
-        return self.cta_group * self.cluster[0] * self.cluster[1]
 
     @property
     def tile_ctas(self) -> int:
@@ -450,10 +434,7 @@ class TensorMemorySchedule(AnySchedule):
             return f"{field} with groups, got {self}"
         if types.k_groups:
             return self.k_group_complaint()
-        rows = self.rows_of_d * self.swapped(*self.cluster)[0]
-        if GROUP_ROWS % rows:
-            return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
-        return None
+        return self.row_group_complaint()
 
     def _row_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""

@@ -5,10 +5,10 @@ others multiply.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from weft.dialects.element_types import PTX_INPUTS
-from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.product_types import BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.staging import Staging
@@ -30,7 +30,6 @@ _MOST_ADDED = 96
 """Sums of K slices that a thread loads before it adds them, with enough registers."""
 _MOST_LOADERS = 3
 _ROUND = 8  # columns of vectors that take as long to add up as the latency of a piece
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -110,15 +109,6 @@ class WarpgroupSchedule(AnySchedule):
     def sharers(self) -> int:
         """Warpgroups that multiply the same tile."""
         return 1 if self.alternating else self.warpgroups
-
-    @property
-    def rows_of_d(self) -> int:
-        """Rows of D, and of A, in a tile."""
-        return self.swapped(*self.block[:2])[0]
-
-    def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
-        """From rows and columns of D to rows and columns of tiles, and back."""
-        return (column, row) if self.swap else (row, column)
 
     def products(self, types: Types) -> int:
         """Instructions whose sums a warpgroup holds in addition to the promoted ones: two where its registers
@@ -480,11 +470,6 @@ class WarpgroupSchedule(AnySchedule):
             return f"splits, global_splits and cluster must be 1 with stream_k, got {self}"
         return None
 
-    @property
-    def ctas(self) -> int:
-        """CTAs of a cluster."""
-        return self.splits * self.cluster[0] * self.cluster[1]
-
     def _cluster_complaint(self, types: Types) -> str | None:
         """Why the CTAs of a cluster can't share their copies."""
         down, across = self.cluster
@@ -516,10 +501,7 @@ class WarpgroupSchedule(AnySchedule):
             return "stream_k must be false with groups, got true"
         if types.k_groups:
             return self.k_group_complaint()
-        rows = self.rows_of_d * self.swapped(*self.cluster)[0]
-        if GROUP_ROWS % rows:
-            return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
-        return None
+        return self.row_group_complaint()
 
     def _with(self, columns: int) -> "WarpgroupSchedule":
         """This schedule with another block N."""
