@@ -12,11 +12,13 @@ from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
+    from weft.bench.gpu import TorchGpu
     from weft.bench.implementation import Implementation
     from weft.bench.measure import Gpu
     from weft.bench.problem import Inputs, Problem
     from weft.bench.report import Report
     from weft.bench.suites import Shape
+    from weft.dialects.schedule import AnySchedule
 
 _FEWEST_SAMPLES = 2
 
@@ -100,6 +102,15 @@ def _run(options: Namespace) -> int:
     if options.host:
         return _host(options)
     asked, implementations = problems(options), _implementations(options)
+    device = _device(options)
+    report = _report(options, implementations, device.describe(), gpu.versions())
+    return measure(asked, implementations, device, report, options)
+
+
+def _device(options: Namespace) -> "TorchGpu":
+    """The GPU. Raises WeftError where there is none, or the results can't be kept."""
+    from weft.bench import gpu
+
     if options.samples < _FEWEST_SAMPLES:
         raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
     if options.json == "-" or options.svg == "-":
@@ -109,9 +120,7 @@ def _run(options: Namespace) -> int:
             cli.check_writable(path)
     if (reason := gpu.unavailable()) is not None:
         raise WeftError(reason)
-    device = gpu.TorchGpu()
-    report = _report(options, implementations, device.describe(), gpu.versions())
-    return measure(asked, implementations, device, report, options)
+    return gpu.TorchGpu()
 
 
 def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
@@ -155,7 +164,7 @@ def _implementations(options: Namespace) -> "list[Implementation]":
 
     names = _listed("--against", options.against, PEERS)
     if options.schedule is not None:
-        _check_schedule(options.schedule)
+        schedule_of(options.schedule)
     if options.chip is not None:
         from weft.bench import chip_kernels
 
@@ -165,14 +174,25 @@ def _implementations(options: Namespace) -> "list[Implementation]":
     return [weft(options.schedule), *(peer for name in names for peer in PEERS[name])]
 
 
-def _check_schedule(text: str) -> None:
-    """Raises WeftError for a text that is no schedule."""
+def schedule_of(text: str) -> "AnySchedule":
+    """The schedule that `--schedule` states. Raises WeftError for a text that is none."""
     from weft.dialects.schedule import read_schedule
 
     try:
-        read_schedule(text)
+        return read_schedule(text)
     except WeftError as error:
         raise WeftError(f"--schedule '{text}': {error.diagnostics[0].message}") from None
+
+
+def report_of(path: str) -> "Report":
+    """The report that `weft bench --json` wrote to a file. Raises WeftError for another file."""
+    from weft.bench.report import Report
+
+    text = cli.read(path)
+    try:
+        return Report.of_json(text)
+    except WeftError as error:
+        raise WeftError(f"cannot read '{path}': {error.diagnostics[0].message}") from None
 
 
 def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
@@ -255,15 +275,7 @@ def _host(options: Namespace) -> int:
 
     if options.what or options.svg is not None or options.chip is not None:
         raise WeftError("--host can't be used with shapes, --svg or --chip: it times calls of its own")
-    if options.samples < _FEWEST_SAMPLES:
-        raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
-    if options.json == "-":
-        raise WeftError("--json must be a file: the table goes to stdout")
-    if options.json is not None:
-        cli.check_writable(options.json)
-    if (reason := gpu.unavailable()) is not None:
-        raise WeftError(reason)
-    device = gpu.TorchGpu().describe()
+    device = _device(options).describe()
     with Bar("timing calls") as bar:
         figures = host.measure(host.pairs(host.LIBRARIES), options.samples, bar)
     cli.say(f"{device['name']}, us of host time a call, {host.M} x {host.N} x {host.K}")
@@ -274,15 +286,11 @@ def _host(options: Namespace) -> int:
 
 
 def _show(options: Namespace) -> int:
-    from weft.bench.report import Report, table
+    from weft.bench.report import table
 
     if options.json is not None or options.what:
         raise WeftError("--show can be used with --svg only: it measures nothing")
-    text = cli.read(options.show)
-    try:
-        report = Report.of_json(text)
-    except WeftError as error:
-        raise WeftError(f"cannot read '{options.show}': {error.diagnostics[0].message}") from None
+    report = report_of(options.show)
     _keep(report, options)
     cli.say(f"{' '.join(report.command)}\n{report.device.get('name', '')}, {report.started}")
     cli.say(table(report, report.results, heading=True))

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
-from weft.tools import cli
+from weft.tools import bench, cli
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
@@ -97,15 +97,9 @@ def _members(op: "MatmulOp") -> int:
 def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: Any) -> "list[AnySchedule]":
     """Those that were named, otherwise the op's, otherwise the chosen one; all are legal."""
     from weft.dialects.op import refuse
-    from weft.dialects.schedule import read_schedule
     from weft.schedules import choice
 
-    named = []
-    for text in options.schedule:
-        try:
-            named.append(read_schedule(text))
-        except WeftError as error:
-            raise WeftError(f"--schedule '{text}': {error.diagnostics[0].message}") from None
+    named = [bench.schedule_of(text) for text in options.schedule]
     if not named and op.schedule is not None:
         named = [op.schedule]
     if not named:
@@ -159,19 +153,11 @@ def _counted(count: int, what: str) -> str:
 
 
 def _compare(options: Namespace) -> int:
-    from weft.bench.report import Report
     from weft.tools.predict_measured import comparisons, lines
 
     if options.file is not None:
         raise WeftError("--measured can't be used with FILE.mlir: its files state the products")
-    compared = []
-    for path in options.measured:
-        text = cli.read(path)
-        try:
-            report = Report.of_json(text)
-        except WeftError as error:
-            raise WeftError(f"cannot read '{path}': {error.diagnostics[0].message}") from None
-        compared += list(comparisons(report))
+    compared = [each for path in options.measured for each in comparisons(bench.report_of(path))]
     if options.json:
         keys = ("mode", "microseconds", "error")
         cli.say_json(

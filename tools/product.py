@@ -28,7 +28,7 @@ from weft.launch import arrays
 from weft.mlir import cast, ir, operations
 from weft.system import processes
 from weft.tools.epilogue_values import results
-from weft.tools.values import integer_limits
+from weft.tools.values import drawn, integer_limits
 
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]
@@ -251,16 +251,12 @@ def _array(
     """
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
-    limits = integer_limits(dtype)
     if generator is None:
+        limits = integer_limits(dtype)
         return np.full(whole, limits[0] if limits else np.nan, dtype)[..., :columns]
     if scales and argument.dtype == WORD:
         powers = np.exp2(generator.integers(-3, 4, (*whole, 4))).astype(arrays.numpy_dtype(SCALE_OF_WORDS))
         return powers.view(dtype)[..., :columns, 0]
     if scales:
         return np.exp2(generator.integers(-3, 4, whole)).astype(dtype)[..., :columns]
-    if limits:
-        least = max(limits[0], -128)
-        most = min(limits[1], least + 255)
-        return generator.integers(least, most, whole, endpoint=True).astype(dtype)[..., :columns]
-    return generator.standard_normal(whole, np.float32).astype(dtype)[..., :columns]
+    return drawn(generator, whole, dtype)[..., :columns]

@@ -1,7 +1,8 @@
 """`weft tune`: searches the fastest schedules of products, and keeps them for `weft.matmul` to find."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,24 +54,33 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    from weft.bench import gpu
-    from weft.bench.compiling import Compiler, default_jobs, product_of
-    from weft.tuning.search import LIMIT
-    from weft.tuning.tuner import Tuner
-
     path, asked = _database(options), problems(options)
     _check(options)
     if options.gpus > 1:
         return _on_several(options, asked, path)
     _check_gpu()
+    with _tuner(options, path, asked, 1) as (tuner, products):
+        cli.say(f"{tuner.gpu_name}; results go to {path}")
+        return tune(list(zip(asked, products, strict=True)), tuner)
+
+
+@contextmanager
+def _tuner(
+    options: Namespace, path: Path, asked: "Sequence[Problem]", processes: int
+) -> "Iterator[tuple[Tuner, list[Product]]]":
+    """What searches on a GPU, beside other such `processes`, and the products that are searched."""
+    from weft.bench import gpu
+    from weft.bench.compiling import Compiler, default_jobs, product_of
+    from weft.tuning.search import LIMIT
+    from weft.tuning.tuner import Tuner
+
     device = gpu.TorchGpu()
     described = device.describe()
-    products = [(problem, product_of(problem, described["chip"])) for problem in asked]
+    products = [product_of(problem, described["chip"]) for problem in asked]
     limit = None if options.exhaustive else options.limit or LIMIT
-    cli.say(f"{described['name']}; results go to {path}")
-    with Compiler(options.jobs or default_jobs()) as compiler:
-        tuner = Tuner(path, device, described["name"], compiler, options.samples, limit, options.again)
-        return tune(products, tuner)
+    with Compiler(max((options.jobs or default_jobs()) // processes, 1)) as compiler:
+        name = described["name"]
+        yield Tuner(path, device, name, compiler, options.samples, limit, options.again), products
 
 
 def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> int:
@@ -109,22 +119,13 @@ def _on_several(options: Namespace, asked: "Sequence[Problem]", path: Path) -> i
 
 def _share(options: Namespace, process: int, send: "gpus.Send") -> None:
     """What one of several processes does: searches products, its own share first."""
-    from weft.bench import gpu
-    from weft.bench.compiling import Compiler, default_jobs, product_of
     from weft.tuning.gpus import Found, order
-    from weft.tuning.search import LIMIT, Fault
-    from weft.tuning.tuner import SEARCHED, Tuner
+    from weft.tuning.search import Fault
+    from weft.tuning.tuner import SEARCHED
 
-    device, asked = gpu.TorchGpu(), problems(options)
-    described = device.describe()
-    limit = None if options.exhaustive else options.limit or LIMIT
-    jobs = max((options.jobs or default_jobs()) // options.gpus, 1)
-    products = [product_of(problem, described["chip"]) for problem in asked]
+    asked = problems(options)
     numbers = order(process, options.gpus, len(asked), again=options.again)
-    with Compiler(jobs) as compiler:
-        tuner = Tuner(
-            _database(options), device, described["name"], compiler, options.samples, limit, options.again
-        )
+    with _tuner(options, _database(options), asked, options.gpus) as (tuner, products):
         for place, number in enumerate(numbers):
             following = [products[each] for each in numbers[place + 1 : place + 2]]
             try:

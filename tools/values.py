@@ -226,20 +226,22 @@ def filled(
     if present is not None and 8 * span > present:
         sizes = "x".join(map(str, shape))
         raise WeftError(f"an array of {sizes} takes too much memory: this machine has {present >> 30} GiB")
-    flat = np.zeros(span, wanted) if kind == "zeros" else _random(span, wanted, seed)
+    zeros = kind == "zeros"
+    flat = np.zeros(span, wanted) if zeros else drawn(np.random.default_rng(seed), span, wanted)
     return arrays.strided(flat, shape, steps)
 
 
-def _random(count: int, dtype: "np.dtype[Any]", seed: int) -> "npt.NDArray[Any]":
+def drawn(
+    generator: "np.random.Generator", shape: int | tuple[int, ...], dtype: "np.dtype[Any]"
+) -> "npt.NDArray[Any]":
     """Integers from all of 8 bits or fewer, or normal numbers."""
     import numpy as np
 
-    generator = np.random.default_rng(seed)
     if limits := integer_limits(dtype):
         least = max(limits[0], -128)
         most = min(limits[1], least + 255)
-        return generator.integers(least, most, count, endpoint=True).astype(dtype)
-    return generator.standard_normal(count, np.float32).astype(dtype)
+        return generator.integers(least, most, shape, endpoint=True).astype(dtype)
+    return generator.standard_normal(shape, np.float32).astype(dtype)
 
 
 def grid_and_block(options: Namespace) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
