@@ -362,7 +362,7 @@ def test_columns_far_beyond_the_product_are_no_candidates():
 @pytest.mark.parametrize("types", [BF16, SCALED])
 def test_all_kernels_are_every_tile_with_every_division(types: Types) -> None:
     """Of K and of tiles among CTAs, as far as the columns of a tile can be divided."""
-    kernels = time_model._all_kernels(types, H200).kernels
+    kernels = time_model._all_kernels(types, H200)
     one = [(1, cluster, 1) for cluster in time_model._LARGE_CLUSTERS]
     several = [(1, cluster, n) for cluster in time_model._CLUSTERS for n in time_model._GLOBAL_SPLITS]
     divisions = [*((splits, (1, 1), 1) for splits in time_model._SPLITS), *one, *several]

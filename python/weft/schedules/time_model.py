@@ -5,7 +5,7 @@ each chip.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
 
@@ -110,7 +110,7 @@ def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterato
     """The schedules that are worth trying."""
     every = _all_kernels(types, chip)
     for index in np.flatnonzero(_worthwhile(every, m, n, k)):
-        if (s := every.legal(index, m, n, k)) is not None:
+        if (s := _legal(every, index, m, n, k)) is not None:
             yield s
 
 
@@ -150,35 +150,29 @@ def by_time(
     found = np.flatnonzero(_worthwhile(every, m, n, k, known_k=known_k))
     if not len(found):
         return
-    cycles = wgmma_cycles.cycles(every.kernels[found], m, n, k, members)
+    cycles = wgmma_cycles.cycles(every[found], m, n, k, members)
     for position in np.argsort(cycles, kind="stable"):
-        if (s := every.legal(found[position], m, n, k)) is not None:
+        if (s := _legal(every, found[position], m, n, k)) is not None:
             yield float(cycles[position]), s
 
 
-@dataclass(frozen=True)
-class _All:
-    """All kernels for some types that a product may choose among, some of which aren't legal."""
-
-    kernels: Kernels
-
-    def legal(self, index: Array, m: int, n: int, k: int) -> WarpgroupSchedule | None:
-        """The schedule of a kernel for a product, or None if it isn't legal."""
-        every = self.kernels
-        s = replace(
-            every.tiles[every.tile[index]],
-            stages=int(every.stages[index]),
-            splits=int(every.splits[index]),
-            cluster=(int(every.height[index]), int(every.width[index])),
-            global_splits=int(every.global_splits[index]),
-        )
-        down, across = s.swapped(m, n)
-        s = replace(s, group=_group(s, down, across, k * every.types.input_bytes, every.chip))
-        return s if s.complaint(every.types, Target.of(every.chip.chip)) is None else None
+def _legal(every: Kernels, index: Array, m: int, n: int, k: int) -> WarpgroupSchedule | None:
+    """The schedule of a kernel for a product, or None if it isn't legal."""
+    s = replace(
+        every.tiles[every.tile[index]],
+        stages=int(every.stages[index]),
+        splits=int(every.splits[index]),
+        cluster=(int(every.height[index]), int(every.width[index])),
+        global_splits=int(every.global_splits[index]),
+    )
+    down, across = s.swapped(m, n)
+    s = replace(s, group=_group(s, down, across, k * every.types.input_bytes, every.chip))
+    return s if s.complaint(every.types, Target.of(every.chip.chip)) is None else None
 
 
 @lru_cache(maxsize=32)
-def _all_kernels(types: Types, chip: ChipModel) -> _All:
+def _all_kernels(types: Types, chip: ChipModel) -> Kernels:
+    """All kernels for some types that a product may choose among, some of which aren't legal."""
     tiles = list(_tiles(types, chip))
     divisions = [
         *((splits, (1, 1), 1) for splits in _SPLITS),
@@ -200,11 +194,11 @@ def _all_kernels(types: Types, chip: ChipModel) -> _All:
     ]
     if not rows:
         none, never = np.zeros(0, int), np.zeros(0, bool)
-        return _All(Kernels(types, chip, tiles, none, none, none, none, none, none, never))
+        return Kernels(types, chip, tiles, none, none, none, none, none, none, never)
     tile, stages = np.repeat([first for first, _ in rows], [len(rest) for _, rest in rows], axis=0).T
     splits, slices, height, width = np.concatenate([rest for _, rest in rows]).T
     never = np.zeros(len(tile), bool)
-    return _All(Kernels(types, chip, tiles, tile, stages, splits, slices, height, width, never))
+    return Kernels(types, chip, tiles, tile, stages, splits, slices, height, width, never)
 
 
 def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
@@ -289,9 +283,8 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
 
 
-def _worthwhile(every: _All, m: int, n: int, k: int, *, known_k: bool = True) -> Array:
+def _worthwhile(kernels: Kernels, m: int, n: int, k: int, *, known_k: bool = True) -> Array:
     """Which kernels suit the sizes of a product."""
-    kernels = every.kernels
     if not len(kernels):
         return np.zeros(0, bool)
     down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)

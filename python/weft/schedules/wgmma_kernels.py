@@ -64,16 +64,8 @@ class Kernels:
 
     def __getitem__(self, index: Array) -> "Kernels":
         """Some of them."""
-        return replace(
-            self,
-            tile=self.tile[index],
-            stages=self.stages[index],
-            splits=self.splits[index],
-            global_splits=self.global_splits[index],
-            height=self.height[index],
-            width=self.width[index],
-            stream_k=self.stream_k[index],
-        )
+        names = ("tile", "stages", "splits", "global_splits", "height", "width", "stream_k")
+        return replace(self, **{name: vars(self)[name][index] for name in names})
 
     def of_tile(self, name: str, value: Any) -> Array:
         """A column of what a function returns for each tile. It is called once for all columns of a name."""
