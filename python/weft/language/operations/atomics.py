@@ -13,7 +13,7 @@ from weft.language.operations.gathers import Gathered, each_element
 from weft.language.operations.loads import check_read_by_tma, check_written, end_of_tma, put_for_tma
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import once, one_thread
-from weft.language.operations.tile_vectors import element_at, vector_indices
+from weft.language.operations.tile_vectors import elements_inside
 from weft.language.values import operators
 from weft.language.values.bounds import inside
 from weft.language.values.buffers import Buffer, Element, Elements, element_address
@@ -281,7 +281,8 @@ def _combine(name: str, to: Traced, value: Traced) -> Scalar | None:
                 f"w.atomic_{name} of a vector expects an element of an array, with all its indices, got {to}"
             )
         else:
-            _change_vector(name, to, value)
+            for element, at in elements_inside(value, to):
+                of_array(name, element, to.matrix.value, at)
         return None
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
@@ -305,14 +306,6 @@ def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
     old = once(ordered)
     trace.current().removable.append((old, fences))
     return Scalar(old)
-
-
-def _change_vector(name: str, to: Place, vector: Fragment) -> None:
-    numbers, limit = vector_indices(vector, to)
-    with emit.when(reductions.first_of_copies(vector.layout)):
-        for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(inside(number, limit, to.indices[-1].value)):
-                of_array(name, element, to.matrix.value, element_at(to, number))
 
 
 def _change_tile(name: str, to: Place, fragment: Fragment) -> None:

@@ -1,5 +1,7 @@
 """Loads and stores of vectors of the rows or the columns of tiles."""
 
+from collections.abc import Iterator
+
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.language.capture import trace
@@ -127,6 +129,22 @@ def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.V
     return [emit.add(start, each) for each in base.offsets], place.row()[2]
 
 
+def elements_inside(
+    vector: Fragment, to: Place, rows: Traced = None
+) -> Iterator[tuple[ir.Value, list[ir.Value]]]:
+    """Each of a lane's elements of a vector of rows, with its indices in the array, to build something where
+    these are inside of it, in the first of the lanes that hold the element. With `rows`, of so many elements.
+    """
+    numbers, limit = vector_indices(vector, to)
+    start = to.indices[-1].value
+    if rows is not None:
+        limit = emit.minimum(limit, emit.add(start, as_scalar(rows, i32).value))
+    with emit.when(reductions.first_of_copies(vector.layout)):
+        for number, element in zip(numbers, vector.elements(), strict=True):
+            with emit.when(inside(number, limit, start)):
+                yield element, element_at(to, number)
+
+
 def element_at(place: Place, number: ir.Value) -> list[ir.Value]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
@@ -160,15 +178,8 @@ def store_column(vector: Fragment, to: Traced, *, rows: Traced = None) -> None:
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
         raise mistake(f"expects an element of an array, with all its indices, or a buffer, got {to}")
     check_written(to, vector.dtype)
-    numbers, limit = vector_indices(vector, to)
-    if rows is not None:
-        end = emit.add(to.indices[-1].value, as_scalar(rows, i32).value)
-        limit = emit.minimum(limit, end)
-    first = reductions.first_of_copies(vector.layout)
-    with emit.when(first):
-        for number, element in zip(numbers, vector.elements(), strict=True):
-            with emit.when(inside(number, limit, to.indices[-1].value)):
-                memref.store(element, to.matrix.value, element_at(to, number))
+    for element, at in elements_inside(vector, to, rows):
+        memref.store(element, to.matrix.value, at)
 
 
 def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Traced) -> None:

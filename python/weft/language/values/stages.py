@@ -158,21 +158,14 @@ class Slot(Carried):
         return slot
 
     def complaint(self, other: "Slot") -> str | None:
-        if other.ring is self.ring:
-            if (self._released is None) != (other._released is None):
-                states = ["is released" if each._released else "isn't released" for each in (self, other)]
+        if other.ring is not self.ring:
+            return f"was a stage of ring '{self.ring.name}' and becomes one of '{other.ring.name}'"
+        for state, one, then in (
+            ("released", self._released is not None, other._released is not None),
+            ("taken", self.taken, other.taken),
+            ("awaited", self.full or self._released is not None, other.full or self._released is not None),
+        ):
+            if one != then:
+                states = [f"is {state}" if each else f"isn't {state}" for each in (one, then)]
                 return f"{states[0]} before, and {states[1]} at the end"
-            if self.taken != other.taken:
-                states = ["is taken" if each.taken else "isn't taken" for each in (self, other)]
-                return f"{states[0]} before, and {states[1]} at the end"
-            if self.full != other.full and self._released is None:
-                states = ["is awaited" if each.full else "isn't awaited" for each in (self, other)]
-                return f"{states[0]} before, and {states[1]} at the end"
-            return None
-        return f"was a stage of ring '{self.ring.name}' and becomes one of '{other.ring.name}'"
-
-    def __str__(self) -> str:
-        return f"a stage of ring '{self.ring.name}'"
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
+        return None
