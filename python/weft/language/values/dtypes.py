@@ -2,8 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -22,6 +21,8 @@ class DType:
     """MLIR's name of it."""
     shown: str
     """The name in `weft.language`."""
+    make: ClassVar[Any] = None
+    """Makes a value of the GPU of a number and a type: set by `scalars`, which needs MLIR."""
 
     @property
     def type(self) -> "ir.Type":
@@ -62,9 +63,9 @@ class DType:
         return self.bits // 8
 
     def __call__(self, value: Any) -> Any:
-        with late_imports.whole():
-            scalars = import_module("weft.language.values.scalars")
-        return scalars.as_scalar(value, self)
+        if DType.make is None:
+            raise mistake("this can be called in a kernel only, while it is traced")
+        return DType.make(value, self)
 
     def __str__(self) -> str:
         return f"w.{self.shown}"
@@ -72,57 +73,41 @@ class DType:
     __repr__ = __str__
 
 
-_NAMES = {
-    "f64": "f64",
-    "f32": "f32",
-    "f16": "f16",
-    "bf16": "bf16",
-    "f8E4M3FN": "e4m3",
-    "f8E5M2": "e5m2",
-    "i64": "i64",
-    "i32": "i32",
-    "i16": "i16",
-    "i8": "i8",
-    "ui64": "u64",
-    "ui32": "u32",
-    "ui16": "u16",
-    "ui8": "u8",
-    "i1": "i1",
-}
-DTYPES = {name: DType(name, short) for name, short in _NAMES.items()}
-BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
-
-f64 = DTYPES["f64"]
+f64 = DType("f64", "f64")
 """Floats of 64 bits."""
-f32 = DTYPES["f32"]
+f32 = DType("f32", "f32")
 """Floats of 32 bits."""
-f16 = DTYPES["f16"]
+f16 = DType("f16", "f16")
 """Floats of 16 bits, as IEEE 754 has them."""
-bf16 = DTYPES["bf16"]
+bf16 = DType("bf16", "bf16")
 """Floats of 16 bits with the exponent of f32."""
-e4m3 = DTYPES["f8E4M3FN"]
+e4m3 = DType("f8E4M3FN", "e4m3")
 """Floats of 8 bits, 3 of them fraction, without infinities."""
-e5m2 = DTYPES["f8E5M2"]
+e5m2 = DType("f8E5M2", "e5m2")
 """Floats of 8 bits, 2 of them fraction."""
-i64 = DTYPES["i64"]
+i64 = DType("i64", "i64")
 """Signed integers of 64 bits."""
-i32 = DTYPES["i32"]
+i32 = DType("i32", "i32")
 """Signed integers of 32 bits."""
-i16 = DTYPES["i16"]
+i16 = DType("i16", "i16")
 """Signed integers of 16 bits."""
-i8 = DTYPES["i8"]
+i8 = DType("i8", "i8")
 """Signed integers of 8 bits."""
-u64 = DTYPES["ui64"]
+u64 = DType("ui64", "u64")
 """Unsigned integers of 64 bits."""
-u32 = DTYPES["ui32"]
+u32 = DType("ui32", "u32")
 """Unsigned integers of 32 bits."""
-u16 = DTYPES["ui16"]
+u16 = DType("ui16", "u16")
 """Unsigned integers of 16 bits."""
-u8 = DTYPES["ui8"]
+u8 = DType("ui8", "u8")
 """Unsigned integers of 8 bits."""
-i1 = DTYPES["i1"]
+i1 = DType("i1", "i1")
 """Truth values."""
 
+DTYPES = {
+    each.name: each for each in (f64, f32, f16, bf16, e4m3, e5m2, i64, i32, i16, i8, u64, u32, u16, u8, i1)
+}
+BY_SHORT_NAME = {each.shown: each for each in DTYPES.values()}
 
 NUMBERS = (bool, int, float)
 """Python's types of numbers."""

@@ -182,6 +182,9 @@ def as_scalar(value: Traced, dtype: DType | None = None) -> Scalar:
     return Scalar(constant(kind, value))
 
 
+DType.make = as_scalar
+
+
 def check_fits(value: float, dtype: DType) -> None:
     """Raises WeftError for a number of Python that isn't one of a type."""
     if isinstance(value, float) and not dtype.is_float:
