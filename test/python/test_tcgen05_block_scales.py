@@ -105,8 +105,8 @@ class Case:
         assert self.fitted.complaint(types) is None
         rank = 2 + len(self.batch)
         roles = ("scale_a", scale, rank), ("scale_b", scale, rank)
-        what = (False, True), (1.0).hex(), (0.0).hex(), False, None
-        return product_kernel.compiled(types, (rank,) * 3, roles, *what, self.fitted, CHIP)
+        asked = product_kernel.Asked(types, (rank,) * 3, roles, (False, True))
+        return product_kernel.compiled(asked, self.fitted, CHIP)
 
     def complaint(self, **options: object) -> str | None:
         """What is wrong with the product in the emulator."""

@@ -67,10 +67,8 @@ class Case:
         of_a, of_b = (2 + len(batch) for batch in self.batches)
         added = [("scale_a", "i32", of_a), ("scale_b", "i32", of_b)]
         added += [("groups", "i32", 1)] if self.types.grouped else []
-        what = (False, True), (1.0).hex(), (0.0).hex(), False, None
-        return product_kernel.compiled(
-            self.types, (of_a, of_b, of_a), tuple(added), *what, self.schedule, self.chip
-        )
+        asked = product_kernel.Asked(self.types, (of_a, of_b, of_a), tuple(added), (False, True))
+        return product_kernel.compiled(asked, self.schedule, self.chip)
 
     def operand(self, rows: int, element: str, batch: tuple[int, ...], seed: int) -> tuple[np.ndarray, ...]:
         """Elements, the words of their scales as the kernel has them, and the exact values."""

@@ -25,6 +25,7 @@ from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
 from weft.multiply.product import checked_activation
+from weft.multiply.product_kernel import Asked
 from weft.schedules import choice
 
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
@@ -122,12 +123,11 @@ class Product:
     ) -> Kernel:
         """The kernel, compiled once."""
         schedule = self.schedule_of(chip, sizes, whole)
-        what = (1.0).hex(), (0.0).hex(), False, self.activation, schedule, chip
         batches = {"residual": ranks[2], "scale_a": 3 if ranks[0] == 3 else 2}
         of_batch = tuple((role, kind, batches.get(role, rank)) for role, kind, rank in self.added)
-        return product_kernel.compiled(
-            self.types, ranks, (*of_batch, *added), (False, self.transpose_b), *what
-        )
+        layout = False, self.transpose_b
+        asked = Asked(self.types, ranks, (*of_batch, *added), layout, activation=self.activation)
+        return product_kernel.compiled(asked, schedule, chip)
 
     def views(self, operands: Sequence[Any], d: Any, members: int | None = None) -> list[ArrayView]:
         """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many

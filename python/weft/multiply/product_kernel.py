@@ -3,7 +3,7 @@
 import functools
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
@@ -70,10 +70,10 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
     with late_imports.whole():
         from weft.schedules import choice
 
-    types, chip = operands.types, _chip(operands)
-    if choice.layout_complaint(types, chip):
+    chip = _chip(operands)
+    if choice.layout_complaint(operands.types, chip):
         operands.refuse_layout()
-    return compiled(types, *_compiled_for(operands), schedule_of(operands, copies=copies), chip)
+    return compiled(_asked_of(operands), schedule_of(operands, copies=copies), chip)
 
 
 def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | None":
@@ -93,31 +93,36 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | N
         schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
     # In the emulator, a program's earlier products shouldn't select what it runs.
     if operands.ordinal is not None:
-        having = compiled_schedules.of((types, *_compiled_for(operands), chip))
+        having = compiled_schedules.of((*_asked_of(operands), chip))
         schedule = choice.compiled_instead(schedule, having, sizes.m, sizes.n, k, types, chip, members)
     return schedule
 
 
-_CompiledFor = tuple[
-    tuple[int, int, int],
-    tuple[tuple[str, str, int], ...],
-    tuple[bool, bool],
-    str,
-    str,
-    bool,
-    str | None,
-]
+class Asked(NamedTuple):
+    """What a kernel is compiled for besides its schedule and chip: `ranks` of A, B and D, the (role, type,
+    rank) of each of the `added` arrays (rank 0: one element), `alpha` (1 where it's an array) and `beta` as
+    `float.hex` writes them, since -0.0 equals 0.0.
+    """
+
+    types: Types
+    ranks: tuple[int, int, int] = (2, 2, 2)
+    added: tuple[tuple[str, str, int], ...] = ()
+    transposed: tuple[bool, bool] = (False, False)
+    alpha: str = (1.0).hex()
+    beta: str = (0.0).hex()
+    promote: bool = False
+    activation: str | None = None
 
 
-def _compiled_for(operands: Operands) -> _CompiledFor:
-    """What a kernel is compiled for besides types, schedule and chip, in the order of `compiled`."""
-    a, b, d, *rest = operands.views
-    product = operands.product
+def _asked_of(operands: Operands) -> Asked:
+    (a, b, d, *rest), product = operands.views, operands.product
     assert product.beta is not None  # as `Product.checked` has it
     added = tuple((role, v.dtype, _rank(role, v)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
     numbers = product.alpha.hex(), product.beta.hex()
-    return ranks, added, operands.transposed, *numbers, product.promote, product.activation
+    return Asked(
+        operands.types, ranks, added, operands.transposed, *numbers, product.promote, product.activation
+    )
 
 
 def transposed(operands: Operands) -> tuple[int, ...]:
@@ -192,43 +197,27 @@ def plain(types: Types, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
     """
     transposed = types.transposed[0], not types.transposed[1]
     scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
-    what = (1.0).hex(), (0.0).hex(), types.promoted and not types.scaled, None
-    return compiled(types, (2, 2, 2), scales, transposed, *what, schedule, chip)
+    promote = types.promoted and not types.scaled
+    return compiled(Asked(types, (2, 2, 2), scales, transposed, promote=promote), schedule, chip)
 
 
 @functools.lru_cache(maxsize=1024)
-def compiled(
-    types: Types,
-    ranks: tuple[int, int, int],
-    added: tuple[tuple[str, str, int], ...],
-    transposed: tuple[bool, bool],
-    alpha: str,
-    beta: str,
-    promote: bool,
-    activation: str | None,
-    schedule: "AnySchedule | None",
-    chip: str,
-) -> kernel.Kernel:
-    """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
-    `added` arrays (rank 0: one element), `alpha` (1 where it's an array) and `beta` as `float.hex` writes
-    them, since -0.0 equals 0.0. Raises WeftError, with the caller's line, if there is none.
-    """
-    what = types, ranks, added, transposed, alpha, beta, promote, activation
-    product = *what, schedule
+def compiled(asked: Asked, schedule: "AnySchedule | None", chip: str) -> kernel.Kernel:
+    """The kernel of a product, compiled once. Raises WeftError, with the caller's line, if there is none."""
     if schedule is None:
-        return kernel.compile_shared(_module(product), chip)
-    made = _kept_or_compiled(product, chip)
-    compiled_schedules.add((*what, chip), schedule)
+        return kernel.compile_shared(_module(asked, schedule), chip)
+    made = _kept_or_compiled(asked, schedule, chip)
+    compiled_schedules.add((*asked, chip), schedule)
     return made
 
 
-def _kept_or_compiled(product: compiled_schedules.Kind, chip: str) -> kernel.Kernel:
+def _kept_or_compiled(asked: Asked, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
     """The kernel of a product. Its module is built only if nobody has compiled it before."""
     return kept_kernels.found_or_made(
         "module",
-        [repr(product)],
+        [repr((*asked, schedule))],
         load=lambda bytecode: _from_disk(bytecode, chip),
-        make=lambda: kernel.compile_shared(_module(product), chip),
+        make=lambda: kernel.compile_shared(_module(asked, schedule), chip),
         entry_of=lambda made: made.compiled.bytecode,
     )
 
@@ -254,13 +243,13 @@ def _loaded(bytecode: bytes, chip: str) -> kernel.Kernel:
     return made
 
 
-def _module(product: tuple[Any, ...]) -> Any:
-    """The module of a product: the arguments of `compiled`, without the chip."""
+def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
+    """The module of a product."""
     with late_imports.whole():
         from weft.construction.module import Module, memref
         from weft.dialects import tile
 
-    types, ranks, added, transposed, alpha, beta, promote, activation, schedule = product
+    types, ranks, added, transposed, alpha, beta, promote, activation = asked
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
         matrices = [memref("x".join("?" * rank) or "1", t, strides=_strides(rank)) for t, rank in kinds]
