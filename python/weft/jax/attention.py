@@ -20,7 +20,7 @@ from weft.attend.problem import Options, refuse
 from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.jax import placement, sharding
-from weft.jax.primitive import equally_varying, run_eagerly
+from weft.jax.primitive import equally_varying, one_by_one, run_eagerly
 from weft.language.calls.signatures import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
@@ -290,17 +290,13 @@ def _batched(
     operands: Sequence[Any], axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
 ) -> tuple[Any, Any]:
     """One call after the other."""
-    mapped = {
-        n: jnp.moveaxis(x, axis, 0)
-        for n, x, axis in zip(names, operands, axes, strict=True)
-        if axis is not None
+    given = {
+        name: x if axis is None else jnp.moveaxis(x, axis, 0)
+        for name, x, axis in zip(names, operands, axes, strict=True)
     }
-
-    def one(given: dict[str, Any]) -> Any:
-        values = (given.get(name, each) for name, each in zip(names, operands, strict=True))
-        return attention_p.bind(*values, names=names, options=options)
-
-    results = jax.lax.map(one, mapped)
+    mapped = {name for name, axis in zip(names, axes, strict=True) if axis is not None}
+    bind = functools.partial(attention_p.bind, names=names, options=options)
+    results = one_by_one(given, mapped, lambda values: bind(*values))
     return results, (0,) * len(results)
 
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax.interpreters import batching
 
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS
-from weft.jax.primitive import bind, product_p
+from weft.jax.primitive import bind, one_by_one, product_p
 from weft.jax.products import multiply
 from weft.launch import arrays
 from weft.multiply.product import Product
@@ -25,7 +24,7 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
     }
     mapped = {name for name, axis in zip(names, axes, strict=True) if axis is not None}
     if not mapped.isdisjoint(GROUPINGS) or not set(GROUPINGS).isdisjoint(product.roles):
-        return _one_by_one(moved, mapped, product), 0
+        return one_by_one(moved, mapped, lambda values: bind(values, product)), 0
     count = next(moved[name].shape[0] for name in names if name in mapped)
     if mapped.isdisjoint("ab"):
         moved["a"] = jnp.broadcast_to(moved["a"], (count, *moved["a"].shape))
@@ -37,7 +36,7 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
         alone = mapped <= {"a", "c", "residual", "scale_a"} and "scale_a" in product.by_columns
         alone = alone and ranks["a"] == ranks["b"] == 2
         if not alone or product.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
-            return _one_by_one(moved, mapped, product), 0
+            return one_by_one(moved, mapped, lambda values: bind(values, product)), 0
         moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
         return multiply(moved, product, of_rows=True), 0
     members = next((moved[n].shape[ranks[n] - 3 + (n in mapped)] for n in "ab" if ranks[n] == 3), None)
@@ -58,15 +57,6 @@ def _has_factors(moved: dict[str, Any], mapped: set[str], product: Product) -> b
 
 def _rows_of(batch: Any) -> int:
     return int(batch.shape[0] * batch.shape[-2])
-
-
-def _one_by_one(moved: dict[str, Any], mapped: set[str], product: Product) -> Any:
-    """The results of products that can't be batched."""
-
-    def one(given: dict[str, Any]) -> Any:
-        return bind(tuple(given.get(name, each) for name, each in moved.items()), product)
-
-    return jax.lax.map(one, {name: moved[name] for name in mapped})
 
 
 def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Product:

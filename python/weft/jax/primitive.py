@@ -1,6 +1,6 @@
 """The primitive of JAX behind `weft.jax.matmul`: a product of matrices, or of one batch of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -146,6 +146,15 @@ def texts_on_gpu(jaxpr: Any) -> list[str]:
 
 xla_target.register()
 product_p.def_abstract_eval(_abstract)
+
+
+def one_by_one(given: Mapping[str, Any], mapped: Set[str], bind: Callable[[list[Any]], Any]) -> Any:
+    """The results of a primitive for each member of the `mapped` operands, along their first axes."""
+
+    def one(members: Mapping[str, Any]) -> Any:
+        return bind([members.get(name, each) for name, each in given.items()])
+
+    return jax.lax.map(one, {name: given[name] for name in mapped})
 
 
 def run_eagerly(primitive: Any, *parameters: str) -> None:

@@ -21,10 +21,6 @@ _OPTIONS = (
 )
 _SCALES = "Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None"
 _ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, {_SCALES}, *, {_OPTIONS}"
-_FORWARD_MODE = (
-    "weft.attention: derivatives in forward mode are not computed: use those in backward mode "
-    "(torch.func.vjp, jacrev)"
-)
 _SECOND = "weft.attention: gradients of its gradients are not computed"
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
@@ -164,5 +160,5 @@ _BACKWARD = (
 )
 define("attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _forward_fake)
 define("attention_backward", _BACKWARD, _backward, _backward_fake)
-_attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate, _FORWARD_MODE)
+_attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate)
 _attend_backward = without_gradients(LIBRARY, torch.ops.weft.attention_backward.default, _SECOND)

@@ -286,7 +286,7 @@ def through(activation: str, gradient: Any, z: Any) -> Any:
 
 
 def _without_gradients(overload: Any) -> Any:
-    def refuse(*operands: Any, out: Any = None, **options: Any) -> Any:
+    def refuse(*operands: Any, out: Any, **options: Any) -> None:
         tensors = (*operands, out)
         if any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
             raise WeftError(FORWARD_MODE)
@@ -296,11 +296,8 @@ def _without_gradients(overload: Any) -> Any:
                 "torch.no_grad()"
             )
         with torch._C._AutoDispatchBelowAutograd():
-            if out is None:
-                return overload(*operands, **options)
             overload(*operands, out=out, **options)
         torch.autograd.graph.increment_version(out)
-        return None
 
     return refuse
 

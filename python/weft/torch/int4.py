@@ -12,10 +12,6 @@ from weft.torch.transforms import differentiable
 _SCHEMA = (
     "(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, int rows, int group) -> Tensor"
 )
-_FORWARD_MODE = (
-    "weft.matmul_int4: derivatives in forward mode are not computed: use those in backward mode "
-    "(torch.func.vjp, jacrev)"
-)
 
 
 def matmul_int4(x: Any, weights: Int4Weights, bias: Any) -> Any:
@@ -61,4 +57,4 @@ def _differentiate(ctx: Any, gradient: Any) -> tuple[Any, ...]:
 
 
 define("matmul_int4", _SCHEMA, _run, _fake)
-_multiply = differentiable(LIBRARY, torch.ops.weft.matmul_int4.default, _save, _differentiate, _FORWARD_MODE)
+_multiply = differentiable(LIBRARY, torch.ops.weft.matmul_int4.default, _save, _differentiate)

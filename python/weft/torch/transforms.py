@@ -56,17 +56,22 @@ def differentiable(
     overload: Any,
     save: Save,
     backward: Callable[..., tuple[Any, ...]],
-    refusal: str,
+    refusal: str | None = None,
     forward_mode: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """Registers the gradients of an operator. Returns a function that calls the operator, and computes these
-    gradients under `torch.func`, too. `torch.vmap` maps it one by one. In forward mode, it raises WeftError
-    with the `refusal`.
+    gradients under `torch.func`, too. `torch.vmap` maps it one by one. In forward mode, it raises WeftError,
+    with the `refusal` if one is given.
 
     With `forward_mode`, which returns the tangent of the result, and a rule of `torch.vmap` for the operator,
     PyTorch transforms it. The saved tensors are then the result and all operands.
     """
     arguments, name = Arguments(overload), overload._schema.name
+    caller = name.replace("::", ".")
+    why = refusal or (
+        f"{caller}: derivatives in forward mode are not computed: use those in backward mode "
+        "(torch.func.vjp, jacrev)"
+    )
 
     def save_operands(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         save(ctx, inputs, {}, output)
@@ -105,7 +110,7 @@ def differentiable(
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
             if forward_mode is None:
-                raise WeftError(refusal)
+                raise WeftError(why)
             return forward_mode(ctx, *tangents)
 
     @torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
