@@ -9,7 +9,7 @@ import numpy as np
 from weft import emulator
 from weft.emulator.errors import advise
 from weft.errors import WeftError
-from weft.host.runtime import Bytes, Dim, Launched, new_bytes
+from weft.host.lowered import Bytes, Dim, Launched, new_bytes
 
 _ALLOCATED = "gpu.alloc"
 _REGISTER = "kernels access memory of gpu.alloc, and what gpu.host_register has registered"

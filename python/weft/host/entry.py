@@ -9,9 +9,9 @@ from typing import Any
 
 from weft.compiler.reproducer import RUNNING
 from weft.host.emulated import Emulated
-from weft.host.lowered import Lowered
+from weft.host.lowered import Launched, Lowered
 from weft.host.on_gpu import Gpu
-from weft.host.runtime import C_TYPES, Device, Launched, Runtime
+from weft.host.runtime import C_TYPES, Device, Runtime
 from weft.launch.cuda_driver import entered, primary
 from weft.system import late_imports, phase
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from weft.host.runtime import Dim, Launched
+from weft.host.lowered import Dim, Launched
 from weft.launch import runtime
 from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check

@@ -3,28 +3,24 @@
 import ctypes
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.host import printing
-from weft.host.lowered import ASSERT
+from weft.host.emulated import Emulated
+from weft.host.lowered import ASSERT, PAGE, Bytes, new_bytes
+from weft.host.on_gpu import Gpu
 from weft.host.printing import Memref
 from weft.isa import tensor_map
 from weft.isa.suggest import did_you_mean
 
-Bytes = npt.NDArray[np.uint8]
-Dim = tuple[int, int, int]
-PAGE = 4096
 # By the driver's numbers, which aren't those of PTX.
 _TENSOR_TYPES = (
     *("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16"),
     *("FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ"),
 )
-_UNSET = 0xFF  # NaN, or -1: what a program reads before it writes
 C_TYPES: dict[str, Any] = {
     "void": None,
     "ptr": ctypes.c_void_p,
@@ -39,54 +35,7 @@ C_TYPES: dict[str, Any] = {
 """The types of LLVM IR that functions take and return."""
 
 
-@dataclass(frozen=True)
-class Launched:
-    """A launch: the kernel, its dimensions, and the emulator's report if that ran it."""
-
-    kernel: str
-    grid: Dim
-    block: Dim
-    report: Any = None
-
-
-class Device(Protocol):
-    """A GPU, or what emulates it. Handles and addresses are numbers."""
-
-    launches: list[Launched]
-
-    def alloc(self, size: int, shared: bool, /) -> int: ...
-    def free(self, address: int, /) -> None: ...
-    def register(self, address: int, size: int, /) -> None: ...
-    def unregister(self, address: int, /) -> None: ...
-    def copy(self, to: int, source: int, size: int, stream: int, /) -> None: ...
-    def fill(self, address: int, pattern: bytes, count: int, stream: int, /) -> None: ...
-    def load(self, code: bytes, /) -> int: ...
-    def kernel(self, module: int, name: str, /) -> int: ...
-    def launch(
-        self,
-        kernel: int,
-        grid: Dim,
-        block: Dim,
-        cluster: Dim,
-        shared_bytes: int,
-        stream: int,
-        parameters: int,
-    ) -> None: ...
-    def stream(self) -> int: ...
-    def wait(self, stream: int, /) -> None: ...
-    def destroy(self, stream: int, /) -> None: ...
-    def event(self) -> int: ...
-    def wait_for_event(self, event: int, /) -> None: ...
-    def record(self, event: int, stream: int, /) -> None: ...
-    def wait_for(self, stream: int, event: int, /) -> None: ...
-    def close(self) -> None: ...
-
-
-def new_bytes(size: int) -> Bytes:
-    """Memory that begins at a page, and isn't set."""
-    room = np.full(size + PAGE, _UNSET, np.uint8)
-    begin = -room.ctypes.data % PAGE
-    return room[begin : begin + size]
+Device = Emulated | Gpu
 
 
 class Runtime:

@@ -19,7 +19,6 @@ from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, emulated, kernel_handle, kernel_page, producers, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
-from weft.launch.bound import Bound
 from weft.launch.dimensions import dimensions, workspaces_of
 from weft.launch.kernel_arguments import (
     Space,
@@ -33,6 +32,7 @@ from weft.launch.kernel_arguments import (
     within,
 )
 from weft.launch.launcher import Extents, Parameter
+from weft.launch.plans import Plans
 from weft.launch.workspace import PerStream, Pool
 from weft.system import late_imports
 
@@ -134,7 +134,7 @@ class Kernel:
         """What to do about findings of the emulator, by their rules: notes of what calls report."""
         self._loaded: dict[int, runtime.Loaded] = {}
         self._pools: dict[int, Pool] = {}
-        self._launches: dict[Any, runtime.Prepared] = {}
+        self._launches = Plans(_MOST_LAUNCHES)
         self._emulated: deque[list[npt.NDArray[np.uint8]]] = deque(maxlen=_MOST_EMULATED_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -404,26 +404,23 @@ class Kernel:
             else replace(v, address=c.address, device="cuda", device_id=c.device.ordinal, owner=c)
             for v, c in zip(views, copies, strict=True)
         ]
-        launch, handle = (
-            Bound.of(self._known_launch(on_gpu, grid, block), on_gpu),
-            runtime.stream_handle(stream),
-        )
+        bound, handle = self._known_launch(on_gpu, grid, block).bound(on_gpu), runtime.stream_handle(stream)
         waited = {v.stream for v in views if isinstance(v, ArrayView) and v.stream is not None}
         producers.order(None, handle, waited)  # on the current GPU
-        launch.launch(handle)
+        bound.launch(handle)
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
                 view.numpy()[...] = within(copy.to_numpy(), view)
 
-    def prepare(self, *args: ArrayView) -> Bound:
+    def prepare(self, *args: ArrayView) -> runtime.Bound:
         """A launch with these arrays, of one GPU, and numbers. It can be queued any number of times.
 
         The arrays must outlive the launch. Raises WeftError for arguments that don't fit.
         """
         views, _ = checked(self.launch, args)
-        return Bound.of(self.plan(views), views)
+        return self.plan(views).bound(views)
 
     def plan(
         self, args: Sequence[Any], extents: Extents | None = None, grid: Sequence[int] | None = None
@@ -484,12 +481,10 @@ class Kernel:
             for v in views
         )
         key = (runtime.current().ordinal, grid, block, layouts)
-        prepared = self._launches.get(key)
+        prepared: runtime.Prepared | None = self._launches.get(key)
         if prepared is None:
             prepared = self._prepared(views, grid, block)
-            if len(self._launches) >= _MOST_LAUNCHES:
-                self._launches.clear()
-            self._launches[key] = prepared
+            self._launches.add(key, prepared)
         return prepared
 
     def loaded(self) -> runtime.Loaded:

@@ -279,6 +279,10 @@ class Prepared:
             self.settle(status, stream, *addresses)
         cuda_driver.launched = self.action
 
+    def bound(self, args: Sequence[Any]) -> "Bound":
+        """The launch with the addresses of these arguments."""
+        return Bound(self, tuple(arg.address for arg in args if isinstance(arg, arrays.ArrayView)))
+
     def settle(self, status: int, stream: int, *addresses: int) -> None:
         """Queues the launch again if it only lacked workspaces. Raises WeftError for the driver's errors."""
         while status:
@@ -310,6 +314,18 @@ class Prepared:
                 self._plan.add_workspaces(*self._workspaces.of(stream))
         else:
             check(self.action, api().CUresult(status))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A launch, queued any number of times, with the addresses of its arrays, which must outlive it."""
+
+    prepared: Prepared
+    addresses: tuple[int, ...]
+
+    def launch(self, stream: int) -> None:
+        """Queues the launch on a stream of its GPU, by handle. That GPU needn't be the current one."""
+        self.prepared.launch(stream, *self.addresses)
 
 
 class DeviceArray:
