@@ -168,7 +168,7 @@ class _Claim(_Counter):
         return [before, emit.negate(emit.equal(before, known))]
 
 
-_LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}
+_LOWERINGS: dict[Any, Callable[[Any], list[ir.Value]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}
 
 LOWER_CLAIMS = Pass(
     "lower-claims", "lower claims of shares to atomic operations", run, lowers=tuple(_LOWERINGS)

@@ -19,17 +19,17 @@ def run(module: ir.Operation) -> None:
     rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
 
 
-def _await_flag(op: AwaitFlagOp) -> list[Any]:
+def _await_flag(op: AwaitFlagOp) -> list[ir.Value]:
     """Loads with acquire at the scope of the system, LLVM's default."""
     address, i64 = addresses.Vector(op.flags).element_of(op.index), ir.IntegerType.get_signless(64)
     limit = arith.muli(arith.extui(i64, op.limit), emit.constant(i64, _NANOSECONDS))
     start = _now()
 
-    def poll() -> tuple[ir.Value, list[Any]]:
+    def poll() -> tuple[ir.Value, list[ir.Value]]:
         flag = llvm.load(emit.i32(), address, alignment=4, ordering=llvm.AtomicOrdering.acquire)
         return emit.less(emit.sub(flag, op.value), 0), []
 
-    def check_time() -> list[Any]:
+    def check_time() -> list[ir.Value]:
         passed = arith.subi(_now(), start)
         with emit.when(arith.cmpi(arith.CmpIPredicate.ugt, passed, limit)):
             llvm.intr_trap()
@@ -46,7 +46,7 @@ def _now() -> ir.Value:
     return nvvm.read_ptx_sreg_globaltimer(results=[ir.IntegerType.get_signless(64)])
 
 
-def _signal(op: SignalOp) -> list[Any]:
+def _signal(op: SignalOp) -> list[ir.Value]:
     """A store with release at the scope of the system, LLVM's default."""
     address = addresses.Vector(op.flags).element_of(op.index)
     llvm.StoreOp(op.value, address, alignment=4, ordering=llvm.AtomicOrdering.release)
@@ -84,7 +84,7 @@ def _remote(op: RemoteOp) -> list[ir.Value]:
     return [cast.result]
 
 
-def _send_async(op: SendAsyncOp) -> list[Any]:
+def _send_async(op: SendAsyncOp) -> list[ir.Value]:
     """One bulk copy of the whole buffer."""
     kind = op.tile.type
     to = addresses.Vector(op.memory).element_of(op.index)
@@ -93,7 +93,7 @@ def _send_async(op: SendAsyncOp) -> list[Any]:
     return []
 
 
-_LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {
+_LOWERINGS: dict[Any, Callable[[Any], list[ir.Value]]] = {
     AwaitFlagOp: _await_flag,
     SignalOp: _signal,
     IsLastOp: _is_last,

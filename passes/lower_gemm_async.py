@@ -172,7 +172,7 @@ def _multiply(op: GemmAsyncOp) -> ir.Value:
     b = _SharedMemory(op, "B", op.b)
     a = _SharedMemory(op, "A", op.a) if is_buffer(op.a) else _InRegisters(op.a, form.operands[1])
     registers, first = form.operands[0], op.attribute("first_sum")
-    kind, results, named = struct_of(registers), list[Any](), first >= 0
+    kind, results, named = struct_of(registers), list[ir.Value](), first >= 0
     sums = iter(() if named else _sums(op.c))
     wgmma.fence()
     for number, (row, column) in enumerate(product(range(0, m, isa.M), range(0, n, columns))):

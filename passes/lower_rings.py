@@ -146,7 +146,7 @@ def _answers(op: MakeRingOp) -> ir.Value | None:
     return tile.address(tile.alloc(BufferType.of((stages, 4), emit.i32(), f"S[({stages},4):(4,1)]")))
 
 
-def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
+def _acquire(op: AcquireOp, ring: Barriers) -> list[ir.Value]:
     """Waits for the other parity: a new mbarrier counts as past the phase before its first, so that the ring
     begins empty.
     """
@@ -156,7 +156,7 @@ def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
+def _drain(op: DrainOp, ring: Barriers) -> list[ir.Value]:
     """Waits as `_acquire` does, for as many stages as there are."""
 
     def each(_: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
@@ -168,7 +168,7 @@ def _drain(op: DrainOp, ring: Barriers) -> list[Any]:
     return []
 
 
-def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
+def _await(op: AwaitOp, ring: Barriers) -> list[ir.Value]:
     _spin(ring, ring.full(op.stage), op.phase)
     if ring.orders_tcgen05:
         tcgen05.fence(kind="after_thread_sync")
@@ -181,14 +181,14 @@ def _spin(ring: Barriers, barrier: ir.Value, parity: ir.Value) -> None:
     """
     wait = nvvm.MBarrierTryWaitOp if ring.sleeps else nvvm.MBarrierTestWaitOp
 
-    def before() -> tuple[ir.Value, list[Any]]:
+    def before() -> tuple[ir.Value, list[ir.Value]]:
         done = wait(barrier, parity, results=[emit.i1()]).result
         return emit.negate(done), []
 
     emit.repeat([], before)
 
 
-def _expect(op: ExpectOp, ring: Barriers) -> list[Any]:
+def _expect(op: ExpectOp, ring: Barriers) -> list[ir.Value]:
     def arrive() -> None:
         nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value * ring.cta_group))
 
@@ -206,7 +206,7 @@ def _full(op: FullBarrierOp, ring: Barriers) -> list[ir.Value]:
     return [addresses.of_leader(full) if ring.cta_group == PAIR and ring.filler != MMA else full]
 
 
-def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
+def _commit(op: CommitOp, ring: Barriers) -> list[ir.Value]:
     if op.attribute("copies"):
         nvvm.CpAsyncMBarrierArriveOp(ring.full(op.stage), noinc=True)
         return []
@@ -222,7 +222,7 @@ def _fence_proxies() -> None:
     nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
 
 
-def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
+def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[ir.Value]:
     if ring.fences_lanes and not proxy_fences.follow_accesses(op):
         # Loads that haven't delivered yet would otherwise get what TMA writes next, and stores overwrite it.
         _fence_proxies()
@@ -286,7 +286,7 @@ def _mask(op: ir.OpView, ring: Barriers) -> list[ir.Value]:
     return [arith.trunci(i16, arith.shli(emit.value(BOTH), thread_ids.leader_rank()))]
 
 
-def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[Any]:
+def _try_cancel(op: TryCancelOp, ring: Barriers) -> list[ir.Value]:
     _require_one_thread(op, "put it in")
     launch_control.request(op, ring.answer(op.stage), ring.full(op.stage), ring.cluster)
     return []

@@ -126,7 +126,7 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
         near = arith.cmpi(arith.CmpIPredicate.ult, _source(kind, lane, first, segment, offset), width)
     if near is not None:
         offset = arith.select(near, offset, emit.value(0))
-    flags: list[Any] = []
+    flags: list[ir.Value] = []
 
     def moved(word: ir.Value) -> ir.Value:
         pair = llvm.StructType.get_literal([word.type, emit.i1()])
@@ -142,13 +142,13 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     return found, flags[0] if near is None else near
 
 
-def _power_of_two(width: Any) -> Any:
+def _power_of_two(width: Any) -> ir.Value:
     """The least power of two that isn't below a width."""
     zeros = llvm.intr_ctlz(arith.subi(width, emit.value(1)), False)
     return arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
 
 
-def _source(kind: ir.Type, lane: ir.Value, first: Any, segment: Any, offset: Any) -> Any:
+def _source(kind: ir.Type, lane: ir.Value, first: ir.Value | int, segment: Any, offset: Any) -> ir.Value:
     """The lane that a lane reads, counted from the segment's first."""
     if kind == nvvm.ShflKind.idx:
         return arith.andi(offset, arith.subi(segment, emit.value(1)))

@@ -319,7 +319,7 @@ def _gather(op: GatherAsyncOp, source: Map, pieces: Pieces) -> None:
     base, indices = tile.address(op.tile), addresses.Vector(op.indices)
     panels = [(column, bytes_) for row, column, bytes_ in pieces.starts if row == 0]
 
-    def group(number: ir.Value, _: list[Any]) -> list[Any]:
+    def group(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         start = emit.add(op.first, emit.mul(number, GATHERED_ROWS))
         rows = [_index(indices, emit.add(start, row)) for row in range(GATHERED_ROWS)]
         inside = emit.mul(number, GATHERED_ROWS * pieces.row_bytes)

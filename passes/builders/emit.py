@@ -182,8 +182,8 @@ def thread() -> ir.Value:
 def either(
     condition: ir.Value,
     kinds: list[ir.Type],
-    then: Callable[[], list[Any]],
-    otherwise: Callable[[], list[Any]],
+    then: Callable[[], list[ir.Value]],
+    otherwise: Callable[[], list[ir.Value]],
 ) -> list[ir.Value]:
     """The values of `then` where the condition, an i1 value, is true, otherwise those of `otherwise`. Both
     return values of types `kinds`.
@@ -245,7 +245,7 @@ def loop(
     end: Number,
     step: Number,
     carried: list[ir.Value],
-    body: Callable[[Any, list[Any]], list[Any]],
+    body: Callable[[Any, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """A loop over every `step`-th number from `first` on, below `end`. `body` takes a number and the carried
     values and returns the next carried values. Returns the last ones.
@@ -258,8 +258,8 @@ def loop(
 
 def repeat(
     carried: list[ir.Value],
-    before: Callable[..., tuple[Any, list[Any]]],
-    after: Callable[..., list[Any]] = lambda *passed: list(passed),
+    before: Callable[..., tuple[Any, list[ir.Value]]],
+    after: Callable[..., list[ir.Value]] = lambda *passed: list(passed),
     kinds: list[ir.Type] | None = None,
 ) -> list[ir.Value]:
     """A loop. `before` takes the carried values and returns whether to continue, an i1, and the values that

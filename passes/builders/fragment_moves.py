@@ -58,7 +58,7 @@ def _load_shared(op: LoadOp) -> ir.Value:
             refused += f"; ldmatrix of pairs of bytes {transposing}"
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
         return _load_plain(op)
-    words, word = list[Any](), emit.i32()
+    words, word = list[ir.Value](), emit.i32()
     remarks.explain(op, lambda: ("ldmatrix", []))
     for count, address, transposed in matrix_moves.moves(op, op.source, kind):
         result = mma.ldmatrix(address=address, num=count, trans=transposed, **matrix_moves.form_of(op))
@@ -149,7 +149,7 @@ def _plain_runs(op: LoadOp | StoreOp, buffer: ir.Value, kind: ir.Type) -> Iterat
 
 
 def _load_plain(op: LoadOp) -> ir.Value:
-    kind, elements = op.fragment.type, list[Any]()
+    kind, elements = op.fragment.type, list[ir.Value]()
     for _, count, address in _plain_runs(op, op.source, kind):
         element = addresses.stored_type(kind.element_type)
         run = element if count == 1 else ir.VectorType.get([count], element)
@@ -306,7 +306,7 @@ def load_row(op: LoadRowOp) -> ir.Value:
 
     def loaded_runs(width: int) -> list[ir.Value]:
         run = source.element if width == 1 else ir.VectorType.get([width], source.element)
-        elements = list[Any]()
+        elements = list[ir.Value]()
         for column in distinct[::width]:
             at = emit.add(start, column)
             elements += emit.elements(guarded(source, source.element_of(at), source.has(at), run))
@@ -330,7 +330,7 @@ def _row_of_buffer(op: LoadRowOp, start: ir.Value, columns: Sequence[int]) -> li
     if wrong := shared.run_complaint(width):
         raise refuse(op, wrong)
     assert len({column for *_, column in runs}) * width == len(columns), "each column is in one run"
-    element, values = addresses.stored_type(op.fragment.type.element_type), list[Any]()
+    element, values = addresses.stored_type(op.fragment.type.element_type), list[ir.Value]()
     for column in columns[::width]:
         offset = shared.offset(Point(0), Point(emit.add(start, column)))
         kind = element if width == 1 else ir.VectorType.get([width], element)

@@ -165,7 +165,7 @@ class _Assembly:
         self._tied = list(updated)
         self._kinds: list[str] = []  # of the results
         self._letters: list[str] = []
-        self._values: list[Any] = []
+        self._values: list[ir.Value] = []
         self._lines: list[str] = []
         self._reaches_memory = False
 

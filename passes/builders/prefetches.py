@@ -1,7 +1,5 @@
 """Requests that L2 loads what a kernel reads later."""
 
-from typing import Any
-
 from weft.mlir import arith, ir, llvm, nvvm
 from weft.passes.builders import emit
 from weft.passes.builders.addresses import Matrix, Vector
@@ -19,7 +17,7 @@ def block(
     present = emit.minimum(emit.sub(source.columns, column), columns)
     bytes_ = emit.bit_and(emit.mul(present, source.bytes), -_UNIT)
 
-    def one(number: ir.Value, _: list[Any]) -> list[Any]:
+    def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         at = emit.add(row, number)
         start = source.element_of(source.row(at), column)
         low = arith.trunci(emit.i32(), llvm.ptrtoint(ir.IntegerType.get_signless(64), start))

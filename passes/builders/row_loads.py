@@ -4,7 +4,6 @@ of a warpgroup. TMA doesn't copy such rows.
 
 from collections.abc import Iterator
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.isa.chips import LANES, WARPS
@@ -47,7 +46,7 @@ def copy(matrix: ir.Value, row: ir.Value, column: ir.Value, part: ir.Value) -> N
                     [_element(source, start, exists, column, emit.add(across, i)) for i in range(per)],
                 )
 
-    def some(number: ir.Value, _: list[Any]) -> list[Any]:
+    def some(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         for down, across, loaded in list(elements(number)):
             offset = shared.offset(Point(down), Point(across))
             llvm.store(emit.vector_of(loaded), addresses.offset(base, offset))

@@ -213,12 +213,12 @@ def _add_up_parts(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
         """`may_begin`: whether the K block of this number may be the tile's first."""
         position = carried[-2:]
 
-        def next_() -> list[Any]:
+        def next_() -> list[ir.Value]:
             _end_block(blocks, carried)
             tile.await_(ring, *position)
             return []
 
-        def first() -> list[Any]:
+        def first() -> list[ir.Value]:
             tile.await_(ring, *position)
             return []
 
@@ -268,7 +268,7 @@ def _each_scaled(
     scales: TileScales,
     span: tuple[ir.Value | int, ir.Value],
     carried: list[ir.Value],
-    body: Callable[[Any, list[Any], list[Any], bool], list[Any]],
+    body: Callable[[Any, list[ir.Value], list[ir.Value], bool], list[ir.Value]],
     at_once: int = 1,
 ) -> list[ir.Value]:
     """A loop over a span of K blocks, 32 at a time: each lane of a warp has read the scales of B for one of
@@ -315,7 +315,7 @@ class _InFlight:
 
     products: int
     stage: ir.Value
-    of_b: list[Any]
+    of_b: list[ir.Value]
 
 
 def _add_up_overlapped(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Value]:
@@ -353,13 +353,13 @@ def _add_up_overlapped(blocks: _Blocks, position: list[ir.Value]) -> list[ir.Val
     position, first = left[:2], _InFlight(0, left[2], left[3:])
     rest = emit.equal(emit.rem(emit.sub(end, begin), 2), 0)
 
-    def one_more() -> list[Any]:
+    def one_more() -> list[ir.Value]:
         second, _ = start(emit.sub(end, 1), position, 1)
         land(first, 1)
         land(second, 0)
         return []
 
-    def none() -> list[Any]:
+    def none() -> list[ir.Value]:
         land(first, 0)
         return []
 

@@ -17,7 +17,7 @@ def apply(name: str, lane: ir.Value) -> ir.Value:
     return _ACTIVATIONS[name](lane)
 
 
-def derivative(name: str, lane: ir.Value) -> Any:
+def derivative(name: str, lane: ir.Value) -> ir.Value:
     """The derivative of an activation at every element of a vector of f32."""
     return _DERIVATIVES[name](lane)
 
@@ -37,7 +37,7 @@ def _silu(x: ir.Value) -> ir.Value:
     return _over_one_and_power(x, arith.mulf(x, emit.constant(x.type, -log2(e))))
 
 
-def _gelu_tanh(x: ir.Value) -> Any:
+def _gelu_tanh(x: ir.Value) -> ir.Value:
     """x * (1 + tanh(u)) / 2 = x / (1 + exp(-2 u)), where u = sqrt(2 / pi) * (x + 0.044715 x^3)."""
     scale = -2 * log2(e) * sqrt(2 / pi)
     inner = _horner(arith.mulf(x, x), (scale, 0.044715 * scale))
@@ -110,19 +110,19 @@ def _gauss(a: ir.Value) -> ir.Value:
     return _each(_power, arith.mulf(arith.mulf(a, a), emit.constant(a.type, -log2(e) / 2)))
 
 
-def _step(x: ir.Value) -> Any:
+def _step(x: ir.Value) -> ir.Value:
     """1 above 0, otherwise 0."""
     zero = emit.constant(x.type, 0.0)
     return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, x, zero), emit.constant(x.type, 1.0), zero)
 
 
-def _of_silu(x: ir.Value) -> Any:
+def _of_silu(x: ir.Value) -> ir.Value:
     """s (1 + x (1 - s)) with s = 1 / (1 + exp(-x))."""
     s = _one_over_one_and_power(arith.mulf(x, emit.constant(x.type, -log2(e))))
     return _of_quotient(x, s, emit.constant(x.type, 1.0))
 
 
-def _of_gelu_tanh(x: ir.Value) -> Any:
+def _of_gelu_tanh(x: ir.Value) -> ir.Value:
     """s (1 + x (1 - s) 2u') with s = 1 / (1 + exp(-2 u))."""
     scale, square = 2 * sqrt(2 / pi), arith.mulf(x, x)
     inner = _horner(square, (-log2(e) * scale, -log2(e) * 0.044715 * scale))
@@ -131,14 +131,14 @@ def _of_gelu_tanh(x: ir.Value) -> Any:
     )
 
 
-def _of_quotient(x: ir.Value, s: Any, slope: Any) -> Any:
+def _of_quotient(x: ir.Value, s: Any, slope: Any) -> ir.Value:
     """s (1 + x (1 - s) slope)."""
     one = emit.constant(x.type, 1.0)
     rest = arith.mulf(arith.mulf(x, arith.subf(one, s)), slope)
     return arith.mulf(s, arith.addf(one, rest))
 
 
-def _of_gelu(x: ir.Value) -> Any:
+def _of_gelu(x: ir.Value) -> ir.Value:
     """Phi(x) + x phi(x)."""
     a = arith.minimumf(_magnitude(x), emit.constant(x.type, _FAR))
     gauss, step = _gauss(a), _step(x)

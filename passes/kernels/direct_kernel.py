@@ -9,7 +9,6 @@ that contain them, and shifts.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import DEPENDENT, MIN_CTAS
@@ -32,7 +31,7 @@ _AWAITS = since("sm_90")  # PTX ISA, "Parallel Synchronization and Communication
 
 _SHARED_REGISTERS = 128
 
-_Pair = list[Any]  # the two words that a lane has of a row, in one product
+_Pair = list[ir.Value]  # the two words that a lane has of a row, in one product
 
 
 def expand(op: MatmulOp) -> None:
@@ -54,8 +53,8 @@ class _Rows:
     """The rows of an operand that a lane loads: one of each eight."""
 
     source: Matrix
-    starts: list[Any]  # their addresses
-    lows: list[Any]  # the low bits of these, an i32 each
+    starts: list[ir.Value]  # their addresses
+    lows: list[ir.Value]  # the low bits of these, an i32 each
 
 
 class DirectKernel:
@@ -210,7 +209,7 @@ class DirectKernel:
         across, warps = columns // COLUMNS, self.schedule.threads // LANES
         count = rows // ROWS * across
 
-        def one(number: ir.Value, _: list[Any]) -> list[Any]:
+        def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             down, beside = (
                 emit.mul(emit.div(number, across), ROWS),
                 emit.mul(emit.rem(number, across), COLUMNS),
@@ -276,11 +275,11 @@ class _Loads:
         """Where a lane's vectors are, in bytes from its first one."""
         raise NotImplementedError
 
-    def _start(self, row: ir.Value) -> Any:
+    def _start(self, row: ir.Value) -> ir.Value:
         """The address of a lane's first vector of a row."""
         raise NotImplementedError
 
-    def _chunk(self, words: list[Any], first: int, low: Any) -> list[Any]:
+    def _chunk(self, words: list[ir.Value], first: int, low: ir.Value) -> list[ir.Value]:
         """The words of a line from what was loaded of a row, whose address has these low bits."""
         raise NotImplementedError
 
@@ -326,7 +325,7 @@ def _quad_lane() -> ir.Value:
 def _fragment(kind: ir.Type, pairs: list[_Pair], along: int) -> ir.Value:
     """The fragment with the pairs of a lane's rows: rows of the fragment, or with `along` 1 columns."""
     at = fragment_registers.lane_elements(kind.layout, tuple(kind.shape))[0]
-    depth, words = kind.shape[1 - along], list[Any]()
+    depth, words = kind.shape[1 - along], list[ir.Value]()
     for coordinates in at[:: 32 // kind.element_type.width]:
         words.append(pairs[coordinates[along] // COLUMNS][2 * coordinates[1 - along] // depth])
     stored = ir.VectorType.get([kind.registers], addresses.stored_type(kind.element_type))

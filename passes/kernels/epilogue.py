@@ -34,7 +34,7 @@ class SpreadRow:
         self.element, self.packed = source.element, source.element.width < REGISTER_BITS
         _, lane = late_ids.warp_and_lane()
         self.quad, own = emit.rem(lane, QUAD), emit.add(column, emit.mul(lane, PAIR))
-        self.registers = list[list[Any]]()
+        self.registers = list[list[ir.Value]]()
         for first in range(0, kind.shape[1], PAIR * LANES):
             pair = []
             for at in (emit.add(own, first + number) for number in range(PAIR)):

@@ -167,7 +167,7 @@ def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.ConstantOp)
 
 
-def _none(_: Any) -> Any:
+def _none(_: Any) -> ir.Value:
     raise AssertionError("the function only scales sums")
 
 

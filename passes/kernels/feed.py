@@ -117,7 +117,7 @@ class Feed(Generic[_S]):
         for number in range(down + across - 1):
             tile.release_peer(self.ring, stage, emit.value(self._sharer(number)))
 
-    def _sharer(self, number: Any) -> ir.Value:
+    def _sharer(self, number: ir.Value | int) -> ir.Value:
         """The rank of a CTA that copies into this one: first those of its row of the cluster, from its own
         on, then the others of its column.
         """

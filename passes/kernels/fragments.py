@@ -168,7 +168,7 @@ def _to_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
 
 def _from_fp8(lane: ir.Value, kind: ir.Type) -> ir.Value:
     """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
-    pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[Any]()
+    pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[ir.Value]()
     two = ir.VectorType.get([2], ir.F16Type.get())
     source = ir.TypeAttr.get(lane.type.element_type)
     elements = emit.elements(arith.bitcast(_bytes(lane.type), lane))

@@ -1,7 +1,6 @@
 """The gate of a `wgmma` kernel: it leaves half of a tile's columns, each from two of them."""
 
 from dataclasses import replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.operand_roles import GATE_RUN
@@ -29,7 +28,7 @@ def gated(op: MatmulOp, sums: ir.Value) -> ir.Value:
     kind = sums_type(written(op, op.schedule), op.types)
     elements = emit.elements(tile.to_lane(sums))
     held = {at: number for number, at in enumerate(_coordinates(sums.type))}
-    found = list[Any]()
+    found = list[ir.Value]()
     firsts = [(row, 2 * column - column % GATE_RUN) for row, column in _coordinates(kind)]
     for start in range(0, len(firsts), _AT_ONCE):
         some = firsts[start : start + _AT_ONCE]

@@ -91,7 +91,7 @@ class ShiftedCopy(RegisterCopy):
         source, unshifted = Matrix(self.matrix), self.unshifted
         kind, last = ir.VectorType.get([WORDS], emit.i32()), emit.sub(source.rows, 1)
         down, across = self.of_lane(warp)
-        words = list[list[Any]]()
+        words = list[list[ir.Value]]()
         for below, beside in self.positions:
             inside = emit.add(down, below)
             first = emit.add(emit.div(across, self._vector), beside // self._vector)
@@ -191,7 +191,7 @@ class _Aligned:
         widest = max(beside for _, beside in self._copy.positions)
         return [number for number, (_, beside) in enumerate(self._copy.positions) if beside == widest]
 
-    def _whole(self, targets: list[ir.Value]) -> list[Any]:
+    def _whole(self, targets: list[ir.Value]) -> list[ir.Value]:
         for address, target in zip(self._vectors, targets, strict=True):
             _copy(address, target)
         with emit.when(self._copy.last_in_row):
@@ -199,7 +199,7 @@ class _Aligned:
                 _copy(_further(self._vectors[number], 1), addresses.offset(targets[number], BYTES))
         return []
 
-    def _parts(self, targets: list[ir.Value]) -> list[Any]:
+    def _parts(self, targets: list[ir.Value]) -> list[ir.Value]:
         """As `_whole`, where the matrix may end inside of a vector: what is after it isn't read."""
         for address, target in zip(self._vectors, targets, strict=True):
             self._part(address, target)
@@ -250,7 +250,7 @@ class LoadedOperand(StagedOperand):
         stages, rows, columns = self.buffer.type.shape
         self.unshifted = Unshifted(stages, rows, columns, self.matrix.type.element_type)
 
-    def copy_of(self, index: Any, warps: int) -> ShiftedCopy:
+    def copy_of(self, index: ir.Value | None, warps: int) -> ShiftedCopy:
         """How so many warps copy tiles of matrix number `index` of a batch."""
         columns, bytes_ = self.unshifted.columns, element_bytes(self.matrix)
         width = next(w // bytes_ for w in SWIZZLES if columns * bytes_ % w == 0)
@@ -368,7 +368,7 @@ class SkewedOperand(StagedOperand):
 
     skewed = True
 
-    def clear(self, stage: ir.Value, thread: Any, threads: int) -> None:
+    def clear(self, stage: ir.Value, thread: ir.Value, threads: int) -> None:
         """Sets the first elements of a stage's rows, which are before those of the matrix, to zero; for some
         threads, by their number.
         """
@@ -388,7 +388,7 @@ class SkewedOperand(StagedOperand):
 class SkewedFeed(Feed[WarpgroupSchedule]):
     """The stages of such operands."""
 
-    def prepare(self, at: Tile, number: Any, stage: ir.Value, phase: Any) -> None:
+    def prepare(self, at: Tile, number: ir.Value | int, stage: ir.Value, phase: ir.Value) -> None:
         first = arith.andi(emit.equal(at.k_block(number), 0), emit.less(0, skew(self.left.matrix)))
         with emit.when(first):
             thread = emit.sub(emit.thread(), WARPGROUP * self.schedule.producers)
@@ -399,7 +399,7 @@ class SkewedFeed(Feed[WarpgroupSchedule]):
             meet_consumers(self.schedule.warpgroups)
 
 
-def _from_byte(first: Any) -> Any:
+def _from_byte(first: ir.Value | int) -> ir.Value:
     """A word whose bytes from `first` on are ones: all if that is negative, none if it is more than three."""
     bits = emit.mul(emit.maximum(emit.minimum(first, 3), 0), 8)
     return arith.select(emit.less(3, first), emit.value(0), arith.shli(emit.value(-1), emit.value(bits)))

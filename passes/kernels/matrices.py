@@ -109,7 +109,7 @@ def _extent(matrix: ir.Value, dimension: int) -> ir.Value:
     return memref.dim(matrix, arith.constant(ir.IndexType.get(), dimension % matrix.type.rank))
 
 
-def map_of_member(matrix: Any, map_: ir.Value, *indices: ir.Value | None) -> ir.Value:
+def map_of_member(matrix: ir.Value, map_: ir.Value, *indices: ir.Value | None) -> ir.Value:
     """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
     if matrix.type.rank > 2:
         for index in indices:
@@ -141,7 +141,7 @@ def ends_ragged(matrix: ir.Value) -> ir.Value:
     return emit.less(0, emit.rem(emit.mul(size(matrix, -1), element_bytes(matrix)), VECTOR_BYTES))
 
 
-def skew(matrix: ir.Value) -> Any:
+def skew(matrix: ir.Value) -> ir.Value:
     """The elements from the last multiple of 16 bytes to the first element of a matrix: an i32."""
     offset, size = memref.extract_strided_metadata(matrix)[1], element_bytes(matrix)
     address = memref.extract_aligned_pointer_as_index(matrix)

@@ -349,7 +349,7 @@ class MmaKernel:
 
     def _through_registers(
         self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
-    ) -> Any:
+    ) -> ir.Value:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
         to the following stage after them; returns the accumulators.
         """
@@ -370,7 +370,7 @@ class MmaKernel:
 
         store(load(self._first_block), 0)
 
-        def body(block: Any, carried: list[Any]) -> list[Any]:
+        def body(block: ir.Value | int, carried: list[ir.Value]) -> list[ir.Value]:
             accumulator, read = carried
             gpu.barrier()
             loaded = load(emit.add(block, 1))

@@ -51,7 +51,9 @@ def in_bytes(matrix: ir.Value) -> ir.Value:
     return _reinterpreted(cast.result, offset, (rows, columns), stride)
 
 
-def _reinterpreted(matrix: Any, offset: ir.Value, sizes: tuple[ir.Value, ir.Value], stride: ir.Value) -> Any:
+def _reinterpreted(
+    matrix: ir.Value, offset: ir.Value, sizes: tuple[ir.Value, ir.Value], stride: ir.Value
+) -> ir.Value:
     """The matrix of these sizes and this stride of rows, in the memory of another one from an offset on."""
     kind, dynamic = matrix.type, ir.ShapedType.get_dynamic_stride_or_offset()
     layout = ir.StridedLayoutAttr.get(dynamic, [dynamic, 1])
@@ -67,10 +69,10 @@ def _reinterpreted(matrix: Any, offset: ir.Value, sizes: tuple[ir.Value, ir.Valu
     ).result
 
 
-def multiply(a: ir.Value, b: Any, sums: ir.Value, form: isa.Sync) -> Any:
+def multiply(a: ir.Value, b: ir.Value, sums: ir.Value, form: isa.Sync) -> ir.Value:
     """The sums plus the products of two fragments of bytes, read as packed integers."""
 
-    def build(operands: warp_products.Operands, _: Any) -> Any:
+    def build(operands: warp_products.Operands, _: Any) -> ir.Value:
         return mma.sync(**operands, **vars(form))
 
     return warp_products.nest(a, b, tile.to_lane(sums), sums.type, of_bytes(form), build)
@@ -127,7 +129,7 @@ class PackedCopy(RegisterCopy):
         return FragmentType.of(shape, whole.element_type, Layout.parse(layout))
 
 
-def _rows_from(matrix: ir.Value, first: int, step: int) -> Any:
+def _rows_from(matrix: ir.Value, first: int, step: int) -> ir.Value:
     """Each `step`-th row of a matrix of bytes from the `first` on. Its rows are a multiple of `step`."""
     _, offset, rows, columns, stride, _ = memref.extract_strided_metadata(matrix)
     many = emit.as_index(step)
@@ -135,7 +137,7 @@ def _rows_from(matrix: ir.Value, first: int, step: int) -> Any:
     return _reinterpreted(matrix, start, (arith.divui(rows, many), columns), arith.muli(stride, many))
 
 
-def _transposed(words: list[Any]) -> list[Any]:
+def _transposed(words: list[ir.Value]) -> list[ir.Value]:
     """The integers of words of several rows: each byte of the result has those of one column, in the order of
     the rows, and the bytes are in the order of the columns.
     """
@@ -151,13 +153,13 @@ def _transposed(words: list[Any]) -> list[Any]:
     return [_bytes_of(words, number) for number in range(count)]
 
 
-def _exchanged(x: ir.Value, y: Any, mask: int, shift: int) -> tuple[Any, Any]:
+def _exchanged(x: ir.Value, y: ir.Value, mask: int, shift: int) -> tuple[Any, Any]:
     """Two words after the higher parts of the first and the lower ones of the second changed places."""
     lower = emit.bit_and(emit.xor(emit.shift_right(x, shift), y), mask)
     return emit.xor(x, emit.mul(lower, 1 << shift)), emit.xor(y, lower)
 
 
-def _bytes_of(words: list[Any], number: int) -> Any:
+def _bytes_of(words: list[ir.Value], number: int) -> ir.Value:
     """The bytes of columns 4 * `number` to 4 * `number` + 3."""
     columns = range(_WORD * number, _WORD * (number + 1))
     at = [(column % len(words), column // len(words)) for column in columns]
@@ -167,7 +169,7 @@ def _bytes_of(words: list[Any], number: int) -> Any:
     return _prmt(low, high, [0, 1, _WORD, _WORD + 1])
 
 
-def _prmt(low: Any, high: Any, bytes_: list[int]) -> Any:
+def _prmt(low: ir.Value, high: ir.Value, bytes_: list[int]) -> ir.Value:
     """A word of these bytes of two words, the lowest first."""
     selector = sum(byte << (4 * number) for number, byte in enumerate(bytes_))
     return nvvm.prmt(low, emit.value(selector), nvvm.PermuteMode.DEFAULT, hi=high)

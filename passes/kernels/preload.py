@@ -3,7 +3,6 @@ the shared memory in which the tile of D is staged afterwards. Where TMA can't, 
 """
 
 from math import prod
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import ceil_div
@@ -55,7 +54,7 @@ class Preload:
             source = map_of_member(self.matrix, self.map, corner.index)
             tile.copy_async(source, emit.value(corner.row), emit.value(corner.column), part, barrier=barrier)
 
-    def end(self, corner: Corner, phase: Any) -> None:
+    def end(self, corner: Corner, phase: ir.Value) -> None:
         """Waits, in all threads of a warpgroup, for its part. If TMA doesn't copy the matrix, the threads do
         so now, with one copy of the code: with loads of each fragment, kernels take twice as long to compile.
         """

@@ -45,7 +45,7 @@ class BlockScales:
         number = at.column if self.schedule.swap else at.row
         column = emit.value(emit.mul(number, self.extent))
 
-        def start(source: ir.Value) -> list[Any]:
+        def start(source: ir.Value) -> list[ir.Value]:
             into = tile.stage(self.buffer, stage)
             tile.copy_async(source, emit.value(block), column, into, barrier=barrier)
             return []
@@ -144,7 +144,7 @@ class TileScales:
 class _Staged:
     """A row of scales in each stage: of the left operand's rows of a tile, or of the right one's columns."""
 
-    def __init__(self, matrix: Any, extent: int, schedule: WarpgroupSchedule) -> None:
+    def __init__(self, matrix: ir.Value, extent: int, schedule: WarpgroupSchedule) -> None:
         """Builds the buffer and the tensor map at the insertion point."""
         self.matrix, self.extent = matrix, extent
         layout = f"S[({schedule.stages},1,{extent}):({schedule.padded_scales(extent)},{extent},1)]"
@@ -189,7 +189,7 @@ class TileRowScales:
     rows: list[ir.Value]
     kind: ir.Type
 
-    def of_b(self, _: ir.Value | int) -> list[Any]:
+    def of_b(self, _: ir.Value | int) -> list[ir.Value]:
         """Scales that are read from global memory: none."""
         return []
 
@@ -198,7 +198,7 @@ class TileRowScales:
         """For each of a lane's products, the index of its factor: each has one of its own."""
         return list(range(self.kind.registers))
 
-    def factors(self, part: int, stage: ir.Value, _: list[Any]) -> list[ir.Value]:
+    def factors(self, part: int, stage: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         left, right = (tile.stage(each.buffer, stage) for each in (self.all.left, self.all.right))
         of_rows = tile.load_row(left, emit.value(self.rows[part]), transposed(self.kind))

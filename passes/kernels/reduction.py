@@ -42,7 +42,7 @@ from weft.passes.kernels.writer import Writer, oriented, store
 class Reduction:
     """What happens to a warpgroup's sums of a tile."""
 
-    def begin(self) -> list[Any]:
+    def begin(self) -> list[ir.Value]:
         """What a warpgroup keeps from one tile to the next, before the first."""
         return []
 
@@ -50,7 +50,7 @@ class Reduction:
         """Asks L2, before a tile's products, for what `collect` will read."""
         return
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         """Takes a warpgroup's sums of a tile, and what the warpgroup keeps. Returns what it keeps then."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class NoReduction(Reduction):
     def prepare(self, at: Tile, corner: Corner, kept: list[ir.Value]) -> None:
         self.writer.ask(corner)
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         phase = self.writer.write(sums, corner, *kept)
         return [phase] if self.preloads else []
 
@@ -147,7 +147,7 @@ class ClusterReduction(Reduction):
     def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles[WarpgroupSchedule]) -> None:
         self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         meet_consumers(self.schedule.warpgroups)  # all have read the stages that the sums overwrite
         self.sums.put(oriented(sums, self.schedule), corner.warpgroup)
         return kept
@@ -244,7 +244,7 @@ class Slots:
     def read(self, slot: ir.Value, number: ir.Value, column: ir.Value) -> ir.Value:
         """A thread's sums of a slot from the column of vectors `column` on: a vector."""
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
-        first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[Any]()
+        first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[ir.Value]()
         for index in self.vectors(0):
             numbers += emit.elements(memref.load(self.sums, [_further(first, index), thread]))
         return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
@@ -327,7 +327,7 @@ class GlobalReduction(Reduction):
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer = Writer(op, tiles.schedule)
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
         count, warpgroup = self.schedule.global_splits, corner.warpgroup
         slices = Slices(block, at.slice, count, emit.mul(block, count))
@@ -437,7 +437,7 @@ class StreamReduction(Reduction):
         self.sums, self.tiles, self.schedule = sums, tiles, tiles.schedule
         self.writer, self.direct = writer, Writer(op, tiles.schedule)
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         assert at.k_span is not None
         begin, end = at.k_span
         lane = tile.to_lane(sums)

@@ -10,7 +10,7 @@ from weft.passes.builders import emit, fragment_registers
 from weft.passes.kernels.matrices import member, size
 
 
-def matrices(op: MatmulOp, index: Any) -> tuple[ir.Value, ir.Value]:
+def matrices(op: MatmulOp, index: ir.Value | None) -> tuple[ir.Value, ir.Value]:
     """The scales of A and of B for one product of a batch."""
     of_a, of_b = (member(op.role(f"scale_{name}"), index) for name in "ab")
     return of_a, of_b
@@ -50,7 +50,7 @@ class LaneScales:
             return loaded + [_element(of_b, block, emit.add(self._column, each)) for each in self._columns]
         return [*loaded, _element(of_b, emit.div(self._column, PROMOTED), block)]
 
-    def of_block(self, block: Any) -> ir.Value:
+    def of_block(self, block: ir.Value | int) -> ir.Value:
         """The vector of factors of a K block, whose scales are read here."""
         return self.factors(self.load(block))
 

@@ -62,7 +62,7 @@ class RowSender:
         half = emit.mul(emit.bit_and(call, 1), self._members)
         matrix = emit.mul(emit.add(half, self._team.rank), emit.mul(self._rows, self._columns))
 
-        def one(number: ir.Value, carried: list[Any]) -> list[Any]:
+        def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self._send_slice(number, matrix)
             meet_senders(SENDERS)
             self._signal(number, call)
@@ -83,7 +83,7 @@ class RowSender:
         first = emit.add(emit.mul(cta, SENDERS), emit.sub(emit.thread(), LANES))
         last = emit.sub(vectors, 1)
 
-        def some(start: ir.Value, carried: list[Any]) -> list[Any]:
+        def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             numbers = [emit.add(start, emit.mul(step, each)) for each in range(_AT_ONCE)]
             places = list[tuple[Any, Any]]()
             for each in numbers:

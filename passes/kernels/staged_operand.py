@@ -178,7 +178,7 @@ class GatheredOperand(StagedOperand):
             StagedOperand.copy(self, start, k, member, stage, barrier, share, mask)
             return []
 
-        def of_other() -> list[Any]:
+        def of_other() -> list[ir.Value]:
             StagedOperand.copy(self._other, start, k, self._member, stage, barrier, share, mask)
             return []
 

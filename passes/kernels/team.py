@@ -46,7 +46,7 @@ class Team:
 def each_other(rank: ir.Value, ranks: ir.Value, body: Callable[[Any], None]) -> None:
     """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
 
-    def one(step: ir.Value, carried: list[Any]) -> list[Any]:
+    def one(step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         body(emit.rem(emit.sub(emit.add(rank, ranks), step), ranks))
         return carried
 

@@ -218,7 +218,7 @@ class ScatteredReduction(TeamReduction):
                 slot = self.slot(kept[0], member, part)
                 prefetches.run(self.partials, emit.mul(slot, count), count)
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         (call, *holder), warpgroup = kept, corner.warpgroup
         own, lane, part = emit.equal(at.member, self.team.rank), tile.to_lane(sums), self.part(at, warpgroup)
 
@@ -268,7 +268,7 @@ class ScatteredReduction(TeamReduction):
             call, warpgroup = self.call(), emit.sub(warp, 1)
             self.await_count()
 
-            def one(at: Tile, carried: list[Any]) -> list[Any]:
+            def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
                 with emit.when(emit.negate(emit.equal(at.member, self.team.rank))):
                     self._send_buffer(call, at, warpgroup)
                 return carried
@@ -350,14 +350,14 @@ class AllReduction(TeamReduction):
         member = emit.minimum(thread_ids.lane(), emit.sub(self.members, 1))
         return [*super().begin(), *(self.address(member, which) for which in (DATA, FLAGS))]
 
-    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[Any]) -> list[Any]:
+    def collect(self, sums: ir.Value, at: Tile, corner: Corner, kept: list[ir.Value]) -> list[ir.Value]:
         (call, data, flags), lane, warpgroup = kept, tile.to_lane(sums), corner.warpgroup
         self._kinds = sums.type, lane.type
         slot = self.slot(call, self.team.rank, self.part(at, warpgroup))
         numbers = emit.elements(self.sent.rounded(lane))
         self.store(numbers, self.partials, slot)
 
-        def send(step: ir.Value, carried: list[Any]) -> list[Any]:
+        def send(step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             member = emit.rem(emit.add(self.team.rank, step), self.members)
             self.store(numbers, tile.remote(emit.of_lane(data, member), self.sent.element), slot)
             return carried
@@ -373,7 +373,7 @@ class AllReduction(TeamReduction):
         call, *_ = kept
         (m, n, _), start = self.schedule.block, emit.mul(warpgroup, self.schedule.rows)
 
-        def one(at: Tile, carried: list[Any]) -> list[Any]:
+        def one(at: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             total = self._total(call, self.part(at, warpgroup), warpgroup)
             row, column = emit.add(emit.mul(at.row, m), start), emit.mul(at.column, n)
             self.writer.write(total, Corner(row, column, None, warpgroup))
@@ -434,7 +434,7 @@ class BandedReduction(ScatteredReduction):
     def memory_for(self, member: ir.Value) -> ir.Value:
         return self.data(self.team.rank)
 
-    def sent_to(self, call: ir.Value, member: ir.Value, part: ir.Value) -> ir.Value:
+    def sent_to(self, call: ir.Value, member: Any, part: ir.Value) -> ir.Value:
         return emit.add(emit.mul(self._of_sums_sent(member), self.parts), part)
 
     def signal(self, call: ir.Value, member: ir.Value, part: ir.Value) -> None:

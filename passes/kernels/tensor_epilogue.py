@@ -34,8 +34,8 @@ class Promotion:
         self.op = op
 
     def totals(
-        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, position: list[Any]
-    ) -> tuple[list[Any], list[Any]]:
+        self, at: Tile, row: ir.Value, column: ir.Value, warpgroup: ir.Value, position: list[ir.Value]
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
         """The sums of the tile that begins at (`row`, `column`) in this CTA, a vector of a lane's for each of
         `columns` columns; and the next position of the ring of accumulators.
         """
@@ -56,7 +56,7 @@ class Promotion:
         *totals, slot, phase = emit.loop(*at.k_span, 1, [zeros] * self.count + position, block)
         return totals, [slot, phase]
 
-    def _factors(self, at: Tile, number: Any, origins: list[SliceOrigin]) -> list[Any]:
+    def _factors(self, at: Tile, number: ir.Value | int, origins: list[SliceOrigin]) -> list[ir.Value]:
         """What a lane's sums of each slice are multiplied by, for the tile's K block `number`."""
         block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
         kind = self.sums.fragment(self.columns)
@@ -98,7 +98,7 @@ class SliceConsumer(ABC):
     """What happens to the slices of a warpgroup's sums."""
 
     @abstractmethod
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
         """Takes the sums of a slice. `staging` is the number of the slot of staging memory; returns the one
         of the next slice.
         """
@@ -141,7 +141,7 @@ class AddedSlices(SliceConsumer):
         self.slots = GlobalSums(op, ir.Type.parse(op.types.sums), held, dealt)
         self.writer = SliceWriter(op, schedule)
 
-    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> Any:
+    def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:
         slices, unit = self._slices(own_tile.at), self.schedule.vector_columns
         slot = emit.add(slices.slot, slices.number)
         for lane, column in parts:
@@ -238,8 +238,8 @@ class Epilogue:
             yield lane, column
 
     def _promoted(
-        self, own_tile: WarpgroupTile, position: list[Any], staging: ir.Value
-    ) -> tuple[list[Any], Any]:
+        self, own_tile: WarpgroupTile, position: list[ir.Value], staging: ir.Value
+    ) -> tuple[list[ir.Value], Any]:
         """Takes slices that are in registers, where K blocks are added up."""
         assert self.promotion is not None
         totals, position = self.promotion.totals(

@@ -78,7 +78,7 @@ class Slices:
     slot: ir.Value
 
 
-Body = Callable[[Tile, list[Any]], list[Any]]
+Body = Callable[[Tile, list[ir.Value]], list[ir.Value]]
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class GroupedOrder:
         return self.order.walk(first, step, carried, one)
 
 
-def element(vector: Any, index: ir.Value | int) -> ir.Value:
+def element(vector: ir.Value, index: ir.Value | int) -> ir.Value:
     """An element of a memref of i32."""
     return memref.load(vector, [emit.as_index(index)])
 
@@ -455,7 +455,7 @@ def _portion(part: ir.Value, blocks: ir.Value, parts: ir.Value) -> ir.Value:
 _NONE = -1
 
 
-def make_answers(readers: int) -> Any:
+def make_answers(readers: int) -> ir.Value:
     """The ring of answers, each of which so many warps of every CTA read."""
     return tile.make_ring(ANSWERS, filled_by="clc", emptied_by="warps", consumers=readers)
 
@@ -468,12 +468,14 @@ class DynamicOrder:
     answers: Any
     ctas: int
 
-    def walk(self, first: Any, step: ir.Value, carried: list[Any], body: Body) -> list[Any]:
+    def walk(
+        self, first: ir.Value | int, step: ir.Value, carried: list[ir.Value], body: Body
+    ) -> list[ir.Value]:
         """A loop over tile `first` and those that are taken over, for a warp or its elected thread. Returns
         what it carries.
         """
 
-        def before(number: Any, *rest: Any) -> tuple[Any, list[Any]]:
+        def before(number: ir.Value | int, *rest: Any) -> tuple[Any, list[ir.Value]]:
             return emit.less(_NONE, number), [number, *rest]
 
         def after(number: Any, stage: ir.Value, phase: Any, *carried: Any) -> list[Any]:
@@ -489,7 +491,7 @@ class DynamicOrder:
     def ask(self) -> None:
         """Asks for tiles until there are none left; for one thread of the cluster, in the CTA of rank 0."""
 
-        def before(stage: ir.Value, phase: Any) -> tuple[Any, list[Any]]:
+        def before(stage: ir.Value, phase: ir.Value) -> tuple[Any, list[ir.Value]]:
             tile.acquire(self.answers, stage, phase)
             tile.try_cancel(self.answers, stage)
             tile.await_(self.answers, stage, phase)
@@ -498,7 +500,7 @@ class DynamicOrder:
 
         emit.repeat([emit.value(0), emit.value(0)], before)
 
-    def _answer(self, stage: ir.Value) -> Any:
+    def _answer(self, stage: ir.Value) -> ir.Value:
         """The number of the tile in an answer, or a negative number without one."""
         exists, (x, _, _) = tile.query_cancel(self.answers, stage)
         return emit.select(exists, emit.div(x, self.ctas), _NONE)
@@ -535,10 +537,10 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, A
     return at, emit.less(row, element(groups, index))
 
 
-def _group_of(ends: Ends, count: Any, row: ir.Value) -> Any:
+def _group_of(ends: Ends, count: ir.Value | int, row: ir.Value) -> ir.Value:
     """The first group of rows after which the next one begins after a row; `count` if none does."""
 
-    def before(group: ir.Value) -> tuple[Any, list[Any]]:
+    def before(group: ir.Value) -> tuple[Any, list[ir.Value]]:
         end = ends.following(emit.minimum(group, emit.sub(count, 1)))
         ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
         return arith.andi(emit.less(group, count), ended), [group]

@@ -118,7 +118,7 @@ class Tiles(Generic[_S]):
         assert isinstance(self.order, Order)
         return self.order.at(self._first)
 
-    def reached(self) -> Any:
+    def reached(self) -> ir.Value:
         """The mask (i16) of the CTAs that copy into this one's pair, or into this CTA without pairs."""
         ctas = self.schedule.cta_group
         masks = [self.sharing(along, half) for along in ("row", "column") for half in range(ctas)]
@@ -158,7 +158,7 @@ def _bits(mask: int, shift: ir.Value | int) -> ir.Value:
 
 
 def every_k_block(
-    tile: Tile, carried: list[ir.Value], body: Callable[[Any, Any, list[Any]], list[Any]]
+    tile: Tile, carried: list[ir.Value], body: Callable[[Any, Any, list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
     """A loop over a tile's K blocks, or one iteration where it has none; returns what the loop carries.
     `body` also takes whether the block isn't the tile's first, an i1.
@@ -172,7 +172,10 @@ def every_k_block(
 
 
 def each_k_block(
-    tile: Tile, carried: list[ir.Value], body: Callable[[Any, list[Any]], list[Any]], at_once: int = 1
+    tile: Tile,
+    carried: list[ir.Value],
+    body: Callable[[Any, list[ir.Value]], list[ir.Value]],
+    at_once: int = 1,
 ) -> list[ir.Value]:
     """A loop over a tile's K blocks after the first, `at_once` at a time while so many are left; returns
     what the loop carries.

@@ -94,7 +94,7 @@ class WarpScales(ABC):
         """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
 
     @abstractmethod
-    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[Any], int]:
         """The scales of A and B, and the number of the first group of them that a step uses."""
 
 
@@ -110,7 +110,7 @@ class UnitScales(WarpScales):
     def load(self, at: Tile, stage: ir.Value) -> list[Any]:
         return []
 
-    def of_step(self, step: int, loaded: list[Any]) -> tuple[Sequence[Any], int]:
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[Any], int]:
         return self._scales, 0
 
 
@@ -273,10 +273,10 @@ class PromotedWarpAccumulator(WarpAccumulator):
         super().__init__(*parts)
         self._op = op
 
-    def multiply(self, at: Tile, position: list[Any]) -> list[Any]:
+    def multiply(self, at: Tile, position: list[ir.Value]) -> list[ir.Value]:
         lane = self._lane_scales(at) if self._op.types.scaled else None
 
-        def factors_of(number: Any) -> list[Any]:
+        def factors_of(number: ir.Value | int) -> list[ir.Value]:
             return lane.load(at.k_block(number)) if lane else []
 
         def add(sums: ir.Value, block: Any, factors: list[Any]) -> Any:
@@ -286,7 +286,7 @@ class PromotedWarpAccumulator(WarpAccumulator):
             )
             return tile.from_lane(added, sums.type)
 
-        def next_block(number: Any, carried: list[Any]) -> list[Any]:
+        def next_block(number: ir.Value | int, carried: list[ir.Value]) -> list[ir.Value]:
             sums, stage, phase, a, b, *factors = carried
             following = factors_of(number)
             block, last = self._steps(self._zero(), (a, b), stage, [])
