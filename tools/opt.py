@@ -18,8 +18,7 @@ from weft.ir import mlir_text
 from weft.isa.suggest import did_you_mean
 from weft.mlir import operations
 from weft.passes import weft_to_binary
-from weft.passes.registry.pipeline import Element
-from weft.passes.registry.reproduction import reproduced
+from weft.passes.registry.pipeline import Element, reproduced
 from weft.registry import extensions
 from weft.registry.instrumentation import Instrumentation, instrumented
 from weft.registry.opt_flags import NAMES, VALUED_SWITCHES

@@ -1,7 +1,8 @@
 """Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -9,12 +10,81 @@ from typing import Any
 
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.mlir import PassManager, ir, located
-from weft.passes.registry import kernel_parts
+from weft.mlir import PassManager, gpu, ir, located, operations
 from weft.passes.registry.pass_ import Pass
-from weft.passes.registry.reproduction import reproduction
 from weft.registry import instrumentation
 from weft.system import phase
+
+_REPRODUCTION = """\
+{module}
+{{-#
+  external_resources: {{
+    mlir_reproducer: {{
+      pipeline: {pipeline},
+      disable_threading: true,
+      verify_each: {verifies}
+    }}
+  }}
+#-}}
+"""
+_REPRODUCER = re.compile(
+    r"\{-#\s*external_resources:\s*\{\s*mlir_reproducer:\s*\{\s*pipeline:\s*(\"(?:[^\"\\]|\\.)*\").*?#-\}",
+    re.DOTALL,
+)
+
+
+def reproduction(module: str, pipeline: str, verifies: bool) -> str:
+    """The text of a module and a pipeline; `verifies`: the module is verified after each pass."""
+    text = json.dumps(f"builtin.module({pipeline})", ensure_ascii=False)
+    return _REPRODUCTION.format(module=module.rstrip("\n"), pipeline=text, verifies=str(verifies).lower())
+
+
+def reproduced(text: str) -> tuple[str, str] | None:
+    """The module and the pipeline of such a text; None for another. Raises WeftError for an escape that MLIR
+    doesn't have.
+    """
+    if (match := _REPRODUCER.search(text)) is None:
+        return None
+    pipeline = _ESCAPED.sub(_character, match[1][1:-1])
+    return text[: match.start()] + text[match.end() :], pipeline
+
+
+_ESCAPED = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+_CHARACTERS = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+
+def _character(escape: re.Match[str]) -> str:
+    """The character that an escape in a string of MLIR stands for."""
+    text = escape[1]
+    if len(text) == 2:
+        return chr(int(text, 16))
+    if text not in _CHARACTERS:
+        legal = '\\n, \\t, \\", \\\\ or two hexadecimal digits'
+        raise WeftError(f"mlir_reproducer: an escape in the pipeline must be {legal}; got '{escape[0]}'")
+    return _CHARACTERS[text]
+
+
+def has_host_code(module: ir.Operation) -> bool:
+    """Whether a module has a `gpu.module`, and something beside those at its top."""
+    if module.operation.name != "builtin.module":
+        return False
+    names = {op.operation.name for op in module.operation.regions[0].blocks[0].operations}
+    return names != {gpu.GPUModuleOp.OPERATION_NAME} and bool(operations(module, gpu.GPUModuleOp))
+
+
+def apart(module: ir.Operation) -> Iterator[ir.Operation]:
+    """Each `gpu.module`, also of nested modules, in a module of its own while passes run on it."""
+    for holder in operations(module, gpu.GPUModuleOp):
+        with holder.location, ir.InsertionPoint(holder.operation):
+            alone, place = ir.Module.create(), ir.Operation.create("builtin.module", regions=1)
+        place.regions[0].blocks.append()
+        alone.body.append(holder.operation)
+        try:
+            yield alone.operation
+        finally:
+            for part in list(alone.body.operations):
+                part.operation.move_before(place)
+            place.erase()
 
 
 @dataclass(frozen=True)
@@ -215,7 +285,7 @@ class Manager:
         reproducer.end(succeeded)
 
     def _run(self, module: ir.Operation) -> None:
-        if not any(of_kernels for of_kernels, _ in self._runs) or not kernel_parts.has_host_code(module):
+        if not any(of_kernels for of_kernels, _ in self._runs) or not has_host_code(module):
             for manager, group in self._managers:
                 self._run_one(manager, group, module)
             return
@@ -224,7 +294,7 @@ class Manager:
             if not of_kernels:
                 self._run_one(manager, group, module)
                 continue
-            for part in kernel_parts.apart(module):
+            for part in apart(module):
                 self._run_one(manager, group, part)
 
     def _run_one(self, manager: Any, group: Sequence[Element], module: ir.Operation) -> None:
