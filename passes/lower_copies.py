@@ -33,7 +33,7 @@ from weft.passes.builders import (
     thread_ids,
 )
 from weft.passes.builders.addresses import Matrix
-from weft.passes.builders.row_stores import RowStores
+from weft.passes.builders.row_copies import RowStores
 from weft.passes.builders.shared_tiles import Point, SharedTile
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass

@@ -1,14 +1,19 @@
-"""The numbers of threads, lanes, warps and CTAs, and the choice of one thread or one CTA."""
+"""The numbers of threads, lanes, warps and CTAs, and the choice of one thread or one CTA.
+
+They are read at the start of a kernel, where LLVM also computes what depends on them: they are in registers
+from then on. The `late_` ones are read where they are used.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 
 from weft.dialects.op import refuse
-from weft.isa.chips import LANES, WARPS
+from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.tcgen05.pairs import PAIR
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit
+from weft.passes.builders.instructions import assembly
 
 
 def threads_of(op: ir.OpView) -> int:
@@ -90,3 +95,19 @@ def elected_if(whole_warp: bool) -> AbstractContextManager[None]:
     one each time.
     """
     return elected() if whole_warp else nullcontext()
+
+
+def late_warp_and_lane() -> tuple[ir.Value, ir.Value]:
+    """The numbers of the warp in its warpgroup, and of the thread in its warp."""
+    thread = emit.rem(_read("%tid.x"), WARPGROUP)
+    return emit.div(thread, LANES), emit.rem(thread, LANES)
+
+
+def late_cta() -> ir.Value:
+    """The number of the CTA. What depends on it doesn't count as the same in all threads."""
+    return _read("%ctaid.x")
+
+
+def _read(register: str) -> ir.Value:
+    (number,) = assembly(f"mov.u32 $0, {register};", ["=r"], [], ["i32"])
+    return number

@@ -11,7 +11,7 @@ from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, ir, llvm, vector
-from weft.passes.builders import emit, fragment_moves, fragment_registers, late_ids
+from weft.passes.builders import emit, fragment_moves, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
 from weft.passes.kernels.epilogue_function import Shared, compute, matrices, only_rounds, only_scales, shared
@@ -32,7 +32,7 @@ class SpreadRow:
         """Loads them, at the insertion point. What is beyond the vector's end is zero."""
         source = Vector(vector)
         self.element, self.packed = source.element, source.element.width < REGISTER_BITS
-        _, lane = late_ids.warp_and_lane()
+        _, lane = thread_ids.late_warp_and_lane()
         self.quad, own = emit.rem(lane, QUAD), emit.add(column, emit.mul(lane, PAIR))
         self.registers = list[list[ir.Value]]()
         for first in range(0, kind.shape[1], PAIR * LANES):

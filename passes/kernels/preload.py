@@ -12,7 +12,7 @@ from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa.chips import MOST_SHARED_BYTES
 from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
 from weft.mlir import arith, ir, memref, nvvm, scf
-from weft.passes.builders import emit, row_loads, thread_ids
+from weft.passes.builders import emit, row_copies, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue_function import matrices
 from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
@@ -68,7 +68,7 @@ class Preload:
                 nvvm.cp_async_bulk_wait_group(0, read=True)
             meet_warpgroup(warpgroup)
             source = member(self.matrix, corner.index)
-            row_loads.copy(source, corner.row, corner.column, tile.stage(self.buffer, warpgroup))
+            row_copies.copy(source, corner.row, corner.column, tile.stage(self.buffer, warpgroup))
             meet_warpgroup(warpgroup)
             scf.yield_([])
 

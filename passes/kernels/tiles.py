@@ -9,7 +9,7 @@ from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import LINE_BYTES
 from weft.mlir import arith, gpu, ir
-from weft.passes.builders import emit, late_ids
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.matrices import misaligned, size, skew
 from weft.passes.kernels.team import Team
 from weft.passes.kernels.tile_order import (
@@ -108,7 +108,7 @@ class Tiles(Generic[_S]):
         def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
             return body(self._of_cta(tile), carried)
 
-        first = emit.div(late_ids.cta(), self.schedule.ctas) if late else self._first
+        first = emit.div(thread_ids.late_cta(), self.schedule.ctas) if late else self._first
         number, turns = turn
         first = emit.add(first, emit.mul(self._step, number))
         return self.order.walk(first, emit.mul(self._step, turns), carried, one)
