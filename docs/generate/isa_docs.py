@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from math import prod
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 from claims import CLAIMS, Claim
@@ -18,6 +19,7 @@ from weft.isa.text import written
 from weft.tools.isa_patterns import pattern
 from weft.tools.isa_rows import Row, chips_text, rows, version_text
 
+_NEAR = run_path(str(Path(__file__).resolve().parents[2] / "test/certify/near.py"))["NEAR"]
 _HOW = """\
 A *form* is one legal combination of shape, types and modifiers. Each row of a table stands for all
 combinations of the values in its cells:
@@ -88,9 +90,9 @@ def pages() -> dict[str, str]:
     return texts | {f"{table.name}.md": "\n".join(_page(table)) for table in TABLES}
 
 
-def points(table: Table, family: Family[Any]) -> int:
+def points(family: Family[Any]) -> int:
     """How many points the checker tries: all values of the axes, and some that no form has, on every chip."""
-    near = table.near.get(family.name, {})
+    near = _NEAR.get(family.name, {})
     axes = ({*family.values(axis), *near.get(axis, ())} for axis in family.axes)
     return prod(map(len, axes)) * len(CHIPS)
 
@@ -114,7 +116,7 @@ def _index() -> str:
                     str(len(rows(family))),
                     version_text(min(support.ptx for support in family.table.values())),
                     chips_text(family.chips()),
-                    f"{points(table, family):,}",
+                    f"{points(family):,}",
                 )
                 for table in TABLES
                 for family in table.families
@@ -123,7 +125,7 @@ def _index() -> str:
         "",
         f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms, "
         f"{sum(map(intrinsics, tables.FAMILIES)):,} of them with an intrinsic, and "
-        f"{sum(points(t, f) for t in TABLES for f in t.families):,} points.",
+        f"{sum(map(points, tables.FAMILIES)):,} points.",
         "",
         _DETAILS.format(count=len(CHIPS), first=next(iter(CHIPS))).rstrip(),
         "",
@@ -134,7 +136,7 @@ def _index() -> str:
 def _page(table: Table) -> Iterator[str]:
     yield from (f"# {table.name}", "", f"{table.summary[0].upper()}{table.summary[1:]}.", "", _HOW)
     for family in table.families:
-        yield from _family(table, family)
+        yield from _family(family)
     yield from _section("Without an LLVM intrinsic", _inline(table))
     yield from _section("What ptxas accepts and the tables leave out", _left_out(table))
     yield from _section("Where documents and ptxas disagree", _claims(table))
@@ -144,7 +146,7 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     yield from (f"## {title}", "", *(lines or ["None."]), "")
 
 
-def _family(table: Table, family: Family[Any]) -> Iterator[str]:
+def _family(family: Family[Any]) -> Iterator[str]:
     listed = rows(family)
     forms = [form for row in listed for form in row.forms]
     yield from (f"## {family.name}", "", " ".join((family.form.__doc__ or "").split()), "")
@@ -158,7 +160,7 @@ def _family(table: Table, family: Family[Any]) -> Iterator[str]:
     spelled = [(str(number), *_spelled(row)) for number, row in enumerate(listed, 1)]
     yield from _markdown(("#", "PTX", "LLVM"), spelled)
     yield ""
-    if rules := list(_rules(table, family)):
+    if rules := list(_rules(family)):
         yield from _markdown(("rule", "for example", "message"), rules)
         yield ""
 
@@ -188,12 +190,12 @@ def _spelled(row: Row) -> tuple[str, str]:
     return f"`{ptx}`", f"`{pattern(llvm)}`" if llvm else "inline PTX"
 
 
-def _rules(table: Table, family: Family[Any]) -> Iterator[tuple[str, str, str]]:
+def _rules(family: Family[Any]) -> Iterator[tuple[str, str, str]]:
     """A case of each of the family's own rules, and its message."""
     own, of_chips = family.rules, getattr(family, "chip_rules", ())
     found: dict[int, tuple[str, str, str]] = {}
     chips = [chip for chip in CHIPS if of_chips and chip in family.chips()]
-    for form in _near_misses(family, table.near.get(family.name, {})):
+    for form in _near_misses(family, _NEAR.get(family.name, {})):
         for number, rule in enumerate(own):
             if number not in found and (verdict := rule(form)):
                 found[number] = _rule(form, verdict)

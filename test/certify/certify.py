@@ -6,8 +6,7 @@ checks tables: on every chip, all combinations of the values of their axes and o
 `NEAR`. With `--mutations N` it checks the reading of opcodes instead, on N changed spellings of each family.
 With `--operands` it checks the reading of operands, on N instructions with changed operands.
 
-A table module has `FAMILIES`; `NEAR`, by family and axis, values that no row has; and `UNPUBLISHED`, the
-forms that ptxas accepts and the table leaves out.
+A table module has `FAMILIES`, and `UNPUBLISHED`, the forms that ptxas accepts and the table leaves out.
 """
 
 import argparse
@@ -32,6 +31,7 @@ from assembler import (
     verdicts,
 )
 from compared import compare, processes, report
+from near import NEAR
 
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.family import Family, Support, operand_text, ptx_registers
@@ -124,7 +124,7 @@ def check(
     """
     checked, wrong = 0, 0
     if count is not None:
-        points = sample(family, _near(module, family), count, chips)
+        points = sample(family, NEAR.get(family.name, {}), count, chips)
         results: Iterable[tuple[int, list[str]]] = [(len(points), disagreements(module, family, points))]
     else:
         results = _in_parts(module.__name__, family.name, chips, jobs or os.cpu_count() or 1)
@@ -162,11 +162,6 @@ def check_spellings(
     return not lines
 
 
-def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[object]]:
-    near: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
-    return near
-
-
 def _in_parts(module: str, family: str, chips: Sequence[str], jobs: int) -> Iterator[tuple[int, list[str]]]:
     parts = jobs * _PARTS_PER_JOB
     with processes(jobs) as pool:
@@ -188,7 +183,7 @@ def _check_part(
     module = importlib.import_module(module_name)
     family = next(f for f in module.FAMILIES if f.name == family_name)
     checked, faults = 0, []
-    for batch in islice(_batches(_values(family, _near(module, family))), part, None, parts):
+    for batch in islice(_batches(_values(family, NEAR.get(family.name, {}))), part, None, parts):
         points = list(product((family.form(*values) for values in batch), chips))
         checked += len(points)
         faults += disagreements(module, family, points)

@@ -31,6 +31,7 @@ from typing import Any
 import assembler
 import certify
 import form_kernels
+from near import NEAR
 
 from weft import mlir
 from weft.compiler import codegen
@@ -338,7 +339,7 @@ def _table_changes(names: Sequence[str] | None, count: int | None) -> list[Chang
         for family in table.families:
             if not names or family.name in names:
                 print(f"trying {family.name}", file=sys.stderr, flush=True)
-                changes += rows(family, table.near.get(family.name, {}), count)
+                changes += rows(family, NEAR.get(family.name, {}), count)
                 if count is None:
                     where = f"rows of {family.name}"
                     changes += (

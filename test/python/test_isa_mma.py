@@ -9,6 +9,7 @@ import assembler
 import certify
 import pytest
 from isa_printed import printed
+from near import NEAR
 
 from weft.errors import WeftError
 from weft.isa import mma
@@ -45,7 +46,7 @@ def operand(form, name: str) -> Registers:
 @pytest.mark.slow
 @by_family
 def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
-    points = certify.sample(family, mma.NEAR[family.name], SAMPLE, list(CHIPS))
+    points = certify.sample(family, NEAR[family.name], SAMPLE, list(CHIPS))
     assert not certify.disagreements(mma, family, points)
 
 
@@ -139,7 +140,7 @@ def test_judging_many_at_once_is_judging_each():
     points = [
         point
         for family in mma.FAMILIES
-        for point in certify.sample(family, mma.NEAR[family.name], 1200, ["sm_89"])
+        for point in certify.sample(family, NEAR[family.name], 1200, ["sm_89"])
     ]
     together = certify.verdicts(points)
     for point in rng.sample(points, 40):

@@ -7,13 +7,14 @@ import certify
 import mutations
 import pytest
 from assembler import LAST, VERSIONS, Entry
+from near import NEAR
 
 from weft.isa import tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, _apart
 from weft.isa.text import reader, written
 
-FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
+FAMILIES = {family.name: family for family in tables.FAMILIES}
 
 
 def only(line):
@@ -23,9 +24,9 @@ def only(line):
 
 def illegal(name, count, seed):
     """Instructions around a family's forms, each with a chip and a PTX version, and what is said of them."""
-    table, family = FAMILIES[name]
+    family = FAMILIES[name]
     rng = random.Random(f"{name} {seed}")
-    points = certify.sample(family, table.near.get(name, {}), count, list(CHIPS), seed)
+    points = certify.sample(family, NEAR.get(name, {}), count, list(CHIPS), seed)
     lines = [(Entry.of(form).line, chip) for form, chip in points]
     for operands in (False, True):
         made = mutations.mutants(family, count, seed, operands=operands)
@@ -57,8 +58,8 @@ def distance(family, form, other):
 
 @pytest.mark.parametrize("name", ["mma.sync", "wgmma.mma_async", "tcgen05.mma.block_scale"])
 def test_the_closest_forms_are_those_that_differ_least(name):
-    table, family = FAMILIES[name]
-    points = certify.sample(family, table.near.get(name, {}), 25, ["sm_90a", "sm_100a"], seed=2)
+    family = FAMILIES[name]
+    points = certify.sample(family, NEAR.get(name, {}), 25, ["sm_90a", "sm_100a"], seed=2)
     for form, chip in points:
         legal = [near for near, support in family.table.items() if chip in support.chips]
         nearest = sorted(legal, key=lambda near: distance(family, form, near))
@@ -69,7 +70,7 @@ def test_the_closest_forms_are_those_that_differ_least(name):
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_different_opcodes_are_near_where_there_are_any(name):
     """However many forms differ in their operands alone."""
-    _, family = FAMILIES[name]
+    family = FAMILIES[name]
     every = {form.ptx for form in family.table}
     for form in list(family.table)[:: max(1, len(family.table) // 5)]:
         assert len(set(Family.nearest(family, form, None))) == min(3, len(every))

@@ -7,6 +7,7 @@ from itertools import product
 import certify
 import pytest
 from isa_printed import llvm_type
+from near import NEAR
 
 from weft.compiler import codegen
 from weft.isa import tcgen05
@@ -37,7 +38,7 @@ LLVM_PTX = (9, 0)  # the newest that LLVM 22.1 writes
 @FAMILIES
 def test_ptxas_agrees(family):
     count = 300 if family.name.startswith("tcgen05.mma") else 75
-    near = tcgen05.NEAR[family.name]
+    near = NEAR[family.name]
     points = certify.sample(family, near, count, sorted(ALL)) + certify.sample(family, near, 30, tuple(CHIPS))
     assert certify.disagreements(tcgen05, family, points) == []
 

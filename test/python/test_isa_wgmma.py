@@ -7,6 +7,7 @@ from itertools import product
 import certify
 import pytest
 from isa_printed import llvm_type, printed
+from near import NEAR
 
 from weft.compiler import codegen, ptxas
 from weft.isa import wgmma
@@ -28,8 +29,8 @@ SPARSE = wgmma.MmaAsyncSparse("m64n64k32", "bf16", "bf16", "f32")
 @pytest.mark.sampled(2)
 @PRODUCTS
 def test_ptxas_agrees(family):
-    points = certify.sample(family, wgmma.NEAR[family.name], 60, ("sm_90a",))
-    points += certify.sample(family, wgmma.NEAR[family.name], 60, tuple(CHIPS), seed=1)
+    points = certify.sample(family, NEAR[family.name], 60, ("sm_90a",))
+    points += certify.sample(family, NEAR[family.name], 60, tuple(CHIPS), seed=1)
     assert certify.disagreements(wgmma, family, points) == []
 
 

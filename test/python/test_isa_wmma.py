@@ -5,6 +5,7 @@ from dataclasses import replace
 import certify
 import pytest
 from isa_printed import printed
+from near import NEAR
 
 from weft.isa import wmma
 from weft.isa.chips import CHIPS
@@ -20,14 +21,14 @@ TF32 = wmma.Load("m16n16k8", "a", "tf32", stride=True)
 
 
 def test_ptxas_agrees_on_few_points():
-    points = certify.sample(wmma.MMA, wmma.NEAR[wmma.MMA.name], 40, tuple(CHIPS))
+    points = certify.sample(wmma.MMA, NEAR[wmma.MMA.name], 40, tuple(CHIPS))
     assert certify.disagreements(wmma, wmma.MMA, points) == []
 
 
 @pytest.mark.slow
 @FAMILIES
 def test_ptxas_agrees(family):
-    points = certify.sample(family, wmma.NEAR[family.name], 400, tuple(CHIPS))
+    points = certify.sample(family, NEAR[family.name], 400, tuple(CHIPS))
     assert certify.disagreements(wmma, family, points) == []
 
 

@@ -7,6 +7,7 @@ import time
 import certify
 import pytest
 from lint_lines import F16, F16_LINE
+from near import NEAR
 
 from weft.isa import computed, tables
 from weft.isa.chips import CHIPS
@@ -28,7 +29,7 @@ def test_every_legal_form_is_legal_as_it_is_written(family):
 @pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
 def test_lint_reports_the_tables_verdict(table):
     for family in (family for family in table.families if family.axes):
-        points = certify.sample(family, table.near.get(family.name, {}), 200, list(CHIPS), seed=1)
+        points = certify.sample(family, NEAR.get(family.name, {}), 200, list(CHIPS), seed=1)
         for form, chip in points:
             (found,) = reader.instructions(certify.Entry.of(form).line)
             verdict, meant = written.judge(found, chip), family.judge(form, chip)
@@ -45,7 +46,7 @@ def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):
     lines = []
     for table in tables.TABLES:
         for family in (family for family in table.families if family.axes):
-            points = certify.sample(family, table.near.get(family.name, {}), 600, [chip])
+            points = certify.sample(family, NEAR.get(family.name, {}), 600, [chip])
             lines += dict.fromkeys(certify.Entry.of(form).line for form, _ in points)
     random.Random(0).shuffle(lines)
     text = "\n".join((lines * 4)[:10_000])

@@ -1,6 +1,6 @@
 """The registry of the instruction tables: their modules, in order, and which family reads an opcode."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,19 +13,16 @@ from weft.isa.unpublished import Unpublished
 
 @dataclass(frozen=True)
 class Table:
-    """What one module of tables offers: its families, the values in no row that its checker tries (by family
-    and axis), and what ptxas takes and it leaves out.
-    """
+    """What one module of tables offers: its families, and what ptxas takes and it leaves out."""
 
     name: str
     summary: str
     families: tuple[Family[Any], ...]
-    near: Mapping[str, Mapping[str, Sequence[object]]]
     unpublished: tuple[Unpublished, ...]
 
 
 TABLES = tuple(
-    Table(name, summary, module.FAMILIES, module.NEAR, module.UNPUBLISHED)
+    Table(name, summary, module.FAMILIES, module.UNPUBLISHED)
     for name, summary, module in (
         (
             "wmma",

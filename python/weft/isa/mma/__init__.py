@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 _MODULES = (mma_sync, mma_sparse, mma_scaled, matrix_moves)
-NEAR = {name: axes for module in _MODULES for name, axes in module.NEAR.items()}
 UNSELECTABLE = mma_sync.UNSELECTABLE
 UNPUBLISHED = mma_sync.UNPUBLISHED + mma_sparse.UNPUBLISHED + matrix_moves.UNPUBLISHED
 BIT_OPS: tuple[str, ...] = tuple(str(name) for name in SYNC.values("bit_op") if name)

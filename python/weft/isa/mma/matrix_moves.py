@@ -203,9 +203,3 @@ UNPUBLISHED = tuple(
     )
     for family in (LDMATRIX, STMATRIX)
 )
-
-NEAR = {
-    "ldmatrix": {"shape": ("m16n8", "m8n32"), "num": (3, 8), "type": ("b32", "b8x16")},
-    "stmatrix": {"shape": ("m8n16", "m16n16"), "num": (3, 8), "type": ("b32", *_FP6_FP4.split())},
-    "movmatrix": {"shape": ("m16n8", "m8n16", "m16n16"), "trans": (False,), "type": ("b8", "b32")},
-}

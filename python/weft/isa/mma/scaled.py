@@ -177,17 +177,3 @@ SCALED = Family("mma.block_scale", Scaled, _scaled, _RULES)
 SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, _sparse_scaled, _RULES)
 
 FAMILIES = (SCALED, SPARSE_SCALED)
-
-_NEAR_AXES = {
-    "kind": ("f8f6f4",),
-    "a_type": ("f16", "s8"),
-    "b_type": ("f16", "s8"),
-    "c_type": ("f16",),
-    "d_type": ("f16",),
-    "a_layout": ("col",),
-    "b_layout": ("row",),
-}
-NEAR = {
-    "mma.block_scale": _NEAR_AXES | {"shape": ("m8n8k32", "m16n8k16", "m16n8k128")},
-    "mma.sp.block_scale": _NEAR_AXES | {"shape": ("m8n8k64", "m16n8k32", "m16n8k256"), "ordered": (False,)},
-}

@@ -169,18 +169,6 @@ SPARSE = Family("mma.sp", Sparse, _forms, _RULES)
 
 FAMILIES = (SPARSE,)
 
-_NO_SPARSE = ("f32", "f64", "b1")
-NEAR = {
-    "mma.sp": {
-        "shape": ("m8n8k16", "m16n8k4", "m16n8k256"),
-        "a_type": _NO_SPARSE,
-        "b_type": _NO_SPARSE,
-        "c_type": ("bf16",),
-        "d_type": ("bf16",),
-        "kind": ("mxf8f6f4",),
-    }
-}
-
 
 def _kind_ignored(form: Sparse, chip: str) -> bool:
     support = SPARSE.table.get(replace(form, kind=""))

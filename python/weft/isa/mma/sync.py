@@ -242,15 +242,6 @@ SYNC = Family("mma.sync", Sync, _forms, _RULES)
 
 FAMILIES = (SYNC,)
 
-NEAR = {
-    "mma.sync": {
-        "shape": ("m16n16k16",),
-        "a_type": ("f32",),
-        "c_type": ("bf16",),
-        "kind": ("mxf8f6f4",),
-    }
-}
-
 
 def _legal(form: Sync, chip: str) -> bool:
     support = SYNC.table.get(form)

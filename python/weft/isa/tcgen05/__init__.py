@@ -5,5 +5,4 @@ from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05 import mma_rows as tcgen05_mma
 
 FAMILIES = (*tcgen05_control.FAMILIES, *tcgen05_copy.FAMILIES, *tcgen05_mma.FAMILIES)
-NEAR = tcgen05_control.NEAR | tcgen05_copy.NEAR | tcgen05_mma.NEAR
 UNPUBLISHED = (*tcgen05_control.UNPUBLISHED, *tcgen05_mma.UNPUBLISHED)

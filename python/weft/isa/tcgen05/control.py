@@ -253,20 +253,6 @@ FENCE = Tcgen05Family("tcgen05.fence", Fence, _fence_forms)
 
 FAMILIES = (ALLOC, DEALLOC, RELINQUISH_ALLOC_PERMIT, COMMIT, WAIT, FENCE)
 
-NEAR: dict[str, dict[str, tuple[object, ...]]] = {
-    ALLOC.name: {"cta_group": (0, 3), "space": ("shared", "shared::cluster")},
-    DEALLOC.name: {"cta_group": (0, 3)},
-    RELINQUISH_ALLOC_PERMIT.name: {"cta_group": (0, 3)},
-    COMMIT.name: {
-        "cta_group": (0, 3),
-        "space": ("shared", "shared::cta"),
-        "multicast": (8, 64),
-        "sync_restrict": ("shared::read", "shared::read::mma::b", "shared::cta", "shared::cluster"),
-    },
-    WAIT.name: {"kind": ("mma", "cp")},
-    FENCE.name: {"kind": ("before", "thread_sync")},
-}
-
 
 def _any_restriction(form: Commit, chip: str) -> bool:
     support = COMMIT.table.get(replace(form, sync_restrict=""))

@@ -406,22 +406,3 @@ LD_SPCOMPRESS = Tcgen05Family(
 )
 
 FAMILIES = (CP, SHIFT, LD, LD_RED, LD_SPCOMPRESS, ST)
-
-NEAR: dict[str, dict[str, tuple[object, ...]]] = {
-    CP.name: {
-        "shape": ("64x256b", "32x256b", "16x128b"),
-        "multicast": ("warpx2", "warpx2::03_12", "warpx8"),
-        "cta_group": (0, 3),
-        "source_format": ("b8x16", "b6x16_p64", "b4x16_p32"),
-    },
-    SHIFT.name: {"cta_group": (0, 3), "direction": ("up",)},
-    LD.name: {"shape": ("16x32b", "32x64b", "8x256b"), "num": (3, 256)},
-    ST.name: {"shape": ("16x32b", "32x64b", "8x256b"), "num": (3, 256)},
-    LD_RED.name: {
-        "shape": ("16x64b", "16x128b", "16x32b"),
-        "num": (1, 3, 256),
-        "op": ("add", "xor"),
-        "type": ("f16", "b32", "u64"),
-    },
-    LD_SPCOMPRESS.name: {"num": (1, 2, 3, 256), "op": ("add",)},
-}

@@ -300,40 +300,6 @@ MMA_WS_SP = Tcgen05Family("tcgen05.mma.ws.sp", MmaWsSp, lambda: _ws_forms(MmaWsS
 
 FAMILIES = (MMA, MMA_SP, MMA_BLOCK_SCALE, MMA_SP_BLOCK_SCALE, MMA_WS, MMA_WS_SP)
 
-_NEAR_MMA: dict[str, tuple[object, ...]] = {
-    "kind": ("mxf8f6f4", "mxf4", "f32"),
-    "cta_group": (3,),
-    "collector_a": ("keep",),
-    "disable_output_lane": (2,),
-    "collector_b": ("b0::fill",),
-    "decompress": ("lut::a",),
-}
-_NEAR_BLOCK_SCALE: dict[str, tuple[object, ...]] = {
-    "kind": ("f16", "f8f6f4", "i8"),
-    "cta_group": (3,),
-    "scale_vec": ("8X", "block64"),
-    "collector_a": ("keep",),
-    "ashift": (True,),
-    "collector_b": ("b0::fill",),
-    "decompress": ("lut::a",),
-}
-_NEAR_WS: dict[str, tuple[object, ...]] = {
-    "kind": ("mxf8f6f4", "mxf4"),
-    "collector_buffer": ("a", "b", "b4"),
-    "collector": ("keep",),
-    "cta_group": (2, 3),
-    "block_scale": (True,),
-    "ashift": (True,),
-}
-NEAR = {
-    MMA.name: _NEAR_MMA,
-    MMA_SP.name: _NEAR_MMA | {"decompress": (_LUT_B, "lut::a")},
-    MMA_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE,
-    MMA_SP_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE | {"decompress": (_LUT_B, "lut::a")},
-    MMA_WS.name: _NEAR_WS,
-    MMA_WS_SP.name: _NEAR_WS,
-}
-
 
 def _scaled_i8(form: Mma, chip: str) -> bool:
     return form.kind == "i8" and form.scale_input_d

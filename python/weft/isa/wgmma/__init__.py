@@ -34,6 +34,5 @@ __all__ = [
 ]
 
 FAMILIES = (*mma_async.FAMILIES, *ordering.FAMILIES)
-NEAR = mma_async.NEAR
 UNPUBLISHED: tuple[Unpublished, ...] = ()
 """What ptxas takes and these tables leave out: nothing."""

@@ -297,13 +297,3 @@ MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), _RULES
 MMA_ASYNC_SPARSE = Family("wgmma.mma_async.sp", MmaAsyncSparse, lambda: _forms(MmaAsyncSparse), _RULES)
 
 FAMILIES = (MMA_ASYNC, MMA_ASYNC_SPARSE)
-
-_NEAR: dict[str, tuple[object, ...]] = {
-    "shape": ("m64n12k16", "m64n264k16", "m128n64k16", "m64n8k128"),
-    "a_type": ("s4", "e2m1"),
-    "b_type": ("s4", "e2m1"),
-    "d_type": ("bf16",),
-    "bit_op": ("xor.popc",),
-}
-NEAR: dict[str, dict[str, tuple[object, ...]]] = {MMA_ASYNC.name: _NEAR, MMA_ASYNC_SPARSE.name: _NEAR}
-"""Values in no row, by family and axis, for the checker."""

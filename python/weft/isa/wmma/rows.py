@@ -142,24 +142,7 @@ MMA = _Wmma("wmma.mma", Mma, _mma_forms, (_no_doubles, _alike_inputs, _bit_opera
 
 FAMILIES = (LOAD, STORE, MMA)
 
-_NEAR_SHAPES = ("m8n8k4", "m16n8k16", "m8n32k8", "m32n8k8", "m8n8k64", "m16n16k32")
-_NEAR_TYPES = ("f64", "e4m3")
 
-NEAR: dict[str, dict[str, tuple[object, ...]]] = {
-    "wmma.load": {
-        "shape": _NEAR_SHAPES,
-        "fragment": ("d",),
-        "type": _NEAR_TYPES,
-        "space": ("local", "const"),
-    },
-    "wmma.store": {"shape": _NEAR_SHAPES, "type": _NEAR_TYPES, "space": ("local", "const")},
-    "wmma.mma": {
-        "shape": _NEAR_SHAPES,
-        "a_type": _NEAR_TYPES,
-        "b_type": _NEAR_TYPES,
-        "bit_op": ("or.popc", "popc"),
-    },
-}
 """Values in no row, by family and axis, for the checker."""
 
 _NO_DOUBLES = "Weft's dialects have mma.sync m8n8k4 for f64, no wmma"
