@@ -198,7 +198,7 @@ def rem(a: Number, b: Number) -> Number:
     return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
 
 
-def within(number: Number, first: Number, end: Number) -> Any:
+def within(number: Number, first: Number, end: Number) -> ir.Value:
     """Whether `first <= number < end`, of any sign: an i1 value."""
     above = arith.cmpi(arith.CmpIPredicate.sge, value(number), value(first))
     return arith.andi(above, below(number, end))

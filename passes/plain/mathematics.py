@@ -197,15 +197,15 @@ _TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163AB  # the
 _ALL_BITS, _SOME_BITS = 224, 96
 
 
-def _far_quarter(x: Real) -> list[Any]:
+def _far_quarter(x: Real) -> list[ir.Value]:
     """The same for a large x of f32, which is `digits * 2**power`: of 2 / pi, only some bits matter."""
     i32, i64, long, all_of_it = map(ir.IntegerType.get_signless, (32, 64, 128, 256))
     bits = x.bits()
 
-    def constant(kind: ir.Type, number: int) -> Any:
+    def constant(kind: ir.Type, number: int) -> ir.Value:
         return arith.constant(kind, ir.Attribute.parse(f"{number} : {kind}"))
 
-    def masked(value: ir.Value, count: int) -> Any:
+    def masked(value: ir.Value, count: int) -> ir.Value:
         return arith.andi(value, constant(value.type, (1 << count) - 1))
 
     power = arith.subi(masked(arith.shrui(bits, constant(i32, 23)), 8), constant(i32, 150))
@@ -291,19 +291,19 @@ def _general_power(x: Real, y: Real) -> Real:
     return x.of(1.0).where(arith.ori(one, minus_one), found)
 
 
-def _i1() -> Any:
+def _i1() -> ir.Type:
     return ir.IntegerType.get_signless(1)
 
 
-def _sign_bit(x: Real) -> Any:
+def _sign_bit(x: Real) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.slt, x.bits(), arith.constant(x.integer, 0))
 
 
-def _is_finite(x: Real) -> Any:
+def _is_finite(x: Real) -> ir.Value:
     return x.magnitude().below(float("inf"))
 
 
-def _is_nan(x: Real) -> Any:
+def _is_nan(x: Real) -> ir.Value:
     return arith.cmpf(arith.CmpFPredicate.UNO, x.value, x.value)
 
 
@@ -342,7 +342,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _magnitude(x: ir.Value) -> Any:
+def _magnitude(x: ir.Value) -> ir.Value:
     return arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x))
 
 

@@ -75,7 +75,7 @@ class Real:
         """Whether this is smaller: an i1 value, false for NaN."""
         return arith.cmpf(arith.CmpFPredicate.OLT, self.value, self.of(other).value)
 
-    def equals(self, other: "float | Real") -> Any:
+    def equals(self, other: "float | Real") -> ir.Value:
         """Whether both are equal: an i1 value, false for NaN."""
         return arith.cmpf(arith.CmpFPredicate.OEQ, self.value, self.of(other).value)
 
@@ -145,6 +145,6 @@ class Real:
         """The value of this type with these bits."""
         return Real(arith.bitcast(self.value.type, bits))
 
-    def of_integer(self, number: Any) -> "Real":
+    def of_integer(self, number: ir.Value) -> "Real":
         """A signed integer as a value of this type."""
         return Real(arith.sitofp(self.value.type, number))

@@ -84,15 +84,15 @@ class ByLanes:
     name: str
     kind: ir.Type
 
-    def neutral(self) -> Any:
+    def neutral(self) -> ir.Value:
         """What a lane begins with."""
         return arith.constant(self.kind, _NEUTRAL[self.name](self.kind))
 
-    def combined(self, a: ir.Value, b: Any) -> Any:
+    def combined(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Two sums as one."""
         return ir.Operation.create(self.name, [self.kind], [a, b]).result
 
-    def over_lanes(self, value: ir.Value) -> Any:
+    def over_lanes(self, value: ir.Value) -> ir.Value:
         """The sum of all lanes, in each of them."""
         distance = LANES // 2
         while distance:
