@@ -1,5 +1,6 @@
 """`weft.jax.matmul`: its arguments, as the primitive's operands and parameters."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from numbers import Real
@@ -14,10 +15,10 @@ from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, about, shown
 from weft.isa.suggest import no_parameter
-from weft.jax import placement
+from weft.jax import placement, primitive
 from weft.jax.primitive import bind
 from weft.launch import arrays
-from weft.multiply import vectors
+from weft.multiply import vectors, xla_target
 from weft.multiply.product import Product, checked_pair
 
 
@@ -124,6 +125,28 @@ def matmul(
     ).checked()
     product = replace(product, by_columns=_transpose_scales(operands, product))
     return jnp.squeeze(multiply(operands, product), axes)
+
+
+def of_roles(given: Mapping[str, Any], product: Product) -> Any:
+    """`matmul` of arrays by their roles, which may be traced."""
+    keywords = {**product.options, **given}
+    if "scale_a" in given:
+        keywords["scales"] = keywords.pop("scale_a"), keywords.pop("scale_b")
+    return matmul(**keywords)
+
+
+def queued(given: Mapping[str, Any], product: Product) -> Callable[..., Any]:
+    """A function of arrays like the `given` ones, in their order, which returns the result once XLA has
+    queued the launch. Raises WeftError where no kernel multiplies them.
+    """
+    placement.check_devices(given)
+    roles = tuple(given)
+    jitted = jax.jit(lambda *arrays: of_roles(dict(zip(roles, arrays, strict=True)), product))
+    device, *others = {device for array in given.values() for device in array.devices()}
+    if not others:
+        for text in primitive.texts_on_gpu(jitted.trace(*given.values()).jaxpr):
+            xla_target.prepare(text, device.local_hardware_id)
+    return jitted
 
 
 _OTHER_NAMES = {

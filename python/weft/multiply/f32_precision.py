@@ -56,7 +56,7 @@ def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Cal
     def multiply(*arrays: Any) -> Any:
         named = dict(zip(names, arrays, strict=True))
         if library is libraries.JAX:
-            return jax_call.multiply(named, operands.product)
+            return jax_call.program().of_roles(named, operands.product)
         with late_imports.whole():
             from weft.torch import decomposing
 

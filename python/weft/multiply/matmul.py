@@ -269,10 +269,10 @@ def planned(key: Any, a: Any, b: Any, out: Any, added: dict[str, Any], product: 
         name, got = ("out", out) if out is not None else ("stream", stream)
         raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
     if traced:
-        return jax_call.multiply(given, product)
+        return jax_call.program().of_roles(given, product)
     plain = out is None and stream is None and product.arch is None
     if plain and libraries.of(a) is libraries.JAX and jax_call.is_xlas([*given.values()]):
-        handed = Handed(jax_call.call([*given], [*given.values()], product))
+        handed = Handed(jax_call.program().queued(given, product))
         if key is not None:
             plans.add(key, handed)
         return handed.multiply(*given.values())
