@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.bench.suites import Shape
     from weft.dialects.schedule import AnySchedule
 
-_FEWEST_SAMPLES = 2
+FEWEST_SAMPLES = 2
 
 
 def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
@@ -111,8 +111,7 @@ def _device(options: Namespace) -> "TorchGpu":
     """The GPU. Raises WeftError where there is none, or the results can't be kept."""
     from weft.bench import gpu
 
-    if options.samples < _FEWEST_SAMPLES:
-        raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
+    cli.check_least(options, samples=FEWEST_SAMPLES)
     if options.json == "-" or options.svg == "-":
         raise WeftError("--json and --svg must be files: the table goes to stdout")
     for path in (options.json, options.svg):
@@ -130,9 +129,7 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
     from weft.bench.problem import INPUTS, Problem
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
-    for name, least in (("seed", 0), ("count", 1)):
-        if (value := getattr(options, name)) < least:
-            raise WeftError(f"--{name} must be at least {least}; got {value}")
+    cli.check_least(options, seed=0, count=1)
     of_a, of_b = (side == "t" for side in options.layout)
     return [
         Problem(

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import warnings
-from argparse import Action, ArgumentError, ArgumentParser
+from argparse import Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -262,6 +262,13 @@ def write(path: str, data: str | bytes) -> None:
         _to_stdout(raw)
         return
     _refused(path, lambda target: output_files.write(target, raw))
+
+
+def check_least(options: Namespace, **least: int) -> None:
+    """Raises WeftError for an option, by its name, that is less than the least legal number."""
+    for name, bound in least.items():
+        if (value := getattr(options, name)) is not None and value < bound:
+            raise WeftError(f"--{name} must be at least {bound}; got {value}")
 
 
 def check_writable(path: str) -> None:

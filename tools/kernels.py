@@ -36,8 +36,7 @@ def _run(options: Namespace) -> int:
     from weft.schedules.transposing import multiplied
     from weft.target import Target
 
-    if options.jobs is not None and options.jobs < 1:
-        raise WeftError(f"--jobs must be at least 1; got {options.jobs}")
+    cli.check_least(options, jobs=1)
     Target.of(options.arch)  # which must be known
     by_types: dict[str, list[Product]] = {}
     for problem in _single(bench.problems(options, grouped=False)):

@@ -52,8 +52,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    if options.seed < 0:
-        raise WeftError(f"--seed must be at least 0; got {options.seed}")
+    cli.check_least(options, seed=0)
     from weft.launch import runtime
     from weft.registry.instrumentation import Instrumentation, instrumented
     from weft.tools import inputs

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from weft.tuning import gpus
     from weft.tuning.tuner import Tuner
 
-_FEWEST_SAMPLES = 2
-
 
 def _arguments(parser: ArgumentParser) -> None:
     bench.problem_arguments(parser, grouped=False)
@@ -167,9 +165,7 @@ def problems(options: Namespace) -> "list[Problem]":
 def _check(options: Namespace) -> None:
     if options.exhaustive and options.limit is not None:
         raise WeftError("--exhaustive can't be used with --limit: it tries all schedules")
-    for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1), ("gpus", 1)):
-        if (value := getattr(options, name)) is not None and value < least:
-            raise WeftError(f"--{name} must be at least {least}; got {value}")
+    cli.check_least(options, limit=1, samples=bench.FEWEST_SAMPLES, jobs=1, gpus=1)
 
 
 def _database(options: Namespace) -> Path:

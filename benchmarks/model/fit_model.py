@@ -107,6 +107,7 @@ def _keep(options: Namespace, lines: Iterator[str], row: Iterator[str], model: C
 def _record(options: Namespace) -> int:
     """Measures schedules, and keeps their times."""
     asked = tune.problems(options)
+    cli.check_least(options, samples=bench.FEWEST_SAMPLES, jobs=1)
     cli.check_writable(options.record)
     if (reason := gpu.unavailable(_NAME)) is not None:
         raise WeftError(reason)
