@@ -32,7 +32,7 @@ def test_changed_files_and_replaced_functions_are_known_by_their_text(monkeypatc
         patch.setattr(sources._files, "digest", lambda: None)
         assert sources.identity() is None
     with monkeypatch.context() as patch:
-        patch.setattr(box_code, "load", lambda *records: 0)
+        patch.setattr(box_code, "_copied", lambda *records: 0)
         assert sources.identity() is None
         assert texts_asked(3, monkeypatch, tmp_path) == 3
         assert [path.name[:5] for path in tmp_path.iterdir()] == ["host-"]

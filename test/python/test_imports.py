@@ -174,15 +174,10 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
             *(
                 f"weft.emulator.compiled.{name}"
                 for name in (
-                    "accesses",
                     "builder",
-                    "driver",
                     "emit",
-                    "exchanges",
-                    "own_accesses",
                     "plain_code",
                     "product_code",
-                    "touches",
                 )
             ),
         },

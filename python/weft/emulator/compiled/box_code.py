@@ -2,7 +2,7 @@
 rule may be broken, it changes nothing, and the interpreter finds out. For the compiler of `plain_code`.
 """
 
-from functools import cache
+from functools import cache, partial
 
 from weft.emulator import native
 from weft.emulator.compiled import plain_code
@@ -25,32 +25,11 @@ def library(name: str) -> native.Library:
     """load, load_checked, store or store_checked: a function that takes the addresses of the numbers of
     `Shape`, `Call`, `Part` and `Buffer`, and returns whether it has copied.
     """
-    function = {"load": load, "load_checked": load_checked, "store": store, "store_checked": store_checked}
-    made = {name: function[name]}
+    made = {name: partial(_copied, loads=name.startswith("load"), checked=name.endswith("_checked"))}
     return native.Library(f"box {name}", lambda: plain_code.text(made, Shape, Call, Part, Buffer), [name])
 
 
-def load(shape: Value, call: Value, part: Value, buffer: Value) -> int:
-    """Copies to shared memory."""
-    return _copied(shape, call, part, buffer, True, False)
-
-
-def load_checked(shape: Value, call: Value, part: Value, buffer: Value) -> int:
-    """Copies to shared memory, with the checks of the sanitizer."""
-    return _copied(shape, call, part, buffer, True, True)
-
-
-def store(shape: Value, call: Value, part: Value, buffer: Value) -> int:
-    """Copies to global memory."""
-    return _copied(shape, call, part, buffer, False, False)
-
-
-def store_checked(shape: Value, call: Value, part: Value, buffer: Value) -> int:
-    """Copies to global memory, with the checks of the sanitizer."""
-    return _copied(shape, call, part, buffer, False, True)
-
-
-def _copied(shape: Value, call: Value, part: Value, buffer: Value, loads: bool, checked: bool) -> bool:
+def _copied(shape: Value, call: Value, part: Value, buffer: Value, loads: bool, checked: bool) -> int:
     if checked and shape.PIECE & (1 << part.SHIFT) - 1:  # granules must divide pieces
         return False
     if _rows(shape, call, part, buffer, loads, checked, True) < 0 or (loads and not _has_marks(call, part)):

@@ -259,7 +259,7 @@ def module(pieces: Sequence[Piece]) -> str:
         loads = [_OFFSET.format(at) for at in range(len(first.offsets) if shared else 0)]
         if not shared:
             body, first.offsets = _numbered(body, first.offsets), []
-        texts.append("\n".join([f"define void @{first.name}{_ARGUMENTS}", *loads, body]))
+        texts.append("\n".join([f"define i64 @{first.name}{_ARGUMENTS}", *loads, body]))
     return "\n".join([*sorted(declared), *texts])
 
 
@@ -289,5 +289,5 @@ _TAIL = """  %next = add i64 %each, 1
   %more = icmp ult i64 %next, %end
   br i1 %more, label %loop, label %done
 done:
-  ret void
+  ret i64 0
 }"""

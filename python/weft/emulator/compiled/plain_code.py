@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -69,6 +69,26 @@ def view(array: Value, element: str) -> Value:
     return array.view(element)
 
 
+def memory(address: int) -> Value:
+    """The bytes at an address, for compiled functions."""
+    raise NotImplementedError
+
+
+def copy(to: Value, source: Value, size: int) -> None:
+    """Copies bytes between arrays that don't overlap, for compiled functions."""
+    raise NotImplementedError
+
+
+def octet_bits(octets: Value) -> int:
+    """Which of 32 octets aren't 0, for compiled functions."""
+    raise NotImplementedError
+
+
+def call(address: int, *arguments: Value) -> int:
+    """Calls the function at an address, for compiled functions."""
+    raise NotImplementedError
+
+
 @dataclass
 class _Typed:
     """A value of the host, and what kind it is."""
@@ -78,10 +98,15 @@ class _Typed:
 
 
 def text(functions: Mapping[str, Callable[..., Any]], *records: type[Record]) -> str:
-    """The LLVM IR of functions of some records."""
+    """The LLVM IR of functions, whose first arguments are records; of a `partial`, others are constants."""
     module = _Module()
     for name, function in functions.items():
-        module.function(function, records, name)
+        plain, constants = function, {}
+        if isinstance(function, partial):
+            plain, constants = function.func, function.keywords
+        count = plain.__code__.co_argcount - len(constants)
+        module.function(plain, [*records[:count], *map(_constant, constants.values())], name)
+    module.mark_constant_fields()
     return str(module.ir)
 
 
@@ -89,15 +114,31 @@ class _Module:
     def __init__(self) -> None:
         self.ir = ir.Module()
         self._known: dict[tuple[Any, ...], tuple[Any, _Kind]] = {}
+        self.loaded: list[tuple[Any, Record]] = []
+        self.stored: list[Record] = []
+        """The fields that functions read, and those that they write."""
+
+    def mark_constant_fields(self) -> None:
+        """Lets LLVM keep what no function writes; otherwise, it would load fields again after each store."""
+        nothing = self.ir.add_metadata([])
+        for value, field in self.loaded:
+            if not any(field is each for each in self.stored):
+                value.set_metadata("invariant.load", nothing)
 
     def function(
-        self, function: Callable[..., Any], kinds: Sequence[_Kind], name: str = ""
+        self,
+        function: Callable[..., Any],
+        given: Sequence[_Kind],
+        name: str = "",
     ) -> tuple[Any, _Kind]:
-        """A function for arguments of some kinds, and the kind of its result."""
-        key = function, *kinds
+        """A function for arguments of some kinds, or constants, and the kind of its result."""
+        key = (
+            name or function,
+            *((each.kind, each.value.constant) if _is_constant(each) else each for each in given),
+        )
         if key not in self._known:
             result = function.__annotations__["return"]
-            types = [_RESULTS.get(kind, _POINTER) for kind in kinds]
+            types = [_RESULTS.get(each, _POINTER) for each in given if not _is_constant(each)]
             made = ir.Function(
                 self.ir,
                 ir.FunctionType(_RESULTS[result], types),
@@ -107,7 +148,8 @@ class _Module:
                 made.linkage = "internal"
             self._known[key] = made, result
             builder = ir.IRBuilder(made.append_basic_block("entry"))
-            arguments = [_Typed(value, kind) for value, kind in zip(made.args, kinds, strict=True)]
+            values = iter(made.args)
+            arguments = [each if _is_constant(each) else _Typed(next(values), each) for each in given]
             _Body(self, builder, function, arguments).write()
         return self._known[key]
 
@@ -129,12 +171,17 @@ class _Body:
         self.globals: dict[str, Any] = function.__globals__
         self.result = function.__annotations__["return"]
         self.names: dict[str, tuple[Any, _Kind]] = {}
+        self.fixed: dict[str, _Typed] = {}
+        """The arguments that are constants."""
         self._after: Any = None
         """Where an inlined function goes on after it has returned."""
         self.returned: tuple[Any, _Kind] | None = None
         self._loops: list[tuple[Any, Any]] = []
         for name, value in zip(self.tree.args.args, arguments, strict=True):
-            self._assign(name.arg, value)
+            if _is_constant(value):
+                self.fixed[name.arg] = value
+            else:
+                self._assign(name.arg, value)
 
     def write(self) -> None:
         """The whole function."""
@@ -182,6 +229,8 @@ class _Body:
             self._store(place, element, value)
 
     def _assign(self, name: str, value: _Typed) -> None:
+        if name in self.fixed:
+            raise TypeError(f"{name} of {self.tree.name} is a constant")
         if name not in self.names:
             entry = self.b.function.entry_basic_block
             with self.b.goto_block(entry):
@@ -309,8 +358,7 @@ class _Body:
     def _load(self, place: Any, element: Any) -> _Typed:
         if isinstance(element, Record):
             value = self.b.load(place, typ=_POINTER if element.element else _I64)
-            # Otherwise, LLVM would load fields again after each store.
-            value.set_metadata("invariant.load", self.module.ir.add_metadata([]))
+            self.module.loaded.append((value, element))
             return _Typed(value, element.element or int)
         value = self.b.load(place, typ=_element(element), align=1)
         if element[1:] == "8":
@@ -319,6 +367,8 @@ class _Body:
         return _Typed(wide(value, _I64), int)
 
     def _store(self, place: Any, element: Any, value: _Typed) -> None:
+        if isinstance(element, Record):
+            self.module.stored.append(element)
         number, kind = self._number(value), _I64 if isinstance(element, Record) else _element(element)
         self.b.store(number if kind is _I64 else self.b.trunc(number, kind), place, align=1)
 
@@ -326,19 +376,21 @@ class _Body:
 
     def value(self, node: ast.expr) -> _Typed:
         """The value of an expression."""
+        if isinstance(node, ast.Name) and node.id in self.fixed:
+            return self.fixed[node.id]
         if not isinstance(node, ast.Name) or node.id not in self.names:
             constant = self._constant(node)
             if isinstance(constant, int):
-                if isinstance(constant, bool):
-                    return _Typed(_I1(constant), bool)
-                return _Typed(_I64(int(constant)), int)
+                return _constant(constant)
         written: _Typed = getattr(self, f"_of_{type(node).__name__.lower()}")(node)
         return written
 
     def _constant(self, node: ast.expr) -> Any:
         """What an expression of the module's names is; None for others."""
         used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if not used.isdisjoint(self.names) or any(isinstance(each, ast.Subscript) for each in ast.walk(node)):
+        if not used.isdisjoint([*self.names, *self.fixed]) or any(
+            isinstance(each, ast.Subscript) for each in ast.walk(node)
+        ):
             return None
         if any(isinstance(each, ast.Call) and not _is_len(each) for each in ast.walk(node)):
             return None
@@ -443,17 +495,64 @@ class _Body:
         arguments = [self.value(each) for each in node.args]
         if isinstance(function, type) and issubclass(function, IntEnum):
             return _Typed(arguments[0].value, function)
-        if function is bit_count:
-            return _Typed(self.b.ctpop(self._number(*arguments)), int)
-        if function in (min, max):
-            a, b = map(self._number, arguments)
-            order = self.b.icmp_signed("<" if function is min else ">", a, b)
-            return _Typed(self.b.select(order, a, b), int)
+        if function in _BUILTINS:
+            return _BUILTINS[function](self, *map(self._number, arguments))
         if function.__annotations__["return"] not in _RESULTS:
             inner = _Body(self.module, self.b, function, arguments)
             return inner.inline()
-        made, result = self.module.function(function, [each.kind for each in arguments])
-        return _Typed(self.b.call(made, [each.value for each in arguments]), result)
+        made, result = self.module.function(
+            function, [each if _is_constant(each) else each.kind for each in arguments]
+        )
+        values = [each.value for each in arguments if not _is_constant(each)]
+        return _Typed(self.b.call(made, values), result)
+
+    # What compiled functions may call besides functions of Python
+
+    def _bit_count(self, number: Any) -> _Typed:
+        return _Typed(self.b.ctpop(number), int)
+
+    def _min(self, a: Any, b: Any) -> _Typed:
+        return _Typed(self.b.select(self.b.icmp_signed("<", a, b), a, b), int)
+
+    def _max(self, a: Any, b: Any) -> _Typed:
+        return _Typed(self.b.select(self.b.icmp_signed(">", a, b), a, b), int)
+
+    def _memory(self, address: Any) -> _Typed:
+        return _Typed(self.b.inttoptr(address, _POINTER), "u1")
+
+    def _copy(self, to: Any, source: Any, size: Any) -> _Typed:
+        kind = ir.FunctionType(ir.VoidType(), [_POINTER, _POINTER, _I64, _I1])
+        function = self.module.ir.globals.get("llvm.memcpy.p0.p0.i64")
+        function = function or ir.Function(self.module.ir, kind, "llvm.memcpy.p0.p0.i64")
+        return _Typed(self.b.call(function, [to, source, size, _I1(0)]), None)
+
+    def _octet_bits(self, octets: Any) -> _Typed:
+        vector = ir.VectorType(_I8, 32)
+        held = self.b.icmp_unsigned("!=", self.b.load(octets, typ=vector, align=1), ir.Constant(vector, None))
+        return _Typed(self.b.zext(self.b.bitcast(held, _I32), _I64), int)
+
+    def _call(self, address: Any, *arguments: Any) -> _Typed:
+        kind = ir.FunctionType(_I64, [each.type for each in arguments])
+        return _Typed(self.b.call(self.b.inttoptr(address, kind.as_pointer()), arguments), int)
+
+
+_BUILTINS: dict[Any, Callable[..., _Typed]] = {
+    bit_count: _Body._bit_count,
+    min: _Body._min,
+    max: _Body._max,
+    memory: _Body._memory,
+    copy: _Body._copy,
+    octet_bits: _Body._octet_bits,
+    call: _Body._call,
+}
+
+
+def _constant(number: int) -> _Typed:
+    return _Typed(_I1(number), bool) if isinstance(number, bool) else _Typed(_I64(int(number)), int)
+
+
+def _is_constant(each: Any) -> bool:
+    return isinstance(each, _Typed) and isinstance(each.value, ir.Constant)
 
 
 def _is_len(node: ast.Call) -> bool:

@@ -2,113 +2,115 @@
 
 from enum import IntEnum, auto
 
+from weft.emulator.records import Record
+
 MOST_LOGGED = 256
 
 
-class Field(IntEnum):
+class Field(Record):
     """The numbers and addresses of a state, 8 bytes each."""
 
-    OP = 0
+    OP = ""
     """Where to begin; in the end, where the interpreter goes on."""
-    BLOCK = auto()
-    TICKS = auto()
-    INSTRUCTIONS = auto()
-    CHANGES = auto()
-    STOP = auto()
-    READY = auto()
-    HOLD = auto()
-    ROTATE = auto()
-    LOWEST = auto()
-    ARRIVED = auto()
+    BLOCK = ""
+    TICKS = ""
+    INSTRUCTIONS = ""
+    CHANGES = ""
+    STOP = ""
+    READY = ""
+    HOLD = ""
+    ROTATE = ""
+    LOWEST = ""
+    ARRIVED = ""
     """Whether the group has just reached its block."""
-    SCRATCH = auto()
-    ROWS = auto()
-    MASKS = auto()
+    SCRATCH = "u1"
+    ROWS = "i4"
+    MASKS = "u4"
     """The warps of the group, and the active lanes of each, 32 bits each."""
-    REGISTERS = auto()
+    REGISTERS = "i8"
     """The address of the registers of each."""
-    COUNT = auto()
-    WHOLE = auto()
+    COUNT = ""
+    WHOLE = ""
     """Whether all lanes of all of them are active."""
-    SAVED = auto()
+    SAVED = "u1"
     """Memory for one row of the file."""
-    OCTETS = auto()
-    OPS = auto()
-    BLOCKS = auto()
-    RUNS = auto()
-    LIMIT = auto()
-    MARKS = auto()
-    SEGMENTS = auto()
-    SEGMENT_COUNT = auto()
-    SHARED = auto()
-    SHARED_SIZE = auto()
-    STRIDE = auto()
-    CLUSTER = auto()
-    SHARED_BASE = auto()
-    PARAMS = auto()
-    PARAMS_SIZE = auto()
-    CONST = auto()
-    CONST_SIZE = auto()
-    GLOBAL_BYTES = auto()
-    SHARED_BYTES = auto()
-    PARAM_BYTES = auto()
-    CONST_BYTES = auto()
-    LOCAL_BYTES = auto()
-    LOCAL = auto()
-    LOCAL_SIZE = auto()
+    OCTETS = "i8"
+    OPS = "i8"
+    BLOCKS = "i8"
+    RUNS = "i8"
+    LIMIT = ""
+    MARKS = "u1"
+    SEGMENTS = "i8"
+    SEGMENT_COUNT = ""
+    SHARED = "u1"
+    SHARED_SIZE = ""
+    STRIDE = ""
+    CLUSTER = ""
+    SHARED_BASE = "i8"
+    PARAMS = "u1"
+    PARAMS_SIZE = ""
+    CONST = "u1"
+    CONST_SIZE = ""
+    GLOBAL_BYTES = ""
+    SHARED_BYTES = ""
+    PARAM_BYTES = ""
+    CONST_BYTES = ""
+    LOCAL_BYTES = ""
+    LOCAL = "u1"
+    LOCAL_SIZE = ""
     """The bytes of a thread."""
-    FILLED = auto()
-    CHECKED = auto()
+    FILLED = "u1"
+    CHECKED = ""
     """Whether the sanitizer watches."""
-    BLOCKED = auto()
+    BLOCKED = ""
     """Whether the interpreter must make all accesses to shared memory."""
-    KNOWN = auto()
-    KNOWN_WIDTH = auto()
-    GRANULE = auto()
+    KNOWN = "i4"
+    KNOWN_WIDTH = ""
+    GRANULE = ""
     """The binary logarithm of a granule of shared memory."""
-    WRITER = auto()
-    WRITTEN = auto()
-    WRITE_LINE = auto()
-    READ_LINE = auto()
-    READS = auto()
-    READ_BY = auto()
-    READERS = auto()
-    UNITS = auto()
-    UNIT = auto()
-    TAKEN = auto()
-    GRANULES = auto()
-    STAMPS = auto()
-    EPOCH = auto()
-    WAVE = auto()
-    BUSY = auto()
-    HELD = auto()
-    CHANGED = auto()
-    HAS_CHANGED = auto()
-    COLUMNS = auto()
-    WARPS = auto()
+    WRITER = "i8"
+    WRITTEN = "i4"
+    WRITE_LINE = "i4"
+    READ_LINE = "i4"
+    READS = "i4"
+    READ_BY = "i4"
+    READERS = ""
+    UNITS = ""
+    UNIT = "i8"
+    TAKEN = "i4"
+    GRANULES = ""
+    STAMPS = "u4"
+    EPOCH = ""
+    WAVE = ""
+    BUSY = "i4"
+    HELD = "i4"
+    CHANGED = "u1"
+    HAS_CHANGED = "u1"
+    COLUMNS = "i4"
+    WARPS = ""
     """What is known of registers that wgmma may use: see `RegisterState`."""
-    LOG = auto()
+    LOG = "i8"
     """Memory for `MOST_LOGGED` blocks that have run, each with the clock after it; 0 if nobody asks."""
-    LOGGED = auto()
+    LOGGED = ""
 
 
-class Part(IntEnum):
+class Part(Record):
     """What is known of a buffer in global memory, 8 bytes each."""
 
-    BASE = 0
-    SIZE = auto()
-    DATA = auto()
-    WRITABLE = auto()
-    BLOCKED = auto()
+    BASE = ""
+    SIZE = ""
+    DATA = "u1"
+    WRITABLE = ""
+    BLOCKED = ""
     """Whether the interpreter must make the accesses."""
-    GRANULE = auto()
-    OWNER = auto()
-    TIME = auto()
-    LINE = auto()
-    LEVEL = auto()
-    GRANULES = auto()
-    IS_WRITTEN = auto()
-    STAMPS = auto()
+    GRANULE = ""
+    OWNER = "i8"
+    TIME = "i4"
+    LINE = "i4"
+    LEVEL = "u1"
+    GRANULES = ""
+    IS_WRITTEN = ""
+    STAMPS = "u4"
 
 
 class Kind(IntEnum):
@@ -125,30 +127,30 @@ class Kind(IntEnum):
     BRANCH = auto()
 
 
-class Operand(IntEnum):
+class Operand(Record):
     """The parts of an operation, 8 bytes each."""
 
-    KIND = 0
-    FUNCTION = auto()
-    SAVED = auto()
+    KIND = ""
+    FUNCTION = ""
+    SAVED = "i8"
     """Of a piece: the address of the offsets and bytes of the registers that it writes, as pairs, and..."""
-    SAVED_COUNT = auto()
+    SAVED_COUNT = ""
     """... the number of these registers."""
-    OFFSETS = auto()
+    OFFSETS = "i8"
     """The address of the offsets of registers, or of the numbers of those that are announced."""
-    READS = auto()
-    WRITES = auto()
+    READS = ""
+    WRITES = ""
     """How many of these are read, and then how many are written."""
-    TARGET = auto()
-    AFTER = auto()
-    PREDICATE = auto()
-    NEGATED = auto()
-    WIDTH = auto()
+    TARGET = ""
+    AFTER = ""
+    PREDICATE = ""
+    NEGATED = ""
+    WIDTH = ""
     """The binary logarithm of the bytes."""
-    LINE = auto()
-    DISCARDS = auto()
+    LINE = ""
+    DISCARDS = ""
     """Of a load: whether only lanes use it whose predicate is true, or false if `NEGATED`."""
-    CONSTANT = auto()
+    CONSTANT = ""
     """Of a load: whether the kernel must not write what it reads."""
 
 
