@@ -26,7 +26,7 @@ def begin() -> None:
     import numpy  # noqa: F401
 
     from weft import emulator  # noqa: F401
-    from weft.emulator.compiled import driver, packing, plan, runtime  # noqa: F401
+    from weft.emulator.compiled import driver, plan, runtime  # noqa: F401
 
     driver.addresses()  # which each process would compile
 
