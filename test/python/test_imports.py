@@ -174,10 +174,8 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
             *(
                 f"weft.emulator.compiled.{name}"
                 for name in (
-                    "builder",
                     "emit",
                     "plain_code",
-                    "product_code",
                 )
             ),
         },

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cache, partial
 from typing import Any
 
@@ -49,7 +48,8 @@ _COMPARED: dict[type, str] = {
 }
 _Kind = Any
 """The kind of a value: `int`, `bool`, a record's class, or the name of the type of an array's elements."""
-_RESULTS: dict[Any, Any] = {int: _I64, bool: _I1, None: ir.VoidType()}
+_DOUBLE = ir.DoubleType()
+_RESULTS: dict[Any, Any] = {int: _I64, bool: _I1, float: _DOUBLE, None: ir.VoidType()}
 
 
 def bit_count(number: int) -> int:
@@ -84,6 +84,21 @@ def octet_bits(octets: Value) -> int:
     raise NotImplementedError
 
 
+def single(bits: int) -> float:
+    """The number whose bits as float32 these are, for compiled functions."""
+    raise NotImplementedError
+
+
+def double(bits: int) -> float:
+    """The number whose bits as float64 these are, for compiled functions."""
+    raise NotImplementedError
+
+
+def bits_of(number: float) -> int:
+    """The bits of a number as float64, for compiled functions."""
+    raise NotImplementedError
+
+
 def call(address: int, *arguments: Value) -> int:
     """Calls the function at an address, for compiled functions."""
     raise NotImplementedError
@@ -97,15 +112,27 @@ class _Typed:
     kind: _Kind
 
 
-def text(functions: Mapping[str, Callable[..., Any]], *records: type[Record]) -> str:
-    """The LLVM IR of functions, whose first arguments are records; of a `partial`, others are constants."""
+@dataclass(frozen=True)
+class _Fixed:
+    """A constant, for which a function is compiled."""
+
+    value: Any
+    kind: type
+
+    @classmethod
+    def of(cls, value: Any) -> "_Fixed":
+        return cls(value, type(value))
+
+
+def text(functions: Mapping[str, Callable[..., Any]], *kinds: _Kind) -> str:
+    """The LLVM IR of functions for arguments of some kinds; of a `partial`, others are constants."""
     module = _Module()
     for name, function in functions.items():
         plain, constants = function, {}
         if isinstance(function, partial):
             plain, constants = function.func, function.keywords
         count = plain.__code__.co_argcount - len(constants)
-        module.function(plain, [*records[:count], *map(_constant, constants.values())], name)
+        module.function(plain, [*kinds[:count], *map(_Fixed.of, constants.values())], name)
     module.mark_constant_fields()
     return str(module.ir)
 
@@ -132,13 +159,10 @@ class _Module:
         name: str = "",
     ) -> tuple[Any, _Kind]:
         """A function for arguments of some kinds, or constants, and the kind of its result."""
-        key = (
-            name or function,
-            *((each.kind, each.value.constant) if _is_constant(each) else each for each in given),
-        )
+        key = name or function, *given
         if key not in self._known:
             result = function.__annotations__["return"]
-            types = [_RESULTS.get(each, _POINTER) for each in given if not _is_constant(each)]
+            types = [_RESULTS.get(each, _POINTER) for each in given if not isinstance(each, _Fixed)]
             made = ir.Function(
                 self.ir,
                 ir.FunctionType(_RESULTS[result], types),
@@ -149,7 +173,7 @@ class _Module:
             self._known[key] = made, result
             builder = ir.IRBuilder(made.append_basic_block("entry"))
             values = iter(made.args)
-            arguments = [each if _is_constant(each) else _Typed(next(values), each) for each in given]
+            arguments = [each if isinstance(each, _Fixed) else _Typed(next(values), each) for each in given]
             _Body(self, builder, function, arguments).write()
         return self._known[key]
 
@@ -165,21 +189,25 @@ class _Body:
     """Writes the statements of one function. `inlined`: as a part of its caller."""
 
     def __init__(
-        self, module: _Module, builder: Any, function: Callable[..., Any], arguments: Sequence[_Typed]
+        self,
+        module: _Module,
+        builder: Any,
+        function: Callable[..., Any],
+        arguments: Sequence[_Typed | _Fixed],
     ) -> None:
         self.module, self.b, self.tree = module, builder, _tree(function)
         self.globals: dict[str, Any] = function.__globals__
         self.result = function.__annotations__["return"]
         self.names: dict[str, tuple[Any, _Kind]] = {}
-        self.fixed: dict[str, _Typed] = {}
+        self.fixed: dict[str, Any] = {}
         """The arguments that are constants."""
         self._after: Any = None
         """Where an inlined function goes on after it has returned."""
         self.returned: tuple[Any, _Kind] | None = None
         self._loops: list[tuple[Any, Any]] = []
         for name, value in zip(self.tree.args.args, arguments, strict=True):
-            if _is_constant(value):
-                self.fixed[name.arg] = value
+            if isinstance(value, _Fixed):
+                self.fixed[name.arg] = value.value
             else:
                 self._assign(name.arg, value)
 
@@ -271,6 +299,10 @@ class _Body:
             self.b.ret(value.value if value.kind is self.result else self._number(value))
 
     def _do_if(self, node: ast.If) -> None:
+        constant = self._constant(node.test)
+        if constant is not None:
+            self._each(node.body if constant else node.orelse)
+            return
         then, otherwise, after = self._block(), self._block(), self._block()
         self.b.cbranch(self._truth(node.test), then, otherwise)
         for block, body in ((then, node.body), (otherwise, node.orelse)):
@@ -362,7 +394,7 @@ class _Body:
             return _Typed(value, element.element or int)
         value = self.b.load(place, typ=_element(element), align=1)
         if element[1:] == "8":
-            return _Typed(value, int)
+            return _Typed(value, float if element == "f8" else int)
         wide = self.b.sext if element[0] == "i" else self.b.zext
         return _Typed(wide(value, _I64), int)
 
@@ -370,31 +402,26 @@ class _Body:
         if isinstance(element, Record):
             self.module.stored.append(element)
         number, kind = self._number(value), _I64 if isinstance(element, Record) else _element(element)
-        self.b.store(number if kind is _I64 else self.b.trunc(number, kind), place, align=1)
+        self.b.store(number if kind in (_I64, _DOUBLE) else self.b.trunc(number, kind), place, align=1)
 
     # Expressions
 
     def value(self, node: ast.expr) -> _Typed:
         """The value of an expression."""
-        if isinstance(node, ast.Name) and node.id in self.fixed:
-            return self.fixed[node.id]
-        if not isinstance(node, ast.Name) or node.id not in self.names:
-            constant = self._constant(node)
-            if isinstance(constant, int):
-                return _constant(constant)
+        constant = self._constant(node)
+        if isinstance(constant, int | float):
+            return _constant(constant)
         written: _Typed = getattr(self, f"_of_{type(node).__name__.lower()}")(node)
         return written
 
     def _constant(self, node: ast.expr) -> Any:
         """What an expression of the module's names is; None for others."""
-        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        if not used.isdisjoint([*self.names, *self.fixed]) or any(
-            isinstance(each, ast.Subscript) for each in ast.walk(node)
-        ):
+        every = list(ast.walk(node))
+        if any(isinstance(each, ast.Name) and each.id in self.names for each in every):
             return None
-        if any(isinstance(each, ast.Call) and not _is_len(each) for each in ast.walk(node)):
+        if any(isinstance(each, ast.Call) and not _is_len(each) for each in every):
             return None
-        return eval(compile(ast.Expression(node), self.tree.name, "eval"), self.globals)
+        return eval(compile(ast.Expression(node), self.tree.name, "eval"), self.globals, self.fixed)
 
     def _number(self, value: _Typed) -> Any:
         return self.b.zext(value.value, _I64) if value.kind is bool else value.value
@@ -431,6 +458,8 @@ class _Body:
         if left.kind is right.kind is bool and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
             return _Typed(getattr(self.b, _BINARY[type(op)])(left.value, right.value), bool)
         a, b = self._number(left), self._number(right)
+        if left.kind is float:
+            return _Typed(getattr(self.b, f"f{_BINARY[type(op)]}")(a, b), float)
         if type(op) in _BINARY:
             return _Typed(getattr(self.b, _BINARY[type(op)])(a, b), int)
         rest = self.b.srem(a, b)
@@ -445,13 +474,18 @@ class _Body:
         if isinstance(node.op, ast.Not):
             return _Typed(self.b.not_(self._truth(node.operand)), bool)
         value = self._number(self.value(node.operand))
+        if value.type == _DOUBLE:
+            return _Typed(self.b.fneg(value), float)
         return _Typed(self.b.neg(value) if isinstance(node.op, ast.USub) else self.b.not_(value), int)
 
     def _of_compare(self, node: ast.Compare) -> _Typed:
         values = [self._number(self.value(each)) for each in (node.left, *node.comparators)]
         holds = None
         for op, a, b in zip(node.ops, values, values[1:], strict=False):
-            one = self.b.icmp_signed(_COMPARED[type(op)], a, b)
+            compare = self.b.icmp_signed
+            if a.type == _DOUBLE:
+                compare = self.b.fcmp_unordered if isinstance(op, ast.NotEq) else self.b.fcmp_ordered
+            one = compare(_COMPARED[type(op)], a, b)
             holds = one if holds is None else self.b.and_(holds, one)
         return _Typed(holds, bool)
 
@@ -492,19 +526,21 @@ class _Body:
         function = self._constant(node.func)
         if function is view:
             return _Typed(self.value(node.args[0]).value, self._constant(node.args[1]))
-        arguments = [self.value(each) for each in node.args]
-        if isinstance(function, type) and issubclass(function, IntEnum):
-            return _Typed(arguments[0].value, function)
+        if isinstance(function, type) and issubclass(function, Record):
+            return _Typed(self.value(node.args[0]).value, function)
         if function in _BUILTINS:
-            return _BUILTINS[function](self, *map(self._number, arguments))
+            return _BUILTINS[function](self, *(self._number(self.value(each)) for each in node.args))
+        given = [self._argument(each) for each in node.args]
         if function.__annotations__["return"] not in _RESULTS:
-            inner = _Body(self.module, self.b, function, arguments)
-            return inner.inline()
-        made, result = self.module.function(
-            function, [each if _is_constant(each) else each.kind for each in arguments]
-        )
-        values = [each.value for each in arguments if not _is_constant(each)]
+            return _Body(self.module, self.b, function, given).inline()
+        kinds = [each if isinstance(each, _Fixed) else each.kind for each in given]
+        made, result = self.module.function(function, kinds)
+        values = [each.value for each in given if not isinstance(each, _Fixed)]
         return _Typed(self.b.call(made, values), result)
+
+    def _argument(self, node: ast.expr) -> "_Typed | _Fixed":
+        constant = self._constant(node)
+        return self.value(node) if constant is None else _Fixed.of(constant)
 
     # What compiled functions may call besides functions of Python
 
@@ -526,6 +562,19 @@ class _Body:
         function = function or ir.Function(self.module.ir, kind, "llvm.memcpy.p0.p0.i64")
         return _Typed(self.b.call(function, [to, source, size, _I1(0)]), None)
 
+    def _float(self, number: Any) -> _Typed:
+        return _Typed(self.b.sitofp(number, _DOUBLE), float)
+
+    def _single(self, bits: Any) -> _Typed:
+        one = self.b.bitcast(self.b.trunc(bits, _I32), ir.FloatType())
+        return _Typed(self.b.fpext(one, _DOUBLE), float)
+
+    def _double(self, bits: Any) -> _Typed:
+        return _Typed(self.b.bitcast(bits, _DOUBLE), float)
+
+    def _bits(self, number: Any) -> _Typed:
+        return _Typed(self.b.bitcast(number, _I64), int)
+
     def _octet_bits(self, octets: Any) -> _Typed:
         vector = ir.VectorType(_I8, 32)
         held = self.b.icmp_unsigned("!=", self.b.load(octets, typ=vector, align=1), ir.Constant(vector, None))
@@ -544,15 +593,17 @@ _BUILTINS: dict[Any, Callable[..., _Typed]] = {
     copy: _Body._copy,
     octet_bits: _Body._octet_bits,
     call: _Body._call,
+    float: _Body._float,
+    single: _Body._single,
+    double: _Body._double,
+    bits_of: _Body._bits,
 }
 
 
-def _constant(number: int) -> _Typed:
+def _constant(number: float) -> _Typed:
+    if isinstance(number, float):
+        return _Typed(_DOUBLE(number), float)
     return _Typed(_I1(number), bool) if isinstance(number, bool) else _Typed(_I64(int(number)), int)
-
-
-def _is_constant(each: Any) -> bool:
-    return isinstance(each, _Typed) and isinstance(each.value, ir.Constant)
 
 
 def _is_len(node: ast.Call) -> bool:
@@ -560,8 +611,10 @@ def _is_len(node: ast.Call) -> bool:
 
 
 def _type(kind: _Kind) -> Any:
-    return _RESULTS.get(kind, _POINTER) if kind in (int, bool) else _POINTER
+    return _RESULTS[kind] if kind in (int, bool, float) else _POINTER
 
 
 def _element(name: str) -> Any:
+    if name == "f8":
+        return _DOUBLE
     return ir.IntType(8 * int(name[1:]))

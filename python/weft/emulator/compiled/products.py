@@ -98,6 +98,6 @@ class _Function:
 @cache
 def _compiled(kind: ProductKind) -> Callable[..., Any]:
     with late_imports.whole():
-        from weft.emulator.compiled.product_code import module_of
-    at = addresses(str(module_of(kind)), ["product"], code=2, whole=True)["product"]
+        from weft.emulator.compiled.product_code import text_of
+    at = addresses(text_of(kind), ["product"], code=2, whole=True)["product"]
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(at)

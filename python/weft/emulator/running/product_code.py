@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum, auto
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.records import Record
 from weft.emulator.watch import CHUNK
 from weft.isa.accumulation import Accumulation
 
@@ -55,19 +55,19 @@ class Places:
         self.end = 0 if chunks is None else int(self.chunks.max()) + CHUNK
 
 
-class Job(IntEnum):
+class Job(Record):
     """The numbers of one product, 8 bytes each: addresses, and whether D is added."""
 
-    A = 0
-    A_INDEX = auto()
-    B = auto()
-    B_INDEX = auto()
-    D = auto()
-    D_INDEX = auto()
-    KEEP = auto()
-    A_SCALES = auto()
+    A = "u1"
+    A_INDEX = "u4"
+    B = "u1"
+    B_INDEX = "u4"
+    D = "u1"
+    D_INDEX = "u4"
+    KEEP = ""
+    A_SCALES = "f8"
     """For each row, and block of k: values, then their exponents."""
-    B_SCALES = auto()
+    B_SCALES = "f8"
     """For each block of k, and column: values, then their exponents."""
 
 
