@@ -72,9 +72,9 @@ def test_strips_of_a_tile_share_the_code_that_stores_them():
 def with_epilogue(schedule, *roles, **given):
     types = Types("bf16", "bf16", "bf16")
     added = tuple((role, "bf16", 1 if role == "bias" else 2) for role in roles)
-    kind = types, (2, 2, 2), added, (False, False), (1.0).hex()
     beta, activation = given.get("beta", 0.0).hex(), given.get("activation")
-    return product_kernel.compiled(*kind, beta, False, activation, schedule, "sm_90a")
+    asked = product_kernel.Asked(types, added=added, beta=beta, activation=activation)
+    return product_kernel.compiled(asked, schedule, "sm_90a")
 
 
 @pytest.fixture
@@ -218,16 +218,6 @@ def test_passes_collect_no_garbage(monkeypatch):
 
     monkeypatch.setattr(stages, "_lowered_in_place", lowered)
     monkeypatch.setenv("WEFT_CACHE", "0")
-    product_kernel.compiled.__wrapped__(
-        Types("bf16", "bf16", "bf16"),
-        (2, 2, 2),
-        (),
-        (False, False),
-        "0x1p+0",
-        "0x0p+0",
-        False,
-        None,
-        WIDE,
-        "sm_90a",
-    )
+    asked = product_kernel.Asked(Types("bf16", "bf16", "bf16"))
+    product_kernel.compiled.__wrapped__(asked, WIDE, "sm_90a")
     assert collects == [False] and gc.isenabled()
