@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.ir import bindings, mlir_text, quick_builders, sound_types, unknown_names
+from weft.ir import bindings, mlir_text, sound_types, unknown_names
 from weft.ir.conversions import kept_conversions
 from weft.system import late_imports, phase
 
@@ -37,11 +37,11 @@ else:
     ir = _module("ir")
 PassManager: Any = _module("passmanager").PassManager
 ext: Any = _module("dialects.ext")
-arith: Any = quick_builders.arith(ir, _module("dialects.arith"))
+arith: Any = _module("dialects.arith")
 func: Any = _module("dialects.func")
 gpu: Any = _module("dialects.gpu")
 irdl: Any = _module("dialects.irdl")
-llvm: Any = quick_builders.llvm(ir, _module("dialects.llvm"))
+llvm: Any = _module("dialects.llvm")
 memref: Any = _module("dialects.memref")
 nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")

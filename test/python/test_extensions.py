@@ -209,7 +209,7 @@ BROKEN = {
         "import weft\n\ndef register():\n    weft.compile('module {}', arch='sm_80')\n",
         r"__init__\.py:4:5: .*: modules must be compiled after the extensions are loaded",
     ),
-    "nameless": ("", r"entry_points\.txt:2:1: .*: AttributeError: module 'weft_dp4a' has no attrib"),
+    "nameless": ("", r"(?m)^extension 'dp4a' of weft-dp4a 0.1 can't be loaded: AttributeError: module"),
     "taken": (
         "import weft\nfrom weft.passes import Pass\n\ndef register():\n"
         "    weft.register_pass(Pass('lower-x', '', print))\n"
@@ -244,13 +244,11 @@ def test_a_broken_extension_is_named_with_its_location(kind, python, tmp_path):
     assert "MISSING  extensions extension 'dp4a' of weft-dp4a 0.1" in said
 
 
-@pytest.mark.parametrize("point", ["dp4a", "dp4a = !!!", "= weft_dp4a:register"])
-def test_a_broken_entry_point_is_named_with_its_line(point, python, tmp_path):
+@pytest.mark.parametrize("point", ["dp4a", "dp4a = !!!"])
+def test_a_broken_entry_point_is_named(point, python, tmp_path):
     said = python(TWICE, installed(tmp_path / "site", point=point))
-    message = (
-        f"entry_points.txt:2:1: error: entry point of weft-dp4a must be NAME = MODULE:FUNCTION; got '{point}'"
-    )
-    assert said.count(message) == 2 and "MISSING  extensions entry point" in said, said
+    message = "entry points of weft-dp4a must be NAME = MODULE:FUNCTION"
+    assert said.count(f"{message}\n") == 3 and "MISSING  extensions entry point" in said, said
 
 
 def test_broken_metadata_of_other_distributions_does_no_harm(python, tmp_path):
@@ -259,9 +257,8 @@ def test_broken_metadata_of_other_distributions_does_no_harm(python, tmp_path):
     other.mkdir()
     (other / "METADATA").write_bytes(b"\xff\xfe")
     (other / "entry_points.txt").write_bytes(b"[console_scripts]\nno equals sign \xff\n")
-    (site / "weft_dp4a.dist-info" / "METADATA").unlink()
     said = python("from weft.registry import extensions\nprint(*extensions.loaded())", site)
-    assert said == "weft_dp4a ?\n"
+    assert said == "weft-dp4a 0.1\n"
 
 
 INTERRUPTED = """

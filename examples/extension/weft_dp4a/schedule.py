@@ -63,7 +63,7 @@ CHOOSER = Chooser(choose)
 
 def expand(op: Any) -> None:
     """Writes the kernel: each warp loads its tiles of A and B for `tile.gemm`, and stores its sums."""
-    if op.extra or op.c is not None or op.attribute("activation"):
+    if op.roles or op.attribute("activation"):
         raise refuse(op, "has an epilogue, which kernels of dp4a don't have")
     product = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
     a, b, d = (member(matrix, product) for matrix in (op.a, op.b, op.d))

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from weft.errors import Diagnostic, Location, WeftError, shown
-from weft.system import late_imports, locks
+from weft.cache import loaded as files
+from weft.errors import Diagnostic, Location, WeftError
+from weft.system import locks
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -141,7 +142,7 @@ def load() -> None:
     """
     global _loading, _loaded, _failure
     if not _loaded:
-        with late_imports.whole(), _load_lock:
+        with _load_lock:
             if _loading:  # an extension registers something
                 return
             if not _loaded:
@@ -161,78 +162,43 @@ def load() -> None:
 
 
 def installed() -> bool:
-    """Whether some installed package may have an extension."""
-    return os.environ.get(OFF) != "0" and any(True for _ in _lists())
-
-
-def _lists() -> "Iterator[tuple[metadata.Distribution, str, str]]":
-    """The distributions that have extensions, with the file and the text of their entry points.
-
-    `metadata.entry_points` would raise for a broken list of any distribution, and without its location.
-    """
-    with late_imports.whole():
-        from importlib import metadata
-
-    for distribution in metadata.distributions():
-        file = str(_folder(distribution) / "entry_points.txt")
-        try:
-            text = distribution.read_text("entry_points.txt") or ""
-        except UnicodeDecodeError as error:
-            if f"[{GROUP}]".encode() in error.object:
-                raise WeftError(Diagnostic("entry points must be UTF-8 text", Location(file, 1, 1))) from None
-            continue
-        if f"[{GROUP}]" in text:
-            yield distribution, file, text
+    """Whether some installed package has an extension."""
+    return os.environ.get(OFF) != "0" and any(True for _ in _points())
 
 
 @dataclass(frozen=True)
 class _Point:
-    """An entry point of a distribution, and the line that lists it."""
+    """An entry point of a distribution."""
 
     entry: "metadata.EntryPoint"
     distribution: str
     version: str
-    listed_at: Location
 
 
 def _points() -> Iterator[_Point]:
-    """The entry points of installed distributions, of which the first on the path with a name counts."""
+    """The entry points of installed distributions, of which the first on the path with a name counts. Other
+    distributions' lists aren't parsed: broken ones do no harm.
+    """
+    from importlib import metadata
+
     names = set()
-    for distribution, file, text in _lists():
-        name, version = _name_and_version(distribution)
-        if name not in names:
-            names.add(name)
-            yield from _listed(text, file, name, version)
-
-
-def _folder(distribution: "metadata.Distribution") -> Path:
-    return Path(str(getattr(distribution, "_path", "")))
-
-
-def _name_and_version(distribution: "metadata.Distribution") -> tuple[str, str]:
-    """Those in its metadata, or in its folder's name where the metadata is missing or broken."""
-    try:
-        name, version = distribution.name, distribution.version
-    except (UnicodeDecodeError, KeyError):
-        name = version = ""
-    stem, _, rest = _folder(distribution).stem.partition("-")
-    return name or stem or "an unknown distribution", version or rest or "?"
-
-
-def _listed(text: str, file: str, distribution: str, version: str) -> Iterator[_Point]:
-    from importlib.metadata import EntryPoint
-
-    group = ""
-    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
-        if line.startswith("["):
-            group = line
-        elif group == f"[{GROUP}]" and line and not line.startswith("#"):
-            name, _, value = map(str.strip, line.partition("="))
-            location, entry = Location(file, number, 1), EntryPoint(name, value, GROUP)
-            if not name or entry.pattern.match(value) is None:
-                message = f"entry point of {distribution} must be NAME = MODULE:FUNCTION; got {shown(line)}"
-                raise WeftError(Diagnostic(message, location, notes=(_advice(distribution),)))
-            yield _Point(entry, distribution, version, location)
+    for distribution in metadata.distributions():
+        try:
+            text = distribution.read_text("entry_points.txt") or ""
+        except UnicodeDecodeError:
+            continue
+        if f"[{GROUP}]" not in text or (name := distribution.name) in names:
+            continue
+        names.add(name)
+        try:
+            points = distribution.entry_points.select(group=GROUP)
+            legal = all(point.pattern.match(point.value) for point in points)
+        except (TypeError, ValueError):
+            legal = False
+        if not legal:
+            message = f"entry points of {name} must be NAME = MODULE:FUNCTION"
+            raise WeftError(Diagnostic(message, notes=(_advice(name),)))
+        yield from (_Point(point, name, distribution.version) for point in points)
 
 
 def _load_all() -> None:
@@ -244,7 +210,7 @@ def _load_all() -> None:
         package = _package(point.entry.module)
         extension = Extension(point.entry.name, point.distribution, point.version, package)
         if extension not in extensions:
-            _load_one(point, extension)
+            _load_one(point.entry, extension)
             extensions.append(extension)
     _extensions = tuple(extensions)
 
@@ -265,27 +231,19 @@ def _package(module: str) -> str:
     return module
 
 
-def _load_one(point: _Point, extension: Extension) -> None:
-    from weft.cache import loaded as files
-
+def _load_one(point: "metadata.EntryPoint", extension: Extension) -> None:
     source = Source(str(extension), installed=True)
-    subject = f"extension '{extension.name}' of {extension}"
+    subject = f"extension '{extension.name}' of {extension} can't be loaded"
     notes = (_advice(extension.distribution),)
     try:
         files.watch_package(extension.package)
         with _registering(source):
-            point.entry.load()()
-    except WeftError as error:
-        _forget(source)
-        first, *rest = error.diagnostics or (Diagnostic("WeftError without a message"),)
-        message = f"{subject} can't be loaded: {first.message}"
-        location = first.location or _raised_at(error) or point.listed_at
-        raise WeftError(Diagnostic(message, location, notes=notes), *rest) from error
+            point.load()()
     except (Exception, SystemExit) as error:  # an extension's code may raise anything
         _forget(source)
-        location = _raised_at(error) or point.listed_at
-        message = f"{subject} can't be loaded: {_named(error)}"
-        raise WeftError(Diagnostic(message, location, notes=notes)) from error
+        first, *rest = getattr(error, "diagnostics", ()) or (Diagnostic(_named(error)),)
+        location = first.location or _raised_at(error)
+        raise WeftError(Diagnostic(f"{subject}: {first.message}", location, notes=notes), *rest) from error
 
 
 def _advice(distribution: str) -> Diagnostic:
@@ -295,6 +253,8 @@ def _advice(distribution: str) -> Diagnostic:
 
 def _named(error: BaseException) -> str:
     """An exception and its message, as tracebacks end."""
+    if isinstance(error, WeftError):
+        return "WeftError without a message"
     return traceback.format_exception_only(error)[-1].strip()
 
 
