@@ -13,15 +13,8 @@ _lock = locks.lock()  # llvmlite's objects are shared by the threads of a proces
 _engines: list[Any] = []
 
 
-def compiled(ir: str, name: str, *, pointers: int, numbers: int) -> Callable[..., None]:
-    """A function of LLVM IR. It takes addresses and then 64-bit numbers, runs without Python's lock, and
-    lives until the process ends.
-    """
-    return function_at(addresses(ir, [name], code=2)[name], pointers=pointers, numbers=numbers)
-
-
 def function_at(address: int, *, pointers: int, numbers: int) -> Callable[..., None]:
-    """The function at an address, as `compiled` returns it."""
+    """The function at an address, which takes addresses and then 64-bit numbers."""
     kinds = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * numbers
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
