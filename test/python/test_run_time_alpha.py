@@ -148,8 +148,8 @@ def test_the_factors_of_nvfp4(chip: str, schedule: AnySchedule) -> None:
     types = Types("f4E2M1FN", "f4E2M1FN", "f32", scale="f8E4M3FN")
     assert schedule.complaint(types, Target.of(chip)) is None
     roles = ("scale_a", "f8E4M3FN", 3), ("scale_b", "f8E4M3FN", 3), ("alpha", "f32", 1)
-    what = (False, True), (1.0).hex(), (0.0).hex(), False, None
-    kernel = product_kernel.compiled(types, (3, 3, 3), roles, *what, schedule, chip)
+    asked = product_kernel.Asked(types, (3, 3, 3), roles, (False, True))
+    kernel = product_kernel.compiled(asked, schedule, chip)
     a, b = (np.stack([pair[side].elements for pair in pairs]) for side in (0, 1))
     tiles = [np.stack([pair[side].tiled_scales for pair in pairs]) for side in (0, 1)]
     alpha = np.array([x.factor * y.factor for x, y in pairs], np.float32)
