@@ -267,3 +267,11 @@ def test_meta_parameters_are_compared_with_their_types_and_contents():
         assert x[0] == factor
         fill.emulate(x, s=lambda: number)
         assert x[0] == factor
+
+
+@pytest.mark.parametrize("name", ["_torchdynamo_marker", "__warningregistry__"])
+def test_captured_code_s_module_lacks_other_names(name):
+    """Inductor asks every module that it meets for attributes of its own."""
+    from weft.language.capture import runtime
+
+    assert not hasattr(runtime, name)

@@ -14,6 +14,8 @@ def __getattr__(name: str) -> Any:
         from weft.language.capture import conditions, control, mutation
 
     homes = (conditions, control, mutation)
-    found = next(vars(each)[name] for each in homes if name in vars(each))
-    globals()[name] = found  # so that the next access doesn't call this function
-    return found
+    for home in homes:
+        if name in vars(home):
+            globals()[name] = vars(home)[name]  # so that the next access doesn't call this function
+            return vars(home)[name]
+    raise AttributeError(f"{__name__} has no '{name}'")
