@@ -33,6 +33,14 @@ def _state(path: str) -> State | None:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 (Path takes twice as long)
+            return file.read()
+    except OSError:
+        return b""  # it's gone, as its state will show
+
+
 class Files:
     """Files as they were when one of these first had them, which is before anything in them was loaded."""
 
@@ -50,9 +58,9 @@ class Files:
         """
         if self._digest is None:
             digest = hashlib.sha256()
-            for path in map(Path, self.states):
-                content = path.read_bytes() if path.exists() else b""
-                digest.update(path.name.encode() + b"\0" + hashlib.sha256(content).digest())
+            for path, state in self.states.items():
+                content = b"" if state is None else _content(path)
+                digest.update(f"{os.path.basename(path)}\0{len(content)}\0".encode() + content)  # noqa: PTH119
             if all(_state(path) == state for path, state in self.states.items()):
                 self._digest = digest.digest()
         return self._digest
