@@ -94,9 +94,9 @@ def test_later_calls_with_tensors_only_fill_in_addresses():
     torch = pytest.importorskip("torch")
     plans = calls.Plans([w.In["m n"], w.Out["m n"], w.f32])
     a, b = torch.zeros(2, 4, 16)
-    key, addresses = plans.key([a, b, 0.0], {"N": 1})
+    key, addresses, _ = plans.found([a, b, 0.0], {"N": 1})
     assert list(addresses) == [a.data_ptr(), b.data_ptr()]
-    assert plans.key([torch.ones(4, 16), b, 0.0], {"N": 1})[0] == key
+    assert plans.found([torch.ones(4, 16), b, 0.0], {"N": 1})[0] == key
     others = [
         [a, b, -0.0],
         [a, b, 0],
@@ -105,20 +105,20 @@ def test_later_calls_with_tensors_only_fill_in_addresses():
         [a, torch.zeros(16, 4).T, 0.0],
         [a, b.half(), 0.0],
     ]
-    assert all(plans.key(args, {"N": 1})[0] != key for args in others)
-    assert all(plans.key([a, b, 0.0], {"N": each})[0] != key for each in (2, 1.0, True, (1,)))
-    assert plans.key([a, b, 1], {"N": 1})[0] != plans.key([a, b, 1.0], {"N": 1})[0]
+    assert all(plans.found(args, {"N": 1})[0] != key for args in others)
+    assert all(plans.found([a, b, 0.0], {"N": each})[0] != key for each in (2, 1.0, True, (1,)))
+    assert plans.found([a, b, 1], {"N": 1})[0] != plans.found([a, b, 1.0], {"N": 1})[0]
     without = calls.Plans([w.In["m n"], w.Out["m n"]])
-    assert without.key([a, b], {})[0] == without.key([b, a], {})[0] != without.key([a, b], {"N": 1})[0]
-    assert plans.key([a, b], {"N": 1}) is None
-    assert plans.key([a.numpy(), b, 0.0], {"N": 1}) is None
+    assert without.found([a, b], {})[0] == without.found([b, a], {})[0] != without.found([a, b], {"N": 1})[0]
+    assert plans.found([a, b], {"N": 1}) is None
+    assert plans.found([a.numpy(), b, 0.0], {"N": 1}) is None
     queued, counted = [], []
     plan = calls.Plan(lambda *args: queued.append(args), lambda s: s, (1,), counted.append)
     plans._known.add(key, plan)
-    assert plans.queue(key, [a, b, 0.0], addresses, 7)
+    assert plans.queue(plans.found([a, b, 0.0], {"N": 1}), [a, b, 0.0], 7)
     assert queued == [(7, *addresses)]
     assert counted[0] is b
-    assert not plans.queue(key, [a, b, 0.0], addresses, None)  # PyTorch records the call
+    assert not plans.queue((key, addresses, plan), [a, b, 0.0], None)  # PyTorch records the call
 
 
 def test_a_call_that_is_prepared_takes_few_steps():
@@ -126,7 +126,7 @@ def test_a_call_that_is_prepared_takes_few_steps():
     torch = pytest.importorskip("torch")
     x, y = torch.zeros(2, 4, 16)
     kernel = w.kernel(grid=1, threads=32)(double.__wrapped__)
-    key, _ = kernel._plans.key((x, y), {})
+    key, *_ = kernel._plans.found((x, y), {})
     queued = []
     plan = calls.Plan(lambda *args: queued.append(args), lambda s: 0, (1,), lambda tensor: None)
     kernel._plans._known.add(key, plan)

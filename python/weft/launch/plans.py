@@ -21,6 +21,7 @@ class Plans:
         self._lock = locks.lock()
         self.get = self._known.get
         """`get(key)` is the plan of a key, or None."""
+        self._describe: torch_keys.Describe | None = None
 
     def add(self, key: Hashable, plan: Any) -> None:
         with self._lock:
@@ -40,8 +41,10 @@ class Plans:
         """What is known of a call with these arrays, as `torch_keys.describer` takes them, and options; None
         unless all arrays are plain tensors.
         """
-        describe = torch_keys.describer()
-        described = None if describe is None else describe(*given)
+        describe = self._describe or torch_keys.describer()
+        if describe is None:
+            return None
+        self._describe, described = describe, describe(*given)
         if described is None:
             return None
         # With the types: True and 1.0 are equal, but not both are legal.

@@ -25,6 +25,7 @@ from weft.language.messages.mistakes import REMEDIES
 from weft.language.values.dtypes import DType
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile, compile_unlocated, compiled_before
+from weft.launch.plans import Found
 from weft.launch.runtime import Prepared
 from weft.system import late_imports, locks
 
@@ -117,8 +118,8 @@ class KernelFunction:
         """
         if self._reads and have_changed(self._reads.values()):
             self._forget()
-        known = self._plans.key(args, named) if on in (None, "gpu") else None
-        if known is not None and self._plans.queue(known[0], args, known[1], stream):
+        call = self._plans.found(args, named) if on in (None, "gpu") else None
+        if call is not None and self._plans.queue(call, args, stream):
             return
         with mistakes.of_users():
             values, meta = self._arguments(args, named)
@@ -126,7 +127,7 @@ class KernelFunction:
                 return
             with array_arguments.contiguous(self.signature, values) as taken:
                 kernel = self._compiled_for(taken, meta)
-                self._run(known, kernel, taken, stream, on, findings)
+                self._run(call, kernel, taken, stream, on, findings)
 
     def __getitem__(self, grid: Any) -> Any:
         raise WeftError(
@@ -135,12 +136,18 @@ class KernelFunction:
         )
 
     def _run(
-        self, known: Any, kernel: Kernel, values: Sequence[Any], stream: Any, on: str | None, findings: str
+        self,
+        call: Found | None,
+        kernel: Kernel,
+        values: Sequence[Any],
+        stream: Any,
+        on: str | None,
+        findings: str,
     ) -> None:
         """Runs the kernel with arguments that it was compiled for, on the GPU by a plan for later calls."""
-        if known is not None and self._plans.add(known[0], kernel, values):
+        if call is not None and (plan := self._plans.add(call[0], kernel, values)) is not None:
             stream = plans.current_stream(values) if stream is None else stream
-            if self._plans.queue(known[0], values, known[1], stream):
+            if self._plans.queue((*call[:2], plan), values, stream):
                 return
         kernel(*values, stream=stream, on=on, findings=findings)
 
