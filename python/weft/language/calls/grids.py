@@ -4,13 +4,15 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.errors import Location, WeftError, shown
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS
-from weft.mlir import ir
 from weft.system import late_imports
+
+if TYPE_CHECKING:
+    from weft.mlir import ir
 
 
 def ceil_div(a: Any, b: Any) -> Any:
@@ -145,7 +147,7 @@ def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     return parts
 
 
-def expressions_of(grid: Any, named: Mapping[str, Any]) -> list[ir.AffineExpr]:
+def expressions_of(grid: Any, named: Mapping[str, Any]) -> "list[ir.AffineExpr]":
     """The same as three affine expressions."""
     parts = numbers_of(grid, named)
     parts += [1] * (3 - len(parts))
