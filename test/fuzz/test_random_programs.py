@@ -11,7 +11,7 @@ import random_ptx
 import random_statements
 import random_tiles
 
-from weft.emulator.compiled import emit
+from weft.emulator.numerics import emit
 
 KINDS = {
     random_ptx: 8,

@@ -11,7 +11,8 @@ from compiled_steps import differences, forms, fresh
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.compiled import driver, emit, plan, runtime, tiers
+from weft.emulator.compiled import driver, plan, runtime, tiers
+from weft.emulator.numerics import emit
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
 from weft.errors import WeftError
 

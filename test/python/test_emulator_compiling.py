@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from weft import WeftError, emulator
-from weft.emulator.compiled import pieces, plan, symbols, tiers, tracing
+from weft.emulator.compiled import pieces, plan, tiers, tracing
+from weft.emulator.numerics import symbols
 
 HEAD = """.version 8.4
 .target sm_80

@@ -90,7 +90,7 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
         plain = mma_code._firsts
         monkeypatch.setattr(mma_code, "_firsts", lambda *args: plain(*args)[:1])
     else:
-        monkeypatch.setitem(product_code.LEAST, "f16", 20.0)
+        monkeypatch.setitem(product_code.LEAST, "f16", 20)
     different = outcome(FORMS[name], True) != expected
     products._compiled.cache_clear()
     assert different

@@ -6,7 +6,8 @@ import llvmlite.binding as llvm
 import pytest
 from test_emulator_native_sums import RULES, SCALED
 
-from weft.emulator.numerics.native_sums import Rule, _Sums
+from weft.emulator.numerics.arithmetic import Rule
+from weft.emulator.numerics.native_sums import _text
 
 # Triples, and the oldest processor that is expected there.
 TARGETS = {
@@ -17,7 +18,7 @@ TARGETS = {
 }
 SUMS = sorted(
     {
-        _Sums(Rule.of(how, depth, depth // 2, types[3])).text()
+        _text(Rule.of(how, depth, depth // 2, types[3]))
         for how, types, *_ in (*RULES, *SCALED)
         for depth in (2 * how.group or 4,)
     }

@@ -171,13 +171,7 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
     users = {
         "llvmlite": {
             *("weft.compiler.codegen", "weft.host.entry", "weft.emulator.native"),
-            *(
-                f"weft.emulator.compiled.{name}"
-                for name in (
-                    "emit",
-                    "plain_code",
-                )
-            ),
+            *("weft.emulator.numerics.emit", "weft.emulator.compiled.plain_code"),
         },
         "cuda": {"weft.launch.cuda_driver", "weft.compiler.ptxas"},
     }

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.compiled.symbols import Symbol, number_of
 from weft.emulator.compiled.tracing import Access
+from weft.emulator.numerics.symbols import Symbol, number_of
 
 Known = dict[tuple[Any, ...], tuple[str, list[str], set[str]]]
 """Code by outlines: its text, what its registers and constants are, and the intrinsics that it calls."""

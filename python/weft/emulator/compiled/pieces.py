@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from weft.emulator.compiled.emit import Emitter, vector
 from weft.emulator.compiled.outlines import Known, Outline
-from weft.emulator.compiled.symbols import Symbol, UntraceableError
 from weft.emulator.compiled.tracing import Access, Trace
+from weft.emulator.numerics.emit import Emitter, vector
+from weft.emulator.numerics.symbols import Symbol, UntraceableError
 from weft.emulator.reading.types import STORAGE
 
 LOADED, MASK, STORED = 256, 768, 1024

@@ -11,11 +11,11 @@ from weft.emulator.records import Record
 from weft.emulator.running.product_code import Job, ProductKind
 from weft.isa.types import ELEMENT_TYPES
 
-LEAST = {"bf16": -126.0, "f16": -14.0, "tf32": -126.0}
+LEAST = {"bf16": -126, "f16": -14, "tf32": -126}
 """The formats that are converted by arithmetic, with their least exponent; others have tables."""
 CODES = 256
 """The codes of a table: their values, then their exponents."""
-_ZERO, _MOST = -4000.0, 128.0
+_ZERO, _MOST = -4000, 128
 _INFINITY = float("inf")
 
 
@@ -25,7 +25,7 @@ class Part(Record):
     SUMS = ""
     """The function that adds."""
     LEFT = "f8"
-    """A's values, `[m, k]`, then their exponents."""
+    """A's values, `[m, k]`, then their exponents in 16 bits."""
     RIGHT = "f8"
     TOTAL = "f8"
     OUT = "f8"
@@ -47,9 +47,9 @@ class _Side:
     by_row: bool
 
     @property
-    def least(self) -> float:
+    def least(self) -> int:
         """The least exponent of a format without a table; 0 for others."""
-        return LEAST.get(self.name, 0.0)
+        return LEAST.get(self.name, 0)
 
     @property
     def count(self) -> int:
@@ -126,7 +126,8 @@ def _convert(elements: Value, index: Value, out: Value, table: Value, side: _Sid
         if side.kind == "float":
             value = _value(bits, table, side)
             out[at] = -value if side.negated else value
-            out[side.count + at] = table[CODES + bits] if side.name not in LEAST else _power(value, side)
+            power = view(table, "i8")[CODES + bits] if side.name not in LEAST else _power(value, side)
+            view(out[side.count :], "i2")[at] = power
         else:
             signed = bits << 64 - side.width >> 64 - side.width
             view(out, "i4")[at] = bits if side.kind == "uint" else signed
@@ -163,13 +164,9 @@ def _half(bits: int) -> float:
     return double(bits_of(value) | (bits & 0x8000) << 48)
 
 
-def _power(value: float, side: _Side) -> float:
+def _power(value: float, side: _Side) -> int:
     """The exponent of a number."""
-    power = float((bits_of(value) >> 52 & 0x7FF) - 1023)
-    if power < side.least:
-        power = side.least
-    if power > _MOST:
-        power = _MOST
+    power = min(max((bits_of(value) >> 52 & 0x7FF) - 1023, side.least), _MOST)
     return _ZERO if value == 0.0 else power
 
 
@@ -182,7 +179,7 @@ def _scale(out: Value, scales: Value, blocks: int, side: _Side) -> None:
             scale = by_row if side.by_row else row // size * side.columns + column
             at = row * side.columns + column
             out[at] = out[at] * scales[scale]
-            out[side.count + at] = out[side.count + at] + scales[powers + scale]
+            view(out[side.count :], "i2")[at] += view(scales, "i8")[powers + scale]
 
 
 # Sums

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from weft.emulator.compiled.operand_reads import Lists, OperandReads
 from weft.emulator.native import addresses
-from weft.emulator.numerics import native_sums, products
-from weft.emulator.numerics.native_sums import Rule
+from weft.emulator.numerics import products
+from weft.emulator.numerics.arithmetic import Rule, decode, exponents
+from weft.emulator.numerics.native_sums import address
 from weft.emulator.running.product_code import ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
@@ -40,9 +41,7 @@ class Products:
         return made.run
 
     def _is_worth(self, rule: Rule | None, work: int) -> bool:
-        if rule is None:
-            return products.is_worth_integers(work) or self._at_once
-        return products.is_worth(((rule, ()),), work) or self._at_once
+        return products.is_worth(rule or products.INTEGERS, work) or self._at_once
 
     def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Lists | None:
         return None if self._reads is None else self._reads.prepared(proxy, reads)
@@ -57,9 +56,8 @@ def rule_of(kind: ProductKind) -> Rule | None:
     """The sums of a kind; None for integers, and for orders that have no code."""
     if kind.how is None:
         return None
-    a_type, b_type, d_type = kind.types
-    rules = products.rules_of(kind.how, (a_type, b_type, d_type, d_type), kind.k, sparse=False)
-    return rules[0][0] if len(rules) == 1 and not kind.how.order else None
+    step = kind.how.step_bytes // max(1, ELEMENT_TYPES[kind.types[0]].bits // 8) or kind.k
+    return None if kind.how.order else Rule.of(kind.how, kind.k, step, kind.types[2])
 
 
 class _Function:
@@ -80,10 +78,10 @@ class _Function:
         for part, size in sizes.items():
             self._parts[part] = self._address(np.zeros(size))
         if rule is not None:
-            self._parts[Part.SUMS] = native_sums.address(rule)
+            self._parts[Part.SUMS] = address(rule)
         for part, name in ((Part.A_TABLE, kind.types[0]), (Part.B_TABLE, kind.types[1])):
             if name not in LEAST and ELEMENT_TYPES[name].kind == "float":
-                self._parts[part] = self._address(np.concatenate(products.table_of(name, name)))
+                self._parts[part] = self._address(_table(name))
         self._run, self._pointer = _compiled(kind), self._parts.ctypes.data
 
     def _address(self, array: npt.NDArray[np.float64]) -> int:
@@ -93,6 +91,13 @@ class _Function:
     def run(self, jobs: int, count: int, blocks: int) -> None:
         self._parts[self._blocks] = blocks
         self._run(jobs, count, self._pointer)
+
+
+@cache
+def _table(name: str) -> npt.NDArray[np.float64]:
+    """The values of all codes of a format, then their exponents as integers."""
+    values = decode(np.arange(256, dtype=np.uint8), name)
+    return np.concatenate([values, exponents(values, name).astype(np.int64).view(np.float64)])
 
 
 @cache

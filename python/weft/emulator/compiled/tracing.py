@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.emulator.compiled.symbols import LANES, Symbol, UntraceableError, predicate_and, register
 from weft.emulator.decoding.table import Step
+from weft.emulator.numerics.symbols import LANES, Symbol, UntraceableError, predicate_and, register
 from weft.emulator.reading.types import STORAGE
 from weft.emulator.running.slots import Slots
 

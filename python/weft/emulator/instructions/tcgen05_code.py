@@ -320,9 +320,9 @@ def _rectangles(lane: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> tup
 
 @lru_cache(8)
 def _table(name: str) -> Doubles:
-    """The values of all scales of a type, and their exponents."""
+    """The values of all scales of a type, and their exponents as integers."""
     values = decode(np.arange(256, dtype=np.uint8), name)
-    return np.stack([values, powers(values)])
+    return np.stack([values, powers(values).astype(np.int64).view(np.float64)])
 
 
 def _bits(source: Matrices, name: str) -> int:

@@ -4,6 +4,8 @@ Sums of floats follow the rules of `weft.isa.accumulation`. Integers and single 
 chain of fused multiply-adds in the order of k.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -18,6 +20,8 @@ from weft.isa.accumulation import Accumulation
 from weft.isa.types import ELEMENT_TYPES
 
 Exponents = npt.NDArray[np.int16]
+Operand = tuple[Doubles, Exponents]
+"""Values, and their exponents."""
 
 _LEAST_EXPONENT = {
     "f16": -14,
@@ -35,8 +39,27 @@ _LEAST_EXPONENT = {
 _ZERO_EXPONENT = -4000
 # The exponent of infinity and NaN: above every number's, and small enough for scaling.
 _NO_NUMBER_EXPONENT = 128
+_MOST_EXPONENT = 256
 _QUIET = np.uint64(1 << 51)
 _NEW_NAN = np.uint64(0xFFF8000000000000)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`depth` products enter a sum, in steps of `step` that are rounded one by one; with `group`, that many
+    products enter as one exact term. `half`: D is f16, otherwise it is f32 and keeps `kept` fraction bits.
+    """
+
+    depth: int
+    step: int
+    group: int
+    fraction: int
+    kept: int
+    half: bool
+
+    @classmethod
+    def of(cls, how: Accumulation, depth: int, step: int, d_type: str) -> "Rule":
+        return cls(depth, step, how.group, how.fraction, how.kept, d_type == "f16")
 
 
 def decode(bits: Array, name: str) -> Doubles:
@@ -67,12 +90,14 @@ def multiply_accumulate(
     rounding: str = "",
     scales: tuple[Doubles, Doubles] | None = None,
     absent: Bools | None = None,
+    add: "Add | None" = None,
 ) -> Array:
     """`d = a @ b + c` on bits: a `[n, m, k]`, b `[n, k, n']`, c and d `[n, m, n']`.
 
     `types` are those of a, b, c and d. Without a rule the sum is computed in float64 and rounded to d's type
     once. `scales` multiply blocks of k of A's rows and B's columns: `[n, m, blocks]` and `[n, blocks, n']`.
     `absent` are the elements that a sparse A doesn't store; they contribute no product, not even of NaN.
+    `add` computes each sum by the rule, with the bits of `aligned_sum`.
     """
     a_type, b_type, c_type, d_type = types
     if a_type == "b1":
@@ -80,21 +105,32 @@ def multiply_accumulate(
     if ELEMENT_TYPES[a_type].kind in ("int", "uint"):
         product = (_integers(a, a_type) @ _integers(b, b_type)).astype(np.int64)
         return _wrapped(product + c.view(np.int32), satfinite)
-    left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
     if a_type == "f64":
-        return _chain(left, right, total, rounding or "rn")
+        return _chain(decode(a, a_type), decode(b, b_type), decode(c, c_type), rounding or "rn")
+    left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
+    by_row = by_column = None
+    if scales is not None:
+        by_row = np.repeat(scales[0], left.shape[2] // scales[0].shape[2], axis=2)
+        by_column = np.repeat(scales[1], right.shape[1] // scales[1].shape[1], axis=1)
     if how is None:
-        if scales is not None:
-            left, right = left * spread(scales[0], left, 2), right * spread(scales[1], right, 1)
+        left, right = (x if y is None else x * y for x, y in ((left, by_row), (right, by_column)))
         return encode(_plain(left, right, absent) + total, d_type)
-    if how.order == "halves":
-        # The inputs are converted to f16, in which e4m3's subnormal numbers are normal.
-        types = ("f16", "f16", c_type, d_type)
-    terms = _Terms(left, right, types, scales, how.group, absent)
-    if d_type == "f16" and c_type != "f16":
-        # The sum is rounded to f32, and then to f16.
-        return encode(_accumulated(terms, total, c_type, how, absent), d_type)
-    return encode(_accumulated(terms, total, d_type, how, absent), d_type)
+    # By halves, the inputs are converted to f16, in which e4m3's subnormal numbers are normal.
+    like = ("f16", "f16") if how.order == "halves" else (a_type, b_type)
+    rows, columns = _operand(left, like[0], by_row), _operand(right, like[1], by_column)
+    matters = absent is not None and not np.isfinite(columns[0]).all()
+    terms = Terms(rows, columns, how.group, absent if matters else None)
+    # For a result of f16 from C of f32, the sum is rounded to f32, and then to f16.
+    like_d, sparse = c_type if d_type == "f16" else d_type, absent is not None
+    step = how.step_bytes // max(1, ELEMENT_TYPES[like[0]].bits // 8)
+    return encode(_accumulated(terms, total, like_d, how, step, add or aligned_sum, sparse=sparse), d_type)
+
+
+def _operand(value: Doubles, name: str, scales: Doubles | None) -> Operand:
+    """Values of a format, times their scales, and their exponents."""
+    if scales is None:
+        return value, exponents(value, name)
+    return value * scales, exponents(value, name) + powers(scales)
 
 
 def _plain(left: Doubles, right: Doubles, absent: Bools | None) -> Doubles:
@@ -146,72 +182,75 @@ def _chain(left: Doubles, right: Doubles, total: Doubles, mode: str) -> Array:
     return total.view(np.uint64)
 
 
-def spread(scale: Doubles, like: Doubles, axis: int) -> Doubles:
-    """Block scales, repeated for every k."""
-    return np.repeat(scale, like.shape[axis] // scale.shape[axis], axis=axis)
+@dataclass
+class Terms:
+    """The products of every sum: those of A `[n, m, k]` and B `[n, k, n']`, added one by one or in groups of
+    k. `absent` are the elements that A doesn't store, if that matters.
+    """
 
+    left: Operand
+    right: Operand
+    group: int
+    absent: Bools | None = None
 
-class _Terms:
-    """The `depth` products of every sum, which are added one by one or in groups of k."""
-
-    def __init__(
-        self,
-        left: Doubles,
-        right: Doubles,
-        types: tuple[str, str, str, str],
-        scales: tuple[Doubles, Doubles] | None,
-        group: int,
-        absent: Bools | None,
-    ) -> None:
-        left_exponent, right_exponent = exponents(left, types[0]), exponents(right, types[1])
-        if scales is not None:
-            by_row, by_column = spread(scales[0], left, 2), spread(scales[1], right, 1)
-            left_exponent = left_exponent + powers(by_row)
-            right_exponent = right_exponent + powers(by_column)
-            left, right = left * by_row, right * by_column
-        self._left = np.ascontiguousarray(left.transpose(2, 0, 1))
-        self._right = np.ascontiguousarray(right.transpose(1, 0, 2))
-        self._left_exponent = left_exponent.transpose(2, 0, 1)
-        self._right_exponent = right_exponent.transpose(1, 0, 2)
-        self.depth = self._left.shape[0]
-        self.element_bytes = max(1, ELEMENT_TYPES[types[0]].bits // 8)
-        self._group = group
-        self._absent = None
-        if absent is not None and not np.isfinite(right).all():
-            self._absent = absent.transpose(2, 0, 1)[:, :, :, None]
+    @property
+    def depth(self) -> int:
+        return self.left[0].shape[2]
 
     def of(self, part: slice | Array) -> tuple[Doubles, Exponents]:
-        """The products of some k, `[terms, n, m, n']`, and the largest exponent in each sum.
+        """Those of some k, `[terms, n, m, n']`, and the largest exponent in each sum."""
+        of_a, of_b = (2, 0, 1), (1, 0, 2)
+        (left, left_power), (right, right_power) = self.left, self.right
+        products = left.transpose(of_a)[part][..., None] * right.transpose(of_b)[part][:, :, None]
+        powers = left_power.transpose(of_a)[part][..., None] + right_power.transpose(of_b)[part][:, :, None]
+        if self.absent is not None:
+            products = np.where(self.absent.transpose(of_a)[part][..., None], 0.0, products)
+        return joined(products, powers, self.group)
 
-        The factors' exponents count, so a product of significands of 2 or more is not normalized first.
-        """
-        left, right = self._left[part], self._right[part]
-        products = left[:, :, :, None] * right[:, :, None, :]
-        if self._absent is not None:
-            products = np.where(self._absent[part], 0.0, products)
-        if self._group:
-            products = products.reshape(-1, self._group, *products.shape[1:]).sum(axis=1)
-            return products, np.maximum.reduce(powers(products), axis=0)
-        wide = self._left_exponent[part][:, :, :, None] + self._right_exponent[part][:, :, None, :]
-        return products, np.maximum.reduce(wide, axis=0)
+
+Add = Callable[[Terms, "slice | Array", Doubles, str, Accumulation], Doubles]
+"""One sum: of some k of the terms and C, in a type, by a rule."""
+
+
+def joined(products: Doubles, exponents: Exponents, group: int) -> tuple[Doubles, Exponents]:
+    """The terms of sums, and the largest exponent in each: products by k, one by one or in groups.
+
+    The factors' exponents count, so a product of significands of 2 or more is not normalized first.
+    """
+    if not group:
+        return products, np.maximum.reduce(exponents, axis=0)
+    groups = np.add.reduceat(products, range(0, len(products), group), axis=0)
+    return groups, np.maximum.reduce(powers(groups), axis=0)
 
 
 def powers(value: Doubles) -> Exponents:
     """The exponents of float64 values; very low for zero."""
-    exponent = ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
-    exponents: Exponents = np.where(value == 0, np.int16(_ZERO_EXPONENT // 2), np.minimum(exponent, 256))
-    return exponents.astype(np.int16)
+    powers: Exponents = np.where(
+        value == 0, np.int16(_ZERO_EXPONENT // 2), np.minimum(_exponent(value), np.int16(_MOST_EXPONENT))
+    )
+    return powers
+
+
+def exponents(value: Doubles, name: str) -> Exponents:
+    """The exponents of values of a format; a subnormal has that of the least normal number."""
+    inside = np.clip(_exponent(value), _LEAST_EXPONENT[name], _NO_NUMBER_EXPONENT)
+    return np.where(value == 0, np.int16(_ZERO_EXPONENT), inside)
+
+
+def _exponent(value: Doubles) -> Exponents:
+    """The exponents in the bits of float64 values."""
+    return ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
 
 
 def _accumulated(
-    terms: _Terms, total: Doubles, d_type: str, how: Accumulation, absent: Bools | None
+    terms: Terms, total: Doubles, d_type: str, how: Accumulation, step: int, add: Add, *, sparse: bool
 ) -> Doubles:
     """The sum of all terms and C by the rule, in D's type."""
     if how.order == "halves":
         # A sparse A's pairs represent chunks of four.
-        first = np.arange(terms.depth) % 4 < 2 if absent is None else np.arange(terms.depth) % 8 < 4
-        half = _sum(terms, first, np.zeros_like(total), d_type, how)
-        return nearest(_sum(terms, ~first, half, d_type, how), total, d_type)
+        first = np.arange(terms.depth) % 8 < 4 if sparse else np.arange(terms.depth) % 4 < 2
+        half = add(terms, first, np.zeros_like(total), d_type, how)
+        return nearest(add(terms, ~first, half, d_type, how), total, d_type)
     if how.order:
         products, _ = terms.of(slice(None))
         if how.order == "chain":
@@ -222,9 +261,9 @@ def _accumulated(
         for k in range(0, terms.depth, 2):
             total = nearest(total, nearest(products[k], products[k + 1], "f32"), "f32")
         return total
-    step = how.step_bytes // terms.element_bytes or terms.depth
+    step = step or terms.depth
     for k in range(0, terms.depth, step):
-        total = _sum(terms, slice(k, k + step), total, d_type, how)
+        total = add(terms, slice(k, k + step), total, d_type, how)
     return total
 
 
@@ -233,53 +272,53 @@ def nearest(a: Doubles, b: Doubles, name: str) -> Doubles:
     return decode(encode(floats.sum_odd(a, b), name), name)
 
 
-def _sum(terms: _Terms, part: slice | Array, total: Doubles, d_type: str, how: Accumulation) -> Doubles:
+def aligned_sum(terms: Terms, part: slice | Array, total: Doubles, d_type: str, how: Accumulation) -> Doubles:
     """One sum: `total` and the terms of some k, aligned, truncated, added and rounded."""
     products, largest = terms.of(part)
-    # For a result of f32, C is converted from f16 to f32; f16's subnormal numbers have the least exponent.
-    largest = np.maximum(largest, np.maximum(exponents(total, d_type), np.int16(-126)))
-    return _rounded(_aligned_sum(products, total, largest, how.fraction), d_type, how.kept)
+    return rounded_sum(products, largest, total, Rule.of(how, terms.depth, terms.depth, d_type))
 
 
-def exponents(value: Doubles, name: str) -> Exponents:
-    """The exponents of values of a format; a subnormal has that of the least normal number."""
-    exponent = ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
-    inside = np.clip(exponent, _LEAST_EXPONENT[name], _NO_NUMBER_EXPONENT)
-    return np.where(value == 0, np.int16(_ZERO_EXPONENT), inside)
-
-
-def _aligned_sum(products: Doubles, c: Doubles, largest: Exponents, fraction: int) -> Doubles:
-    """The sum of the products and c, each truncated `fraction` bits below `largest`. Overwrites
-    `products`.
+def rounded_sum(terms: Doubles, largest: Exponents, total: Doubles, rule: Rule) -> Doubles:
+    """The sum of `total` and terms, each truncated some bits below the largest exponent, in D's type.
+    Overwrites the terms. `native_sums` makes code for the host of it.
     """
-    wide = largest.astype(np.int64)
-    up = (np.int64(1023 + fraction) - wide << np.int64(52)).view(np.float64)
-    down = (np.int64(1023 - fraction) + wide << np.int64(52)).view(np.float64)
-    products *= up
-    np.trunc(products, out=products)
-    total: Doubles = np.add.reduce(products, axis=0)
-    total += np.trunc(c * up)
+    # For a result of f32, C is converted from f16 to f32; f16's subnormal numbers have the least exponent.
+    least = np.maximum(exponents(total, "f16" if rule.half else "f32"), np.int16(-126))
+    wide = np.maximum(largest, least).astype(np.int64)
+    up = (np.int64(1023 + rule.fraction) - wide << np.int64(52)).view(np.float64)
+    down = (np.int64(1023 - rule.fraction) + wide << np.int64(52)).view(np.float64)
+    terms *= up
+    np.trunc(terms, out=terms)
     # It is a sum of integers, which has no negative zero.
-    total += 0.0
-    total *= down
-    return total
+    result: Doubles = (np.add.reduce(terms, axis=0) + np.trunc(total * up) + 0.0) * down
+    return _to_half(result) if rule.half else _to_single(result, rule.kept)
 
 
-def _rounded(total: Doubles, name: str, kept: int) -> Doubles:
-    """The sum in the accumulator's format: f32 toward zero, f16 to nearest; overflow gives infinity."""
-    if name == "f16":
-        # A sum that underflows loses its sign.
-        return total.astype(np.float16).astype(np.float64) + 0.0
-    # Truncating a float64 rounds to float32 toward zero, except for subnormals, whose last bit is
-    # 2**-149.
-    bits = total.view(np.uint64) & np.uint64(~((1 << (52 - kept)) - 1) & ((1 << 64) - 1))
-    value = bits.view(np.float64)
+def _to_half(total: Doubles) -> Doubles:
+    """Numbers rounded to f16, to nearest even. A number that underflows loses its sign."""
+    least = np.int64(1023 - 14 << 52)
+    power = np.maximum(np.abs(total).view(np.int64) & np.int64(0x7FF << 52), least)
+    # Adding 1.5 * 2**42 times the power of two rounds to ten bits below it.
+    big = (power + np.int64(42 << 52 | 1 << 51)).view(np.float64)
+    return _overflow(total, total + big - big + 0.0, 65520.0)
+
+
+def _to_single(total: Doubles, kept: int) -> Doubles:
+    """Numbers truncated to `kept` fraction bits, and to multiples of the least subnormal number."""
+    bits = total.view(np.int64) & np.int64(-1 << 52 - kept)
+    value = _overflow(total, bits.view(np.float64), 2.0**128)
     size = np.abs(total)
-    if not size.max(initial=0.0) < 2.0**128:
-        value = np.where(size >= 2.0**128, np.copysign(np.inf, total), value)
-        value = np.where(np.isnan(total), np.nan, value)
     small = (size < 2.0**-126) & (size > 0)
     if small.any():
-        last = 2.0 ** (126 + kept)
-        value = np.where(small, np.trunc(total * last) / last, value)
+        tiny = np.trunc(total * 2.0 ** (126 + kept)) * 2.0 ** -(126 + kept)
+        value = np.where(small, tiny, value)
+    return value
+
+
+def _overflow(total: Doubles, value: Doubles, bound: float) -> Doubles:
+    """`value`, or from `bound` on an infinity with the sign of `total`, or NaN."""
+    over = ~(np.abs(total) < bound)
+    if over.any():
+        value = np.where(over, np.copysign(np.inf, total), value)
+        value = np.where(np.isnan(total), total, value)
     return value

@@ -3,7 +3,7 @@ becomes an expression, from which `emit` makes code: instructions have one defin
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -162,6 +162,42 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         if implementation is None:
             raise UntraceableError(f"calls {function.__name__}")
         return implementation(*args, **kwargs)
+
+
+class Stack(NDArrayOperatorsMixin):
+    """An array whose elements along its first axis are symbols; its other axes are those of lanes."""
+
+    def __init__(self, parts: Sequence[Symbol]) -> None:
+        self._parts = list(parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def view(self, dtype: Any) -> "Stack":
+        return Stack([part.view(dtype) for part in self._parts])
+
+    def astype(self, dtype: Any) -> "Stack":
+        return Stack([part.astype(dtype) for part in self._parts])
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        if method == "reduce":
+            return reduce(ufunc, self._parts)
+        if method == "reduceat":
+            ends = [*inputs[1][1:], len(self)]
+            return Stack([reduce(ufunc, self._parts[a:b]) for a, b in zip(inputs[1], ends, strict=True)])
+        out = named.pop("out", None)
+        results = self._each(ufunc, inputs)
+        if out is None:
+            return results
+        out[0]._parts = results._parts
+        return out[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return self._each(function, args)
+
+    def _each(self, function: Callable[..., Any], args: Sequence[Any]) -> "Stack":
+        every = [each._parts if isinstance(each, Stack) else [each] * len(self) for each in args]
+        return Stack([function(*each) for each in zip(*every, strict=True)])
 
 
 @cache

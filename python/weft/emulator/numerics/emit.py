@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.compiled.shuffles import loads_words, shuffle, words
-from weft.emulator.compiled.symbols import Symbol, UntraceableError, number_of
+from weft.emulator.numerics.shuffles import loads_words, shuffle, words
+from weft.emulator.numerics.symbols import Symbol, UntraceableError, number_of
 
 LANES = 8
 """The lanes of a vector."""

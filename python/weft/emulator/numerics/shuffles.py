@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 
-from weft.emulator.compiled.symbols import Symbol
+from weft.emulator.numerics.symbols import Symbol
 
 _LOW, _HIGH = (0, 8, 1, 9, 4, 12, 5, 13), (0, 1, 8, 9, 4, 5, 12, 13)
 
