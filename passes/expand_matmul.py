@@ -24,25 +24,23 @@ from weft.system import late_imports
 
 
 def _in(name: str) -> Callable[[MatmulOp], None]:
-    """`expand` in a module of `weft.passes.kernels`, imported for the first kernel of its family. All take 40
-    ms, and most processes need one, or find their kernels on disk.
+    """`expand` in a module, imported for the first kernel of its family. All take 40 ms, and most processes
+    need one, or find their kernels on disk.
     """
 
     def expand(op: MatmulOp) -> None:
-        with late_imports.whole():
-            family = import_module(f"weft.passes.kernels.{name}")
-        family.expand(op)
+        import_module(name).expand(op)
 
     return expand
 
 
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
-    WmmaSchedule: _in("wmma_kernel"),
-    Schedule: _in("mma_kernel"),
-    DirectSchedule: _in("direct_kernel"),
-    TmaMmaSchedule: _in("tma_mma_kernel"),
-    WarpgroupSchedule: _in("wgmma_kernel"),
-    TensorMemorySchedule: _in("tcgen05_kernel"),
+    WmmaSchedule: _in("weft.passes.kernels.wmma_kernel"),
+    Schedule: _in("weft.passes.kernels.mma_kernel"),
+    DirectSchedule: _in("weft.passes.kernels.direct_kernel"),
+    TmaMmaSchedule: _in("weft.passes.kernels.tma_mma_kernel"),
+    WarpgroupSchedule: _in("weft.passes.kernels.wgmma_kernel"),
+    TensorMemorySchedule: _in("weft.passes.kernels.tcgen05_kernel"),
 }
 """What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 

@@ -17,6 +17,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
+from weft.ir import instrumentation
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.plain.functions import is_plain
 from weft.passes.raising.expressions import Buffer, Unraisable
@@ -27,7 +28,6 @@ from weft.passes.raising.reading import Reader, is_shaped, shape_of
 from weft.passes.raising.steps import Result, Steps, write
 from weft.passes.raising.tensors import has_memrefs, on_tensors
 from weft.passes.registry.pass_ import Pass
-from weft.registry import instrumentation
 
 
 @dataclass(frozen=True)

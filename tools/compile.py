@@ -45,8 +45,8 @@ def _run(options: Namespace) -> int:
         raise WeftError("a cubin can't be printed to a terminal: name a file with -o")
     from weft.compiler.compiled import Compiled
     from weft.compiler.stages import compile_module
+    from weft.ir.instrumentation import instrumented
     from weft.launch import runtime
-    from weft.registry.instrumentation import instrumented
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)

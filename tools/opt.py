@@ -15,12 +15,12 @@ from weft.dialects import names_in
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
 from weft.ir import mlir_text
+from weft.ir.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
 from weft.mlir import operations
 from weft.passes import weft_to_binary
 from weft.passes.registry.pipeline import Element, reproduced
 from weft.registry import extensions
-from weft.registry.instrumentation import Instrumentation, instrumented
 from weft.registry.opt_flags import NAMES, VALUED_SWITCHES
 from weft.system import phase
 from weft.tools import cli, verify_diagnostics

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from weft.errors import Diagnostic, WeftError
-from weft.registry.instrumentation import Instrumentation
+from weft.ir.instrumentation import Instrumentation
 from weft.registry.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli
 

@@ -53,8 +53,8 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     cli.check_least(options, seed=0)
+    from weft.ir.instrumentation import Instrumentation, instrumented
     from weft.launch import runtime
-    from weft.registry.instrumentation import Instrumentation, instrumented
     from weft.tools import inputs
 
     if options.on == "gpu" and (reason := runtime.available()) is not None:

@@ -9,9 +9,10 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, shown
+from weft.ir import instrumentation
 from weft.mlir import ir
 from weft.passes.registry import remarks
-from weft.registry import extensions, instrumentation
+from weft.registry import extensions
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.:+ -]*", re.ASCII)
 

@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import Any
 
 from weft.errors import Diagnostic, WeftError
+from weft.ir import instrumentation
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, gpu, ir, located, operations
 from weft.passes.registry.pass_ import Pass
-from weft.registry import instrumentation
 from weft.system import phase
 
 _REPRODUCTION = """\

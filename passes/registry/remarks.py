@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from weft import mlir
 from weft.errors import Diagnostic
+from weft.ir import instrumentation
 from weft.mlir import ir
-from weft.registry import instrumentation
 
 Path = tuple[str, Sequence[str]]
 """The instructions that an operation becomes, and for each faster way why it isn't taken."""

@@ -1,11 +1,13 @@
 """Weft: MLIR dialects, passes and a CPU emulator for NVIDIA's tensor-core instructions."""
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 # Must be first: it records the state of the files that are loaded after it.
 from weft.cache import loaded as _loaded  # noqa: F401  isort: skip
 from weft.errors import Diagnostic, Location, WeftError
-from weft.system import late_imports
+from weft.system import late_imports, upper
 from weft.version import VERSION
 
 if TYPE_CHECKING:
@@ -83,3 +85,25 @@ def __getattr__(name: str) -> Any:
     found = late_imports.attribute(__name__, name, _LAZY.get(name))
     globals()[name] = found  # so that the next access doesn't call this function
     return found
+
+
+def _torch() -> ModuleType:
+    from weft import torch
+
+    return torch
+
+
+def _jax() -> ModuleType:
+    from weft import jax
+
+    return jax
+
+
+def _team_operators() -> ModuleType:
+    from weft.distributed import operator_calls  # and the operators that it calls
+
+    return operator_calls
+
+
+upper.weft = lambda: sys.modules[__name__]
+upper.torch, upper.jax, upper.team_operators = _torch, _jax, _team_operators

@@ -1,13 +1,16 @@
-"""Imports point one way: isa -> dialects -> passes -> stages -> tools. The emulator imports only isa."""
+"""Imports point one way, over all packages: see ORDER. The emulator imports only isa and layout."""
 
 import ast
 import functools
+import re
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+import weft
+from weft import passes
 from weft.dialects.launch_contract import CONTRACT
 
 ROOT = Path(__file__).parents[2]
@@ -45,10 +48,22 @@ def statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
     return tuple(found)
 
 
+_IN_STRINGS = re.compile(
+    r"""["'](?P<name>weft(?:\.\w+)+)(?::\w+)?["']|["';] *(?:from|import) +(?P<code>weft[.\w]*)"""
+)
+
+
+@functools.cache
+def in_strings(source: str) -> set[str]:
+    """The modules of weft whose names `source` has in strings, alone or in code for another process."""
+    names = {match["name"] or match["code"] for match in _IN_STRINGS.finditer(source)}
+    return names & set(MODULES) - {"weft"}
+
+
 @functools.cache
 def imports(source: str) -> set[str]:
-    """The modules that `source` imports; `from a import b` names a and a.b."""
-    names: set[str] = set()
+    """The modules that `source` imports or names in strings; `from a import b` names a and a.b."""
+    names = set(in_strings(source))
     for node in statements(source):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -74,6 +89,11 @@ def foreign(source: str) -> set[str]:
     return tops - set(sys.stdlib_module_names) - {"weft"}
 
 
+def sources_of_all() -> dict[str, str]:
+    """The source of each module."""
+    return {name: path.read_text() for name, path in MODULES.items()}
+
+
 def within(package: str) -> dict[str, str]:
     """The source of each module of a package."""
     return {
@@ -83,34 +103,97 @@ def within(package: str) -> dict[str, str]:
     }
 
 
-# What a package may not import of weft; the rest of the order follows from these.
-RIGHT = {
-    "weft.isa": ("weft.mlir", "weft.dialects", "weft.passes", "weft.compiler", "weft.launch", "weft.tools"),
-    "weft.dialects": ("weft.passes", "weft.compiler", "weft.launch", "weft.emulator", "weft.tools"),
-    "weft.schedules": ("weft.passes", "weft.compiler", "weft.launch", "weft.tuning", "weft.tools"),
-    "weft.passes": (
-        *("weft.compiler", "weft.launch", "weft.emulator", "weft.multiply", "weft.tuning", "weft.tools"),
-    ),
-    "weft": ("weft.tools",),
-    "weft.emulator": ("weft.mlir", "weft.dialects", "weft.passes", "weft.compiler", "weft.tools"),
-}
+ORDER = (
+    *("errors", "version", "display", "system", "isa", "layout", "cache", "emulator", "registry", "ir"),
+    *("target", "dialects", "construction", "schedules", "passes", "compiler", "launch", "host", "language"),
+    *("multiply", "attend", "int4", "torch", "distributed", "jax", "nn", "inductor", "weft", "reference"),
+    *("bench", "tuning", "tools"),
+)
+"""The packages and loose modules of weft; each may import itself and those before it. `weft` is the package's
+own `__init__`, which hands the functions of all before it on to users.
+"""
+HOMES = {"mlir": "ir"}
+"""Loose modules that belong to a package."""
 
 
-def misplaced(package: str, sources: dict[str, str]) -> set[tuple[str, str]]:
-    """The imports of a package's modules that point right."""
+def package_of(module: str) -> str:
+    """The package of a module, as ORDER names it."""
+    name = module.split(".")[1] if "." in module else module
+    return HOMES.get(name, name)
+
+
+def climbs(edges: dict[str, set[str]]) -> set[tuple[str, str]]:
+    """The imports of packages that come later in ORDER: the importing and the imported module."""
+    height = {name: at for at, name in enumerate(ORDER)}
     return {
-        (name, found)
-        for name, source in sources.items()
-        for found in reaches(source, *RIGHT[package])
-        if not name.startswith("weft.tools")
+        (module, other)
+        for module, imported in edges.items()
+        for other in imported
+        if height[package_of(other)] > height[package_of(module)]
     }
 
 
-@pytest.mark.each_value(1)
-@pytest.mark.parametrize("package", list(RIGHT))
-def test_imports_point_left_only(package):
-    assert within(package)
-    assert not misplaced(package, within(package))
+def test_packages_import_only_those_before_them():
+    assert {package_of(module) for module in MODULES} == set(ORDER)
+    assert not climbs(graph(sources_of_all()))
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "def f():\n    from weft.torch import product\n",
+        "if TYPE_CHECKING:\n    import weft.torch.products\n",
+        'f = import_module("weft.torch.products").product\n',
+        'TABLE = {"f": "weft.torch.products:product"}\n',
+        'run([sys.executable, "-c", "import sys; from weft.torch.products import product"])\n',
+        "from weft import matmul\n",
+    ],
+)
+def test_a_planted_climb_is_caught(planted):
+    sources = sources_of_all()
+    sources["weft.launch.runtime"] += planted
+    assert {module for module, _ in climbs(graph(sources))} == {"weft.launch.runtime"}
+
+
+COMPUTED = {
+    *("weft.mlir", "weft.ir.bindings"),  # modules of MLIR's distribution
+    "weft.system.late_imports",  # names that imports under TYPE_CHECKING state, too
+    *("weft.passes.expand_matmul", "weft.tools.start"),  # strings of the same file
+    "weft.tools.spawned",  # tools
+}
+"""Modules that import by a name that is computed, and which."""
+
+
+def computed(source: str) -> bool:
+    """Whether `source` imports by a name that isn't a string, or is a formatted one."""
+    if "import_module" not in source and "__import__" not in source:
+        return False
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return any(
+        getattr(call.func, "attr", getattr(call.func, "id", "")) in ("import_module", "__import__")
+        and not isinstance(call.args[0], ast.Constant)
+        for call in calls
+    )
+
+
+def test_computed_names_are_imported_only_where_the_order_holds_otherwise():
+    assert {name for name, source in sources_of_all().items() if computed(source)} <= COMPUTED
+    assert computed('import_module(f"weft.{name}")')
+
+
+@pytest.mark.parametrize("package", [weft, passes])
+def test_names_imported_at_first_use_are_those_of_type_checkers(package):
+    """So the imports above hold for them."""
+    source = MODULES[package.__name__].read_text()
+    stated = {
+        alias.name: node.module
+        for node in statements(source)
+        if isinstance(node, ast.ImportFrom) and node.col_offset
+        for alias in node.names
+        if alias.name in package.__all__
+    }
+    lazy = getattr(package, "_LAZY", dict.fromkeys(package.__all__, "registered"))
+    assert stated == {name: f"{package.__name__}.{module}" for name, module in lazy.items()}
 
 
 def test_isa_imports_the_standard_library_and_itself_alone():
@@ -181,12 +264,12 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
 
 
 def graph(sources: dict[str, str]) -> dict[str, set[str]]:
-    """The modules that each module imports, anywhere in it; `from a import b` counts as a.b where that is a
-    module, as a otherwise.
+    """The modules that each module imports, anywhere in it, or names in strings, unless they contain it;
+    `from a import b` counts as a.b where that is a module, as a otherwise.
     """
     edges: dict[str, set[str]] = {}
     for name, source in sources.items():
-        imported: set[str] = set()
+        imported = {other for other in in_strings(source) if not f"{name}.".startswith(f"{other}.")}
         for node in statements(source):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
@@ -212,8 +295,8 @@ def cycles(edges: dict[str, set[str]]) -> list[frozenset[str]]:
 
 
 def test_no_cycle_of_imports():
-    """Imports under TYPE_CHECKING and within functions count."""
-    every = cycles(graph({name: path.read_text() for name, path in MODULES.items()}))
+    """Imports under TYPE_CHECKING, within functions and by strings count."""
+    every = cycles(graph(sources_of_all()))
     assert every == []
 
 
@@ -247,12 +330,7 @@ def test_every_folder_of_python_files_is_a_listed_package():
     assert all((folder(package) / "__init__.py").exists() for package in PROJECT["packages"])
 
 
-def test_an_import_to_the_right_is_caught():
-    planted = {"weft.isa.mma": "def f():\n    from weft.dialects import tile\n"}
-    assert misplaced("weft.isa", planted) == {
-        ("weft.isa.mma", "weft.dialects"),
-        ("weft.isa.mma", "weft.dialects.tile"),
-    }
+def test_an_import_of_another_library_is_caught():
     assert foreign("import numpy.linalg") == {"numpy"}
     assert reaches("import torch_mlir.ir", *MLIR)
 

@@ -8,7 +8,7 @@ from weft.errors import shown
 from weft.isa.suggest import no_parameter
 from weft.launch import arrays, libraries, torch_tensors
 from weft.multiply import jax_call
-from weft.system import late_imports
+from weft.system import upper
 
 
 def _watched(
@@ -141,19 +141,14 @@ def attention(
 def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
     """The result of `torch.ops.weft.attention`."""
     _refuse_places(out, stream, "PyTorch differentiates or traces a call", "call it under torch.no_grad()")
-    from weft.torch import attention as operators
-
-    result, lse = operators.attention(given, options)
+    result, lse = upper.torch().attention.attention(given, options)
     return (result, lse) if return_lse else result
 
 
 def _by_xla(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
     """The result of XLA, which queues the launches on its own stream."""
     _refuse_places(out, stream, "arrays are JAX's", "use the result")
-    with late_imports.whole():
-        from weft.jax import attention as program
-
-    result, lse = program.attention(given, options)
+    result, lse = upper.jax().attention.attention(given, options)
     return (result, lse) if return_lse else result
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from weft.errors import warn
 from weft.version import VERSION
 
-_PACKAGES = ("weft", "weft.dialects", "weft.passes")
 _APART = ("emulator", "bench", "tuning", "tools", "jax", "__pycache__")
 """Packages that don't affect what a module is compiled to."""
 _CODE = (".py", ".so", ".dylib", ".dll", ".pyd")
@@ -75,9 +74,14 @@ def sources(folder: str | Path, apart: Iterable[str] = ("__pycache__",)) -> Iter
             yield from sources(entry.path, apart)
 
 
+def own_folders() -> set[Path]:
+    """The folders of Weft's packages, which aren't one in the other in every kind of installation."""
+    specs = [find_spec("weft"), *(find_spec(f"weft.{name}") for name in ("dialects", "passes"))]
+    return {Path(f).absolute() for spec in specs if spec for f in spec.submodule_search_locations or ()}
+
+
 def _own() -> Files:
-    specs = [spec for package in _PACKAGES if (spec := find_spec(package)) is not None]
-    folders = {Path(f).absolute() for spec in specs for f in spec.submodule_search_locations or ()}
+    folders = own_folders()
     inner = {f for f in folders if any(parent in folders for parent in f.parents)}
     return Files(path for folder in folders - inner for path in sources(folder, _APART))
 

@@ -14,11 +14,10 @@ from weft.compiler import cache_keys, codegen, ptxas
 from weft.compiler import cubin as elf
 from weft.compiler.launch_record import Launch
 from weft.errors import WeftError
-from weft.ir import mlir_text
+from weft.ir import instrumentation, mlir_text
 from weft.isa.chips import WARPGROUP
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.registry import instrumentation
 from weft.system import late_imports
 from weft.target import Target
 

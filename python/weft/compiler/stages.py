@@ -15,12 +15,12 @@ from weft.dialects import dialects, instruction_ops
 from weft.dialects.op import kind_of, target_of
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError, shown
+from weft.ir import instrumentation
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.passes.builders import votes
 from weft.passes.plain.real import is_own_call
-from weft.registry import instrumentation
 from weft.schedules import tuned_files
 from weft.system import garbage, phase
 from weft.target import Target, with_default_note

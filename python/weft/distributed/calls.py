@@ -1,98 +1,153 @@
-"""Calls of `weft.distributed` by operators of PyTorch, where it differentiates, traces or casts them."""
+"""Products over several GPUs: plain calls, or PyTorch's operators where it has to see a call."""
 
-import functools
-import importlib
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from weft.dialects.operand_roles import ACTIVATIONS, GATE_RUN, GATES
-from weft.distributed import watching
+from weft.dialects.schedule import AnySchedule
+from weft.distributed import gather, reduce, scatter
 from weft.distributed.added import added_to
-from weft.distributed.gates import check_columns, check_gate
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
-from weft.launch.arrays import type_name
-from weft.multiply.product import checked_activation
-from weft.torch.autograd import activated
-from weft.torch.transforms import are_transformed
+from weft.launch import torch_tensors
+from weft.multiply.matmul import Epilogue
 
-_UNIT = 8  # elements of 2 bytes: rows that other GPUs get are multiples of 16 bytes
+_GATHER = "all_gather_matmul"
 
 
-def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
-    """A function of `weft.distributed` by its operator, with the function's arguments."""
-    if not isinstance(team, Team):
-        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
-    transposed, epilogue = given.pop("transpose_b", False), given.pop("epilogue", None)
-    scales = tuple(added_to(None, given.pop("scales", None)).values())
-    options = {name: value for name, value in given.items() if value is not None}
-    if "schedule" in options:
-        options["schedule"] = str(options["schedule"])
-    if "partials" in options:
-        options["partials"] = type_name(options["partials"]) or options["partials"]
-    return _called(name, (a, b, *scales), transposed, epilogue, team, options)
+def _gathered(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
+    if not isinstance(b, list | tuple):
+        return _by_operator(_GATHER, a, b, epilogue=epilogue, **options)
+    pairs = gather.pairs(_GATHER, options.pop("scales", None), len(b))
+    calls = zip(b, gather.epilogues(b, epilogue), pairs, strict=True)
+    return [_by_operator(_GATHER, a, each, epilogue=own, scales=pair, **options) for each, own, pair in calls]
 
 
-def _called(
-    name: str, given: tuple[Any, ...], transposed: bool, epilogue: Any, team: Team, options: dict[str, Any]
+@torch_tensors.traced_as(_gathered)
+def all_gather_matmul(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | Sequence[Epilogue | None] | None = None,
+    schedule: AnySchedule | str | None = None,
+    scales: Any = None,
 ) -> Any:
-    """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
-    a, b, *scales = given
-    bias = residual = activation = None
-    if epilogue is not None:
-        bias, residual = epilogue.bias, epilogue.residual
-        activation = epilogue.activation
-        gates = GATES if name == "all_gather_matmul" else ()
-        checked_activation(activation, name, (*ACTIVATIONS, *gates))
-    tensors = [x for x in (*given, bias, residual) if x is not None]
-    if a.ndim != 2 or b.ndim != 2:
-        what, each = ("a", a) if a.ndim != 2 else ("b", b)
-        raise WeftError(f"{name}: {what} must be a matrix, got a shape of {tuple(each.shape)}")
-    is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
-    if not is_plain and are_transformed(*tensors):
-        raise WeftError(
-            "weft.distributed: torch.func, torch.vmap and forward mode don't transform products over several "
-            "GPUs: use backward()"
-        )
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    of_torch = wanted and activation is not None and (activation != "relu" or residual is not None)
-    if wanted and (activation in GATES or b.shape[0 if transposed else 1] % _UNIT):
-        _check_differentiated(name, a, b, transposed, epilogue)
-    added = (bias, None) if of_torch else (bias, residual)
-    if not of_torch:
-        options["activation"] = activation
-    if wanted and is_plain and not scales:
-        options["team"] = team
-        d = _direct().apply(name, transposed, options, a, b, *added)
-    else:
-        options["team"] = team.name
-        d = getattr(torch.ops.weft, name)(a, b.mT if transposed else b, *added, *scales, **options)
-    if not of_torch:
-        return d
-    d = gated(activation, d) if activation in GATES else activated(activation, d)
-    return d if residual is None else (d + residual).to(d.dtype)
+    """`A @ b`, where A has the rows of `a` of all ranks, in the order of ranks. Returns a new array.
+
+    Each rank calls it with `a` (M x K) and its own part of B (K x N, or N x K with `transpose_b`), and gets
+    (size * M) x N. `a` must be contiguous. `epilogue` is that of `weft.matmul`; its residual has the shape of
+    the result. With a list of several `b`, rows are sent once, and the result is a list; `epilogue` is then a
+    list, too, or None. All ranks must call products in the same order with the same shapes, types and
+    options: the first call with new ones compares them. Nothing is waited for: kernels and copies are queued.
+
+    Elements are f16, bf16, and fp8, whose result is bf16. `scales` of fp8 are two float32 arrays, as
+    `weft.matmul` has them: of `a`, M x ceil(K / 128) with strides (1, M), and of `b`, ceil(N / 128) x
+    ceil(K / 128), contiguous; with several `b`, a list of those. Rows of `a` must then be a multiple of 4.
+    Raises WeftError for arrays that don't fit.
+    """
+    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule, "scales": scales}
+    if not isinstance(b, list | tuple):
+        if not isinstance(epilogue, Epilogue | None):
+            raise WeftError(f"{_GATHER}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
+        if _is_watched(team, (a, b), epilogue, scales=scales):
+            return _gathered(a, b, team=team, epilogue=epilogue, **options)
+        return gather.queued(a, b, team=team, epilogue=epilogue, **options)
+    epilogues = gather.epilogues(b, epilogue)
+    if _is_watched(team, (a, *b), *epilogues, scales=scales):
+        return _gathered(a, b, team=team, epilogue=epilogues, **options)
+    return gather.several(a, b, team, transpose_b, epilogues, schedule, scales)
 
 
-def _check_differentiated(name: str, a: Any, b: Any, transposed: bool, epilogue: Any) -> None:
-    """Raises WeftError for a product whose gradients, or whose gate, can't be computed."""
-    activation = None if epilogue is None else epilogue.activation
-    is_gate, columns = activation in GATES, b.shape[0 if transposed else 1]
-    if is_gate:
-        has_more = epilogue.bias is not None or epilogue.residual is not None
-        check_gate(f"{name}: {activation}", columns, has_more)
-    is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
-    is_sent |= name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)
-    if is_sent:
-        check_columns(f"{name}: gradients need", columns, _UNIT)
+def _scattered(a: Any, b: Any, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call."""
+    return _by_operator("matmul_reduce_scatter", a, b, **options)
 
 
-def gated(name: str, z: Any) -> Any:
-    """The gate of what `interleaved` columns have been multiplied to."""
-    gate, up = z.unflatten(-1, (-1, 2, GATE_RUN)).unbind(-2)
-    return (activated(GATES[name], gate) * up).flatten(-2)
+@torch_tensors.traced_as(_scattered)
+def matmul_reduce_scatter(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | None = None,
+    partials: str | None = None,
+    shared_bias: bool = False,
+    schedule: AnySchedule | str | None = None,
+    scales: Any = None,
+) -> Any:
+    """This rank's rows of the sum of `a @ b` of all ranks, as a new array.
+
+    Each rank calls it with its own part of K: `a` (size * M x K) and `b` (K x N, or N x K with
+    `transpose_b`), and gets M x N: rank i the rows from i * M on. Sums of other ranks are rounded to
+    `partials` (f32, or f16 or bf16 as `a`, the default) before they are added: own sums first, then those of
+    the others in the order of ranks, in f32. So the bits are the same in each run. `epilogue` is that of
+    `weft.matmul`, for this rank's rows of the sum. The rest is as in `all_gather_matmul`. Raises WeftError
+    for arrays that don't fit.
+    """
+    options: dict[str, Any] = {
+        "transpose_b": transpose_b,
+        "epilogue": epilogue,
+        "schedule": schedule,
+        "partials": partials,
+        "scales": scales,
+    }
+    if _is_watched(team, (a, b), epilogue, scales=scales):
+        return _scattered(a, b, team=team, shared_bias=shared_bias, **options)
+    return scatter.queued(a, b, team=team, **options)
 
 
-@functools.cache
-def _direct() -> Any:
-    return importlib.import_module("weft.distributed.direct")  # which calls products
+def _reduced(a: Any, b: Any, **options: Any) -> Any:
+    """The function by its operator, where PyTorch has to see the call."""
+    return _by_operator("matmul_all_reduce", a, b, **options)
+
+
+@torch_tensors.traced_as(_reduced)
+def matmul_all_reduce(
+    a: Any,
+    b: Any,
+    *,
+    team: Team,
+    transpose_b: bool = False,
+    epilogue: Epilogue | None = None,
+    partials: str | None = None,
+    schedule: AnySchedule | str | None = None,
+    scales: Any = None,
+) -> Any:
+    """The sum of `a @ b` of all ranks, on each rank, as a new array.
+
+    Each rank calls it with its own part of K: `a` (M x K) and `b` (K x N, or N x K with `transpose_b`), and
+    gets M x N. Sums are rounded to `partials` (f32, or f16 or bf16 as `a`, the default) and added in f32, in
+    the order of ranks: all ranks get the same bits, in each run. `epilogue` is that of `weft.matmul`, for the
+    whole sum, and must be the same on all ranks. The rest is as in `matmul_reduce_scatter`. Raises WeftError
+    for arrays that don't fit.
+    """
+    options: dict[str, Any] = {
+        "transpose_b": transpose_b,
+        "epilogue": epilogue,
+        "schedule": schedule,
+        "partials": partials,
+        "scales": scales,
+    }
+    if _is_watched(team, (a, b), epilogue, scales=scales):
+        return _reduced(a, b, team=team, **options)
+    return reduce.queued(a, b, team=team, **options)
+
+
+def _is_watched(team: Team, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
+    """Whether PyTorch must see a call, to differentiate or cast it."""
+    if not isinstance(team, Team):
+        return False
+    added = [x for each in epilogues if each is not None for x in added_to(each).values()]
+    for each in scales if isinstance(scales, list | tuple) else ():
+        added += each if isinstance(each, list | tuple) else [each]
+    return team.devices.is_watched((*operands, *added) if added else operands)
+
+
+def _by_operator(name: str, *operands: Any, **options: Any) -> Any:
+    """A function of this module by its operator of PyTorch."""
+    import weft.distributed.operator_calls as calls  # takes fewer steps than from .. import
+
+    return calls.by_operator(name, *operands, **options)

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from weft.distributed import products
 from weft.distributed.host import HostDevices
 from weft.distributed.meetings import Threads
 from weft.distributed.teams import Team, check_arch
 from weft.errors import WeftError, shown
+from weft.system import upper
 
 
 def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a") -> list[Any]:
@@ -27,7 +27,7 @@ def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a"
         )
     check_arch("weft.distributed.emulate", arch)
     if "torch" in sys.modules:
-        products.load_operators()
+        upper.team_operators()
     results: list[Any] = [None] * ranks
     errors: list[BaseException] = []
 

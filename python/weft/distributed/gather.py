@@ -15,10 +15,10 @@ from weft.distributed import small_kernels
 from weft.distributed.added import SCALES, added_to, check_added
 from weft.distributed.devices import Memory
 from weft.distributed.gates import check_gate
-from weft.distributed.products import Plan, Product, by_operator, described, is_watched, run_planned
+from weft.distributed.products import Plan, Product, described, run_planned
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
-from weft.launch import arrays, torch_tensors
+from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
@@ -33,52 +33,6 @@ _FEWEST_TILES = 64  # of it: a few CTAs would send slowly
 _MOST_CTAS = 128
 _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
 _FLAG = _WORD = 4
-
-
-def _watched(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
-    """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
-    if not isinstance(b, list | tuple):
-        return by_operator("all_gather_matmul", a, b, epilogue=epilogue, **options)
-    pairs = _pairs(_NAME, options.pop("scales", None), len(b))
-    added = zip(b, _epilogues(b, epilogue), pairs, strict=True)
-    return [by_operator(_NAME, a, each, epilogue=own, scales=pair, **options) for each, own, pair in added]
-
-
-@torch_tensors.traced_as(_watched)
-def all_gather_matmul(
-    a: Any,
-    b: Any,
-    *,
-    team: Team,
-    transpose_b: bool = False,
-    epilogue: Epilogue | Sequence[Epilogue | None] | None = None,
-    schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
-    """`A @ b`, where A has the rows of `a` of all ranks, in the order of ranks. Returns a new array.
-
-    Each rank calls it with `a` (M x K) and its own part of B (K x N, or N x K with `transpose_b`), and gets
-    (size * M) x N. `a` must be contiguous. `epilogue` is that of `weft.matmul`; its residual has the shape of
-    the result. With a list of several `b`, rows are sent once, and the result is a list; `epilogue` is then a
-    list, too, or None. All ranks must call products in the same order with the same shapes, types and
-    options: the first call with new ones compares them. Nothing is waited for: kernels and copies are queued.
-
-    Elements are f16, bf16, and fp8, whose result is bf16. `scales` of fp8 are two float32 arrays, as
-    `weft.matmul` has them: of `a`, M x ceil(K / 128) with strides (1, M), and of `b`, ceil(N / 128) x
-    ceil(K / 128), contiguous; with several `b`, a list of those. Rows of `a` must then be a multiple of 4.
-    Raises WeftError for arrays that don't fit.
-    """
-    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule, "scales": scales}
-    if not isinstance(b, list | tuple):
-        if not isinstance(epilogue, Epilogue | None):
-            raise WeftError(f"{_NAME}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
-        if is_watched(team, (a, b), epilogue, scales=scales):
-            return _watched(a, b, team=team, epilogue=epilogue, **options)
-        return queued(a, b, team=team, epilogue=epilogue, **options)
-    epilogues = _epilogues(b, epilogue)
-    if is_watched(team, (a, *b), *epilogues, scales=scales):
-        return _watched(a, b, team=team, epilogue=epilogues, **options)
-    return _several(a, b, team, transpose_b, epilogues, schedule, scales)
 
 
 def queued(
@@ -123,7 +77,7 @@ def _check_gate(product: Product, team: Team) -> None:
         raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
 
 
-def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
+def epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
     """The epilogues of several products. Raises WeftError unless there is one for each."""
     if epilogues is None:
         epilogues = [None] * len(bs)
@@ -136,7 +90,7 @@ def _epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
     return epilogues
 
 
-def _several(
+def several(
     a: Any,
     bs: Sequence[Any],
     team: Team,
@@ -146,8 +100,8 @@ def _several(
     scales: Any,
 ) -> list[Any]:
     """The products with several `b`."""
-    pairs = _pairs(_NAME, scales, len(bs))
-    calls = list(zip(bs, epilogues, pairs, strict=True))
+    of_calls = pairs(_NAME, scales, len(bs))
+    calls = list(zip(bs, epilogues, of_calls, strict=True))
     groups = [(b, *added_to(epilogue, of_call).values()) for b, epilogue, of_call in calls]
     kinds = [(*added_to(each, scales), None if each is None else each.activation) for each in epilogues]
 
@@ -164,7 +118,7 @@ def _several(
     return run_planned(_NAME, Several, team, operands, options, describe)
 
 
-def _pairs(name: str, scales: Any, count: int) -> list[Any]:
+def pairs(name: str, scales: Any, count: int) -> list[Any]:
     """The scales of A and of each of several B."""
     if scales is None:
         return [None] * count

@@ -1,6 +1,5 @@
 """Teams on the CPU: each rank calls with its own arrays, and one of them emulates the GPUs of all."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -9,7 +8,7 @@ from weft.distributed.devices import Host, different
 from weft.distributed.meetings import Meeting, Work
 from weft.errors import WeftError, warn
 from weft.launch import arrays
-from weft.system import late_imports
+from weft.system import late_imports, upper
 
 _MOST_REPORTED = 3  # findings in one message
 
@@ -51,7 +50,7 @@ class HostDevices(Host):
                 )
             return False
 
-        importlib.import_module("weft.distributed.products").load_operators()  # which need this module
+        upper.team_operators()
         return watching.is_watched(operands)
 
     def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> "Together":

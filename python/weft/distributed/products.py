@@ -1,7 +1,6 @@
 """The products of a team: what all ranks must agree on, and their kernels."""
 
 import functools
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -31,8 +30,6 @@ from weft.schedules import choice
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
 _ROW_BYTES = 16
 _SCALE = 4  # bytes
-_calls: list[Any] = []
-"""`weft.distributed.calls`, once it is loaded."""
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
 Sizes = tuple[int, int, int, int]
 """How many ranks' rows are multiplied, each apart from the others; the rows of each, N and K."""
@@ -235,30 +232,6 @@ class Plan(ABC):
     @abstractmethod
     def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
         """All that the kernel takes."""
-
-
-def is_watched(team: Team, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
-    """Whether PyTorch must see a call, to differentiate or cast it."""
-    if not isinstance(team, Team):
-        return False
-    added = [x for each in epilogues if each is not None for x in added_to(each).values()]
-    for each in scales if isinstance(scales, list | tuple) else ():
-        added += each if isinstance(each, list | tuple) else [each]
-    return team.devices.is_watched((*operands, *added) if added else operands)
-
-
-def by_operator(name: str, *operands: Any, **options: Any) -> Any:
-    """A function of `weft.distributed` by its operator of PyTorch."""
-    if not _calls:  # torch.compile can't trace this, so that teams of tensors call `load_operators` before
-        load_operators()
-    return _calls[0].by_operator(name, *operands, **options)
-
-
-def load_operators() -> None:
-    """Imports the operators of PyTorch, which need this module."""
-    importlib.import_module("weft.distributed.operators")
-    if not _calls:
-        _calls.append(importlib.import_module("weft.distributed.calls"))
 
 
 def run_planned(

@@ -4,54 +4,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Self
 
-from weft.dialects.schedule import AnySchedule
 from weft.distributed import scatter, small_kernels
 from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product, by_operator, is_watched
+from weft.distributed.products import Plan, Product
 from weft.distributed.teams import Team
-from weft.launch import arrays, torch_tensors
+from weft.launch import arrays
 from weft.launch.arrays import ArrayView
-from weft.multiply.matmul import Epilogue
 
 _MOST_SENT = 4 << 20  # bytes that a rank sends to all others
 _FLAG = 4
-
-
-def _watched(a: Any, b: Any, **options: Any) -> Any:
-    """The function by its operator, where PyTorch has to see the call."""
-    return by_operator("matmul_all_reduce", a, b, **options)
-
-
-@torch_tensors.traced_as(_watched)
-def matmul_all_reduce(
-    a: Any,
-    b: Any,
-    *,
-    team: Team,
-    transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
-    partials: str | None = None,
-    schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
-    """The sum of `a @ b` of all ranks, on each rank, as a new array.
-
-    Each rank calls it with its own part of K: `a` (M x K) and `b` (K x N, or N x K with `transpose_b`), and
-    gets M x N. Sums are rounded to `partials` (f32, or f16 or bf16 as `a`, the default) and added in f32, in
-    the order of ranks: all ranks get the same bits, in each run. `epilogue` is that of `weft.matmul`, for the
-    whole sum, and must be the same on all ranks. The rest is as in `matmul_reduce_scatter`. Raises WeftError
-    for arrays that don't fit.
-    """
-    options: dict[str, Any] = {
-        "transpose_b": transpose_b,
-        "epilogue": epilogue,
-        "schedule": schedule,
-        "partials": partials,
-        "scales": scales,
-    }
-    if is_watched(team, (a, b), epilogue, scales=scales):
-        return _watched(a, b, team=team, **options)
-    return queued(a, b, team=team, **options)
 
 
 def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:

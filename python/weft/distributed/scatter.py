@@ -16,15 +16,13 @@ from weft.distributed.products import (
     Plan,
     Product,
     Sizes,
-    by_operator,
     check_scaled_rows,
     described,
-    is_watched,
     run_planned,
 )
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError, shown
-from weft.launch import arrays, torch_tensors
+from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
@@ -36,45 +34,6 @@ _MOST_BANDS = 8
 _OPERANDS = ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
 """What a kernel takes after the sums that come."""
 _MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
-
-
-def _watched(a: Any, b: Any, **options: Any) -> Any:
-    """The function by its operator, where PyTorch has to see the call."""
-    return by_operator("matmul_reduce_scatter", a, b, **options)
-
-
-@torch_tensors.traced_as(_watched)
-def matmul_reduce_scatter(
-    a: Any,
-    b: Any,
-    *,
-    team: Team,
-    transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
-    partials: str | None = None,
-    shared_bias: bool = False,
-    schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
-    """This rank's rows of the sum of `a @ b` of all ranks, as a new array.
-
-    Each rank calls it with its own part of K: `a` (size * M x K) and `b` (K x N, or N x K with
-    `transpose_b`), and gets M x N: rank i the rows from i * M on. Sums of other ranks are rounded to
-    `partials` (f32, or f16 or bf16 as `a`, the default) before they are added: own sums first, then those of
-    the others in the order of ranks, in f32. So the bits are the same in each run. `epilogue` is that of
-    `weft.matmul`, for this rank's rows of the sum. The rest is as in `all_gather_matmul`. Raises WeftError
-    for arrays that don't fit.
-    """
-    options: dict[str, Any] = {
-        "transpose_b": transpose_b,
-        "epilogue": epilogue,
-        "schedule": schedule,
-        "partials": partials,
-        "scales": scales,
-    }
-    if is_watched(team, (a, b), epilogue, scales=scales):
-        return _watched(a, b, team=team, shared_bias=shared_bias, **options)
-    return queued(a, b, team=team, **options)
 
 
 def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:

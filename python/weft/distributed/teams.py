@@ -7,7 +7,6 @@ reads this half any more, and no barrier is needed. Kernels of small products co
 (`Counted`), so that graphs can repeat them.
 """
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
 from weft.launch.arrays import ArrayView
-from weft.system import late_imports, locks
+from weft.system import late_imports, locks, upper
 from weft.target import Target
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Team:
         check_seconds(seconds)
         if arch is not None:
             check_arch("weft.distributed.Team", arch)
-        importlib.import_module("weft.distributed.products").load_operators()  # which need this module
+        upper.team_operators()
         if arch is None and torch.cuda.is_available():
             from weft.distributed.cuda import CudaDevices
 

@@ -11,7 +11,7 @@ from weft import isa
 from weft.cache.disk_cache import Key
 from weft.cache.loaded import Files, sources
 
-_WRITERS = "weft.emulator.compiled"
+_WRITERS = f"{__package__}.compiled"
 _KNOWN = {"weft", "numpy", "llvmlite", *sys.stdlib_module_names} - {"__main__"}
 
 

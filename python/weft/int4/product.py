@@ -7,6 +7,7 @@ from weft.int4 import launches
 from weft.int4.launches import refuse
 from weft.int4.weights import Int4Weights
 from weft.launch import arrays, torch_tensors
+from weft.system import upper
 
 
 def _watched(x: Any, weights: Any, *, bias: Any = None, out: Any = None, stream: Any = None) -> Any:
@@ -14,9 +15,7 @@ def _watched(x: Any, weights: Any, *, bias: Any = None, out: Any = None, stream:
     if out is not None or stream is not None:
         name = "out" if out is not None else "stream"
         raise refuse(f"{name} must be None where PyTorch differentiates or traces a call")
-    from weft.torch import int4
-
-    return int4.matmul_int4(x, weights, bias)
+    return upper.torch().int4.matmul_int4(x, weights, bias)
 
 
 @torch_tensors.traced_as(_watched)

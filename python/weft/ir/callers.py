@@ -3,15 +3,13 @@ import MLIR.
 """
 
 import contextlib
-import importlib.util
 import os
 import sys
-from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from types import FrameType
 
+from weft.cache import loaded
 from weft.errors import Location
 from weft.ir import bindings
 
@@ -66,14 +64,4 @@ def is_hidden(file: str) -> bool:
     return file == contextlib.__file__ or file.startswith(_HIDDEN)
 
 
-def _hidden_folders() -> Iterator[Path]:
-    """The folders of Weft's packages, in the package or in a checkout, and of the bindings."""
-    yield Path(__file__).parents[1]
-    yield from map(Path, bindings.folders())
-    for name in ("weft.dialects", "weft.passes"):
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.origin:
-            yield Path(spec.origin).parent
-
-
-_HIDDEN = tuple(f"{folder}{os.sep}" for folder in _hidden_folders())
+_HIDDEN = tuple(f"{folder}{os.sep}" for folder in (*loaded.own_folders(), *bindings.folders()))

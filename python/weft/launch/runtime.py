@@ -8,7 +8,6 @@ import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check, context, entered, primary, release
 from weft.launch.kernel_handle import Argument, KernelHandle, pack
 from weft.launch.launcher import Parameter
-from weft.system import late_imports
+from weft.system import upper
 
 
 @dataclass(frozen=True)
@@ -429,9 +428,7 @@ class DeviceArray:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    with late_imports.whole():
-        multiply = import_module("weft").matmul
-    return multiply(a, b)
+    return upper.weft().matmul(a, b)
 
 
 def synchronize() -> None:

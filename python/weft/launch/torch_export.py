@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import mlir
 from weft.errors import Diagnostic, WeftError, shown
-from weft.system import locks
+from weft.system import locks, upper
 
 NAME = "forward"
 """The exported function."""
@@ -132,9 +132,8 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
     )  # torch-mlir's has sqrt(2 / pi) as 0.797724
     table = fx.get_decomposition_table() | gelu
     if ours := {str(each.target) for each in program.graph.nodes if str(each.target).startswith("weft.")}:
-        from weft.torch.decomposing import DECOMPOSITIONS
-
-        known = set(map(str, DECOMPOSITIONS))
+        decompositions = upper.torch().decomposing.DECOMPOSITIONS
+        known = set(map(str, decompositions))
         if ours - known:
             legal, called = (
                 ", ".join(sorted(each.removesuffix(".default") for each in names))
@@ -144,7 +143,7 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
                 f"from_torch compiles only {legal} of Weft's operators, no fp8, int4, attention or groups; "
                 f"the module calls {called}: use torch.compile for it"
             )
-        table = table | DECOMPOSITIONS
+        table = table | decompositions
     return program.run_decompositions(table)
 
 

@@ -8,9 +8,8 @@ from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
 from weft.launch import libraries, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.multiply import jax_call
 from weft.multiply.operands import Operands
-from weft.system import late_imports
+from weft.system import upper
 
 
 def has_setting(operands: Operands) -> bool:
@@ -56,11 +55,8 @@ def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Cal
     def multiply(*arrays: Any) -> Any:
         named = dict(zip(names, arrays, strict=True))
         if library is libraries.JAX:
-            return jax_call.program().of_roles(named, operands.product)
-        with late_imports.whole():
-            from weft.torch import decomposing
-
-        return decomposing.multiply(named, operands.product)
+            return upper.jax().products.of_roles(named, operands.product)
+        return upper.torch().decomposing.multiply(named, operands.product)
 
     return multiply
 

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from weft.system import late_imports
-
 
 def is_traced(operands: Sequence[Any]) -> bool:
     """Whether JAX traces a function, of which one of these is a value."""
@@ -25,10 +23,3 @@ def is_xlas(operands: Sequence[Any]) -> bool:
             return False
     devices = {device for array in operands for device in array.devices()}
     return len(devices) > 1 or devices.pop().platform == "gpu"
-
-
-def program() -> Any:
-    """The module that multiplies JAX's arrays, which imports JAX."""
-    with late_imports.whole():
-        from weft.jax import products
-    return products

@@ -15,6 +15,7 @@ from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
 from weft.multiply.plans import DESCRIBE, Handed, Plan, one_by_one
 from weft.multiply.product import Product, checked_pair
+from weft.system import upper
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -35,9 +36,7 @@ class Epilogue:
 
 def _watched(*arguments: Any, **options: Any) -> Any:
     """`matmul` by an operator of PyTorch, which calls `matmul` for plain tensors."""
-    from weft.torch import product
-
-    return product(*arguments, **options)
+    return upper.torch().product(*arguments, **options)
 
 
 @torch_tensors.traced_as(_watched)
@@ -269,10 +268,10 @@ def planned(key: Any, a: Any, b: Any, out: Any, added: dict[str, Any], product: 
         name, got = ("out", out) if out is not None else ("stream", stream)
         raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
     if traced:
-        return jax_call.program().of_roles(given, product)
+        return upper.jax().products.of_roles(given, product)
     plain = out is None and stream is None and product.arch is None
     if plain and libraries.of(a) is libraries.JAX and jax_call.is_xlas([*given.values()]):
-        handed = Handed(jax_call.program().queued(given, product))
+        handed = Handed(upper.jax().products.queued(given, product))
         if key is not None:
             plans.add(key, handed)
         return handed.multiply(*given.values())

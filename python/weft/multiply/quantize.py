@@ -21,6 +21,7 @@ from weft.launch.runtime import Prepared
 from weft.multiply import cast_kernels, plans
 from weft.multiply.cast_kernels import PITCH, Cast, Sizes
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
+from weft.system import upper
 
 SOURCES = ("f32", "bf16", "f16")
 _SWAPPED = {"row": "column", "column": "row"}
@@ -31,9 +32,7 @@ _UNIT = 4  # bytes
 
 def _watched(*arguments: Any, **options: Any) -> Any:
     """`quantize` by an operator of PyTorch, which calls `plain`."""
-    from weft.torch import quantized
-
-    return quantized(*arguments, **options)
+    return upper.torch().quantized(*arguments, **options)
 
 
 @torch_tensors.traced_as(_watched)

@@ -7,16 +7,20 @@ from typing import Any
 
 import torch
 
-from weft.launch import cuda_driver, torch_keys
+from weft.launch import cuda_driver, torch_keys, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.multiply import matmul, product
 from weft.system import locks
-from weft.torch.operators import readable, run
+from weft.torch import lowering
+from weft.torch.operators import PRODUCTS, readable, run
+
+_ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alphas")
+"""The operands after `a` and `b`, in the order in which programs pass them to a `Product`."""
 
 
 class Product:
     """A product in a compiled program: `product(a, b, *more, out=out)`, whose further operands are those of
-    `roles`, in the order of `lowering.ROLES`. It queues the launch on PyTorch's current stream.
+    `roles`, in the order of `_ROLES`. It queues the launch on PyTorch's current stream.
 
     The options are those of the operators, except `out_dtype`. Raises WeftError as `weft.matmul` does.
     """
@@ -79,3 +83,19 @@ def _number_of(options: Any) -> int:
 
 def _undescribed(*_: Any) -> None:
     """Describes no tensors, where PyTorch is too old."""
+
+
+def _lowered(given: dict[str, Any]) -> lowering.Made | None:
+    """The object for a product, from the operator's arguments."""
+    options = {name: x for name, x in given.items() if name not in (*_ROLES, "a", "b", "out_dtype")}
+    is_f32 = given["a"].get_dtype() == torch.float32
+    by_pytorch = is_f32 and not torch_tensors.allows_tf32()
+    if by_pytorch or ("alphas" in given and "alpha" in options):
+        return None
+    roles = [role for role in _ROLES if role in given]
+    inputs = [given[name] for name in ("a", "b", *roles)]
+    return lowering.Made(__name__, "Product", inputs, roles, options, matrices=2)
+
+
+for _name in PRODUCTS:
+    lowering.add(getattr(torch.ops.weft, _name).default, _lowered)

@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.launch import torch_tensors
 from weft.system import locks
 
-ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alphas")
-"""The operands after `a` and `b`, in the order in which programs pass them to a `compiled.Product`."""
 _INDUCTOR = "torch._inductor.lowering"
 
 
@@ -82,18 +79,6 @@ def traced(fake: Callable[..., Any]) -> Callable[..., Any]:
         return fake(*operands, **options)
 
     return watched
-
-
-def product(given: dict[str, Any]) -> Made | None:
-    """The object for a product, from the operator's arguments."""
-    options = {name: x for name, x in given.items() if name not in (*ROLES, "a", "b", "out_dtype")}
-    is_f32 = given["a"].get_dtype() == sys.modules["torch"].float32
-    by_pytorch = is_f32 and not torch_tensors.allows_tf32()
-    if by_pytorch or ("alphas" in given and "alpha" in options):
-        return None
-    roles = [role for role in ROLES if role in given]
-    inputs = [given[name] for name in ("a", "b", *roles)]
-    return Made("weft.torch.compiled", "Product", inputs, roles, options, matrices=2)
 
 
 def _calls(

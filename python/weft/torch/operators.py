@@ -4,8 +4,6 @@ Each product has a functional operator and one that writes `out`. Matrices are a
 M x K and `b` is K x N, in any order in memory, so that a weight of N x K is passed as its transpose.
 """
 
-import functools
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +13,7 @@ from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.multiply.block_formats import checked as checked_kind
+from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.operands import default_result
 from weft.torch import lowering
 
@@ -70,7 +69,6 @@ def _define(name: str, shape_of: Callable[..., Any]) -> None:
     define(name, f"({arguments}) -> Tensor", kernel, lowering.traced(fake), torch.Tag.flexible_layout)
     exact = torch.Tag.needs_exact_strides
     define(f"{name}_out", f"({arguments}, Tensor(d!) out) -> ()", into, into_fake, exact)
-    lowering.add(getattr(torch.ops.weft, name).default, lowering.product)
 
 
 def run(
@@ -91,7 +89,7 @@ def run(
     elif a.dim() < 2 or b.dim() < 2:
         raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
     if bias is not None or residual is not None or activation is not None:
-        options["epilogue"] = _plain().Epilogue(bias, activation, residual)
+        options["epilogue"] = Epilogue(bias, activation, residual)
     if kind_a is not None or kind_b is not None:
         options["kind"] = kind_a, kind_b
     if out_dtype is not None:
@@ -101,7 +99,7 @@ def run(
         factor = alphas if alpha == 1.0 else alphas * alpha
     a, b = readable(a), readable(b)
     with without_autocast(a.device.type):  # `a` and `b` were cast already, or must not be
-        return _plain().matmul(a, b, alpha=factor, **given, **options)
+        return matmul(a, b, alpha=factor, **given, **options)
 
 
 class without_autocast:
@@ -123,12 +121,6 @@ class without_autocast:
     def __exit__(self, *_: object) -> None:
         if self.before:
             torch.set_autocast_enabled(self.device, True)
-
-
-@functools.cache
-def _plain() -> Any:
-    """The module of `weft.matmul`, which calls an operator if its tensors aren't plain."""
-    return importlib.import_module("weft.multiply.matmul")
 
 
 def readable(matrix: Any) -> Any:
@@ -187,6 +179,8 @@ def _grouped_shape(
     return (*a.shape[:-1], b.shape[-1]) if k_ends is None else (k_ends.shape[0], a.shape[-2], b.shape[-1])
 
 
-_define("matmul", _plain_shape)
-_define("scaled_matmul", _scaled_shape)
-_define("grouped_matmul", _grouped_shape)
+_SHAPES = {"matmul": _plain_shape, "scaled_matmul": _scaled_shape, "grouped_matmul": _grouped_shape}
+PRODUCTS = tuple(_SHAPES)
+"""The names of the operators that multiply."""
+for _name, _shape_of in _SHAPES.items():
+    _define(_name, _shape_of)

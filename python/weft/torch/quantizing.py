@@ -1,7 +1,5 @@
 """`torch.ops.weft.quantize`: casts to fp8 where PyTorch traces or transforms the call."""
 
-import functools
-import importlib
 from typing import Any
 
 import torch
@@ -9,6 +7,7 @@ import torch
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
+from weft.multiply.quantize import plain
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, define, without_autocast
 from weft.torch.transforms import has_tangent
@@ -40,17 +39,11 @@ def quantized(x: Any, dtype: Any = Options.dtype, **options: Any) -> Quantized:
     return Quantized(kept, of_kept if values else None, turned, of_turned if transposed else None)
 
 
-@functools.cache
-def _module() -> Any:
-    """The module of `weft.quantize`, which calls the operator if its tensor isn't plain."""
-    return importlib.import_module("weft.multiply.quantize")
-
-
 def quantize(x: Any, dtype: str = Options.dtype, **options: Any) -> list[Any]:
     """The operator's results, in the order in which `quantized` takes them apart."""
     x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
     with without_autocast(x.device.type):
-        kept, of_kept, turned, of_turned = _module().plain(x, dtype, **options)
+        kept, of_kept, turned, of_turned = plain(x, dtype, **options)
     every = [kept, turned]
     if options.get("scales", "tensor") in _OWN_SCALES:
         every += [of_kept, of_turned]
