@@ -217,7 +217,7 @@ def test_the_emulator_is_independent():
 
 # The emulator's layers; each may import itself and those before it.
 LAYERS = (
-    ("errors", "forks", "native", "records", "sources"),
+    ("errors", "forks", "locations", "native", "records", "sources"),
     ("reading",),
     ("numerics",),
     ("memory", "watch"),

@@ -10,7 +10,6 @@ import numpy as np
 
 from weft.emulator.watching.hooks import PTX, Hook, is_file, positions_of
 from weft.emulator.watching.launched import Launched
-from weft.emulator.watching.source_map import Line, SourceMap
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import source_files
@@ -181,8 +180,3 @@ def _nearest(line: int, lines: list[int]) -> str:
     return f"the nearest line{'s' if len(near) > 1 else ''} with code {'are' if len(near) > 1 else 'is'} " + (
         " and ".join(near)
     )
-
-
-def source_lines(map_: SourceMap, file: str) -> set[int]:
-    """The lines of a file that have code."""
-    return {line.line for line in map_.begins if isinstance(line, Line) and is_file(line.file, file)}

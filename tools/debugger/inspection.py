@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.emulator.locations import inlined_of_lines
 from weft.emulator.running.words import lanes_in_words, ranges
-from weft.emulator.watching.source_map import inlined_of_lines
 from weft.emulator.watching.stopped import MbarrierState, Stopped, WarpState
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean

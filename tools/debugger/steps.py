@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from weft.emulator.locations import Source
 from weft.emulator.running.groups import Frame
 from weft.emulator.watching.hooks import Hook
-from weft.emulator.watching.source_map import Source
 from weft.emulator.watching.stopped import Stopped
 from weft.tools.debugger import source_files
 

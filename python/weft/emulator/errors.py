@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from weft.emulator.locations import Source
 from weft.errors import Diagnostic, Location, WeftError
 
 
@@ -15,14 +16,14 @@ class PtxError(WeftError):
         super().__init__(Diagnostic(message, Location("<ptx>", line, column)))
 
 
-def with_sources(message: str, sources: Mapping[int, Location]) -> str:
+def with_sources(message: str, sources: Mapping[int, Source]) -> str:
     """A message with the source line, file:line, after each line of the PTX for which `sources` has one, and
     that isn't followed by it.
     """
 
     def with_source(match: re.Match[str]) -> str:
         source = sources.get(int(match[1]))
-        text = f" ({source.file}:{source.line})" if source else ""
+        text = f" ({source})" if source else ""
         return match[0] if message.startswith(text, match.end()) else match[0] + text
 
     return re.sub(r"\bline (\d+)", with_source, message)
@@ -66,12 +67,12 @@ class Fault(WeftError):
         self.findings: tuple[object, ...] = ()
         self.say_sources({})
 
-    def say_sources(self, sources: Mapping[int, Location]) -> None:
+    def say_sources(self, sources: Mapping[int, Source]) -> None:
         """Puts the source location of the PTX line first, if `sources` has it."""
         where = f" in {self.thread}" if self.thread else ""
         location = Location("<ptx>", self.line, 1) if self.line else None
         if self.line in sources:
-            where, location = f"{where} (line {self.line} of the PTX)", sources[self.line]
+            where, location = f"{where} (line {self.line} of the PTX)", Location(*sources[self.line])
         super().__init__(Diagnostic(self.reason + where, location))
 
 
@@ -95,7 +96,7 @@ class Deadlock(WeftError):
         self.line = line
         self._compose(waiting, report)
 
-    def say_sources(self, sources: Mapping[int, Location]) -> None:
+    def say_sources(self, sources: Mapping[int, Source]) -> None:
         """Adds the source line, file:line, of each PTX line, if `sources` has it."""
         waiting, report = (
             [with_sources(line, sources) for line in lines] for lines in (self.waiting, self.report)

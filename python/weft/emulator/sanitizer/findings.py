@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread, with_sources
+from weft.emulator.locations import Source, source_of_lines
 from weft.emulator.sanitizer import page
-from weft.errors import Location, WeftError, shown, with_cells
+from weft.errors import WeftError, shown, with_cells
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
@@ -124,9 +125,9 @@ class Findings:
         """Called with each finding of another rule or line than those before."""
 
     @computed
-    def sources(self) -> dict[int, Location]:
+    def sources(self) -> dict[int, Source]:
         """The source location of each line of the PTX, if it has them."""
-        return source_lines(self._text)
+        return source_of_lines(self._text)
 
     def add(
         self,
@@ -146,7 +147,7 @@ class Findings:
             self._found[rule, line] = replace(known, count=known.count + count)
         elif len(self._found) < _MOST:
             at = self.sources.get(line)
-            source = (f"{at.file}:{at.line}" if at else "") if line else self._user
+            source = (str(at) if at else "") if line else self._user
             message, column = with_sources(message, self.sources), at.column if at else 0
             found = Finding(rule, message, line, source, thread, address, count, column=column)
             self._found[rule, line] = found
@@ -156,31 +157,3 @@ class Findings:
     def all(self) -> FoundList:
         """The findings, in the order of their lines."""
         return FoundList(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
-
-
-def source_lines(text: str) -> dict[int, Location]:
-    """The source location of every line of a PTX text after a `.loc` of its function."""
-    rows = text.split("\n")
-    files: dict[str, str] = {}
-    for row in rows:
-        words = row.split(None, 2)
-        if len(words) == 3 and words[0] == ".file":
-            parts = words[2].split('"')
-            files[words[1]] = parts[1] if len(parts) > 2 else words[2]
-    sources: dict[int, Location] = {}
-    now: Location | None = None
-    for number, row in enumerate(rows, 1):
-        words = row.split()
-        if len(words) > 2 and words[0] == ".loc":
-            now = _location(files.get(words[1], words[1]), words[2:4])
-        elif row.startswith("}"):
-            now = None
-        if now:
-            sources[number] = now
-    return sources
-
-
-def _location(file: str, numbers: Sequence[str]) -> Location | None:
-    """The location of a `.loc` with this line, and perhaps a column; None for line 0, which is no line."""
-    line, column = (int(each) if each.isdigit() else 0 for each in (*numbers, "0")[:2])
-    return Location(file, line, column) if line else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.locations import Source
 from weft.emulator.machine import Machine
 from weft.emulator.memory.mbarrier import State
 from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
@@ -14,7 +15,7 @@ from weft.emulator.running.deadlock import Stage, Wait, stages
 from weft.emulator.running.groups import Frame, Group
 from weft.emulator.watching import stopped_page
 from weft.emulator.watching.launched import Launched
-from weft.emulator.watching.source_map import Position, Source
+from weft.emulator.watching.source_map import Position
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 
