@@ -9,9 +9,10 @@ Addresses, values and active lanes are in the scratch memory of each warp.
 from collections.abc import Callable
 from functools import partial
 
+from weft.emulator.compiled.box_state import Buffer, Part
+from weft.emulator.compiled.granule_checks import keep, knows, knows_reads, knows_write, record, record_write
 from weft.emulator.compiled.pieces import LOADED, MASK, SCRATCH, STORED
 from weft.emulator.compiled.plain_code import Value, copy, memory, octet_bits, set_bits, view
-from weft.emulator.compiled.state import Part
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.emulator.sanitizer.shadow import BLOCK_SHIFT, NEVER, READ_BY_THREADS
@@ -22,7 +23,7 @@ access adjacent elements. Then only the first address counts.
 """
 LANES = 32
 _ALL = (1 << LANES) - 1
-_COLUMN = (1 << COLUMN_BITS) - 1
+_NO_UNIT = -1
 
 
 # The lanes of warps
@@ -140,13 +141,13 @@ def _access_global(s: Value, op: Value, loads: bool) -> int:
             found = _segment(s, found, addresses[lane])
             if found < 0 or addresses[lane] & width - 1:
                 return False
-            each: Value = Part(s.SEGMENTS[len(Part) * found :])
+            each: Value = Buffer(s.SEGMENTS[len(Buffer) * found :])
             if not _fits(addresses[lane] - each.BASE, width, count, each.SIZE):
                 return False
             total += count
     if total == 0:
         return True
-    part: Value = Part(s.SEGMENTS[len(Part) * found :])
+    part: Value = Buffer(s.SEGMENTS[len(Buffer) * found :])
     if part.BLOCKED or (not loads and not part.WRITABLE):
         return False
     for index in range(s.COUNT):  # the interpreter computes its own addresses
@@ -166,14 +167,14 @@ def _segment(s: Value, found: int, address: int) -> int:
     if found >= 0:
         return found
     for number in range(s.SEGMENT_COUNT):
-        each: Value = Part(s.SEGMENTS[len(Part) * number :])
+        each: Value = Buffer(s.SEGMENTS[len(Buffer) * number :])
         if 0 <= address - each.BASE < each.SIZE:
             return number
     return -1
 
 
 def _may_access_global(s: Value, op: Value, part: Value, loads: bool) -> bool:
-    if op.WIDTH < part.GRANULE:  # the interpreter divides granules
+    if op.WIDTH < part.SHIFT:  # the interpreter divides granules
         return False
     return _may_load_global(s, op, part) if loads else _may_store_global(s, op, part)
 
@@ -189,30 +190,30 @@ def _may_load_global(s: Value, op: Value, part: Value) -> bool:
     for index in range(s.COUNT):
         owner, run = _row(s, index) | s.WAVE << COLUMN_BITS, _word(s, index, RUN) != 0
         for lane in set_bits(_lanes(s, index, USED)):
-            first = _first(s, index, lane, part.GRANULE)
-            if not (run and width >> part.GRANULE == 1 and _is_own(part, 1, owner, first)):
-                for at in range(first, first + (width * _elements(s, index) >> part.GRANULE)):
-                    _keep(part, part.GRANULES + at, owner)
+            first = _first(s, index, lane, part.SHIFT)
+            if not (run and width >> part.SHIFT == 1 and _is_own(part, 1, owner, first)):
+                for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
+                    keep(part, part.GRANULES + at, owner)
     for index in range(s.COUNT):
         owner, now = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)[_row(s, index)]
         for lane in set_bits(_lanes(s, index, USED)):
-            first = part.GRANULES + _first(s, index, lane, part.GRANULE)
-            for at in range(first, first + (width * _elements(s, index) >> part.GRANULE)):
-                _record(part, at, owner, now, op.LINE)
+            first = part.GRANULES + _first(s, index, lane, part.SHIFT)
+            for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
+                record(part, at, owner, now, op.LINE)
     return True
 
 
 def _may_store_global(s: Value, op: Value, part: Value) -> bool:
     """The checks of `GlobalRaces.access` for weak stores."""
     width = 1 << op.WIDTH
-    if not _knows_all(s, part, width, 3, MASK, False) or not _is_alone(s, width, part.STAMPS, part.GRANULE):
+    if not _knows_all(s, part, width, 3, MASK, False) or not _is_alone(s, width, part.STAMPS, part.SHIFT):
         return False
     for index in range(s.COUNT):
         owner, now = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)[_row(s, index)]
         for lane in set_bits(_lanes(s, index, MASK)):
-            first = _first(s, index, lane, part.GRANULE)
-            for at in range(first, first + (width * _elements(s, index) >> part.GRANULE)):
-                _record(part, at, owner, now, op.LINE)
+            first = _first(s, index, lane, part.SHIFT)
+            for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
+                record(part, at, owner, now, op.LINE)
                 part.LEVEL[at] = 0
     part.IS_WRITTEN = 1
     return True
@@ -224,13 +225,16 @@ def _knows_all(s: Value, part: Value, width: int, slots: int, mask: int, constan
     """
     for index in range(s.COUNT):
         owner, clock = _row(s, index) | s.WAVE << COLUMN_BITS, _clock(s, index)
-        run = _word(s, index, RUN) != 0 and width >> part.GRANULE == 1 and not constant
+        run = _word(s, index, RUN) != 0 and width >> part.SHIFT == 1 and not constant
         for lane in set_bits(_lanes(s, index, mask)):
-            first = _first(s, index, lane, part.GRANULE)
+            first = _first(s, index, lane, part.SHIFT)
             for slot in range(slots):
                 if not (run and _is_own(part, slot, owner, first)):
-                    for at in range(first, first + (width * _elements(s, index) >> part.GRANULE)):
-                        if not _knows(s, part, slot * part.GRANULES + at, clock, constant):
+                    for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
+                        earlier = slot * part.GRANULES + at
+                        if constant and part.TIME[earlier] != 0:
+                            return False
+                        if not knows(part, earlier, s.WAVE, clock, _NO_UNIT):
                             return False
     return True
 
@@ -241,24 +245,6 @@ def _is_own(part: Value, slot: int, owner: int, first: int) -> bool:
     for at in range(first, first + LANES):
         own &= (owners[at] == owner) | (times[at] == 0)
     return own
-
-
-def _knows(s: Value, part: Value, at: int, clock: Value, constant: bool) -> bool:
-    """Whether a warp knows of an earlier access; those of other waves are left to the interpreter."""
-    time, owner = part.TIME[at], part.OWNER[at]
-    if time == 0:
-        return True
-    return not constant and owner >> COLUMN_BITS == s.WAVE and time <= clock[owner & _COLUMN]
-
-
-def _keep(part: Value, at: int, owner: int) -> None:
-    """Keeps the last read if another warp made it."""
-    if part.OWNER[at] != owner and part.TIME[at] > 0:
-        _record(part, at + part.GRANULES, part.OWNER[at], part.TIME[at], part.LINE[at])
-
-
-def _record(part: Value, at: int, owner: int, time: int, line: int) -> None:
-    part.OWNER[at], part.TIME[at], part.LINE[at] = owner, time, line
 
 
 def _use_lanes(s: Value, op: Value, width: int) -> None:
@@ -303,62 +289,48 @@ def _access_shared(s: Value, op: Value, loads: bool) -> int:
 
 def _may_access_shared(s: Value, op: Value, width: int, loads: bool) -> bool:
     """The checks of `Races.load`, and of `Races.store` for weak stores."""
-    if op.WIDTH < s.GRANULE:
+    part: Value = Part(s.PART)
+    if op.WIDTH < part.SHIFT:
         return False
     for index in range(s.COUNT):
         row, clock = _row(s, index), _clock(s, index)
+        ranks = clock[row - row % part.READERS :]
         for lane in set_bits(_lanes(s, index, MASK)):
-            first = _first(s, index, lane, s.GRANULE)
-            for at in range(first, first + (width * _elements(s, index) >> s.GRANULE)):
-                late = s.WRITTEN[at] > clock[s.WRITER[at]]
-                if late and (loads or s.WRITTEN[at] != NEVER):
+            first = _first(s, index, lane, part.SHIFT)
+            for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
+                is_first = not loads and part.WRITTEN[at] == NEVER
+                if not is_first and not knows_write(part, clock, at):
                     return False
-                if not loads and not _knows_reads(s, at, row, clock):
+                if not loads and not knows_reads(part, clock, ranks, at):
                     return False
-    if not loads and not _is_alone(s, width, s.STAMPS, s.GRANULE):
+    if not loads and not _is_alone(s, width, s.STAMPS, part.SHIFT):
         return False
     for index in range(s.COUNT):
         row, now = _row(s, index), _clock(s, index)[_row(s, index)]
         for lane in set_bits(_lanes(s, index, MASK)):
-            first = _first(s, index, lane, s.GRANULE)
-            for at in range(first, first + (width * _elements(s, index) >> s.GRANULE)):
+            first = _first(s, index, lane, part.SHIFT)
+            for at in range(first, first + (width * _elements(s, index) >> part.SHIFT)):
                 if loads:
-                    s.READS[at * s.READERS + row % s.READERS] = now
-                    s.READ_LINE[at] = op.LINE
-                    s.READ_BY[at << s.GRANULE >> BLOCK_SHIFT] |= READ_BY_THREADS
+                    part.READS[at * part.READERS + row % part.READERS] = now
+                    part.READ_LINE[at] = op.LINE
+                    part.READ_BY[at << part.SHIFT >> BLOCK_SHIFT] |= READ_BY_THREADS
                 else:
-                    s.WRITER[at], s.WRITTEN[at], s.WRITE_LINE[at] = row, now, op.LINE
-    return True
-
-
-def _knows_reads(s: Value, at: int, row: int, clock: Value) -> bool:
-    """Whether a warp knows of the last reads of a granule by its cluster, and by asynchronous units."""
-    if s.READERS > 1:
-        for rank in range(s.READERS):
-            if s.READS[at * s.READERS + rank] > clock[row - row % s.READERS + rank]:
-                return False
-    for unit in range(s.UNITS):
-        if s.TAKEN[unit * s.GRANULES + at] > clock[s.UNIT[unit * s.GRANULES + at]]:
-            return False
+                    record_write(part, at, row, now, op.LINE)
     return True
 
 
 # Memory that no other thread writes
 
 
-def _load_param(s: Value, op: Value) -> int:
-    if not _are_inside(s, 1 << op.WIDTH, s.PARAMS_SIZE):
+def _load_plain(s: Value, op: Value, const: bool) -> int:
+    """A load from parameters or constant memory."""
+    if not _are_inside(s, 1 << op.WIDTH, s.CONST_SIZE if const else s.PARAMS_SIZE):
         return False
-    _move(s, 1 << op.WIDTH, s.PARAMS, True)
-    s.PARAM_BYTES += _active(s) << op.WIDTH
-    return True
-
-
-def _load_const(s: Value, op: Value) -> int:
-    if not _are_inside(s, 1 << op.WIDTH, s.CONST_SIZE):
-        return False
-    _move(s, 1 << op.WIDTH, s.CONST, True)
-    s.CONST_BYTES += _active(s) << op.WIDTH
+    _move(s, 1 << op.WIDTH, s.CONST if const else s.PARAMS, True)
+    if const:
+        s.CONST_BYTES += _active(s) << op.WIDTH
+    else:
+        s.PARAM_BYTES += _active(s) << op.WIDTH
     return True
 
 
@@ -466,8 +438,8 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
         for name, function in _SPACES.items()
         for loads in (True, False)
     },
-    "load_param": _load_param,
-    "load_const": _load_const,
+    "load_param": partial(_load_plain, const=False),
+    "load_const": partial(_load_plain, const=True),
     "touch": touch,
     "copy": copied,
 }

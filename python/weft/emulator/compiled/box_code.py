@@ -7,12 +7,20 @@ from functools import cache, partial
 from weft.emulator import native
 from weft.emulator.compiled import plain_code
 from weft.emulator.compiled.box_state import Buffer, Call, Cta, Part
+from weft.emulator.compiled.granule_checks import (
+    COLUMN,
+    keep,
+    knows,
+    may_read,
+    may_write,
+    record,
+    record_read,
+    record_write,
+)
 from weft.emulator.compiled.plain_code import Value, view
-from weft.emulator.compiled.unit_checks import may_read, may_write, record_read, record_write
 from weft.emulator.memory.boxes import Shape
 from weft.emulator.memory.mbarrier import MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
 from weft.emulator.memory.tensor_map import PATTERN_SHIFT
-from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.isa.mbarriers import MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 _WORD, _CHUNK = 8, 16
@@ -240,27 +248,17 @@ def _may_access(
         if not loads:
             for slot in range(1, 3):
                 at = slot * buffer.GRANULES + granule
-                if buffer.TIME[at] > 0 and not _knows(call, part, buffer.OWNER[at], buffer.TIME[at]):
+                if not knows(buffer, at, part.NUMBER, call.KNOWN, call.OWNER):
                     return False
     return True
 
 
 def _after_write(call: Value, part: Value, buffer: Value, granule: int) -> bool:
     """The last write must be known, and the unit must see it."""
-    owner, time = buffer.OWNER[granule], buffer.TIME[granule]
-    if time <= 0:
-        return True
-    column = owner & (1 << COLUMN_BITS) - 1
-    return _knows(call, part, owner, time) and (time <= call.SEEN[column] or column >= part.WARPS)
-
-
-def _knows(call: Value, part: Value, owner: int, time: int) -> bool:
-    """An access must be known, unless it is by the same unit. Those of other waves are left to the
-    interpreter.
-    """
-    if owner >> COLUMN_BITS != part.NUMBER:
+    column, time = buffer.OWNER[granule] & COLUMN, buffer.TIME[granule]
+    if not knows(buffer, granule, part.NUMBER, call.KNOWN, call.OWNER):
         return False
-    return time <= call.KNOWN[owner & (1 << COLUMN_BITS) - 1] or owner == call.OWNER
+    return time == 0 or time <= call.SEEN[column] or column >= part.WARPS
 
 
 def _record(call: Value, buffer: Value, begin: int, size: int, loads: bool, checked: bool) -> None:
@@ -270,13 +268,9 @@ def _record(call: Value, buffer: Value, begin: int, size: int, loads: bool, chec
     if not checked or not buffer.CHECKED or (loads and not call.AWAITED):
         return
     for granule in range(begin >> buffer.SHIFT, begin + size >> buffer.SHIFT):
-        at = granule
         if loads:
-            at += buffer.GRANULES
-            if buffer.OWNER[at] != call.OWNER and buffer.TIME[at] > 0:  # keeps the last read by another unit
-                before = at + buffer.GRANULES
-                buffer.OWNER[before], buffer.TIME[before] = buffer.OWNER[at], buffer.TIME[at]
-                buffer.LINE[before] = buffer.LINE[at]
+            keep(buffer, buffer.GRANULES + granule, call.OWNER)
+            record(buffer, buffer.GRANULES + granule, call.OWNER, call.TIME, call.LINE)
         else:
+            record(buffer, granule, call.OWNER, call.TIME, call.LINE)
             buffer.LEVEL[granule] = 0
-        buffer.OWNER[at], buffer.TIME[at], buffer.LINE[at] = call.OWNER, call.TIME, call.LINE

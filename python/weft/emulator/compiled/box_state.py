@@ -1,5 +1,5 @@
-"""What accesses of asynchronous units share with their code, as numbers of 8 bytes: copies of boxes, and
-reads of operands.
+"""What accesses to memory share with their code, as numbers of 8 bytes: the sanitizer's shadows, and for
+asynchronous units copies of boxes and reads of operands.
 """
 
 from weft.emulator.records import Record
@@ -75,14 +75,19 @@ class Part(Record):
 
 
 class Buffer(Record):
-    """A buffer in global memory, and the sanitizer's shadow of it."""
+    """A buffer in global memory, and the sanitizer's shadow of it. `BLOCKED`: the interpreter must make the
+    accesses of threads. `STAMPS` has numbers of their stores.
+    """
 
     BASE = ""
     SIZE = ""
+    WRITABLE = ""
+    BLOCKED = ""
     DATA = "u1"
     CHECKED = ""
     FILLED = "u1"
     IS_WRITTEN = ""
+    STAMPS = "u4"
     SHIFT = ""
     GRANULES = ""
     OWNER = "i8"

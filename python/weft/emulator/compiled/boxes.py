@@ -8,17 +8,17 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta
-from weft.emulator.compiled.shared_part import SharedPart
+from weft.emulator.compiled.box_state import MOST_OWNERS, Call, Cta
+from weft.emulator.compiled.shadows import BufferPart, SharedPart
 from weft.emulator.compiled.tiers import chosen
 from weft.emulator.memory.boxes import Box, Run, box_of
-from weft.emulator.memory.segments import WINDOWS, Segment
+from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.reading.types import Array
 from weft.emulator.running.box_copies import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
-from weft.emulator.sanitizer.global_memory import COLUMN_BITS, GlobalShadow
+from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.isa.tensor_map import ALIGNMENT, BYTES, GATHERED_ROWS, MAX_RANK
 from weft.system import late_imports
 
@@ -57,38 +57,6 @@ def _packing(ctas: int) -> Struct:
     return Struct(f"={Call.CTAS + ctas * len(Cta)}q")
 
 
-class _Buffer:
-    """The numbers of a buffer in global memory."""
-
-    def __init__(self, segment: Segment, shadow: GlobalShadow | None) -> None:
-        self.segment, self.shadow = segment, shadow
-        self.numbers: npt.NDArray[np.int64] = np.zeros(len(Buffer), np.int64)
-        self.pointer = self.numbers.ctypes.data
-        self.numbers[Buffer.BASE], self.numbers[Buffer.SIZE] = segment.base, segment.size
-        self._data: Array | None = None
-        self._filled: Array | None = None
-        self._owner: Array | None = None
-        self._written = False
-
-    def refresh(self) -> None:
-        """Takes the addresses where the arrays are now."""
-        segment, shadow, numbers = self.segment, self.shadow, self.numbers
-        if segment.data is not self._data or segment.filled is not self._filled:
-            self._data, self._filled = segment.data, segment.filled
-            filled = 0 if segment.filled is None else segment.filled.ctypes.data
-            numbers[Buffer.DATA], numbers[Buffer.FILLED] = segment.data.ctypes.data, filled
-        if shadow is None:
-            return
-        if shadow.owner is not self._owner:
-            self._owner = shadow.owner
-            arrays = shadow.owner, shadow.time, shadow.line, shadow.level
-            numbers[Buffer.CHECKED] = True
-            numbers[Buffer.SHIFT : Buffer.OWNER] = shadow.granule.bit_length() - 1, shadow.granules
-            numbers[Buffer.OWNER :] = [array.ctypes.data for array in arrays]
-        if shadow.is_written != self._written:
-            self._written = numbers[Buffer.IS_WRITTEN] = shadow.is_written
-
-
 class Boxes:
     """The copies of one wave."""
 
@@ -98,7 +66,7 @@ class Boxes:
         self._call: npt.NDArray[np.int64] = np.zeros(Call.CTAS + MOST_OWNERS * len(Cta), np.int64)
         self._part = SharedPart(wave, self._watch)
         self._pointers = self._call.ctypes.data, self._part.pointer
-        self._buffers: dict[int, _Buffer] = {}
+        self._buffers: dict[int, BufferPart] = {}
         self._bytes = Run()
         self._columns: dict[Key, int] = {}
         self._slots: dict[int, int] = {}
@@ -187,7 +155,7 @@ class Boxes:
         return True
 
     def _run(
-        self, name: str, box: Box, where: Sequence[int], buffer: _Buffer, values: Sequence[int], count: int
+        self, name: str, box: Box, where: Sequence[int], buffer: BufferPart, values: Sequence[int], count: int
     ) -> bool:
         """Calls code with the numbers of `Call` that follow the coordinates."""
         self._part.refresh()
@@ -207,7 +175,7 @@ class Boxes:
 
     # What the code needs
 
-    def _ready(self, row: int, box: Box, *, writes: bool) -> _Buffer | None:
+    def _ready(self, row: int, box: Box, *, writes: bool) -> BufferPart | None:
         """The buffer of a box; None if the interpreter must copy."""
         if self._worth.left > 0:
             self._worth.left -= 1
@@ -222,7 +190,7 @@ class Boxes:
         found = self._buffers.get(segment.base)
         if found is None or found.segment is not segment:
             shadow = watch.globals.memory.shadow(segment) if watch is not None and segment.writable else None
-            found = self._buffers[segment.base] = _Buffer(segment, shadow)
+            found = self._buffers[segment.base] = BufferPart(segment, shadow)
         return found
 
     def _targets(self, row: int, begin: int, marks: Sequence[tuple[int, Key]]) -> list[int] | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from weft.emulator import native
 from weft.emulator.compiled.box_state import Listed, Part, Reads
-from weft.emulator.compiled.shared_part import SharedPart
+from weft.emulator.compiled.shadows import SharedPart
 from weft.emulator.running.product_code import Numbers, Read
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import Clocks, Rows
@@ -86,7 +86,7 @@ class OperandReads:
 @cache
 def _function() -> Callable[[int, int], int]:
     with late_imports.whole():
-        from weft.emulator.compiled import plain_code, unit_checks
-    text = lambda: plain_code.text({"reads": unit_checks.read_each}, Reads, Part)  # noqa: E731
+        from weft.emulator.compiled import granule_checks, plain_code
+    text = lambda: plain_code.text({"reads": granule_checks.read_each}, Reads, Part)  # noqa: E731
     address = native.Library("operand reads", text, ["reads"]).addresses()["reads"]
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)

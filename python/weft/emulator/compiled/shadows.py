@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.compiled.state import Field, Part
+from weft.emulator.compiled.box_state import Buffer, Part
+from weft.emulator.compiled.state import Field
 from weft.emulator.memory import untouched
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Array
@@ -11,38 +12,109 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.global_memory import GlobalShadow
 
+Numbers = npt.NDArray[np.int64]
 _MOST_STAMPS = 1 << 31
-_EPOCH, _IS_WRITTEN = int(Field.EPOCH), int(Part.IS_WRITTEN)
+_EPOCH, _IS_WRITTEN = int(Field.EPOCH), int(Buffer.IS_WRITTEN)
+
+
+class SharedPart:
+    """A wave's shared memory and the sanitizer's shadow of it: the numbers of `Part`, at the address
+    `pointer`.
+    """
+
+    def __init__(self, wave: Wave, watch: Sanitizer | None) -> None:
+        self._watch = watch
+        self.numbers: Numbers = np.zeros(len(Part), np.int64)
+        self.pointer: int = self.numbers.ctypes.data
+        number = 0 if watch is None else watch.globals.number
+        self.numbers[: Part.SHIFT] = wave.memory.shared.data.ctypes.data, number, wave.warps
+        self._seen: tuple[Array, ...] = ()
+
+    def refresh(self) -> None:
+        """Takes the addresses where the shadow's arrays are now."""
+        if self._watch is None:
+            return
+        shadow, proxies = self._watch.races.shadow, self._watch.clocks.through_proxy
+        seen = self._seen
+        if seen and seen[0] is shadow.written and seen[1] is shadow.unit and seen[2] is proxies:
+            return
+        self._seen = shadow.written, shadow.unit, proxies
+        arrays = shadow.writer, shadow.written, shadow.write_line, shadow.read_line, shadow.reads
+        self.numbers[Part.SHIFT :] = (
+            *(shadow.granule.bit_length() - 1, shadow.granules, *(array.ctypes.data for array in arrays)),
+            *(shadow.reads.shape[1], shadow.unit.ctypes.data, shadow.taken.ctypes.data),
+            *(shadow.read_by.ctypes.data, proxies.ctypes.data),
+        )
+
+
+class BufferPart:
+    """A buffer in global memory and its shadow: the numbers of `Buffer`, at the address `pointer`."""
+
+    def __init__(self, segment: Segment, shadow: GlobalShadow | None, numbers: Numbers | None = None) -> None:
+        self.segment, self.shadow = segment, shadow
+        self.numbers: Numbers = np.zeros(len(Buffer), np.int64) if numbers is None else numbers
+        self.pointer: int = self.numbers.ctypes.data
+        self.numbers[: Buffer.BLOCKED] = segment.base, segment.size, segment.writable
+        self._data: Array | None = None
+        self._filled: Array | None = None
+        self._owner: Array | None = None
+        self._stamps: Array | None = None
+        self._written = False
+
+    def refresh(self) -> None:
+        """Takes the addresses where the arrays are now."""
+        segment, shadow, numbers = self.segment, self.shadow, self.numbers
+        if segment.data is not self._data or segment.filled is not self._filled:
+            self._data, self._filled = segment.data, segment.filled
+            filled = 0 if segment.filled is None else segment.filled.ctypes.data
+            numbers[Buffer.DATA], numbers[Buffer.FILLED] = segment.data.ctypes.data, filled
+        if shadow is None:
+            return
+        if shadow.owner is not self._owner:
+            self._owner, self._stamps = shadow.owner, untouched.zeros((shadow.granules,), np.uint32)
+            arrays = shadow.owner, shadow.time, shadow.line, shadow.level
+            numbers[Buffer.CHECKED], numbers[Buffer.STAMPS] = True, self._stamps.ctypes.data
+            numbers[Buffer.SHIFT : Buffer.OWNER] = shadow.granule.bit_length() - 1, shadow.granules
+            numbers[Buffer.OWNER :] = [array.ctypes.data for array in arrays]
+        if shadow.is_written != self._written:
+            self._written = numbers[Buffer.IS_WRITTEN] = shadow.is_written
+
+    def changed(self, written: int) -> None:
+        """After code has run: whether it knows of writes."""
+        if written != self._written and self.shadow is not None:
+            self._written = self.shadow.is_written = bool(written)
+
+    def stamp_anew(self) -> None:
+        """Forgets the numbers of stores."""
+        self._owner = None
 
 
 class Shadows:
     """Keeps the state up to date, as arrays are replaced when granules get smaller or clocks wider."""
 
-    def __init__(self, wave: Wave, state: npt.NDArray[np.int64]) -> None:
+    def __init__(self, wave: Wave, state: Numbers) -> None:
         self._state = state
-        self._sanitizer = wave.watch if isinstance(wave.watch, Sanitizer) else None
-        self._by_lane = self._sanitizer is not None and self._sanitizer.by_lane
+        self._sanitizer = sanitizer = wave.watch if isinstance(wave.watch, Sanitizer) else None
+        self._by_lane = sanitizer is not None and sanitizer.by_lane
         segments = [segment for segment in wave.device.segments if segment.size]
-        self._parts: npt.NDArray[np.int64] = np.zeros((max(1, len(segments)), len(Part)), np.int64)
-        self._stamps: list[Array] = []
+        self._parts: Numbers = np.zeros((max(1, len(segments)), len(Buffer)), np.int64)
+        self._buffers: list[BufferPart] = []
+        self._shared = SharedPart(wave, sanitizer)
         self._both: Array = np.zeros(0)
-        self._written: Array = self._both
-        self._unit: Array = self._both
-        self._shared_stamps = np.zeros(0, np.uint32)
-        self._buffers: list[tuple[GlobalShadow, npt.NDArray[np.int64]]] = []
-        self._owners: list[Array] = []
-        self._are_written: list[int] = []
-        """What code has been told of whether each buffer is written."""
+        self._stamps: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._blocks: bool | None = None
-        for segment, part in zip(segments, self._parts, strict=False):
-            self._add(segment, part)
+        for segment, numbers in zip(segments, self._parts, strict=False):
+            shadow = None if sanitizer is None else sanitizer.globals.memory.shadow(segment)
+            self._buffers.append(BufferPart(segment, shadow, numbers))
+            self._buffers[-1].refresh()
+            numbers[Buffer.BLOCKED] = self._by_lane or segment.filled is not None or self._of_others(segment)
         state[Field.SEGMENTS], state[Field.SEGMENT_COUNT] = self._parts.ctypes.data, len(segments)
-        state[Field.CHECKED] = self._sanitizer is not None
+        state[Field.CHECKED] = sanitizer is not None
         state[Field.EPOCH] = 1  # above the stamps of granules that nothing has stored to
-        if self._sanitizer is not None:
-            state[Field.WAVE] = self._sanitizer.globals.number
-            state[Field.FILLED] = self._sanitizer.local.written.ctypes.data
-            self._registers(self._sanitizer)
+        if sanitizer is not None:
+            state[Field.PART], state[Field.WAVE] = self._shared.pointer, sanitizer.globals.number
+            state[Field.FILLED] = sanitizer.local.written.ctypes.data
+            self._registers(sanitizer)
 
     def _registers(self, sanitizer: Sanitizer) -> None:
         registers, state = sanitizer.registers, self._state
@@ -51,16 +123,6 @@ class Shadows:
         for which, array in zip(fields, arrays, strict=True):
             state[which] = array.ctypes.data
         state[Field.WARPS] = registers.wave.warps
-
-    def _add(self, segment: Segment, part: npt.NDArray[np.int64]) -> None:
-        part[Part.BASE], part[Part.SIZE] = segment.base, segment.size
-        part[Part.DATA], part[Part.WRITABLE] = segment.data.ctypes.data, segment.writable
-        part[Part.BLOCKED] = self._by_lane or segment.filled is not None or self._of_others(segment)
-        if self._sanitizer is not None:
-            self._buffers.append((self._sanitizer.globals.memory.shadow(segment), part))
-            self._are_written.append(0)
-            self._owners.append(np.zeros(0))
-            self._stamps.append(np.zeros(0))
 
     def _of_others(self, segment: Segment) -> bool:
         """Whether the sanitizer also compares accesses with the launch before."""
@@ -75,63 +137,23 @@ class Shadows:
         if sanitizer.clocks.all is not self._both:
             self._both = sanitizer.clocks.all
             state[Field.KNOWN], state[Field.KNOWN_WIDTH] = self._both.ctypes.data, self._both.shape[2]
-        shadow = sanitizer.races.shadow
-        if shadow.written is not self._written or shadow.unit is not self._unit:
-            self._shared()
+        self._shared.refresh()
+        if len(self._stamps) != sanitizer.races.shadow.granules:
+            self._stamps = np.zeros(sanitizer.races.shadow.granules, np.uint32)
+            state[Field.STAMPS] = self._stamps.ctypes.data
         blocks = sanitizer.some_ended or self._by_lane
         if blocks != self._blocks:
             self._blocks = state[Field.BLOCKED] = blocks
         if state.item(_EPOCH) > _MOST_STAMPS:
             state[Field.EPOCH] = 1
-            self._shared_stamps[:] = 0
-            self._owners = [np.zeros(0)] * len(self._owners)  # each gets new stamps
-        for at, (buffer, part) in enumerate(self._buffers):
-            if buffer.owner is not self._owners[at]:
-                self._global(at, buffer, part)
-            if buffer.is_written != self._are_written[at]:
-                part[Part.IS_WRITTEN] = self._are_written[at] = buffer.is_written
+            self._stamps[:] = 0
+            for buffer in self._buffers:
+                buffer.stamp_anew()
+        for buffer in self._buffers:
+            buffer.refresh()
 
     def changed(self) -> None:
         """After code has run."""
-        are_written = self._parts[: len(self._buffers), _IS_WRITTEN].tolist()
-        if are_written != self._are_written:
-            for (buffer, _), written in zip(self._buffers, are_written, strict=True):
-                buffer.is_written = bool(written)
-            self._are_written = are_written
-
-    def _shared(self) -> None:
-        assert self._sanitizer is not None
-        state, shadow = self._state, self._sanitizer.races.shadow
-        if len(self._shared_stamps) != shadow.granules:
-            self._shared_stamps = np.zeros(shadow.granules, np.uint32)
-            state[Field.STAMPS] = self._shared_stamps.ctypes.data
-        self._written, self._unit = shadow.written, shadow.unit
-        arrays: dict[Field, Array] = {
-            Field.WRITER: shadow.writer,
-            Field.WRITTEN: shadow.written,
-            Field.WRITE_LINE: shadow.write_line,
-            Field.READ_LINE: shadow.read_line,
-            Field.READS: shadow.reads,
-            Field.READ_BY: shadow.read_by,
-            Field.UNIT: shadow.unit,
-            Field.TAKEN: shadow.taken,
-        }
-        for which, array in arrays.items():
-            state[which] = array.ctypes.data
-        state[Field.GRANULE] = shadow.granule.bit_length() - 1
-        state[Field.READERS], state[Field.UNITS] = shadow.reads.shape[1], len(shadow.unit)
-        state[Field.GRANULES] = shadow.granules
-
-    def _global(self, at: int, shadow: GlobalShadow, part: npt.NDArray[np.int64]) -> None:
-        self._owners[at] = shadow.owner
-        self._stamps[at] = untouched.zeros((shadow.granules,), np.uint32)
-        arrays: dict[Part, Array] = {
-            Part.OWNER: shadow.owner,
-            Part.TIME: shadow.time,
-            Part.LINE: shadow.line,
-            Part.LEVEL: shadow.level,
-            Part.STAMPS: self._stamps[at],
-        }
-        for which, array in arrays.items():
-            part[which] = array.ctypes.data
-        part[Part.GRANULE], part[Part.GRANULES] = shadow.granule.bit_length() - 1, shadow.granules
+        if self._sanitizer is not None:
+            for buffer, written in zip(self._buffers, self._parts[:, _IS_WRITTEN].tolist(), strict=False):
+                buffer.changed(written)
