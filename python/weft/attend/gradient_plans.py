@@ -1,6 +1,6 @@
 """The plans of attention's gradients, which `plans` describes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,9 +18,9 @@ _plans: Any = Plans(plans.MOST)
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 
 
-def found(given: Sequence[Any], options: dict[str, Any]) -> Found | None:
+def found(given: Sequence[Any], options: Mapping[str, object]) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`."""
-    return _plans.found(given, tuple((_DEFAULTS | options).values()))
+    return _plans.found(given, tuple({**_DEFAULTS, **options}.values()))
 
 
 def run(known: Found | None, call: Call, arrays: Sequence[Any]) -> list[Any]:

@@ -46,7 +46,7 @@ def check(inputs: tuple[Any, ...]) -> None:
             )
 
 
-def keep(ctx: Any, inputs: tuple[Any, ...], options: dict[str, Any], output: Any) -> None:
+def keep(ctx: Any, inputs: tuple[Any, ...], options: Any, output: Any) -> None:
     """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
     a, b, bias, residual = inputs[: len(_OPERANDS)]
     recomputed = keep_options(ctx, options, residual)

@@ -2,16 +2,21 @@
 call: to differentiate, trace or cast it.
 """
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Unpack
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from weft.attend import fp8_launch, gradient_plans, gradients, launches, plans
 from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
+from weft.launch.plans import Found
 from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.signatures import AttentionOptions, Gradients, Operand, Operands
 from weft.torch.transforms import differentiable, is_transformed, without_gradients
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
@@ -25,7 +30,7 @@ _SECOND = "weft.attention: gradients of its gradients are not computed"
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 
-def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
+def attention(given: Operands, options: Options) -> tuple[Tensor, Tensor]:
     """The output and lse of tensors by their names, by the operator."""
     operands = [given.get(name) for name in _NAMES]
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
@@ -33,20 +38,20 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     return _attend(*operands, **named)
 
 
-def _call(operands: tuple[Any, ...], options: dict[str, Any]) -> launches.Call:
+def _call(operands: tuple[Tensor, ...], options: AttentionOptions) -> launches.Call:
     given = _all_readable(dict(zip(_NAMES, operands, strict=False)))
     return launches.Call.of(_detached(given), Options(**options))
 
 
-def _all_readable(given: dict[str, Any]) -> dict[str, Any]:
+def _all_readable(given: Operands) -> Operands:
     return given | {name: _readable(given[name]) for name in "qkv"}
 
 
-def _detached(given: dict[str, Any]) -> dict[str, Any]:
+def _detached(given: Operands) -> Operands:
     return {name: each if each is None else each.detach() for name, each in given.items()}
 
 
-def _readable(matrix: Any) -> Any:
+def _readable(matrix: Tensor) -> Tensor:
     """A tensor that TMA can copy, or a contiguous copy of one that it can't."""
     if matrix.dim() == 0:
         return matrix  # which is refused
@@ -58,7 +63,7 @@ def _readable(matrix: Any) -> Any:
     return matrix.clone(memory_format=torch.contiguous_format)  # also if it is contiguous
 
 
-def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
+def _forward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
     given = dict(zip(_NAMES, operands, strict=False))
     arrays_of_call = tuple(given.get(name) for name in plans.ARRAYS)
     with torch.no_grad(), without_autocast(operands[0].device.type):
@@ -72,7 +77,7 @@ def _forward(*operands: Any, **options: Any) -> tuple[Any, Any]:
         return plans.run(known, _detached(readable), Options(**options))
 
 
-def _known_gradients(operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _known_gradients(operands: tuple[Tensor, ...], options: Mapping[str, object]) -> Found | None:
     """What is known of a call of the operator of gradients: None if it can have no plan."""
     q, k, v, sinks, lengths, starts_q, starts_k, pages, *_, out, lse, d_out, d_lse = operands
     if sinks is not None or pages is not None:
@@ -81,7 +86,7 @@ def _known_gradients(operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return gradient_plans.found(given, options)
 
 
-def _backward(*operands: Any, **options: Any) -> list[Any]:
+def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
         options["deterministic"] = _is_deterministic(options)
@@ -102,11 +107,11 @@ def _backward(*operands: Any, **options: Any) -> list[Any]:
         return of_inputs
 
 
-def _is_deterministic(options: dict[str, Any]) -> bool:
+def _is_deterministic(options: Mapping[str, object]) -> bool:
     return bool(options.get("deterministic")) or torch.are_deterministic_algorithms_enabled()
 
 
-def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
+def _forward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
     given = dict(zip(_NAMES, operands, strict=False))
     tensors = {name: given[name] for name in "qkv"}
     sizes = sizes_of(
@@ -122,7 +127,7 @@ def _forward_fake(*operands: Any, **options: Any) -> tuple[Any, Any]:
     return out, q.new_empty(sizes.sums, dtype=torch.float32)
 
 
-def _backward_fake(*operands: Any, **options: Any) -> list[Any]:
+def _backward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
     *inputs, _, _, _, _ = operands
     given = dict(zip(_NAMES, inputs, strict=False))
     wanted = [given[name] for name in "qkv"]
@@ -130,13 +135,15 @@ def _backward_fake(*operands: Any, **options: Any) -> list[Any]:
     return [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in wanted]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+def _save(
+    ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: AttentionOptions, output: Tensor
+) -> None:
     ctx.options = keyword_only_inputs
     ctx.save_for_backward(*inputs, *output)
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: FunctionCtx, d_out: Operand, d_lse: Operand) -> Gradients:
     """The gradients of all operands. Those of `lengths` and the like don't exist."""
     *inputs, out, lse = ctx.saved_tensors
     if d_out is None and d_lse is None:
@@ -147,7 +154,7 @@ def _differentiate(ctx: Any, d_out: Any, d_lse: Any) -> tuple[Any, ...]:
     # The operator's way through the dispatcher takes longer than all launches.
     known = None
     if not (torch.is_grad_enabled() or is_transformed()):
-        known = _known_gradients(operands, options | {"deterministic": _is_deterministic(options)})
+        known = _known_gradients(operands, {**options, "deterministic": _is_deterministic(options)})
     if (found := plans.queued(known, ())) is not None:
         return *found, *[None] * (len(_NAMES) - 3)
     dq, dk, dv, *of_sinks = _attend_backward(*operands, **options)

@@ -9,15 +9,21 @@ of `a` has the same groups of rows, and that of `b` has groups of K. With `k_end
 Rows outside of all groups count as 0.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.autograd.function import FunctionCtx
+from torch.library import Library
 from torch.nn import functional
 
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.torch.operators import LIBRARY
+from weft.torch.signatures import Gradients, Operand, Operands, Options
 from weft.torch.transforms import Arguments, differentiable, has_tangent
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -31,7 +37,7 @@ FORWARD_MODE = (
 )
 
 
-def register(library: Any) -> None:
+def register(library: Library) -> None:
     """Registers errors for operators that have no gradients."""
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
         library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
@@ -49,7 +55,7 @@ class _Operator:
         )
 
     def _save(
-        self, ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any
+        self, ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: Options, output: Tensor
     ) -> None:
         """Saves what the gradients need: for relu the result, for other activations the operands, from which
         Z is computed again.
@@ -69,11 +75,11 @@ class _Operator:
         kept = (None if name in needless else each for name, each in given.items())
         ctx.save_for_backward(output if ctx.by_result else None, *kept)
 
-    def _named(self, operands: Any) -> dict[str, Any]:
+    def _named(self, operands: Sequence[Tensor]) -> Operands:
         """The operands by their names. PyTorch omits those that are None at the end."""
         return dict.fromkeys(self.names) | dict(zip(self.names, operands, strict=False))
 
-    def _backward(self, ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def _backward(self, ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         """The gradients of all operands, None but those of a, b, the bias, the residual and C."""
         result, *saved = ctx.saved_tensors
         given, options = self._named(saved), ctx.options
@@ -85,13 +91,13 @@ class _Operator:
         elif options["activation"] is not None:
             z = _only(valid, self._before_activation(options, given))
             of_z = through(options["activation"], gradient.to(z.dtype), z)
-        found: dict[str, Any] = {}
+        found: Operands = {}
         if not wanted.isdisjoint("ab"):
             of_product = _scaled(of_z, given)
             of_a, of_b = (_of_a, _of_b) if "groups" in given else (_of_plain_a, _of_plain_b)
             for name, derive, other in (("a", of_a, given["b"]), ("b", of_b, given["a"])):
                 if name in wanted:
-                    kept = {"alpha": options["alpha"], "arch": options["arch"]}
+                    kept: Options = {"alpha": options["alpha"], "arch": options["arch"]}
                     kept["out_dtype"] = given[name].dtype
                     found[name] = derive(of_product.to(other.dtype), given, valid, kept)
         for name, source in (("bias", of_z), ("residual", gradient), ("c", of_z)):
@@ -101,13 +107,13 @@ class _Operator:
                 found[name] = source.sum_to_size(shape).to(dtype)
         return tuple(found.get(name) for name in self.names[: ctx.count])
 
-    def _before_activation(self, options: dict[str, Any], given: dict[str, Any]) -> Any:
+    def _before_activation(self, options: Options, given: Operands) -> Tensor:
         """Z, computed again."""
         sums = torch.float64 if given["a"].dtype == torch.float64 else torch.float32
         plain = options | {"activation": None, "schedule": None, "out_dtype": sums}
         return self.multiply(*(given | {"residual": None}).values(), **plain)
 
-    def _tangent(self, ctx: Any, *tangents: Any) -> Any:
+    def _tangent(self, ctx: FunctionCtx, *tangents: Tensor) -> Tensor:
         """The tangent of the result, from those of the operands."""
         of, (result, *saved) = self._named(tangents), ctx.saved_tensors
         if of["alphas"] is not None:
@@ -130,7 +136,7 @@ class _Operator:
         return (tangent if of_residual is None else tangent + of_residual).to(result.dtype)
 
 
-def activated(activation: str | None, z: Any) -> Any:
+def activated(activation: str | None, z: Tensor) -> Tensor:
     """An activation by PyTorch's own functions, for Z of any shape."""
     if activation is None:
         return z
@@ -144,7 +150,7 @@ def _by_pytorch(activation: str) -> tuple[str, dict[str, str]]:
     return name, {"approximate": form or "none"} if name == "gelu" else {}
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(given: Operands) -> None:
     """Raises WeftError for an operand that has no gradient, of which one is wanted."""
     scaled, grouped = given.get("scale_a") is not None, "groups" in given
     legal = {*_WITH_GRADIENTS} - ({"a", "b"} if scaled else set())
@@ -160,7 +166,7 @@ def _check(given: dict[str, Any]) -> None:
             )
 
 
-def _refusal(name: str, operand: Any, scaled: bool, grouped: bool) -> str:
+def _refusal(name: str, operand: Tensor, scaled: bool, grouped: bool) -> str:
     if grouped:
         return (
             "with groups, gradients are computed of a, b, bias, residual and c in f16, bf16, f32 and f64, "
@@ -179,7 +185,7 @@ def _refusal(name: str, operand: Any, scaled: bool, grouped: bool) -> str:
     )
 
 
-def keep_options(ctx: Any, options: dict[str, Any], residual: Any) -> bool:
+def keep_options(ctx: FunctionCtx, options: Options, residual: Operand) -> bool:
     """Keeps the options of a product, and whether the gradient of its activation follows from the result
     (`ctx.by_result`). Returns whether it needs Z, which must be computed again.
     """
@@ -188,12 +194,12 @@ def keep_options(ctx: Any, options: dict[str, Any], residual: Any) -> bool:
     return activation is not None and not ctx.by_result
 
 
-def for_each(alphas: Any, products: Any) -> Any:
+def for_each(alphas: Operand, products: Tensor) -> Tensor:
     """An array alpha as PyTorch multiplies products by it: one number, or one for each product."""
     return alphas.reshape(*products.shape[:-2], 1, 1) if alphas.numel() > 1 else alphas.reshape(())
 
 
-def _scaled(of_z: Any, given: dict[str, Any]) -> Any:
+def _scaled(of_z: Tensor, given: Operands) -> Tensor:
     """The gradient of the product, which an array alpha scales."""
     alphas = given["alphas"]
     if alphas is None:
@@ -206,15 +212,15 @@ def _scaled(of_z: Any, given: dict[str, Any]) -> Any:
     return of_z * alphas[number.clamp(0, alphas.numel() - 1)][:, None]
 
 
-def _of_plain_a(of_product: Any, given: dict[str, Any], _: Any, options: dict[str, Any]) -> Any:
+def _of_plain_a(of_product: Tensor, given: Operands, _: object, options: Options) -> Tensor:
     return _product(of_product, given["b"].mT, given["a"], options)
 
 
-def _of_plain_b(of_product: Any, given: dict[str, Any], _: Any, options: dict[str, Any]) -> Any:
+def _of_plain_b(of_product: Tensor, given: Operands, _: object, options: Options) -> Tensor:
     return _product(given["a"].mT, of_product, given["b"], options)
 
 
-def _product(a: Any, b: Any, like: Any, options: dict[str, Any]) -> Any:
+def _product(a: Tensor, b: Tensor, like: Tensor, options: Options) -> Tensor:
     """The gradient of an operand, in its order in memory, from a product of two batches. It is the sum over
     the leading dimensions in which the operand is broadcast.
     """
@@ -229,7 +235,7 @@ def _product(a: Any, b: Any, like: Any, options: dict[str, Any]) -> Any:
     return multiply(b.mT, a.mT, **options).mT.sum_to_size(like.shape)
 
 
-def _in_groups(ends: Any, size: int) -> tuple[Any, Any]:
+def _in_groups(ends: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The group of each of `size` rows, and whether the row is in it."""
     rows = torch.arange(size, dtype=ends.dtype, device=ends.device)
     rounded = (ends + (GROUP_ROWS - 1)) // GROUP_ROWS * GROUP_ROWS
@@ -237,7 +243,7 @@ def _in_groups(ends: Any, size: int) -> tuple[Any, Any]:
     return number, rows < torch.cat([ends, ends.new_zeros(1)])[number]
 
 
-def _valid(given: dict[str, Any], result: Any) -> Any:
+def _valid(given: Operands, result: Tensor) -> Operand:
     """Which rows of the result are in a group; None for all."""
     if "groups" not in given or given["k_ends"] is not None:
         return None
@@ -249,12 +255,12 @@ def _valid(given: dict[str, Any], result: Any) -> Any:
     return torch.arange(result.shape[-2], device=result.device) < groups[:, None]
 
 
-def _only(valid: Any, matrix: Any) -> Any:
+def _only(valid: Operand, matrix: Tensor) -> Tensor:
     """A matrix with zeros in rows that aren't valid."""
     return matrix if valid is None else torch.where(valid[..., None], matrix, matrix.new_zeros(()))
 
 
-def _of_a(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str, Any]) -> Any:
+def _of_a(of_product: Tensor, given: Operands, valid: Operand, options: Options) -> Tensor:
     ends = given["k_ends"]
     if ends is None:
         groups = given["groups"], given["row_ends"]
@@ -263,7 +269,7 @@ def _of_a(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str,
     return _only(_in_groups(ends, rows.shape[0])[1], rows).mT
 
 
-def _of_b(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str, Any]) -> Any:
+def _of_b(of_product: Tensor, given: Operands, valid: Operand, options: Options) -> Tensor:
     a, ends = given["a"], given["k_ends"]
     if ends is not None:
         rows = multiply_grouped(a.mT, of_product, None, ends, **options)
@@ -276,7 +282,7 @@ def _of_b(of_product: Any, given: dict[str, Any], valid: Any, options: dict[str,
     return multiply(a.mT, of_product, **options)
 
 
-def through(activation: str, gradient: Any, z: Any) -> Any:
+def through(activation: str, gradient: Tensor, z: Tensor) -> Tensor:
     """The gradient of Z from that of an activation of it."""
     aten = torch.ops.aten
     if activation == "relu":
@@ -285,8 +291,8 @@ def through(activation: str, gradient: Any, z: Any) -> Any:
     return getattr(aten, f"{name}_backward")(gradient, z, **form)
 
 
-def _without_gradients(overload: Any) -> Any:
-    def refuse(*operands: Any, out: Any, **options: Any) -> None:
+def _without_gradients(overload: OpOverload) -> Callable[..., None]:
+    def refuse(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
         tensors = (*operands, out)
         if any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
             raise WeftError(FORWARD_MODE)

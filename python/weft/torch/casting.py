@@ -1,30 +1,33 @@
 """Autocast: matrices of f32, f16 and bf16 are cast to the type that `torch.autocast` names."""
 
-from typing import Any
-
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.library import Library
+
+from weft.torch.signatures import Kernel
 
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 
 
-def register(library: Any) -> None:
+def register(library: Library) -> None:
     """Registers the rule for `matmul` and `attention`. The other operators have types that mean something."""
     for overload in (torch.ops.weft.matmul.default, torch.ops.weft.matmul_out.default):
         add(library, overload, 2)
     add(library, torch.ops.weft.attention.default, 3)
 
 
-def add(library: Any, overload: Any, count: int) -> None:
+def add(library: Library, overload: OpOverload, count: int) -> None:
     """Registers the rule for an operator whose first `count` operands are matrices."""
     for device, key in _KEYS.items():
         library.impl(overload, _cast(overload, count, device, torch._C.DispatchKeySet(key)), key.name)
 
 
-def _cast(overload: Any, count: int, device: str, keys: Any) -> Any:
+def _cast(overload: OpOverload, count: int, device: str, keys: torch.DispatchKeySet) -> Kernel:
     """The rule of an operator whose first `count` operands are matrices."""
 
-    def cast(*operands: Any, **options: Any) -> Any:
+    def cast(*operands: Tensor, **options: object) -> Tensor:
         matrices, added = operands[:count], operands[count:]
         if {each.dtype for each in matrices} <= set(_CAST):
             dtype = torch.get_autocast_dtype(device)

@@ -3,9 +3,11 @@
 Inductor's cache keeps programs, so programs of earlier releases call `Product` too: its parameters must stay.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.launch import cuda_driver, torch_keys, torch_tensors
 from weft.launch.launcher import OVERLAP
@@ -32,13 +34,13 @@ class Product:
         self._describe = torch_keys.describer() or _undescribed
         self._number = _number_of((roles, *sorted(options.items())))
 
-    def __call__(self, *arrays: Any, out: Any) -> None:
+    def __call__(self, *arrays: Tensor, out: Tensor) -> None:
         a, b, *more = arrays
         found = self._describe(a, b, out, *more)
         if found is None:
             return self._unplanned(arrays, out)
         key, *addresses = found
-        plan: Any = matmul.plans.get((key, self._number))
+        plan = matmul.plans.get((key, self._number))
         if plan is None:
             return self._planned((key, self._number), arrays, out)
         handle = plan.current()
@@ -50,7 +52,7 @@ class Product:
         cuda_driver.launched = plan.launch.action
         return None
 
-    def _planned(self, key: Any, arrays: Any, out: Any) -> None:
+    def _planned(self, key: Hashable, arrays: Sequence[Tensor], out: Tensor) -> None:
         """The first product of such arrays, whose launch is kept by the key."""
         a, b, *more = arrays
         if readable(a) is not a or readable(b) is not b:
@@ -63,7 +65,7 @@ class Product:
             matmul.planned(key, a, b, out, added, product.Product(tuple(added), kind=kind, **options), None)
         return None
 
-    def _unplanned(self, arrays: Any, out: Any) -> None:
+    def _unplanned(self, arrays: Sequence[Tensor], out: Tensor) -> None:
         """A product of arrays that are checked in each call."""
         a, b, *more = arrays
         named = {"a": a, "b": b, **dict(zip(self._roles, more, strict=True))}
@@ -71,17 +73,17 @@ class Product:
             run(named, out=out, **self._options)
 
 
-_numbers: dict[Any, int] = {}
+_numbers: dict[Hashable, int] = {}
 _lock = locks.lock()
 
 
-def _number_of(options: Any) -> int:
+def _number_of(options: Hashable) -> int:
     """A number for each set of options, which is hashed in less time."""
     with _lock:
         return _numbers.setdefault(options, len(_numbers))
 
 
-def _undescribed(*_: Any) -> None:
+def _undescribed(*_: object) -> None:
     """Describes no tensors, where PyTorch is too old."""
 
 

@@ -1,34 +1,35 @@
 """Products by operators of PyTorch: for exporters that know no others, and for f32 that isn't tf32."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError
 from weft.multiply import vectors
 from weft.multiply.product import Product
 from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
+from weft.torch.signatures import Operand, Operands
 
 _REFUSED = ("promote", "accumulate", "kind_a", "kind_b", "scale_block", "bit_op")
 
 
 def _matmul(
-    a: Any,
-    b: Any,
-    bias: Any = None,
-    residual: Any = None,
-    c: Any = None,
-    alphas: Any = None,
+    a: Tensor,
+    b: Tensor,
+    bias: Operand = None,
+    residual: Operand = None,
+    c: Operand = None,
+    alphas: Operand = None,
     *,
     alpha: float = 1.0,
     beta: float | None = None,
     activation: str | None = None,
-    out_dtype: Any = None,
-    factors: Sequence[Any] = (),
-    **options: Any,
-) -> Any:
+    out_dtype: torch.dtype | None = None,
+    factors: Sequence[Tensor] = (),
+    **options: object,
+) -> Tensor:
     if refused := [name for name in _REFUSED if options.get(name)]:
         raise WeftError(f"weft.matmul: from_torch compiles products without {' and '.join(refused)}")
     dtype = a.dtype if out_dtype is None else out_dtype
@@ -52,7 +53,7 @@ def _matmul(
     return d.to(dtype)
 
 
-def multiply(given: dict[str, Any], product: Product) -> Any:
+def multiply(given: Operands, product: Product) -> Tensor:
     """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
     given = dict(given)
     axes = vectors.as_matrices(given, (product.transpose_a, product.transpose_b))

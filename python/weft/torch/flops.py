@@ -1,9 +1,9 @@
 """The arithmetic operations of Weft's operators, for `torch.utils.flop_counter.FlopCounterMode`."""
 
 import math
-from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 _PACKED = {"int4": 2, "uint4": 2, "bool": 8, "nvfp4": 2, "mxfp4": 2}
@@ -21,18 +21,18 @@ def register() -> None:
     register_flop_formula(operators.attention_backward)(attention_backward)
 
 
-def product(a: Any, b: Any, *_: Any, kind_a: str | None = None, **__: Any) -> int:
+def product(a: Tensor, b: Tensor, *_: object, kind_a: str | None = None, **__: object) -> int:
     """Two for each product of two elements."""
     leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return int(2 * math.prod(leading) * a.shape[-2] * b.shape[-1] * _columns(a, kind_a))
 
 
-def grouped(a: Any, b: Any, *_: Any, kind_a: str | None = None, **__: Any) -> int:
+def grouped(a: Tensor, b: Tensor, *_: object, kind_a: str | None = None, **__: object) -> int:
     """As if every row of `a` is multiplied: only the GPU has the sizes of groups."""
     return int(2 * math.prod(a.shape[:-1]) * b.shape[-1] * _columns(a, kind_a))
 
 
-def _columns(a: Any, kind: str | None) -> int:
+def _columns(a: Tensor, kind: str | None) -> int:
     packed = (a.dtype == torch.uint8 and kind is not None) or (a.dtype.itemsize == 1 and "x2" in str(a.dtype))
     if not packed:
         return int(a.shape[-1])
@@ -40,13 +40,13 @@ def _columns(a: Any, kind: str | None) -> int:
     return int(a.shape[-1] * 4 // 3 if name.startswith("mxfp6") else a.shape[-1] * _PACKED.get(name, 1))
 
 
-def int4(x: Any, *given: Any, **_: Any) -> int:
+def int4(x: Tensor, *given: Tensor, **_: object) -> int:
     """Two for each product of two elements."""
     rows = given[4]
     return int(2 * math.prod(x) * rows)
 
 
-def attention(q: Any, k: Any, v: Any, *given: Any, layout: str = "bhtd", **_: Any) -> int:
+def attention(q: Tensor, k: Tensor, v: Tensor, *given: Tensor, layout: str = "bhtd", **_: object) -> int:
     """Those of both products, as PyTorch counts them: also for what a mask leaves out. Packed and paged keys
     count as 0, since only the GPU has their lengths.
     """
@@ -56,7 +56,9 @@ def attention(q: Any, k: Any, v: Any, *given: Any, layout: str = "bhtd", **_: An
     return int(2 * q[0] * q[heads] * q[tokens] * k[tokens] * (q[3] + v[3]))
 
 
-def attention_backward(q: Any, k: Any, v: Any, *given: Any, layout: str = "bhtd", **_: Any) -> int:
+def attention_backward(
+    q: Tensor, k: Tensor, v: Tensor, *given: Tensor, layout: str = "bhtd", **_: object
+) -> int:
     """Those of five products: of the scores, which are computed again, and of the gradients."""
     forward = attention(q, k, v, *given, layout=layout)
     return int(forward * (3 * q[3] + 2 * v[3]) // (q[3] + v[3]))

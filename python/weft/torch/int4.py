@@ -1,12 +1,15 @@
 """`torch.ops.weft.matmul_int4`: products with 4-bit weights, with gradients of x and the bias."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from weft.int4 import launches
 from weft.int4.weights import Int4Weights
 from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.signatures import Gradients, Operand
 from weft.torch.transforms import differentiable
 
 _SCHEMA = (
@@ -14,7 +17,7 @@ _SCHEMA = (
 )
 
 
-def matmul_int4(x: Any, weights: Int4Weights, bias: Any) -> Any:
+def matmul_int4(x: Tensor, weights: Int4Weights, bias: Operand) -> Tensor:
     """`x @ weights.T + bias` by the operator."""
     launches.check_rows(x, weights)  # whose number of columns isn't that of `packed`
     device = x.device.type
@@ -24,28 +27,34 @@ def matmul_int4(x: Any, weights: Int4Weights, bias: Any) -> Any:
     return _multiply(x, weights.packed, weights.scales, weights.zeros, bias, weights.rows, weights.group)
 
 
-def _weights(x: Any, packed: Any, scales: Any, zeros: Any, rows: int, group: int) -> Int4Weights:
+def _weights(x: Tensor, packed: Tensor, scales: Tensor, zeros: Operand, rows: int, group: int) -> Int4Weights:
     return Int4Weights(packed, scales, zeros, rows, x.shape[-1], group)
 
 
-def _run(x: Any, packed: Any, scales: Any, zeros: Any, bias: Any, rows: int, group: int) -> Any:
+def _run(
+    x: Tensor, packed: Tensor, scales: Tensor, zeros: Operand, bias: Operand, rows: int, group: int
+) -> Tensor:
     plain = [None if each is None else each.detach() for each in (x, packed, scales, zeros, bias)]
     x, packed, scales, zeros, bias = plain
     with torch.no_grad(), without_autocast(x.device.type):
         return launches.run(x, _weights(x, packed, scales, zeros, rows, group), bias)
 
 
-def _fake(x: Any, packed: Any, scales: Any, zeros: Any, bias: Any, rows: int, group: int) -> Any:
+def _fake(
+    x: Tensor, packed: Tensor, scales: Tensor, zeros: Operand, bias: Operand, rows: int, group: int
+) -> Tensor:
     return x.new_empty((*x.shape[:-1], rows))
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+def _save(
+    ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: Mapping[str, object], output: Tensor
+) -> None:
     x, packed, scales, zeros, _, ctx.rows, ctx.group = inputs
     ctx.columns = x.shape[-1]
     ctx.save_for_backward(packed, scales, zeros)
 
 
-def _differentiate(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
     packed, scales, zeros = ctx.saved_tensors
     of_x = of_bias = None
     if ctx.needs_input_grad[0]:

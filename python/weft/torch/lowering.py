@@ -9,9 +9,17 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from weft.system import locks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.ir import ExternKernelOut, FixedLayout, IRNode, TensorBox
+    from torch._ops import OpOverload
 
 _INDUCTOR = "torch._inductor.lowering"
 
@@ -24,23 +32,27 @@ class Made:
 
     module: str
     name: str
-    inputs: Sequence[Any]
-    arguments: Sequence[Any] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Sequence[object]
+    arguments: Sequence[object] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
     matrices: int = 0
 
 
-Describe = Callable[[dict[str, Any]], Made | None]
+Lowering = Callable[..., Any]
+"""A function of an operator's arguments: of tensors, or of Inductor's values."""
+Arguments = dict[str, Any]
+"""Arguments of an operator by name: Inductor's values and constants."""
+Describe = Callable[[Arguments], Made | None]
 """A function from the arguments of an operator that aren't defaults to the object of its calls; None for a
 call of the operator itself."""
 _lock = locks.lock()
-_waiting: list[Callable[[Any], None]] = []  # for Inductor's module
+_waiting: list[Callable[[ModuleType], None]] = []  # for Inductor's module
 
 
-def add(overload: Any, describe: Describe) -> None:
+def add(overload: "OpOverload", describe: Describe) -> None:
     """Lowers an operator whose result is one new tensor to calls of objects."""
 
-    def lower_by(lowering: Any) -> None:
+    def lower_by(lowering: ModuleType) -> None:
         fallback = lowering.fallback_handler(overload)
         lowered = _calls(overload, describe, fallback, lowering.constrain_to_fx_strides)
         lowering.add_needs_realized_inputs([overload])
@@ -49,10 +61,10 @@ def add(overload: Any, describe: Describe) -> None:
     _waiting.append(lower_by)
 
 
-def add_function(overload: Any, module: str, name: str) -> None:
+def add_function(overload: "OpOverload", module: str, name: str) -> None:
     """Lowers an operator to calls of a function with the same parameters and results."""
 
-    def lower_by(lowering: Any) -> None:
+    def lower_by(lowering: ModuleType) -> None:
         lowered = _functions(lowering.fallback_handler(overload), module, name)
         lowering.register_lowering(overload, type_promotion_kind=None)(lowered)
 
@@ -63,39 +75,42 @@ def register() -> None:
     """Registers the lowerings if Inductor is imported. Operators call it when they are traced, and Inductor
     traces each program before it lowers it.
     """
-    lowering: Any = sys.modules.get(_INDUCTOR)
-    if _waiting and hasattr(lowering, "register_lowering") and hasattr(lowering, "fallback_handler"):
+    lowering = sys.modules.get(_INDUCTOR)
+    if (
+        _waiting
+        and lowering
+        and hasattr(lowering, "register_lowering")
+        and hasattr(lowering, "fallback_handler")
+    ):
         with _lock:
             while _waiting:
                 _waiting.pop()(lowering)
 
 
-def traced(fake: Callable[..., Any]) -> Callable[..., Any]:
+def traced(fake: Lowering) -> Lowering:
     """A function of an operator's shapes that also registers the lowerings."""
 
     @functools.wraps(fake)
-    def watched(*operands: Any, **options: Any) -> Any:
+    def watched(*operands: Any, **options: object) -> Any:
         register()
         return fake(*operands, **options)
 
     return watched
 
 
-def _calls(
-    overload: Any, describe: Describe, fallback: Callable[..., Any], constrain: Callable[..., Any]
-) -> Callable[..., Any]:
+def _calls(overload: "OpOverload", describe: Describe, fallback: Lowering, constrain: Lowering) -> Lowering:
     """The lowering of an operator to calls of objects. `constrain` gives operands the order of strides that
     they have without Inductor.
     """
     schema = overload._schema.arguments
     defaults = {each.name: each.default_value for each in schema if each.has_default_value()}
 
-    def arguments(operands: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+    def arguments(operands: Sequence[Any], options: Arguments) -> Arguments:
         """The arguments that aren't defaults, by name."""
         given = dict(zip((each.name for each in schema), operands, strict=False)) | options
         return {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
 
-    def lower(*operands: Any, **options: Any) -> Any:
+    def lower(*operands: Any, **options: object) -> Any:
         from torch._inductor.virtualized import V
 
         node = V.graph.current_node
@@ -112,21 +127,21 @@ def _calls(
     return lower
 
 
-def _is_default(given: Any, name: str, defaults: dict[str, Any]) -> bool:
+def _is_default(argument: object, name: str, defaults: Arguments) -> bool:
     default = defaults.get(name, _is_default)
-    return given is default or (_is_constant(given) and bool(given == default))
+    return argument is default or (_is_constant(argument) and bool(argument == default))
 
 
-def _is_python(graph: Any) -> bool:
+def _is_python(graph: "GraphLowering") -> bool:
     """Whether the program will be Python, not C++ or FX."""
     return not (graph.cpp_wrapper or getattr(graph, "fx_wrapper", False))
 
 
-def _is_constant(option: Any) -> bool:
+def _is_constant(option: object) -> bool:
     return isinstance(option, (str, bool, int, float))
 
 
-def _call(overload: Any, made: Made, result: Any) -> Any:
+def _call(overload: "OpOverload", made: Made, result: "Tensor") -> "TensorBox":
     """A node of Inductor's program that calls an object, and allocates a result like `result`."""
     from torch._inductor import ir
 
@@ -143,7 +158,7 @@ def _call(overload: Any, made: Made, result: Any) -> Any:
     return ir.TensorBox.create(_node()(layout, inputs, overload, made))
 
 
-def _realized(x: Any) -> Any:
+def _realized(x: "IRNode") -> "IRNode":
     """An input in memory. What a view shows is stored in its own order: before PyTorch 2.13, Inductor stores
     it in that of the view, once for each view.
     """
@@ -155,7 +170,7 @@ def _realized(x: Any) -> Any:
     return ir.ExternKernel.realize_input(x)
 
 
-def _fixed(x: Any) -> Any:
+def _fixed(x: "IRNode") -> "IRNode":
     """A realized input, whose layout Inductor doesn't change any more."""
     from torch._inductor import ir
 
@@ -165,14 +180,16 @@ def _fixed(x: Any) -> Any:
 
 
 @functools.cache
-def _node() -> Any:
+def _node() -> "type[ExternKernelOut]":
     """The class of the nodes of `_call`, derived from Inductor's when that is imported."""
     from torch._inductor import ir
 
     class Call(ir.ExternKernelOut):  # type: ignore[misc]
         """A call of an object, which the program creates once."""
 
-        def __init__(self, layout: Any, inputs: Any, overload: Any, made: Made) -> None:
+        def __init__(
+            self, layout: "FixedLayout", inputs: "list[IRNode]", overload: "OpOverload", made: Made
+        ) -> None:
             given = [repr(each) for each in made.arguments]
             given += [f"{name}={value!r}" for name, value in sorted(made.options.items())]
             alias = f"Weft{made.name}"
@@ -184,17 +201,17 @@ def _node() -> Any:
             )
             super().__init__(layout, inputs, python_kernel_name=name, op_overload=overload)
 
-        def codegen(self, wrapper: Any) -> None:
+        def codegen(self, wrapper: "PythonWrapperCodegen") -> None:
             _write(wrapper, *self.weft_lines)
             super().codegen(wrapper)
 
     return Call
 
 
-def _functions(fallback: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
+def _functions(fallback: Lowering, module: str, name: str) -> Lowering:
     """The lowering of an operator to calls of a function."""
 
-    def lower(*operands: Any, **options: Any) -> Any:
+    def lower(*operands: Any, **options: object) -> Any:
         from torch._inductor.virtualized import V
 
         results = fallback(*operands, **options)
@@ -203,7 +220,7 @@ def _functions(fallback: Callable[..., Any], module: str, name: str) -> Callable
         kernel = results[0].data.data.inputs[0]  # of which each result is a part
         own = kernel.codegen
 
-        def codegen(wrapper: Any) -> None:
+        def codegen(wrapper: "PythonWrapperCodegen") -> None:
             _write(wrapper, f"from {module} import {name} as weft_{name}")
             own(wrapper)
 
@@ -213,7 +230,7 @@ def _functions(fallback: Callable[..., Any], module: str, name: str) -> Callable
     return lower
 
 
-def _write(wrapper: Any, *lines: str) -> None:
+def _write(wrapper: "PythonWrapperCodegen", *lines: str) -> None:
     """Writes lines at the beginning of a program, once."""
     while getattr(wrapper, "parent_wrapper", None) is not None:  # of a branch, or a part for a CUDA graph
         wrapper = wrapper.parent_wrapper

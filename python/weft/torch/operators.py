@@ -5,9 +5,10 @@ M x K and `b` is K x N, in any order in memory, so that a weight of N x K is pas
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
+from torch import Tensor
 
 from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.errors import WeftError
@@ -16,6 +17,7 @@ from weft.multiply.block_formats import checked as checked_kind
 from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.operands import default_result
 from weft.torch import lowering
+from weft.torch.signatures import Kernel, Operand, Operands, Options, Shape
 
 ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? c=None, Tensor? alphas=None"
 OPTIONS = (
@@ -35,7 +37,7 @@ OPERANDS = {
 LIBRARY = torch.library.Library("weft", "DEF")
 
 
-def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any], *tags: Any) -> None:
+def define(name: str, schema: str, kernel: Kernel, fake: Kernel, *tags: torch.Tag) -> None:
     """Defines an operator by its schema, its kernel for plain tensors and its shapes."""
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, *tags))
     for device in ("CPU", "CUDA"):
@@ -43,25 +45,27 @@ def define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..
     torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
 
 
-def _define(name: str, shape_of: Callable[..., Any]) -> None:
+def _define(name: str, shape_of: Callable[..., Shape]) -> None:
     """Defines a product and its form with `out`. `shape_of` returns the result's shape."""
     names = [each.split()[1].split("=")[0] for each in f"{OPERANDS[name]}, {ADDED}".split(", ")]
     arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
 
-    def kernel(*operands: Any, **options: Any) -> Any:
+    def kernel(*operands: Tensor, **options: Any) -> Tensor:
         given = {name: x for name, x in zip(names, operands, strict=False) if x is not None}
         return run(given, **options)
 
-    def fake(*operands: Any, out_dtype: Any = None, kind_a: str | None = None, **options: Any) -> Any:
+    def fake(
+        *operands: Tensor, out_dtype: torch.dtype | None = None, kind_a: str | None = None, **options: object
+    ) -> Tensor:
         devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
         named = " and ".join(map(str, devices))
         torch._check(len(devices) < 2, lambda: f"weft.matmul: arrays must be on one device, got {named}")
         return _result(operands[0], shape_of(*operands), kind_a, out_dtype)
 
-    def into(*operands: Any, out: Any, **options: Any) -> None:
+    def into(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
         kernel(*operands, out=out, **options)
 
-    def into_fake(*operands: Any, out: Any, **options: Any) -> None:
+    def into_fake(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
         shape = fake(*operands, **options).shape
         torch._check(out.shape == shape, lambda: f"weft.matmul: out must be {shape}, got {out.shape}")
 
@@ -72,15 +76,15 @@ def _define(name: str, shape_of: Callable[..., Any]) -> None:
 
 
 def run(
-    given: dict[str, Any],
+    given: Operands,
     *,
     alpha: float = 1.0,
     activation: str | None = None,
-    out_dtype: Any = None,
+    out_dtype: torch.dtype | None = None,
     kind_a: str | None = None,
     kind_b: str | None = None,
     **options: Any,
-) -> Any:
+) -> Tensor:
     """Multiplies plain tensors, by their names in an operator's schema, and takes them from `given`."""
     a, b = given.pop("a"), given.pop("b")
     bias, residual, alphas = given.pop("bias", None), given.pop("residual", None), given.pop("alphas", None)
@@ -123,7 +127,7 @@ class without_autocast:
             torch.set_autocast_enabled(self.device, True)
 
 
-def readable(matrix: Any) -> Any:
+def readable(matrix: Tensor) -> Tensor:
     """A matrix, or a copy of one that has neither contiguous rows nor contiguous columns, such as a gradient
     of a sum: one number for all elements.
     """
@@ -139,7 +143,7 @@ TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
 _FP4 = "f4E2M1FN"
 
 
-def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
+def _result(a: Tensor, shape: Shape, kind: str | None, out_dtype: torch.dtype | None) -> Tensor:
     """An empty result, whose type is `out_dtype` or follows from the elements of `a`."""
     if out_dtype is None:
         name = str(a.dtype).removeprefix("torch.")
@@ -152,13 +156,13 @@ def _result(a: Any, shape: Any, kind: str | None, out_dtype: Any) -> Any:
     return torch.empty(shape, dtype=out_dtype, device=a.device)
 
 
-def _vector(name: str, array: Any) -> str:
+def _vector(name: str, array: Tensor) -> str:
     """What is wrong with a vector, which only `weft.matmul` itself takes."""
     what = f"{name} must have at least two dimensions in torch.ops.weft"
     return f"weft.matmul: {what}, got {list(array.shape)}: add one with unsqueeze"
 
 
-def _plain_shape(a: Any, b: Any, *_: Any) -> Any:
+def _plain_shape(a: Tensor, b: Tensor, *_: object) -> Shape:
     for name, each in (("a", a), ("b", b)):
         torch._check(each.dim() >= 2, lambda name=name, each=each: _vector(name, each))
     torch._check(
@@ -168,14 +172,14 @@ def _plain_shape(a: Any, b: Any, *_: Any) -> Any:
     return _scaled_shape(a, b)
 
 
-def _scaled_shape(a: Any, b: Any, *_: Any) -> Any:
+def _scaled_shape(a: Tensor, b: Tensor, *_: object) -> Shape:
     # Packed elements have other sizes, so K isn't compared.
     return *torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
 
 
 def _grouped_shape(
-    a: Any, b: Any, groups: Any = None, row_ends: Any = None, k_ends: Any = None, *_: Any
-) -> Any:
+    a: Tensor, b: Tensor, groups: Operand = None, row_ends: Operand = None, k_ends: Operand = None, *_: object
+) -> Shape:
     return (*a.shape[:-1], b.shape[-1]) if k_ends is None else (k_ends.shape[0], a.shape[-2], b.shape[-1])
 
 

@@ -6,7 +6,9 @@ from numbers import Real
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
@@ -21,10 +23,11 @@ from weft.torch.autograd import (
     multiply_scaled,
 )
 from weft.torch.operators import TYPES
+from weft.torch.signatures import Operand
 from weft.torch.transforms import has_tangent
 
 
-def product(a: Any, b: Any, *, stream: Any = None, **given: Any) -> Any:
+def product(a: Tensor, b: Tensor, *, stream: object = None, **given: Any) -> Tensor:
     """The result of `weft.matmul` with these arguments, from one operator and perhaps others of PyTorch.
     torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
     """
@@ -49,21 +52,21 @@ def product(a: Any, b: Any, *, stream: Any = None, **given: Any) -> Any:
 
 
 def _of_matrices(
-    a: Any,
-    b: Any,
+    a: Tensor,
+    b: Tensor,
     *,
-    c: Any = None,
-    out: Any = None,
-    alpha: Any = 1.0,
+    c: Operand = None,
+    out: Operand = None,
+    alpha: float | Tensor = 1.0,
     transpose_a: bool = False,
     transpose_b: bool = False,
     epilogue: Any = None,
-    scales: tuple[Any, Any] | None = None,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
+    scales: tuple[Tensor, Tensor] | None = None,
+    groups: Operand = None,
+    row_ends: Operand = None,
+    k_ends: Operand = None,
     **options: Any,
-) -> Any:
+) -> Tensor:
     """The product of matrices, or of batches of them."""
     bias = residual = activation = alphas = None
     if epilogue is not None:
@@ -101,7 +104,7 @@ def _of_matrices(
     return out
 
 
-def _check_tangents(*tensors: Any) -> None:
+def _check_tangents(*tensors: Operand) -> None:
     """Raises WeftError for a tensor that PyTorch differentiates in forward mode."""
     for tensor in tensors:
         if tensor is not None and has_tangent(tensor):
@@ -109,11 +112,17 @@ def _check_tangents(*tensors: Any) -> None:
 
 
 def _options(
-    alpha: float, *, kind: Any = None, accumulate: Any = None, schedule: Any = None, **given: Any
+    alpha: float,
+    *,
+    kind: str | tuple[str, str] | None = None,
+    accumulate: object = None,
+    schedule: AnySchedule | str | None = None,
+    **given: Any,
 ) -> dict[str, Any]:
     """The options of an operator, from those of a call."""
     kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
-    return given | {
+    return {
+        **given,
         "alpha": alpha,
         "accumulate": None if accumulate is None else type_name(accumulate) or accumulate,
         "kind_a": kinds[0],
@@ -123,7 +132,15 @@ def _options(
     }
 
 
-def _keeps_z(activation: Any, a: Any, b: Any, bias: Any, residual: Any, c: Any, alphas: Any) -> bool:
+def _keeps_z(
+    activation: str | None,
+    a: Tensor,
+    b: Tensor,
+    bias: Operand,
+    residual: Operand,
+    c: Operand,
+    alphas: Operand,
+) -> bool:
     """Whether PyTorch should keep Z, the argument of the activation, which the operator would compute a
     second time for the gradient.
     """
@@ -134,7 +151,9 @@ def _keeps_z(activation: Any, a: Any, b: Any, bias: Any, residual: Any, c: Any, 
     return given and (of_z or (alphas is not None and alphas.requires_grad))
 
 
-def _by_parts(a: Any, b: Any, added: list[Any], activation: Any, options: dict[str, Any]) -> Any:
+def _by_parts(
+    a: Tensor, b: Tensor, added: list[Operand], activation: str | None, options: dict[str, Any]
+) -> Tensor:
     """The product by operators of its own for Z, the activation and the residual."""
     bias, residual, c, alphas = added
     if alphas is not None and alphas.requires_grad:
@@ -145,14 +164,16 @@ def _by_parts(a: Any, b: Any, added: list[Any], activation: Any, options: dict[s
     return d if residual is None else (d + residual).to(d.dtype)
 
 
-def _torch_type(dtype: Any) -> Any:
+def _torch_type(dtype: object) -> torch.dtype | None:
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
     name = type_name(dtype)
     return dtype if name is None else TYPES.get(name, dtype)
 
 
-def _scaled_by(alphas: Any, a: Any, b: Any, c: Any, bias: Any, options: dict[str, Any]) -> Any:
+def _scaled_by(
+    alphas: Operand, a: Tensor, b: Tensor, c: Operand, bias: Operand, options: dict[str, Any]
+) -> Tensor:
     """`alphas * alpha * a @ b + beta * c + bias`, in which PyTorch differentiates `alphas`."""
     product = multiply(a, b, **options | {"beta": None})
     z = product * for_each(alphas, product)

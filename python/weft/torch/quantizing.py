@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
@@ -10,6 +11,7 @@ from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 from weft.multiply.quantize import plain
 from weft.torch import lowering
 from weft.torch.operators import LIBRARY, TYPES, define, without_autocast
+from weft.torch.signatures import Shape
 from weft.torch.transforms import has_tangent
 from weft.torch.vectorizing import each_member
 
@@ -22,7 +24,7 @@ _OWN_SCALES = ("group", "block")
 _ROWS, _COLUMNS, _SIDE = 16, 4, 128  # elements: rows of fp8, columns of scales, and what shares a scale
 
 
-def quantized(x: Any, dtype: Any = Options.dtype, **options: Any) -> Quantized:
+def quantized(x: Tensor, dtype: object = Options.dtype, **options: Any) -> Quantized:
     """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
     if (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x):
         raise WeftError(GRADIENTS)
@@ -39,7 +41,7 @@ def quantized(x: Any, dtype: Any = Options.dtype, **options: Any) -> Quantized:
     return Quantized(kept, of_kept if values else None, turned, of_turned if transposed else None)
 
 
-def quantize(x: Any, dtype: str = Options.dtype, **options: Any) -> list[Any]:
+def quantize(x: Tensor, dtype: str = Options.dtype, **options: Any) -> list[Tensor]:
     """The operator's results, in the order in which `quantized` takes them apart."""
     x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
     with without_autocast(x.device.type):
@@ -54,15 +56,15 @@ def quantize(x: Any, dtype: str = Options.dtype, **options: Any) -> list[Any]:
     return [each for each in every if each is not None]
 
 
-def _fake(x: Any, dtype: str = Options.dtype, **given: Any) -> list[Any]:
+def _fake(x: Tensor, dtype: str = Options.dtype, **given: Any) -> list[Tensor]:
     torch._check(x.dim() == 2, lambda: f"weft.quantize: x must be a matrix, got a shape of {list(x.shape)}")
     (rows, columns), options = x.shape, Options(dtype, **given).checked()
     values, transposed, scales = options.values, options.transposed, options.scales
 
-    def of(shape: Any, strides: Any, kind: Any = torch.float32) -> Any:
+    def of(shape: Shape, strides: Shape, kind: torch.dtype = torch.float32) -> Tensor:
         return torch.empty_strided(shape, strides, dtype=kind, device=x.device)
 
-    def matrix(down: Any, across: Any) -> Any:
+    def matrix(down: int, across: int) -> Tensor:
         return of((down, across), (_up(across, _ROWS), 1), TYPES[dtype])
 
     found = [matrix(rows, columns)] * values + [matrix(columns, rows)] * transposed
@@ -81,11 +83,11 @@ def _fake(x: Any, dtype: str = Options.dtype, **given: Any) -> list[Any]:
     return found
 
 
-def _parts(size: Any) -> Any:
+def _parts(size: int) -> int:
     return (size + _SIDE - 1) // _SIDE
 
 
-def _up(size: Any, multiple: int) -> Any:
+def _up(size: int, multiple: int) -> int:
     return (size + multiple - 1) // multiple * multiple
 
 

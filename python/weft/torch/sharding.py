@@ -4,17 +4,18 @@ Importing this module registers the rule of `torch.ops.weft.matmul`; `weft.matmu
 DTensor.
 """
 
-from typing import Any
-
 import torch
+from torch import Tensor
 from torch.distributed.tensor import Partial, Placement, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
+
+from weft.torch.signatures import Operand
 
 Ways = list[tuple[list[Placement], list[Placement | None]]]
 
 
 @register_sharding(torch.ops.weft.matmul.default)  # type: ignore[untyped-decorator]
-def _matmul(a: Any, b: Any, *added: Any, activation: str | None = None, **options: Any) -> Ways:
+def _matmul(a: Tensor, b: Tensor, *added: Operand, activation: str | None = None, **options: object) -> Ways:
     """Each way to divide a product over one dimension of a mesh: by columns, rows, K or a leading dimension.
     A way has the placements of the result, and those of the operands.
     """
@@ -22,7 +23,7 @@ def _matmul(a: Any, b: Any, *added: Any, activation: str | None = None, **option
     rank = max(len(a.shape), len(b.shape))
     ways: Ways = []
 
-    def along(each: Any, dimension: int) -> Placement:
+    def along(each: Tensor, dimension: int) -> Placement:
         """The placement of an array whose last dimensions are those of a result divided along one."""
         own = dimension - rank + len(each.shape)
         return whole if own < 0 or (each.shape[own] == 1 and dimension < rank - 2) else Shard(own)

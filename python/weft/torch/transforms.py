@@ -1,15 +1,21 @@
 """Operators under `torch.func` and in forward mode, which ignore the gradients that operators register."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import torch
+from torch import Tensor
+from torch._functorch.autograd_function import VmapInfo
+from torch._ops import OpOverload
 from torch.autograd import forward_ad
+from torch.autograd.function import FunctionCtx
+from torch.library import Library
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
+from weft.torch.signatures import Gradients, Kernel
 
-Save = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+Save = Callable[..., None]
 """A function `(ctx, inputs, keyword_only_inputs, output)`, as PyTorch names its parameters."""
 
 
@@ -20,14 +26,14 @@ def is_transformed() -> bool:
     return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
 
 
-def has_tangent(tensor: Any) -> bool:
+def has_tangent(tensor: Tensor) -> bool:
     """Whether PyTorch's forward mode differentiates operations on a tensor. `torch.compile` may trace this:
     it would iterate over `sys.modules`, to which other threads add.
     """
     return torch_tensors.is_dual(tensor, forward_ad)
 
 
-def are_transformed(*operands: Any) -> bool:
+def are_transformed(*operands: Tensor) -> bool:
     """Whether calls are transformed, or an operand is a tensor with a tangent."""
     return is_transformed() or any(isinstance(each, torch.Tensor) and has_tangent(each) for each in operands)
 
@@ -35,30 +41,30 @@ def are_transformed(*operands: Any) -> bool:
 class Arguments:
     """The arguments of an operator as one list, which a `torch.autograd.Function` takes."""
 
-    def __init__(self, overload: Any) -> None:
+    def __init__(self, overload: OpOverload) -> None:
         schema = overload._schema.arguments
         self.operands = tuple(each.name for each in schema if not each.kwarg_only)
         self.defaults = {each.name: each.default_value for each in schema if each.kwarg_only}
 
-    def listed(self, operands: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    def listed(self, operands: tuple[Tensor, ...], options: Mapping[str, object]) -> list[Tensor]:
         """All arguments. Operands that are missing are None."""
         missing = [None] * (len(self.operands) - len(operands))
-        return [*operands, *missing, *(self.defaults | options).values()]
+        return [*operands, *missing, *{**self.defaults, **options}.values()]
 
-    def apart(self, inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def apart(self, inputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], dict[str, object]]:
         """The operands and the options of a list."""
         count = len(self.operands)
         return inputs[:count], dict(zip(self.defaults, inputs[count:], strict=True))
 
 
 def differentiable(
-    library: Any,
-    overload: Any,
+    library: Library,
+    overload: OpOverload,
     save: Save,
-    backward: Callable[..., tuple[Any, ...]],
+    backward: Callable[..., Gradients],
     refusal: str | None = None,
-    forward_mode: Callable[..., Any] | None = None,
-) -> Callable[..., Any]:
+    forward_mode: Kernel | None = None,
+) -> Kernel:
     """Registers the gradients of an operator. Returns a function that calls the operator, and computes these
     gradients under `torch.func`, too. `torch.vmap` maps it one by one. In forward mode, it raises WeftError,
     with the `refusal` if one is given.
@@ -73,7 +79,7 @@ def differentiable(
         "(torch.func.vjp, jacrev)"
     )
 
-    def save_operands(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def save_operands(ctx: FunctionCtx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         save(ctx, inputs, {}, output)
 
     context = save if arguments.defaults else save_operands  # PyTorch passes no empty dictionary
@@ -83,13 +89,13 @@ def differentiable(
         generate_vmap_rule = forward_mode is not None
 
         @staticmethod
-        def forward(*inputs: Any) -> Any:
+        def forward(*inputs: Tensor) -> Tensor:
             operands, options = arguments.apart(inputs)
             result = overload(*operands, **options)
             return tuple(result) if isinstance(result, list) else result
 
         @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             operands, options = arguments.apart(inputs)
             save(ctx, operands, options, output)
             if forward_mode is not None:
@@ -98,26 +104,26 @@ def differentiable(
                 ctx.save_for_forward(output, *operands)
 
         @staticmethod
-        def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        def backward(ctx: FunctionCtx, *gradients: Tensor) -> Gradients:
             return *backward(ctx, *gradients), *(None for _ in arguments.defaults)
 
         if forward_mode is None:
 
             @staticmethod
-            def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, Any]:
+            def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
                 return one_by_one(Transformed.apply, info.batch_size, in_dims, inputs)
 
         @staticmethod
-        def jvp(ctx: Any, *tangents: Any) -> Any:
+        def jvp(ctx: FunctionCtx, *tangents: Tensor) -> Tensor:
             if forward_mode is None:
                 raise WeftError(why)
             return forward_mode(ctx, *tangents)
 
     @torch.compiler.allow_in_graph  # type: ignore[untyped-decorator]
-    def transformed(*inputs: Any) -> Any:
+    def transformed(*inputs: Tensor) -> Tensor:
         return Transformed.apply(*inputs)
 
-    def call(*operands: Any, **options: Any) -> Any:
+    def call(*operands: Tensor, **options: object) -> Tensor:
         if not are_transformed(*operands):
             return overload(*operands, **options)
         return transformed(*arguments.listed(operands, options))
@@ -125,23 +131,28 @@ def differentiable(
     return call
 
 
-def without_gradients(library: Any, overload: Any, refusal: str) -> Callable[..., Any]:
+def without_gradients(library: Library, overload: OpOverload, refusal: str) -> Kernel:
     """Like `differentiable`, for an operator without gradients: where they are needed, it raises WeftError
     with the `refusal`.
     """
 
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> NoReturn:
         raise WeftError(refusal)
 
-    def save(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    def save(
+        ctx: FunctionCtx,
+        inputs: tuple[Tensor, ...],
+        keyword_only_inputs: Mapping[str, object],
+        output: Tensor,
+    ) -> None:
         """Keeps nothing."""
 
     return differentiable(library, overload, save, backward, refusal)
 
 
 def one_by_one(
-    function: Callable[..., Any], members: int, dims: tuple[Any, ...], operands: tuple[Any, ...]
-) -> tuple[Any, Any]:
+    function: Kernel, members: int, dims: tuple[int | None, ...], operands: tuple[Tensor, ...]
+) -> tuple[Tensor, int]:
     """The results of a function of each member, and the dimensions along which there are members, all 0."""
     results = [
         function(

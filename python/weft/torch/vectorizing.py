@@ -3,16 +3,19 @@ scales and groups, which a batch would share, are computed one by one, and so ar
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import NoReturn
 
 import torch
+from torch import Tensor
+from torch._functorch.autograd_function import VmapInfo
+from torch.library import Library
 
 from weft.errors import WeftError
+from weft.torch.signatures import Kernel, Operand
 from weft.torch.transforms import one_by_one
 
 
-def register(library: Any) -> None:
+def register(library: Library) -> None:
     """Registers the rules of the operators."""
     torch.library.register_vmap("weft::matmul", _mapped, lib=library)
     for name in ("scaled_matmul", "grouped_matmul", "attention", "attention_backward"):
@@ -22,34 +25,36 @@ def register(library: Any) -> None:
         library.impl(name, _refuse, "FuncTorchBatched")
 
 
-def each_member(operator: Any) -> Callable[..., Any]:
+def each_member(operator: Kernel) -> Kernel:
     """The rule of `torch.vmap` that calls an operator once for each member."""
 
-    def rule(info: Any, in_dims: tuple[Any, ...], *operands: Any, **options: Any) -> tuple[Any, Any]:
+    def rule(
+        info: VmapInfo, in_dims: tuple[int | None, ...], *operands: Tensor, **options: object
+    ) -> tuple[Tensor, int]:
         return one_by_one(lambda *x: operator(*x, **options), info.batch_size, in_dims, operands)
 
     return rule
 
 
-def _refuse(*operands: Any, **options: Any) -> Any:
+def _refuse(*operands: Tensor, **options: object) -> NoReturn:
     raise WeftError(
         "weft.matmul: torch.vmap maps products that return their result, and none with out: copy the result"
     )
 
 
 def _mapped(
-    info: Any,
+    info: VmapInfo,
     in_dims: tuple[int | None, ...],
-    a: Any,
-    b: Any,
-    bias: Any = None,
-    residual: Any = None,
-    c: Any = None,
-    alphas: Any = None,
+    a: Tensor,
+    b: Tensor,
+    bias: Operand = None,
+    residual: Operand = None,
+    c: Operand = None,
+    alphas: Operand = None,
     *,
     beta: float | None = None,
-    **options: Any,
-) -> tuple[Any, int]:
+    **options: object,
+) -> tuple[Tensor, int]:
     """The product of all members, and the dimension along which it has them, 0."""
     members, given = info.batch_size, [a, b, bias, residual, c, alphas]
     mapped = [dim is not None for dim in (*in_dims, None, None, None, None)[: len(given)]]
@@ -78,7 +83,9 @@ def _mapped(
     return torch.ops.weft.matmul(a, b, bias, residual, c, alphas, beta=beta, **options), 0
 
 
-def _mapped_int4(info: Any, in_dims: tuple[int | None, ...], x: Any, *others: Any) -> tuple[Any, Any]:
+def _mapped_int4(
+    info: VmapInfo, in_dims: tuple[int | None, ...], x: Tensor, *others: Tensor
+) -> tuple[Tensor, int]:
     """The products of mapped rows: x has any leading dimensions."""
     if any(dim is not None for dim in in_dims[1:]):
         return one_by_one(torch.ops.weft.matmul_int4, info.batch_size, in_dims, (x, *others))
