@@ -1,16 +1,17 @@
 """What layers check of their arguments, in the words of Weft's other messages."""
 
 import operator
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError, shown
+from weft.torch.signatures import Device
 
 _TYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
-def check_layer(caller: str, sizes: dict[str, Any], device: Any, dtype: Any) -> None:
+def check_layer(caller: str, sizes: dict[str, int], device: Device, dtype: torch.dtype | None) -> None:
     """Raises WeftError for sizes, a device or a type that no layer has."""
     for name, size in sizes.items():
         try:
@@ -30,13 +31,13 @@ def check_layer(caller: str, sizes: dict[str, Any], device: Any, dtype: Any) -> 
         ) from None
 
 
-def check_tensor(caller: str, name: str, value: Any) -> None:
+def check_tensor(caller: str, name: str, value: object) -> None:
     """Raises WeftError for anything but tensors."""
     if not isinstance(value, torch.Tensor):
         raise WeftError(f"{caller}: {name} must be a tensor of PyTorch, got {shown(value)}")
 
 
-def check_input(caller: str, x: Any, weight: Any, is_cast: bool) -> None:
+def check_input(caller: str, x: Tensor, weight: Tensor, is_cast: bool) -> None:
     """Raises WeftError for a tensor that the layer of a weight doesn't multiply. `is_cast`: autocast may give
     them one type. Nested tensors and weights of other classes are left to PyTorch.
     """

@@ -1,7 +1,6 @@
 """`weft.nn.convert`: a model's linear layers by Weft."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -9,17 +8,17 @@ from weft.errors import WeftError, shown
 from weft.nn.fp8 import MULTIPLE, checked_promotion, checked_recipe
 from weft.nn.linear import Linear
 
-Filter = Callable[[str, Any], bool]
+Filter = Callable[[str, torch.nn.Linear], bool]
 
 
 def convert(
-    model: Any,
+    model: torch.nn.Module,
     filter: Filter | None = None,
     *,
     fuse_wgrad_accumulation: bool = False,
     fp8: str | None = None,
     fp8_promote: bool | None = None,
-) -> Any:
+) -> torch.nn.Module:
     """Converts each `torch.nn.Linear` of a model to a `weft.nn.Linear`, in place, and returns the model.
 
     A layer remains the same object, with its parameters, hooks and names. Therefore optimizers, state dicts

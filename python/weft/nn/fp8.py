@@ -7,9 +7,11 @@ and for each column of the right matrix, a power of two.
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -17,6 +19,7 @@ from weft.multiply.cast_options import Quantized
 from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.quantize import quantize
 from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.signatures import Gradients, Operand
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Recipe:
     gradient: str
     by_rows: bool
 
-    def cast(self, x: Any, element: str, *, values: bool = True, transposed: bool = False) -> Quantized:
+    def cast(self, x: Tensor, element: str, *, values: bool = True, transposed: bool = False) -> Quantized:
         """A matrix and its transpose in fp8. With scales of rows, each has those of its own rows."""
         if not self.by_rows:
             return quantize(x, element, values=values, transposed=transposed)
@@ -68,37 +71,36 @@ def checked_promotion(caller: str, promote: bool | None) -> bool | None:
     return promote
 
 
-def promoted(promote: bool | None) -> tuple[bool, bool]:
-    """Whether the product of a layer, and whether those of its gradient are promoted."""
-    return bool(promote), promote is not False
+class Casts(NamedTuple):
+    """How a layer multiplies. `dtype` is the type of the result, None for that of `x`. `promoted`: whether
+    its product is promoted, and whether those of its gradient are. `elements`: those of `x` and the weight.
+    """
+
+    recipe: str
+    activation: str | None
+    dtype: torch.dtype | None
+    promoted: tuple[bool, bool]
+    elements: tuple[str, str] = (FORWARD, FORWARD)
 
 
-class Product(torch.autograd.Function):  # type: ignore[misc]
+class Fp8Linear(torch.autograd.Function):  # type: ignore[misc]
     """A linear layer of a recipe: `x`, the weight and the gradient are cast, each with its transpose."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Any,
-        weight: Any,
-        bias: Any,
-        activation: str | None,
-        accumulates: bool,
-        dtype: Any,
-        name: str,
-        promoted: tuple[bool, bool],
-    ) -> Any:
+        ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Operand, accumulates: bool, casts: Casts
+    ) -> Tensor:
         to_x, to_weight, *_ = ctx.needs_input_grad
-        d, near, far = forward(x, weight, bias, activation, dtype, name, promoted[0], (to_weight, to_x))
+        d, near, far = forward(x, weight, bias, casts, (to_weight, to_x))
         parameter = weight if accumulates else None
         turned = near.transposed, near.transposed_scales, far.transposed, far.transposed_scales
-        ctx.save_for_backward(*turned, d if activation else None, parameter)
+        ctx.save_for_backward(*turned, d if casts.activation else None, parameter)
         ctx.types = x.dtype, weight.dtype, None if bias is None else bias.dtype
-        ctx.recipe, ctx.promote = name, promoted[1]
+        ctx.recipe, ctx.promote = casts.recipe, casts.promoted[1]
         return d
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             raise WeftError(
                 "weft.nn.Linear: gradients of gradients aren't computed with fp8: use torch.func, or set "
@@ -111,68 +113,54 @@ class Product(torch.autograd.Function):  # type: ignore[misc]
         to_x, to_weight, to_bias, *_ = ctx.needs_input_grad
         type_x, type_weight, type_bias = ctx.types
         of_x = of_weight = of_bias = None
-        product = functools.partial(_product, ctx.promote)
+        # Promotion makes up for the few bits in which tensor cores of Hopper add products of fp8.
+        product = functools.partial(matmul, transpose_b=True, promote=ctx.promote)
         with without_autocast(gradient.device.type):
             recipe = RECIPES[ctx.recipe]
             cast = recipe.cast(gradient, recipe.gradient, values=to_x, transposed=to_weight)
             if to_x:
-                of_x = product(cast.values, cast.scales, weight, scale_weight, type_x)
-            if to_weight and parameter is not None and accumulates_now(parameter):
-                product(cast.transposed, cast.transposed_scales, x, scale_x, None, into=parameter.grad)
-            elif to_weight:
-                of_weight = product(cast.transposed, cast.transposed_scales, x, scale_x, type_weight)
+                scales = cast.scales, scale_weight.t()
+                of_x = product(cast.values, weight, scales=scales, out_dtype=TYPE_NAMES[type_x])
+            if to_weight:
+                result = {"out_dtype": TYPE_NAMES[type_weight]}
+                if parameter is not None and accumulates_now(parameter):
+                    result = {"out": parameter.grad, "beta": 1.0}
+                scales = cast.transposed_scales, scale_x.t()
+                of_weight = product(cast.transposed, x, scales=scales, **result)
+                of_weight = None if "out" in result else of_weight
             if to_bias:
                 of_bias = gradient.sum(0, dtype=type_bias)
-        return of_x, of_weight, of_bias, *[None] * 5
+        return of_x, of_weight, of_bias, None, None
 
 
-def without_gradients(
-    x: Any, weight: Any, bias: Any, activation: str | None, dtype: Any, name: str, promote: bool
-) -> Any:
-    """The result of `Product` alone, which casts no transposes."""
+def without_gradients(x: Tensor, weight: Tensor, bias: Operand, casts: Casts) -> Tensor:
+    """The result of `Fp8Linear` alone, which casts no transposes."""
     given = x.detach(), weight.detach(), None if bias is None else bias.detach()
-    return forward(*given, activation, dtype, name, promote)[0]
+    return forward(*given, casts)[0]
 
 
 def forward(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    activation: str | None,
-    dtype: Any,
-    name: str,
-    promote: bool,
-    transposed: tuple[bool, bool] = (False, False),
-    elements: tuple[str, str] = (FORWARD, FORWARD),
-) -> tuple[Any, Quantized, Quantized]:
+    x: Tensor, weight: Tensor, bias: Operand, casts: Casts, transposed: tuple[bool, bool] = (False, False)
+) -> tuple[Tensor, Quantized, Quantized]:
     """The product, and both matrices in fp8, with their transposes if asked for."""
-    recipe = RECIPES[name]
-    epilogue = None if bias is None and activation is None else Epilogue(bias, activation)
+    recipe, activation = RECIPES[casts.recipe], casts.activation
     with without_autocast(x.device.type):
         near, far = (
             recipe.cast(each, element, transposed=turned)
-            for each, element, turned in zip((x, weight), elements, transposed, strict=True)
+            for each, element, turned in zip((x, weight), casts.elements, transposed, strict=True)
         )
         d = matmul(
             near.values,
             far.values,
             transpose_b=True,
             scales=(near.scales, far.scales.t()),
-            epilogue=epilogue,
-            promote=promote,
-            out_dtype=TYPE_NAMES[dtype or x.dtype],
+            epilogue=None if bias is None and activation is None else Epilogue(bias, activation),
+            promote=casts.promoted[0],
+            out_dtype=TYPE_NAMES[casts.dtype or x.dtype],
         )
     return d, near, far
 
 
-def _product(promote: bool, a: Any, scale_a: Any, b: Any, scale_b: Any, dtype: Any, into: Any = None) -> Any:
-    """A product of two K-major matrices, or its sum with `into`. `promote` makes up for the few bits in which
-    tensor cores of Hopper add products of fp8.
-    """
-    more = {"out_dtype": TYPE_NAMES[dtype]} if into is None else {"out": into, "beta": 1.0}
-    return matmul(a, b, transpose_b=True, scales=(scale_a, scale_b.t()), promote=promote, **more)
-
-
-def accumulates_now(weight: Any) -> bool:
+def accumulates_now(weight: Tensor) -> bool:
     """Whether a gradient may be added to that of a weight, unseen by PyTorch."""
     return weight.is_leaf and weight.grad is not None and not torch.is_grad_enabled()

@@ -1,65 +1,60 @@
 """Products of layers in fp8 under `torch.func`, which transforms functions that save only their operands."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
+from torch._functorch.autograd_function import VmapInfo
+from torch.autograd.function import FunctionCtx
 
 from weft.errors import WeftError
-from weft.nn.fp8 import RECIPES, forward
+from weft.nn.fp8 import RECIPES, Casts, forward
 from weft.torch.autograd import FORWARD_MODE
+from weft.torch.signatures import Gradients, Operand
 from weft.torch.transforms import one_by_one
 
 
-class TransformedProduct(torch.autograd.Function):  # type: ignore[misc]
+class TransformedLinear(torch.autograd.Function):  # type: ignore[misc]
     """`activation(a @ b.mT + bias)` of matrices that a recipe casts, the activation None or relu. Its
     gradients are such products, of gradients to any order.
     """
 
     @staticmethod
-    def forward(
-        a: Any,
-        b: Any,
-        bias: Any,
-        activation: str | None,
-        elements: tuple[str, str],
-        promoted: tuple[bool, bool],
-        dtype: Any,
-        recipe: str,
-    ) -> Any:
+    def forward(a: Tensor, b: Tensor, bias: Operand, casts: Casts) -> Tensor:
         a, b = (each if 1 in each.stride() else each.contiguous() for each in (a, b))
-        return forward(a, b, bias, activation, dtype, recipe, promoted[0], elements=elements)[0]
+        return forward(a, b, bias, casts)[0]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        a, b, bias, activation, ctx.elements, (_, ctx.promote), _, ctx.recipe = inputs
-        ctx.save_for_backward(a, b, output if activation else None)
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        a, b, bias, ctx.casts = inputs
+        ctx.save_for_backward(a, b, output if ctx.casts.activation else None)
         ctx.of_bias = None if bias is None else bias.dtype
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         a, b, result = ctx.saved_tensors
         if result is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, result, 0)
         to_a, to_b, to_bias, *_ = ctx.needs_input_grad
-        element, (of_a, of_b) = RECIPES[ctx.recipe].gradient, ctx.elements
+        recipe, _, _, (_, promote), (of_a, of_b) = ctx.casts
 
-        def product(left: Any, right: Any, other: str, dtype: Any) -> Any:
-            promoted = ctx.promote, ctx.promote
-            options = (None, None, (element, other), promoted, dtype, ctx.recipe)
-            return TransformedProduct.apply(left, right, *options)
+        def product(left: Tensor, right: Tensor, other: str, dtype: torch.dtype) -> Tensor:
+            elements = RECIPES[recipe].gradient, other
+            casts = Casts(recipe, None, dtype, (promote, promote), elements)
+            return TransformedLinear.apply(left, right, None, casts)
 
         return (
             product(gradient, b.t(), of_b, a.dtype) if to_a else None,
             product(gradient.t(), a.t(), of_a, b.dtype) if to_b else None,
             gradient.sum(0, dtype=ctx.of_bias) if to_bias else None,
-            *[None] * 5,
+            None,
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:
+    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
         """Each member has scales of its own, as without `torch.vmap`."""
-        return one_by_one(TransformedProduct.apply, info.batch_size, in_dims, inputs)
+        return one_by_one(TransformedLinear.apply, info.batch_size, in_dims, inputs)
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
+    def jvp(ctx: FunctionCtx, *tangents: Tensor) -> NoReturn:
         raise WeftError(FORWARD_MODE)

@@ -2,13 +2,17 @@
 Transformer").
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from torch import overrides
+from torch import Tensor, overrides
+from torch.autograd.function import FunctionCtx
 
 from weft.errors import WeftError
 from weft.launch import arrays, libraries, plans, runtime
+from weft.launch.plans import Found
 from weft.multiply.matmul import matmul
 from weft.multiply.product import checked_activation
 from weft.nn import gated_product, gating
@@ -18,6 +22,7 @@ from weft.nn.linear import Linear, is_plain
 from weft.torch import lowering
 from weft.torch.autograd import activated
 from weft.torch.operators import define
+from weft.torch.signatures import Device, Operand
 
 _ELEMENTS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 _EMULATED = "sm_90a"
@@ -40,8 +45,8 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         features: int,
         intermediate_features: int,
         bias: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str = "silu",
         fuse_wgrad_accumulation: bool = False,
@@ -54,14 +59,21 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         checked_recipe("weft.nn.GatedMLP", fp8, **sizes)
         if activation is None:
             raise WeftError("weft.nn.GatedMLP: activation must be a name, such as 'silu', got None")
-        self.activation: Any = checked_activation(activation, "weft.nn.GatedMLP")
-        made: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        made |= {"fuse_wgrad_accumulation": fuse_wgrad_accumulation, "fp8": fp8, "fp8_promote": fp8_promote}
-        self.gate_up = Linear(features, 2 * intermediate_features, **made)
-        self.down = Linear(intermediate_features, features, **made)
+        self.activation = checked_activation(activation, "weft.nn.GatedMLP")
+        layer = partial(Linear, bias=bias, device=device, dtype=dtype, fp8=fp8, fp8_promote=fp8_promote)
+        layer = partial(layer, fuse_wgrad_accumulation=fuse_wgrad_accumulation)
+        self.gate_up = layer(features, 2 * intermediate_features)
+        self.down = layer(intermediate_features, features)
 
     @classmethod
-    def of(cls, gate: Any, up: Any, down: Any, activation: str = "silu", **options: Any) -> "GatedMLP":
+    def of(
+        cls,
+        gate: torch.nn.Linear,
+        up: torch.nn.Linear,
+        down: Linear,
+        activation: str = "silu",
+        **options: Any,
+    ) -> "GatedMLP":
         """The module with copies of the weights of three linear layers. The options are those of `GatedMLP`.
         Raises WeftError if the layers don't fit each other.
         """
@@ -83,7 +95,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         made.train(gate.training)
         return made
 
-    def forward(self, x: Any, residual: Any = None) -> Any:
+    def forward(self, x: Tensor, residual: Operand = None) -> Tensor:
         """The module of a tensor of ... x features: one of the same shape. A `residual` is added to it, as by
         `weft.nn.Linear`.
         """
@@ -102,7 +114,7 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         return f"activation={self.activation}"
 
 
-def gated(z: Any, activation: str | None = "silu") -> Any:
+def gated(z: Tensor, activation: str | None = "silu") -> Tensor:
     """`activation(z[..., :n]) * z[..., n:]`, where `z` is ... x 2n. One kernel computes the result, and one
     its gradient, each in f32 with one rounding. Raises WeftError for an odd size and an unknown activation.
     """
@@ -118,20 +130,20 @@ def gated(z: Any, activation: str | None = "silu") -> Any:
     return _Gated.apply(z.contiguous(), activation)
 
 
-def _by_pytorch(z: Any, activation: str | None) -> Any:
+def _by_pytorch(z: Tensor, activation: str | None) -> Tensor:
     gate, up = z.unflatten(-1, (2, z.shape[-1] // 2)).unbind(-2)
     return activated(activation, gate) * up
 
 
 class _Gated(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, z: Any, activation: str) -> Any:
+    def forward(ctx: FunctionCtx, z: Tensor, activation: str) -> Tensor:
         ctx.save_for_backward(z)
         ctx.activation = activation
         return torch.ops.weft.gated(z, activation)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, None]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # for gradients of gradients
             h = _by_pytorch(z, ctx.activation)
@@ -147,7 +159,7 @@ class Gate:
     def __init__(self, activation: str) -> None:
         self._activation = activation
 
-    def __call__(self, *tensors: Any, out: Any) -> None:
+    def __call__(self, *tensors: Tensor, out: Tensor) -> None:
         _run(self._activation, out, *tensors)
 
 
@@ -159,7 +171,7 @@ class ProductGradient:
     def __init__(self, activation: str) -> None:
         self._activation = activation
 
-    def __call__(self, gradient: Any, weight: Any, z: Any, *, out: Any) -> None:
+    def __call__(self, gradient: Tensor, weight: Tensor, z: Tensor, *, out: Tensor) -> None:
         if gated_product.fits_memory(weight, z):
             gated_product.gradient_of_gated(gradient, weight, z, self._activation, out)
         else:
@@ -171,11 +183,11 @@ def _define(name: str, kind: type, *inputs: str) -> None:
     compiled programs call.
     """
 
-    def empty(*given: Any) -> Any:
+    def empty(*given: Tensor) -> Tensor:
         z = given[len(inputs) - 1]
         return z.new_empty((*z.shape[:-1], z.shape[-1] // 2)) if name == "gated" else torch.empty_like(z)
 
-    def kernel(*given: Any) -> Any:
+    def kernel(*given: Tensor) -> Tensor:
         *tensors, activation = given
         out = empty(*tensors)
         kind(activation)(*tensors, out=out)
@@ -194,10 +206,10 @@ def _define(name: str, kind: type, *inputs: str) -> None:
 _define("gated", Gate, "z")
 _define("gated_backward", Gate, "gradient", "z")
 _define("gated_product_backward", ProductGradient, "gradient", "weight", "z")
-_plans: Any = plans.Plans()  # the launches by the tensors' sizes and alignment
+_plans = plans.Plans()  # the launches by the tensors' sizes and alignment
 
 
-def _run(activation: str, *tensors: Any) -> None:
+def _run(activation: str, *tensors: Tensor) -> None:
     found = _plans.found((*tensors, *[None] * (3 - len(tensors))), (activation,))
     if found is None or found[2] is None:
         return _first(activation, tensors, found)
@@ -206,7 +218,7 @@ def _run(activation: str, *tensors: Any) -> None:
     return None
 
 
-def _first(activation: str, tensors: Any, found: Any) -> None:
+def _first(activation: str, tensors: Sequence[Tensor], found: Found | None) -> None:
     """The first launch for such tensors, whose plan is kept by the key that is `found`."""
     z, columns = tensors[-1], tensors[-1].shape[-1] // 2
     on_gpu = z.device.type == "cuda"

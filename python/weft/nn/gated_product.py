@@ -2,9 +2,9 @@
 never in memory.
 """
 
-from typing import Any
-
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.nn.modules import module
 
 from weft.dialects.product_types import ceil_div
@@ -23,6 +23,7 @@ from weft.nn.linear import (
 )
 from weft.torch.autograd import activated
 from weft.torch.operators import without_autocast
+from weft.torch.signatures import Device, Gradients, Operand
 from weft.torch.transforms import is_transformed
 
 CHIPS = ("sm_90a",)
@@ -32,7 +33,7 @@ _UNIT = 8  # elements, which TMA's 16 bytes are
 _TILES = 4  # of each multiprocessor, at least
 
 
-def applies(z: Any, down: Any) -> bool:
+def applies(z: Tensor, down: Linear) -> bool:
     """Whether `down`'s gradient and that of the gate are one kernel: on these chips, for plain tensors of 16
     bits with aligned rows, and a layer that nothing else observes.
     """
@@ -50,13 +51,13 @@ def applies(z: Any, down: Any) -> bool:
     return is_plain(*tensors) and fits_memory(weight, z)
 
 
-def _is_observed(layer: Any) -> bool:
+def _is_observed(layer: torch.nn.Module) -> bool:
     """Whether a call of a layer does more than its class's `forward`, such as call hooks."""
     own = layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks
     return any(own) or bool(module._has_any_global_hook()) or "forward" in vars(layer)
 
 
-def _fits(z: Any, weight: Any) -> bool:
+def _fits(z: Tensor, weight: Tensor) -> bool:
     if z.dtype not in _TYPES or weight.dtype != z.dtype or weight.dim() != 2 or weight.device != z.device:
         return False
     features, hidden = weight.shape
@@ -65,7 +66,7 @@ def _fits(z: Any, weight: Any) -> bool:
     return bool(features % _UNIT == hidden % _UNIT == 0)
 
 
-def _has_kernel(device: Any) -> bool:
+def _has_kernel(device: Device) -> bool:
     return bool(device.type == "cuda" and _chip(device.index) in CHIPS)
 
 
@@ -74,7 +75,7 @@ def _chip(index: int) -> str:
     return runtime.device(index).chip if runtime.available() is None else ""
 
 
-def fits_memory(weight: Any, z: Any) -> bool:
+def fits_memory(weight: Tensor, z: Tensor) -> bool:
     """Whether the kernel can read these tensors, and their GPU has enough tiles to compute."""
     if not _has_kernel(z.device) or not weight.is_contiguous() or weight.data_ptr() % 16:
         return False
@@ -85,7 +86,7 @@ def fits_memory(weight: Any, z: Any) -> bool:
     return bool(tiles >= _TILES * runtime.device(z.device.index).multiprocessors)
 
 
-def product(z: Any, down: Any, activation: str, residual: Any = None) -> Any:
+def product(z: Tensor, down: Linear, activation: str | None, residual: Operand = None) -> Tensor:
     """The layer of the gated z, and a residual, where the kernel applies."""
     if residual is not None and not is_result(residual, z, down.weight, z.dtype):
         check_tensor("weft.nn.GatedMLP", "residual", residual)
@@ -99,8 +100,14 @@ def product(z: Any, down: Any, activation: str, residual: Any = None) -> Any:
 class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
-        ctx: Any, z: Any, weight: Any, bias: Any, activation: str, accumulates: bool, residual: Any
-    ) -> Any:
+        ctx: FunctionCtx,
+        z: Tensor,
+        weight: Tensor,
+        bias: Operand,
+        activation: str,
+        accumulates: bool,
+        residual: Operand,
+    ) -> Tensor:
         h = torch.ops.weft.gated(z, activation)
         added = None if residual is None else residual.contiguous()
         y = matmul(h, weight, transpose_b=True, epilogue=epilogue_of(bias, None, added))
@@ -110,7 +117,7 @@ class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
         return y
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         z, h, weight, accumulated = ctx.saved_tensors
         of_residual = gradient if ctx.needs_input_grad[5] else None
         gradient = rows_of_gradient(gradient)
@@ -132,7 +139,9 @@ class _GatedProduct(torch.autograd.Function):  # type: ignore[misc]
 _apply = super(torch.autograd.Function, _GatedProduct).apply  # as in weft.nn.linear
 
 
-def gradient_of_gated(of_y: Any, weight: Any, z: Any, activation: str, out: Any = None) -> Any:
+def gradient_of_gated(
+    of_y: Tensor, weight: Tensor, z: Tensor, activation: str, out: Operand = None
+) -> Tensor:
     """The gradient of z from the rows of that of y = (activation(g) * u) @ weight.mT, where z = [g u]."""
     from weft.nn.kernels.gate_gradient import gate_gradient
 

@@ -4,7 +4,6 @@ A thread has 16 bytes of each matrix. Both directions read and write every eleme
 """
 
 import functools
-from typing import Any
 
 from weft.construction.module import Module
 from weft.dialects.product_types import ceil_div
@@ -55,7 +54,14 @@ def fits(vectors: int) -> bool:
 class _Thread:
     """A thread's vectors of H, G and U."""
 
-    def __init__(self, activation: str, kind: Any, pointers: list[Any], rows: Any, columns: Any) -> None:
+    def __init__(
+        self,
+        activation: str,
+        kind: ir.VectorType,
+        pointers: list[ir.Value],
+        rows: ir.Value,
+        columns: ir.Value,
+    ) -> None:
         cta = emit.as_i32(gpu.block_id(gpu.Dimension.x))
         index = emit.add(emit.mul(cta, _THREADS), emit.thread())
         self.exists = emit.less(index, emit.mul(rows, columns))
@@ -84,16 +90,16 @@ class _Thread:
         self._store(arith.mulf(arith.mulf(of_h, up), slope), dz, self.of_gate)
         self._store(arith.mulf(of_h, activations.apply(self.activation, gate)), dz, self.of_up)
 
-    def _load(self, matrix: Any, at: Any) -> Any:
+    def _load(self, matrix: ir.Value, at: ir.Value) -> ir.Value:
         found = llvm.load(self.kind, addresses.offset(matrix, at))
         return found if self.kind == self.wide else arith.extf(self.wide, found)
 
-    def _store(self, result: Any, matrix: Any, at: Any) -> None:
+    def _store(self, result: ir.Value, matrix: ir.Value, at: ir.Value) -> None:
         rounded = result if self.kind == self.wide else arith.truncf(self.kind, result)
         llvm.store(rounded, addresses.offset(matrix, at))
 
 
-def _scaled(index: Any, kind: Any) -> Any:
+def _scaled(index: ir.Value, kind: ir.VectorType) -> ir.Value:
     """The offset in bytes of a vector, as an i64."""
     bytes_ = kind.shape[0] * kind.element_type.width // 8
     i64 = ir.IntegerType.get_signless(64)

@@ -1,14 +1,14 @@
 """`weft.nn.Int4Linear`: a linear layer with 4-bit weights."""
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError, shown
 from weft.int4.product import matmul_int4
 from weft.int4.weights import Int4Weights, quantize_int4
 from weft.multiply.product import checked_activation
 from weft.torch.autograd import activated
+from weft.torch.signatures import Operand
 
 _ARRAYS = ("packed", "scales", "zeros")
 
@@ -28,7 +28,7 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
     zeros: torch.Tensor | None
     bias: torch.Tensor | None
 
-    def __init__(self, weights: Int4Weights, bias: Any = None, *, activation: str | None = None) -> None:
+    def __init__(self, weights: Int4Weights, bias: Operand = None, *, activation: str | None = None) -> None:
         super().__init__()
         self.activation = checked_activation(activation, "weft.nn.Int4Linear")
         if not isinstance(weights, Int4Weights) or not isinstance(weights.packed, torch.Tensor):
@@ -61,11 +61,11 @@ class Int4Linear(torch.nn.Module):  # type: ignore[misc]
         sizes = self.out_features, self.in_features, self.group
         return Int4Weights(self.packed, self.scales, self.zeros, *sizes)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The layer of a tensor of ... x in_features: ... x out_features."""
         return activated(self.activation, self._product(x))
 
-    def _product(self, x: Any) -> Any:
+    def _product(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             return matmul_int4(x, self.weights, bias=self.bias)
         buffers, kept = self._buffers, self._kept

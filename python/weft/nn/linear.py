@@ -3,18 +3,27 @@
 from typing import Any
 
 import torch
-from torch import overrides
+from torch import Tensor, overrides
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.product import checked_activation
-from weft.nn import fp8 as fp8_products
 from weft.nn.arguments import check_input, check_layer, check_tensor
-from weft.nn.fp8_transformed import TransformedProduct
+from weft.nn.fp8 import (
+    Casts,
+    Fp8Linear,
+    accumulates_now,
+    checked_promotion,
+    checked_recipe,
+    without_gradients,
+)
+from weft.nn.fp8_transformed import TransformedLinear
 from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.signatures import Device, Gradients, Operand
 from weft.torch.transforms import are_transformed
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -53,8 +62,8 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         in_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
         activation: str | None = None,
         fuse_wgrad_accumulation: bool = False,
@@ -64,12 +73,12 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
         sizes = {"in_features": in_features, "out_features": out_features}
         check_layer("weft.nn.Linear", sizes, device, dtype)
         super().__init__(in_features, out_features, bias, device, dtype)
-        self.fp8 = fp8_products.checked_recipe("weft.nn.Linear", fp8, **sizes)
-        self.fp8_promote = fp8_products.checked_promotion("weft.nn.Linear", fp8_promote)
+        self.fp8 = checked_recipe("weft.nn.Linear", fp8, **sizes)
+        self.fp8_promote = checked_promotion("weft.nn.Linear", fp8_promote)
         self.activation = checked_activation(activation, "weft.nn.Linear")
         self.fuse_wgrad_accumulation = fuse_wgrad_accumulation
 
-    def forward(self, input: Any, residual: Any = None) -> Any:
+    def forward(self, input: Tensor, residual: Operand = None) -> Tensor:
         """The layer of a tensor of ... x in_features: ... x out_features. A `residual` is added to it, by the
         product's kernel if it has the result's shape and type, the layer no `fp8`, and no gradient needs what
         is before an activation.
@@ -98,16 +107,16 @@ class Linear(torch.nn.Linear):  # type: ignore[misc]
 
 
 def linear(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: Tensor,
+    weight: Tensor,
+    bias: Operand = None,
     activation: str | None = None,
     *,
-    residual: Any = None,
+    residual: Operand = None,
     accumulates: bool = False,
     fp8: str | None = None,
     fp8_promote: bool | None = None,
-) -> Any:
+) -> Tensor:
     """`activation(x @ weight.mT + bias) + residual` with gradients, where `x` is ... x K and `weight` is N x
     K. This is the function that `weft.nn.Linear` calls; its notes apply here, too. `accumulates` is its
     `fuse_wgrad_accumulation`.
@@ -137,17 +146,15 @@ def linear(
     if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
         return _apply(x, weight, bias, activation, accumulates, cast, residual)
     rows = rows_of(x)
-    if fp8 is not None and are_transformed(*tensors):
-        elements, dtype = (fp8_products.FORWARD, fp8_products.FORWARD), cast or x.dtype
-        promoted = fp8_products.promoted(fp8_promote)
-        d = TransformedProduct.apply(rows, weight, bias, activation, elements, promoted, dtype, fp8)
-    elif fp8 is not None:
-        promoted = fp8_products.promoted(fp8_promote)
-        if not wanted or _is_exporting():
-            d = fp8_products.without_gradients(rows, weight, bias, activation, cast, fp8, promoted[0])
+    if fp8 is not None:
+        casts = Casts(fp8, activation, cast, (bool(fp8_promote), fp8_promote is not False))
+        if are_transformed(*tensors):
+            d = TransformedLinear.apply(rows, weight, bias, casts)
+        elif not wanted or _is_exporting():
+            d = without_gradients(rows, weight, bias, casts)
         else:
             accumulates = accumulates and not torch.compiler.is_compiling()  # graphs don't change parameters
-            d = fp8_products.Product.apply(rows, weight, bias, activation, accumulates, cast, fp8, promoted)
+            d = Fp8Linear.apply(rows, weight, bias, accumulates, casts)
     else:
         epilogue = epilogue_of(bias, activation, None if residual is None else rows_of(residual))
         d = matmul(rows, weight, transpose_b=True, epilogue=epilogue, out_dtype=cast and TYPE_NAMES[cast])
@@ -160,7 +167,7 @@ def _is_exporting() -> bool:
     return bool(torch.compiler.is_exporting())
 
 
-def _autocast_type(x: Any) -> Any:
+def _autocast_type(x: Tensor) -> torch.dtype | None:
     """The type that `torch.autocast` asks for; None without it."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if x.dtype in _CAST and _is_autocast(device) else None
@@ -173,7 +180,7 @@ def _is_autocast(device: str) -> bool:
     return bool(known and torch.is_autocast_enabled(device))
 
 
-def _is_ours(x: Any, weight: Any, cast: Any, fp8: str | None) -> bool:
+def _is_ours(x: Tensor, weight: Tensor, cast: torch.dtype | None, fp8: str | None) -> bool:
     """Whether Weft multiplies these tensors, not PyTorch."""
     dtype = cast or x.dtype
     if cast is None and x.dtype != weight.dtype:
@@ -195,7 +202,7 @@ _WITH_OPERATORS = (
 """Modules of PyTorch with classes of tensors that take any operator, or those of Weft."""
 
 
-def _has_operators(tensor: Any) -> bool:
+def _has_operators(tensor: Tensor) -> bool:
     """Whether Weft's operators take a tensor. Classes of other packages, such as those of quantized weights,
     know PyTorch's own operators at most.
     """
@@ -210,26 +217,26 @@ def _allows_tf32() -> bool:
     return torch_tensors.allows_tf32()
 
 
-def _fits(x: Any, weight: Any) -> bool:
+def _fits(x: Tensor, weight: Tensor) -> bool:
     # PyTorch has its own results for nested and empty tensors, and a message for the others.
     if x.is_nested or x.layout is not torch.strided:
         return False
     return x.dim() > 0 and 0 not in x.shape and bool(x.shape[-1] == weight.shape[-1])
 
 
-def is_result(residual: Any, x: Any, weight: Any, dtype: Any) -> bool:
+def is_result(residual: Operand, x: Tensor, weight: Tensor, dtype: torch.dtype) -> bool:
     """Whether the layer's kernel can add this: a tensor with the shape, type and device of its result."""
     if type(residual) not in PLAIN or residual.layout is not torch.strided or residual.device != x.device:
         return False
     return bool(residual.dtype == dtype and residual.shape == (*x.shape[:-1], weight.shape[0]))
 
 
-def epilogue_of(bias: Any, activation: str | None, residual: Any) -> Epilogue | None:
+def epilogue_of(bias: Operand, activation: str | None, residual: Operand) -> Epilogue | None:
     given = not (bias is None and activation is None and residual is None)
     return Epilogue(bias, activation, residual) if given else None
 
 
-def is_plain(*tensors: Any) -> bool:
+def is_plain(*tensors: Tensor) -> bool:
     """Whether PyTorch at most records gradients of these tensors and casts them, so that it needs to see no
     operator.
     """
@@ -241,7 +248,7 @@ def is_plain(*tensors: Any) -> bool:
     return True
 
 
-class _Product(torch.autograd.Function):  # type: ignore[misc]
+class _Linear(torch.autograd.Function):  # type: ignore[misc]
     """A linear layer and its gradients by plain calls, without PyTorch's dispatcher.
 
     Under autocast, `x` and the weight are cast. The bias isn't, and gradients are rounded only to the types
@@ -250,15 +257,15 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Any,
-        weight: Any,
-        bias: Any,
+        ctx: FunctionCtx,
+        x: Tensor,
+        weight: Tensor,
+        bias: Operand,
         activation: str | None,
         accumulates: bool,
-        cast: Any,
-        residual: Any,
-    ) -> Any:
+        cast: torch.dtype | None,
+        residual: Operand,
+    ) -> Tensor:
         near, far = (x, weight) if cast is None else (x.to(cast), weight.to(cast))
         # A result of all dimensions, since PyTorch refuses to change views of results in place.
         rows = rows_of(near) if x.dim() == 2 else rows_of(near).view(x.shape)
@@ -272,7 +279,7 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
         return d
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         x, weight, result, accumulated = ctx.saved_tensors
         if ctx.is_cast and torch.is_grad_enabled():
             raise WeftError(
@@ -293,14 +300,18 @@ class _Product(torch.autograd.Function):  # type: ignore[misc]
 
 
 def of_parameters(
-    gradient: Any, x: Any, wanted: tuple[bool, bool], types: tuple[Any, Any], accumulated: Any
-) -> tuple[Any, Any]:
+    gradient: Tensor,
+    x: Tensor,
+    wanted: tuple[bool, bool],
+    types: tuple[torch.dtype, torch.dtype | None],
+    accumulated: Operand,
+) -> tuple[Operand, Operand]:
     """The gradients of a layer's weight and bias that are wanted, in these types, from the rows of that of
     its product and of its input. That of an `accumulated` weight is added to what it has, if it can be. For
     a block without autocast.
     """
     of_weight = of_bias = None
-    if wanted[0] and accumulated is not None and fp8_products.accumulates_now(accumulated):
+    if wanted[0] and accumulated is not None and accumulates_now(accumulated):
         matmul(gradient, x, transpose_a=True, out=accumulated.grad, beta=1.0)
     elif wanted[0]:
         of_weight = matmul(gradient, x, transpose_a=True, out_dtype=TYPE_NAMES[types[0]])
@@ -309,7 +320,7 @@ def of_parameters(
     return of_weight, of_bias
 
 
-def rows_of_gradient(gradient: Any) -> Any:
+def rows_of_gradient(gradient: Tensor) -> Tensor:
     """A gradient as a matrix of contiguous rows."""
     if gradient.dim() != 2:
         gradient = gradient.reshape(-1, gradient.shape[-1])
@@ -319,10 +330,10 @@ def rows_of_gradient(gradient: Any) -> Any:
 
 
 # Without PyTorch's search for tensors that transforms have left behind, which `matmul` refuses.
-_apply = super(torch.autograd.Function, _Product).apply
+_apply = super(torch.autograd.Function, _Linear).apply
 
 
-def rows_of(x: Any) -> Any:
+def rows_of(x: Tensor) -> Tensor:
     """A matrix of contiguous rows or columns, from a tensor of any leading dimensions."""
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     return rows if 1 in rows.stride() else rows.contiguous()

@@ -6,9 +6,11 @@ Transformer Models"). So the first gathers tokens and the second adds up and sca
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import torch
+from torch import Tensor
 
 from weft.errors import WeftError, shown
 from weft.multiply.matmul import Epilogue
@@ -16,6 +18,10 @@ from weft.multiply.product import checked_activation
 from weft.multiply.quantize import quantize
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.linear import Linear
+from weft.torch.signatures import Device, Operand
+
+if TYPE_CHECKING:
+    from weft.distributed import Team
 
 _UNIT = 8  # features, whose elements of 2 bytes are 16 bytes
 _FP8_UNIT = 16
@@ -26,7 +32,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
 
     _kind: str
     _dimension: int
-    weight_scale: Any
+    weight_scale: Operand
     """The scales of a weight of fp8; None for another one."""
 
     def __init__(
@@ -34,10 +40,10 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         in_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
-        team: Any,
+        team: "Team",
         activation: str | None = None,
     ) -> None:
         super().__init__()
@@ -78,7 +84,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                     parameter.zero_()
 
     @classmethod
-    def _of(cls, layers: Sequence[Any], team: Any) -> Any:
+    def _of(cls, layers: Sequence[torch.nn.Linear], team: "Team") -> Self:
         """A layer with this rank's parts of several layers, one below the other."""
         name = f"{cls._caller()}.of"
         _check_team(name, team)
@@ -131,7 +137,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                 self.bias.requires_grad_(False)
         return self
 
-    def _operands(self, x: Any) -> tuple[Any, Any, Any]:
+    def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
         """The rows of an input, the weight, and the scales of both or None."""
         weight = self.weight
         if self.weight_scale is None:
@@ -144,7 +150,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         cast = quantize(self._rows(x, weight, is_cast=True), scales="group")
         return cast.values, weight, (cast.scales, self.weight_scale)
 
-    def to_linear(self) -> Any:
+    def to_linear(self) -> Linear | list[Linear]:
         """The whole layer as a `weft.nn.Linear` with copies of the weights of all ranks, or a list of those
         from which `of` has made it. All ranks call it together.
         """
@@ -153,7 +159,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         if self.weight_scale is not None:
             raise WeftError(f"{self._caller()}.to_linear: the layer must not be one of fp8")
 
-        def whole(parameter: Any, dimension: int) -> list[Any]:
+        def whole(parameter: Operand, dimension: int) -> list[Tensor]:
             """The parts of each layer of a parameter that is divided along a dimension."""
             rows = parameter.detach().movedim(dimension, 0)
             given = rows.reshape(rows.shape[0], -1).contiguous()
@@ -163,19 +169,19 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
 
         with torch.no_grad():
             weights = whole(self.weight, self._dimension)
-            biases: list[Any] = [None] * len(weights)
+            biases: list[Operand] = [None] * len(weights)
             if self.bias is not None:
                 biases = [self.bias] if self._dimension else whole(self.bias, 0)
             layers = []
             for weight, bias in zip(weights, biases, strict=True):
-                made: Any = {"device": "meta", "dtype": weight.dtype, "activation": self.activation}
-                layer = Linear(self.in_features, weight.shape[0], bias is not None, **made)
+                sizes = self.in_features, weight.shape[0]
+                layer = Linear(*sizes, bias is not None, "meta", weight.dtype, activation=self.activation)
                 layer.weight = torch.nn.Parameter(weight.contiguous())
                 layer.bias = None if bias is None else torch.nn.Parameter(bias.clone())
                 layers.append(layer.train(self.training))
         return layers[0] if len(layers) == 1 else layers
 
-    def _rows(self, x: Any, weight: Any, *, is_cast: bool = False) -> Any:
+    def _rows(self, x: Tensor, weight: Tensor, *, is_cast: bool = False) -> Tensor:
         """The rows of an input, as a matrix. Raises WeftError for what isn't one of this layer."""
         name = self._caller()
         check_tensor(name, "x", x)
@@ -185,7 +191,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
             raise WeftError(f"{name}: x must have rows, got a shape of {tuple(x.shape)}")
         return (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
 
-    def _epilogue(self, bias: Any) -> Epilogue | None:
+    def _epilogue(self, bias: Operand) -> Epilogue | None:
         return None if bias is None and self.activation is None else Epilogue(bias, self.activation)
 
     def extra_repr(self) -> str:
@@ -215,7 +221,7 @@ class ColumnParallelLinear(_Parallel):
     _kind, _dimension = "out_features", 0
 
     @classmethod
-    def of(cls, *layers: Any, team: Any) -> "ColumnParallelLinear":
+    def of(cls, *layers: torch.nn.Linear, team: "Team") -> "ColumnParallelLinear":
         """This rank's part of `torch.nn.Linear` or `weft.nn.Linear` layers, whose weights are copied. Several
         layers of one input become one, with one gather: its features are those of the first layer that belong
         to this rank, then those of the second, and so on. Raises WeftError for layers that don't fit.
@@ -224,13 +230,13 @@ class ColumnParallelLinear(_Parallel):
             raise WeftError("weft.nn.ColumnParallelLinear.of: needs at least one layer")
         return cls._of(layers, team)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The layer of this rank's tokens: of all tokens."""
         from weft.distributed import all_gather_matmul
 
         (rows, weight, scales), team = self._operands(x), self.team
-        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
-        d = all_gather_matmul(rows, weight, team=team, **options)
+        epilogue = self._epilogue(self.bias)
+        d = all_gather_matmul(rows, weight, team=team, transpose_b=True, epilogue=epilogue, scales=scales)
         return d if x.dim() == 2 else d.reshape(team.size * x.shape[0], *x.shape[1:-1], weight.shape[0])
 
 
@@ -250,13 +256,13 @@ class RowParallelLinear(_Parallel):
     _kind, _dimension = "in_features", 1
 
     @classmethod
-    def of(cls, layer: Any, *, team: Any) -> "RowParallelLinear":
+    def of(cls, layer: torch.nn.Linear, *, team: "Team") -> "RowParallelLinear":
         """This rank's part of a `torch.nn.Linear` or `weft.nn.Linear`, whose weights are copied. Raises
         WeftError for a layer that doesn't fit.
         """
         return cls._of([layer], team)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         """The layer of all tokens: of this rank's tokens."""
         from weft.distributed import matmul_reduce_scatter
 
@@ -267,25 +273,25 @@ class RowParallelLinear(_Parallel):
                 f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
                 f"ranks, got {x.shape[0]}; the next is {near}"
             )
-        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
-        d = matmul_reduce_scatter(rows, weight, team=self.team, shared_bias=True, **options)
+        call = partial(matmul_reduce_scatter, team=self.team, transpose_b=True, shared_bias=True)
+        d = call(rows, weight, epilogue=self._epilogue(self.bias), scales=scales)
         return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
 
 
-def _part(whole: Any, dimension: int, team: Any) -> Any:
+def _part(whole: Tensor, dimension: int, team: "Team") -> Tensor:
     """This rank's part of a tensor that is divided along a dimension."""
     size = whole.shape[dimension] // team.size
     return whole.narrow(dimension, team.rank * size, size)
 
 
-def _check_team(caller: str, team: Any) -> None:
+def _check_team(caller: str, team: object) -> None:
     from weft.distributed import Team
 
     if not isinstance(team, Team):
         raise WeftError(f"{caller}: team must be a weft.distributed.Team, got {shown(team)}")
 
 
-def _check_layer(caller: str, layer: Any) -> None:
+def _check_layer(caller: str, layer: torch.nn.Module) -> None:
     if type(layer) not in (torch.nn.Linear, Linear):
         raise WeftError(f"{caller}: layers must be torch.nn.Linear or weft.nn.Linear, got {shown(layer)}")
     if getattr(layer, "fp8", None) is not None:
