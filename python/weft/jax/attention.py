@@ -10,6 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
+from jax import Array
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -21,10 +24,13 @@ from weft.attend.values import check as check_integers
 from weft.attend.xla_launch import BEGINNING, KERNELS, KernelLaunch
 from weft.jax import placement, sharding
 from weft.jax.primitive import equally_varying, one_by_one, run_eagerly
+from weft.jax.signatures import Arrays, Avals, Context, Lowered, Operands
 from weft.language.calls.signatures import ArrayArgument
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 
+Standin = npt.NDArray[Any]
+"""An array of NumPy without contents that stands for a value of JAX."""
 _REAL = ("q", "k", "v", "sinks")  # which have gradients
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
@@ -38,10 +44,10 @@ class _Program:
     """
 
     def __init__(self) -> None:
-        self._values: dict[int, Any] = {}
-        self._arrays: list[Any] = []  # whose addresses must not be those of others
+        self._values: dict[int, Array] = {}
+        self._arrays: list[Standin] = []  # whose addresses must not be those of others
 
-    def array(self, value: Any) -> Any:
+    def array(self, value: Array) -> Standin:
         """An array that stands for a value."""
         shape, dtype = value.shape, arrays.numpy_dtype(arrays.mlir_type(value.dtype))
         made = np.empty(shape, dtype)
@@ -49,11 +55,11 @@ class _Program:
         self._arrays.append(made)
         return made
 
-    def value(self, array: Any) -> Any:
+    def value(self, array: Standin) -> Array:
         """The value of an array that `array` made or that a launch wrote."""
         return self._values[_address(array)]
 
-    def launch(self, kernel: Any, *arguments: Any, stream: Any = None, **meta: Any) -> None:
+    def launch(self, kernel: Any, *arguments: Any, stream: object = None, **meta: object) -> None:
         """Adds a launch to the program."""
         kinds = list(kernel.signature.arguments.values())
         described, operands, written = list[Any](), list[Any](), list[Any]()
@@ -81,18 +87,18 @@ class _Program:
             self._arrays.append(root)
 
 
-def _root(array: Any) -> Any:
+def _root(array: Standin) -> Standin:
     """The array of which this one is a view."""
     while array.base is not None:
         array = array.base
     return array
 
 
-def _address(array: Any) -> int:
+def _address(array: Standin) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
+def attention(given: Operands, options: Options) -> tuple[Array, Array]:
     """The output and lse of arrays by their names."""
     given = {name: jnp.asarray(each) for name, each in given.items() if each is not None}
     if "sinks" in given:
@@ -104,7 +110,7 @@ def attention(given: dict[str, Any], options: Options) -> tuple[Any, Any]:
     return result, lse
 
 
-def _check_values(names: tuple[str, ...], options: Options, values: Sequence[Any]) -> None:
+def _check_values(names: tuple[str, ...], options: Options, values: Arrays) -> None:
     """Raises WeftError for integers in CPU memory that name tokens or pages that aren't there. Those that JAX
     traces have no values yet.
     """
@@ -118,13 +124,13 @@ def _check_values(names: tuple[str, ...], options: Options, values: Sequence[Any
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attention(names: tuple[str, ...], options: Options, *values: Any) -> tuple[Any, Any]:
+def _attention(names: tuple[str, ...], options: Options, *values: Array) -> tuple[Array, Array]:
     result, lse = _forward(names, options, *values)[0]
     return result, lse
 
 
 def _call(
-    names: tuple[str, ...], options: Options, values: Any, launch: Callable[..., None] | None = None
+    names: tuple[str, ...], options: Options, values: Arrays, launch: Callable[..., None] | None = None
 ) -> tuple[_Program, Call]:
     """A call of these values, whose launches are added to a program, or go to another function."""
     program = _Program()
@@ -134,7 +140,7 @@ def _call(
     return program, Call.of(given, options, launch or program.launch, multiprocessors)
 
 
-def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[Any, Any]:
+def _forward(names: tuple[str, ...], options: Options, *values: Array) -> tuple[Array, Array]:
     _, call = _call(names, options, values)
     if call.is_empty:
         dtype, sizes = arrays.numpy_dtype(call.result_types[0]), call.sizes
@@ -148,14 +154,19 @@ def _forward(names: tuple[str, ...], options: Options, *values: Any) -> tuple[An
     return result, (values, result)
 
 
-def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: Any) -> tuple[Any, ...]:
+def _backward(
+    names: tuple[str, ...],
+    options: Options,
+    kept: tuple[Arrays, tuple[Array, Array]],
+    cotangents: tuple[Array, Array],
+) -> tuple[Array | None, ...]:
     values, (out, lse) = kept
     # Results are arrays of their own in XLA, to which no kernel can add.
     options = replace(options, deterministic=True)
     _, call = _call(names, options, values)
     fp8_launch.refuse_gradients(call)
     given = dict(zip(names, values, strict=True))
-    found: dict[str, Any] = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
+    found = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
     of_rows, (d_out, d_lse) = [None, None], cotangents
     if not call.is_empty:
         operands = equally_varying([*values, out, lse, d_out.astype(out.dtype), d_lse])
@@ -166,7 +177,7 @@ def _backward(names: tuple[str, ...], options: Options, kept: Any, cotangents: A
     return tuple(found.get(name) for name in names)
 
 
-def _only_sequences(call: Call, given: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _only_sequences(call: Call, given: Operands, found: Operands) -> Operands:
     """Gradients with zeros in rows that no sequence has, which the kernels don't write."""
     tokens = {"q": call.sizes.queries, "k": call.sizes.keys, "v": call.sizes.keys}
     result = {}
@@ -189,7 +200,7 @@ def _only_sequences(call: Call, given: dict[str, Any], found: dict[str, Any]) ->
 
 _attention.defvjp(_forward, _backward)
 
-attention_p: Any = Primitive("weft_attention")
+attention_p = Primitive("weft_attention")
 """The kernels of the output and lse. With the operands `_GIVEN_BACK`, those of the gradients of q, k and
 v, `delta`, and with sinks their shares.
 """
@@ -200,7 +211,9 @@ _GIVEN_BACK = ("out", "lse", "d_out", "d_lse")
 _BACK = frozenset(_GIVEN_BACK)
 
 
-def _run(names: tuple[str, ...], options: Options, values: Any, launch: Any = None) -> tuple[_Program, Any]:
+def _run(
+    names: tuple[str, ...], options: Options, values: Arrays, launch: Callable[..., None] | None = None
+) -> tuple[_Program, Sequence[Standin]]:
     """A program, and the arrays that its launches write."""
     inputs = tuple(name for name in names if name not in _BACK)
     program, call = _call(inputs, options, values, launch)
@@ -210,7 +223,7 @@ def _run(names: tuple[str, ...], options: Options, values: Any, launch: Any = No
     return program, results if shares is None else [*results, shares]
 
 
-def _abstract(*avals: Any, names: tuple[str, ...], options: Options) -> list[Any]:
+def _abstract(*avals: ShapedArray, names: tuple[str, ...], options: Options) -> list[ShapedArray]:
     _, written = _run(names, options, avals, lambda *_, **__: None)
     first = avals[0]
     if first.sharding.mesh.empty:
@@ -228,7 +241,7 @@ def _abstract(*avals: Any, names: tuple[str, ...], options: Options) -> list[Any
     ]
 
 
-def _dimensions(names: tuple[str, ...], options: Options, avals: Sequence[Any]) -> list[Any]:
+def _dimensions(names: tuple[str, ...], options: Options, avals: Avals) -> list[tuple[str, ...]]:
     """The names of the dimensions of operands and results, for `sharding.Rule`."""
     packed, pages = "cu_seqlens_q" in names, "p" if "page_table" in names else "b"
     grouped = len({*_heads(names, options, avals)}) > 1
@@ -255,7 +268,7 @@ def _dimensions(names: tuple[str, ...], options: Options, avals: Sequence[Any]) 
     return [operands, (q, k, v, delta, *[delta] * ("sinks" in names))]
 
 
-def _heads(names: tuple[str, ...], options: Options, avals: Sequence[Any]) -> tuple[int, int]:
+def _heads(names: tuple[str, ...], options: Options, avals: Avals) -> tuple[int, int]:
     """The number of heads of k, and that of q."""
     axis = -3 if options.layout == "bhtd" and "cu_seqlens_q" not in names else -2
     return avals[names.index("k")].shape[axis], avals[names.index("q")].shape[axis]
@@ -265,8 +278,10 @@ _WHOLE = frozenset("cdenpstuw")
 """The dimensions that devices don't divide: all but the batch and heads."""
 
 
-def _lower(context: Any, *operands: Any, names: tuple[str, ...], options: Options, on_gpu: bool) -> Any:
-    def computed(*values: Any) -> list[Any]:
+def _lower(
+    context: Context, *operands: mlir.ir.Value, names: tuple[str, ...], options: Options, on_gpu: bool
+) -> Lowered:
+    def computed(*values: Array) -> list[Array]:
         program, written = _run(names, options, values)
         return [program.value(each) for each in written]
 
@@ -280,15 +295,15 @@ def _lower(context: Any, *operands: Any, names: tuple[str, ...], options: Option
     given, results = _dimensions(names, options, context.avals_in)
     rule = sharding.Rule(given, results, _WHOLE, groups=groups)
 
-    def bind(*values: Any) -> Any:
+    def bind(*values: Array) -> list[Array]:
         return attention_p.bind(*values, names=names, options=options)
 
     return sharding.lowered(context, rule.made(bind, lambda axes: bind), operands, multiple_results=True)
 
 
 def _batched(
-    operands: Sequence[Any], axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
-) -> tuple[Any, Any]:
+    operands: Arrays, axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
+) -> tuple[Arrays, tuple[int, ...]]:
     """One call after the other."""
     given = {
         name: x if axis is None else jnp.moveaxis(x, axis, 0)
@@ -300,7 +315,7 @@ def _batched(
     return results, (0,) * len(results)
 
 
-def _differentiated(primals: Any, tangents: Any, **options: Any) -> Any:
+def _differentiated(primals: Arrays, tangents: Arrays, **options: object) -> tuple[Array, Array]:
     raise refuse("gradients of its gradients are not computed")
 
 

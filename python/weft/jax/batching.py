@@ -2,20 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
 from jax.interpreters import batching
 
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS
 from weft.jax.primitive import bind, one_by_one, product_p
 from weft.jax.products import multiply
+from weft.jax.signatures import Arrays, Operands
 from weft.launch import arrays
 from weft.multiply.product import Product
 from weft.multiply.xla_product import operands_of, planned
 
 
-def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Product) -> tuple[Any, int]:
+def _batched(operands: Arrays, axes: Sequence[int | None], *, product: Product) -> tuple[Array, int]:
     """The results along a new first dimension, and its number."""
     names = "a", "b", *product.roles
     moved = {
@@ -49,17 +50,17 @@ def _batched(operands: Sequence[Any], axes: Sequence[int | None], *, product: Pr
     return multiply(moved, product), 0
 
 
-def _has_factors(moved: dict[str, Any], mapped: set[str], product: Product) -> bool:
+def _has_factors(moved: Operands, mapped: set[str], product: Product) -> bool:
     """Whether the scales are those of rows, columns or tensors, which all products of a batch share."""
     described = [(each.shape[name in mapped :], arrays.mlir_type(each.dtype)) for name, each in moved.items()]
     return not set(FACTORS).isdisjoint(operands_of(product, planned(described, 0)).names)
 
 
-def _rows_of(batch: Any) -> int:
+def _rows_of(batch: Array) -> int:
     return int(batch.shape[0] * batch.shape[-2])
 
 
-def _bias_to_c(moved: dict[str, Any], mapped: set[str], product: Product) -> Product:
+def _bias_to_c(moved: Operands, mapped: set[str], product: Product) -> Product:
     """Adds a bias for each product to c, since a batch has only one bias. Returns the product of that c."""
     bias = moved.pop("bias")
     mapped.remove("bias")

@@ -4,20 +4,21 @@ setting doesn't allow tf32.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
 from weft.jax.epilogue import finished
+from weft.jax.signatures import Arrays, Operands
 from weft.launch import arrays, libraries
 from weft.multiply.operands import default_result
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, result_of
 
 
-def instead(operands: Sequence[Any], product: Product) -> Callable[..., Any] | None:
+def instead(operands: Arrays, product: Product) -> Callable[..., Array] | None:
     """A function of operands, the product and their description that computes what no kernel should; None for
     a product by a kernel. JAX multiplies f32 itself if `jax_default_matmul_precision` doesn't allow tf32,
     unless a schedule or a chip is named.
@@ -30,7 +31,7 @@ def instead(operands: Sequence[Any], product: Product) -> Callable[..., Any] | N
     return _precise_product
 
 
-def _product_of_zeros(operands: Sequence[Any], product: Product, described: Sequence[Described]) -> Any:
+def _product_of_zeros(operands: Arrays, product: Product, described: Sequence[Described]) -> Array:
     """The result of a product whose sums are 0: `residual + activation(beta * c + bias)`. Raises WeftError
     for operands that don't fit, and for an empty K with groups.
     """
@@ -48,7 +49,7 @@ def _sums(described: Sequence[Described]) -> str:
     return found if found in ("f64", "i32") else "f32"
 
 
-def _precise_product(operands: Sequence[Any], product: Product, described: Sequence[Described]) -> Any:
+def _precise_product(operands: Arrays, product: Product, described: Sequence[Described]) -> Array:
     """The result of a product of f32, multiplied as JAX's setting says. Raises WeftError for operands that
     don't fit, and for groups.
     """
@@ -78,7 +79,7 @@ def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
     return replace(product, roles=roles, activation=None, out_dtype=_sums(described), beta=0.0)
 
 
-def of_sums(z: Any, given: dict[str, Any], product: Product, described: Sequence[Described]) -> Any:
+def of_sums(z: Array, given: Operands, product: Product, described: Sequence[Described]) -> Array:
     """The result from the sums of products."""
     dtype = jnp.dtype(arrays.numpy_dtype(result_of(product, described)[1]))
     if "c" in given and product.beta:  # as in kernels, 0 times NaN adds nothing

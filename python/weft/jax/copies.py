@@ -4,9 +4,9 @@ them before the product, in memory of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax.numpy as jnp
+from jax import Array
 
 from weft.errors import WeftError
 from weft.launch import runtime
@@ -35,7 +35,7 @@ class Copies:
         ]
         return text_of(self.product, described, result, self.pitches)
 
-    def made(self, *operands: Any) -> list[Any]:
+    def made(self, *operands: Array) -> list[Array]:
         """The operands, some of them copied, by operations of JAX."""
         made = []
         for number, x in enumerate(operands):

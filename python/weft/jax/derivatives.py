@@ -6,16 +6,18 @@ product, z, followed by the activation of JAX.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jax.core import ShapedArray
 from jax.interpreters import ad
 
 from weft.errors import WeftError
 from weft.jax import grouped
 from weft.jax.epilogue import activated
 from weft.jax.primitive import Matrix, bind, multiply, product_p
+from weft.jax.signatures import Arrays, Operands
 from weft.launch import arrays
 from weft.multiply.product import Product
 from weft.multiply.xla_product import result_of
@@ -23,7 +25,7 @@ from weft.multiply.xla_product import result_of
 _LEAST_BITS = 16
 
 
-def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[Any, Any]:
+def _differentiated(primals: Arrays, tangents: Arrays, *, product: Product) -> tuple[Array, Array]:
     """The result and its tangent."""
     names = "a", "b", *product.roles
     given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
@@ -57,13 +59,13 @@ def _differentiated(primals: Any, tangents: Any, *, product: Product) -> tuple[A
     return result.astype(dtype), tangent.astype(dtype)
 
 
-def _dtype(product: Product, values: dict[str, Any]) -> Any:
+def _dtype(product: Product, values: Operands) -> jnp.dtype:
     """The type of a product's result, also for activations that JAX computes and kernels lack."""
     described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
     return jnp.dtype(arrays.numpy_dtype(result_of(replace(product, activation=None), described)[1]))
 
 
-def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, result: Any) -> Any:
+def _tangent(values: Operands, given: Operands, product: Product, result: Array) -> Array:
     """The tangent of a product without activation, of the result's type: a sum over operands with one."""
     rest = tuple(role for role in product.roles if role not in ("c", "bias", "residual"))
     kind = arrays.mlir_type(result.dtype)
@@ -90,14 +92,14 @@ def _tangent(values: dict[str, Any], given: dict[str, Any], product: Product, re
     return total
 
 
-def _without_padding(name: str, tangent: Any, ends: Any, product: Product) -> Any:
+def _without_padding(name: str, tangent: Array, ends: Array, product: Product) -> Array:
     """A tangent of a or b with zeros between the groups of K."""
     k_last = product.transpose_b if name == "b" else not product.transpose_a
     _, valid = grouped.in_groups(ends, tangent.shape[-1 if k_last else -2])
     return grouped.only(valid, tangent, -1 if k_last else -2)
 
 
-def _check(product: Product, given: dict[str, Any], values: dict[str, Any]) -> None:
+def _check(product: Product, given: Operands, values: Operands) -> None:
     """Raises WeftError for products that have no derivatives here."""
     what = "with scales, gradients are those of c, bias, residual and alpha"
     refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in given]
@@ -121,12 +123,12 @@ def _check(product: Product, given: dict[str, Any], values: dict[str, Any]) -> N
             )
 
 
-def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) -> list[Any]:
+def _transposed(cotangent: Array, a: Array, b: Array, *rest: Array, product: Product) -> list[Array | None]:
     """The cotangent of a or b, in which the product is linear: itself a product."""
     of_a = ad.is_undefined_primal(a)
     aval = (a if of_a else b).aval
     if isinstance(cotangent, ad.Zero):
-        found: Any = ad.Zero(aval)
+        found: Array | ad.Zero = ad.Zero(aval)
     elif grouped.grouping(product) is not None:
         known = zip(("a", "b", *product.roles), (a, b, *rest), strict=True)
         values = {name: each for name, each in known if not ad.is_undefined_primal(each)}
@@ -137,8 +139,14 @@ def _transposed(cotangent: Any, a: Any, b: Any, *rest: Any, product: Product) ->
 
 
 def _cotangent(
-    cotangent: Any, a: Any, b: Any, rest: tuple[Any, ...], product: Product, of_a: bool, aval: Any
-) -> Any:
+    cotangent: Array,
+    a: Array,
+    b: Array,
+    rest: tuple[Array, ...],
+    product: Product,
+    of_a: bool,
+    aval: ShapedArray,
+) -> Array:
     other, flips = b if of_a else a, (product.transpose_a, product.transpose_b)
     given = cotangent.astype(other.dtype)
     if rest and rest[0].size > 1:  # an alpha for each product
@@ -152,7 +160,7 @@ def _cotangent(
     return multiply(*(sides if of_a else sides[::-1]), out, added, product, flipped=flipped)
 
 
-def _along_k(batch: Any, rows: bool) -> Any:
+def _along_k(batch: Array, rows: bool) -> Array:
     """The matrices of a batch below each other, or else beside each other."""
     if rows:
         return batch.reshape(-1, batch.shape[-1])

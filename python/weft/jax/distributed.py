@@ -1,15 +1,16 @@
 """Products over the devices of an axis of `jax.shard_map`, with the results of `weft.distributed`."""
 
 from dataclasses import replace
-from typing import Any
 
 import jax
+from jax import Array
 
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError, shown
 from weft.jax import team_product
 from weft.jax.collectives import Asked
+from weft.jax.signatures import AxisName
 from weft.launch import arrays
 from weft.launch.arrays import type_name
 from weft.multiply.operands import default_result
@@ -20,19 +21,19 @@ _ELEMENTS = ("f16", "bf16", *FP8_TYPES)
 
 
 def all_gather_matmul(
-    a: Any,
-    b: Any,
-    axis_name: Any,
+    a: Array,
+    b: Array,
+    axis_name: AxisName,
     *,
     transpose_b: bool = False,
-    bias: Any = None,
+    bias: Array | None = None,
     activation: str | None = None,
-    residual: Any = None,
-    scales: tuple[Any, Any] | None = None,
+    residual: Array | None = None,
+    scales: tuple[Array, Array] | None = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     fused: bool | None = None,
-) -> Any:
+) -> Array:
     """`A @ b` with an epilogue, where A is `a` of all devices of an axis, concatenated along M.
 
     Call it in functions under `jax.shard_map`. Each device has `a` (M x K) and its own columns of B (K x N,
@@ -49,20 +50,20 @@ def all_gather_matmul(
 
 
 def matmul_reduce_scatter(
-    a: Any,
-    b: Any,
-    axis_name: Any,
+    a: Array,
+    b: Array,
+    axis_name: AxisName,
     *,
     transpose_b: bool = False,
-    bias: Any = None,
+    bias: Array | None = None,
     activation: str | None = None,
-    residual: Any = None,
-    scales: tuple[Any, Any] | None = None,
-    partials: Any = None,
+    residual: Array | None = None,
+    scales: tuple[Array, Array] | None = None,
+    partials: object = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     fused: bool | None = None,
-) -> Any:
+) -> Array:
     """This device's rows of the sum of `a @ b` over the devices of an axis, with an epilogue.
 
     Call it in functions under `jax.shard_map`. Each device has its own part of K: `a` (devices * M x K) and
@@ -76,20 +77,20 @@ def matmul_reduce_scatter(
 
 
 def matmul_all_reduce(
-    a: Any,
-    b: Any,
-    axis_name: Any,
+    a: Array,
+    b: Array,
+    axis_name: AxisName,
     *,
     transpose_b: bool = False,
-    bias: Any = None,
+    bias: Array | None = None,
     activation: str | None = None,
-    residual: Any = None,
-    scales: tuple[Any, Any] | None = None,
-    partials: Any = None,
+    residual: Array | None = None,
+    scales: tuple[Array, Array] | None = None,
+    partials: object = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     fused: bool | None = None,
-) -> Any:
+) -> Array:
     """The sum of `a @ b` over the devices of an axis, on each device, with an epilogue.
 
     Call it in functions under `jax.shard_map`. Each device has its own part of K: `a` (M x K) and `b` (K x N,
@@ -103,16 +104,16 @@ def matmul_all_reduce(
 
 def _product(
     function: str,
-    a: Any,
-    b: Any,
-    axis_name: Any,
-    bias: Any,
-    residual: Any,
-    scales: Any,
-    partials: Any,
+    a: Array,
+    b: Array,
+    axis_name: AxisName,
+    bias: Array | None,
+    residual: Array | None,
+    scales: tuple[Array, Array] | None,
+    partials: object,
     fused: bool | None,
     product: Product,
-) -> Any:
+) -> Array:
     """The product of one of the functions."""
     name = f"weft.jax.{function}"
     size = _check(name, a, b, axis_name)
@@ -142,7 +143,7 @@ def _product(
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
 
 
-def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
+def _check(name: str, a: Array, b: Array, axis_name: AxisName) -> int:
     """The number of devices. Raises WeftError outside of an axis, and for what aren't two matrices."""
     try:
         size = int(jax.lax.axis_size(axis_name))
@@ -161,7 +162,7 @@ def _check(name: str, a: Any, b: Any, axis_name: Any) -> int:
     return size
 
 
-def _partials(name: str, a: Any, partials: Any) -> str:
+def _partials(name: str, a: Array, partials: object) -> str:
     """The type to which products are rounded."""
     own = default_result(arrays.mlir_type(a.dtype))
     kind = own if partials is None else type_name(partials) or partials

@@ -4,14 +4,15 @@ With `row_ends`, that of `a` has the same groups of rows, and that of `b`, the w
 `k_ends` it's the other way round. Elements that belong to no group are 0 in every operand and result here.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
+from jax import Array
+from jax.core import ShapedArray
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.jax.primitive import Matrix, multiply
+from weft.jax.signatures import Operands
 from weft.launch import arrays
 from weft.multiply.product import Product
 
@@ -21,7 +22,7 @@ def grouping(product: Product) -> str | None:
     return next((role for role in product.roles if role in GROUPINGS), None)
 
 
-def in_groups(ends: Any, size: int) -> tuple[Any, Any]:
+def in_groups(ends: Array, size: int) -> tuple[Array, Array]:
     """The group of each of `size` rows, and whether the row is in it."""
     rows = jnp.arange(size, dtype=ends.dtype)
     rounded = (ends + (GROUP_ROWS - 1)) // GROUP_ROWS * GROUP_ROWS
@@ -29,13 +30,13 @@ def in_groups(ends: Any, size: int) -> tuple[Any, Any]:
     return number, rows < jnp.append(ends, 0)[number]
 
 
-def only(valid: Any, array: Any, axis: int) -> Any:
+def only(valid: Array, array: Array, axis: int) -> Array:
     """The array with zeros where an index along an axis isn't valid. `valid` has the indices last."""
     shape = (*valid.shape, 1) if axis == -2 else (*valid.shape[:-1], 1, valid.shape[-1])
     return jnp.where(valid.reshape(shape), array, jnp.zeros((), array.dtype))
 
 
-def cotangent(given: Any, values: dict[str, Any], product: Product, of_a: bool, aval: Any) -> Any:
+def cotangent(given: Array, values: Operands, product: Product, of_a: bool, aval: ShapedArray) -> Array:
     """The cotangent of a or b, in which the product is linear, from that of the result. `values` has the
     operands that are known.
     """
@@ -75,7 +76,7 @@ def cotangent(given: Any, values: dict[str, Any], product: Product, of_a: bool, 
     return multiply(a.T, Matrix(given), out, alpha, product, flipped=flips[1])
 
 
-def _scaled(given: Any, values: dict[str, Any], kind: str) -> tuple[Any, dict[str, Any]]:
+def _scaled(given: Array, values: Operands, kind: str) -> tuple[Array, Operands]:
     """The cotangent times an alpha for each product, or the alpha that scales all of them."""
     alpha = values.get("alpha")
     if alpha is None or alpha.size == 1:

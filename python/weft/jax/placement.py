@@ -1,18 +1,19 @@
 """How the sharding of a product's result follows from that of its operands."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
+from jax import Array
 
 from weft.errors import WeftError
+from weft.jax.signatures import Arrays, Avals
 from weft.multiply.product import Product
 
 _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
 """The dimensions of operands other than a and b, for products that may be distributed."""
 
 
-def check_devices(operands: Mapping[str, Any]) -> None:
+def check_devices(operands: Mapping[str, Array]) -> None:
     """Raises WeftError for arrays that were put on different devices."""
     known = {
         name: x.devices()
@@ -26,7 +27,7 @@ def check_devices(operands: Mapping[str, Any]) -> None:
         )
 
 
-def _shown(devices: set[Any]) -> str:
+def _shown(devices: set[jax.Device]) -> str:
     return " and ".join(sorted(str(each) for each in devices))
 
 
@@ -44,7 +45,7 @@ def dimensions(product: Product, ranks: Sequence[int], sizes: Sequence[int]) -> 
     return *named, "b" * (3 in ranks) + "mn"
 
 
-def gathered(product: Product, operands: Sequence[Any]) -> list[Any]:
+def gathered(product: Product, operands: Arrays) -> list[Array]:
     """The operands with undivided K, on a mesh with explicit axes."""
     kinds = [jax.typeof(each) for each in operands]
     if not may_be_distributed(product) or all(axis is None for kind in kinds for axis in kind.sharding.spec):
@@ -52,9 +53,7 @@ def gathered(product: Product, operands: Sequence[Any]) -> list[Any]:
     return undivided(frozenset("k"), operands, _of(product, kinds))
 
 
-def undivided(
-    whole: frozenset[str], operands: Sequence[Any], dimensions: Sequence[Sequence[str]]
-) -> list[Any]:
+def undivided(whole: frozenset[str], operands: Arrays, dimensions: Sequence[Sequence[str]]) -> list[Array]:
     """The operands with these dimensions undivided, on a mesh with explicit axes."""
     given = []
     for each, names in zip(operands, dimensions, strict=False):
@@ -67,7 +66,7 @@ def undivided(
     return given
 
 
-def of_result(product: Product, avals: Sequence[Any], rank: int) -> Any:
+def of_result(product: Product, avals: Avals, rank: int) -> jax.sharding.PartitionSpec:
     """The axes of a mesh with explicit axes for each dimension of the result. Raises WeftError where operands
     are divided differently.
     """
@@ -84,12 +83,12 @@ def of_result(product: Product, avals: Sequence[Any], rank: int) -> Any:
 
 
 def of_results(
-    caller: str, operands: Sequence[Sequence[str]], results: Sequence[Sequence[str]], avals: Sequence[Any]
-) -> list[Any]:
+    caller: str, operands: Sequence[Sequence[str]], results: Sequence[Sequence[str]], avals: Avals
+) -> list[jax.sharding.PartitionSpec]:
     """The axes of a mesh with explicit axes for each result, from the names of the dimensions of operands and
     results. Raises WeftError where operands are divided differently.
     """
-    axes: dict[str, Any] = {}
+    axes: dict[str, object] = {}
     for names, aval in zip(operands, avals, strict=True):
         for name, axis in zip(names, aval.sharding.spec, strict=False):
             if axis is not None and axes.setdefault(name, axis) != axis:
@@ -113,5 +112,5 @@ def of_results(
 _NAMES = {"b": "the batch", "m": "M", "n": "N", "k": "K", "o": "alpha", "h": "heads", "g": "heads of k and v"}
 
 
-def _of(product: Product, avals: Sequence[Any]) -> tuple[str, ...]:
+def _of(product: Product, avals: Avals) -> tuple[str, ...]:
     return dimensions(product, [len(aval.shape) for aval in avals], [aval.size for aval in avals])

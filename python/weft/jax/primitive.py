@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-from jax.extend.core import Primitive
+from jax import Array
+from jax.core import ShapedArray
+from jax.extend.core import Jaxpr, Primitive
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
 from weft.jax import by_jax, copies, placement
+from weft.jax.signatures import Arrays, Avals, Context, Lowered
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, result_of
 
-product_p: Any = Primitive("weft_product")
+product_p = Primitive("weft_product")
 
 
-def bind(operands: Sequence[Any], product: Product) -> Any:
+def bind(operands: Arrays, product: Product) -> Array:
     """The product of a, b and the operands with its roles, under any transformation of JAX. a and b are
     matrices or batches of one size.
     """
@@ -31,7 +34,7 @@ def bind(operands: Sequence[Any], product: Product) -> Any:
 class Matrix(NamedTuple):
     """A matrix or a batch of JAX, or its transpose if it is `flipped`."""
 
-    array: Any
+    array: Array
     flipped: bool = False
 
     @property
@@ -43,11 +46,11 @@ def multiply(
     left: Matrix,
     right: Matrix,
     out: str,
-    added: Mapping[str, Any],
+    added: Mapping[str, Array],
     product: Product,
     *,
     flipped: bool = False,
-) -> Any:
+) -> Array:
     """The product of two matrices, or its transpose if it is to be `flipped`, with elements of type `out`.
     `added` are its other operands, by role. It has the options of another one, without a schedule.
     """
@@ -65,7 +68,7 @@ def multiply(
     return bind((left.array, right.array, *added.values()), made)
 
 
-def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset()) -> list[Any]:
+def equally_varying(operands: Arrays, axes: frozenset[str] = frozenset()) -> list[Array]:
     """The operands with one type under `jax.shard_map`, which varies over these axes, too: gradients of those
     that all devices share are added up over the devices.
     """
@@ -77,7 +80,7 @@ def equally_varying(operands: Sequence[Any], axes: frozenset[Any] = frozenset())
     ]
 
 
-def _varied(operand: Any, axes: tuple[Any, ...]) -> Any:
+def _varied(operand: Array, axes: tuple[str, ...]) -> Array:
     """An operand that varies over more axes; the operand itself where JAX doesn't know over which it does
     (`check_vma=False`): its gradient would be added up over the axes.
     """
@@ -88,19 +91,19 @@ def _varied(operand: Any, axes: tuple[Any, ...]) -> Any:
     return varied if axes_of(varied).issuperset(axes) else operand
 
 
-def axes_of(operand: Any) -> frozenset[Any]:
+def axes_of(operand: Array) -> frozenset[str]:
     """The axes of `jax.shard_map` over which an operand varies."""
     kind = jax.typeof(operand)
     manual = getattr(kind, "manual_axis_type", None)
     return frozenset(getattr(kind, "vma", ()) if manual is None else manual.varying)
 
 
-def described(avals: Sequence[Any]) -> tuple[Described, ...]:
+def described(avals: Avals) -> tuple[Described, ...]:
     """Shapes and types, as `Product` has them. Raises WeftError for sizes that aren't known."""
     return tuple((_shape(aval.shape), arrays.mlir_type(aval.dtype)) for aval in avals)
 
 
-def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
+def _shape(sizes: Sequence[int]) -> tuple[int, ...]:
     for size in sizes:
         if not isinstance(size, int):
             raise WeftError(
@@ -110,7 +113,7 @@ def _shape(sizes: Sequence[Any]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _abstract(*avals: Any, product: Product) -> Any:
+def _abstract(*avals: ShapedArray, product: Product) -> ShapedArray:
     shape, dtype = result_of(product, described(avals))
     kind, first = jax.numpy.dtype(arrays.numpy_dtype(dtype)), avals[0]
     if first.sharding.mesh.empty:
@@ -120,7 +123,7 @@ def _abstract(*avals: Any, product: Product) -> Any:
     return first.update(shape=shape, dtype=kind, weak_type=False, sharding=sharding)
 
 
-def lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
+def lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu: bool) -> Lowered:
     """The call of XLA for a product on one device, on a GPU after copies of operands."""
     given, result = described(context.avals_in), described(context.avals_out)[0]
     copied = copies.of(product, given, result) if on_gpu else copies.none(product)
@@ -133,7 +136,7 @@ def lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
     return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **attributes)
 
 
-def texts_on_gpu(jaxpr: Any) -> list[str]:
+def texts_on_gpu(jaxpr: Jaxpr) -> list[str]:
     """The texts of the products of a program, as `lower` has them for a GPU."""
     found = []
     for equation in jaxpr.eqns:
@@ -148,20 +151,20 @@ xla_target.register()
 product_p.def_abstract_eval(_abstract)
 
 
-def one_by_one(given: Mapping[str, Any], mapped: Set[str], bind: Callable[[list[Any]], Any]) -> Any:
+def one_by_one(given: Mapping[str, Array], mapped: Set[str], bind: Callable[[list[Array]], Arrays]) -> Array:
     """The results of a primitive for each member of the `mapped` operands, along their first axes."""
 
-    def one(members: Mapping[str, Any]) -> Any:
+    def one(members: Mapping[str, Array]) -> Array:
         return bind([members.get(name, each) for name, each in given.items()])
 
     return jax.lax.map(one, {name: given[name] for name in mapped})
 
 
-def run_eagerly(primitive: Any, *parameters: str) -> None:
+def run_eagerly(primitive: Primitive, *parameters: str) -> None:
     """Lets JAX run a primitive with these parameters outside of programs: by a program of its own."""
     jitted = jax.jit(primitive.bind, static_argnames=parameters)
 
-    def run(*operands: Any, **given: Any) -> Any:
+    def run(*operands: Array, **given: object) -> Array:
         if not jax.config.jax_disable_jit:
             return jitted(*operands, **given)
         with jax.disable_jit(False):  # as JAX runs its own primitives

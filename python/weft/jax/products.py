@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from numbers import Real
-from typing import Any, Never
+from typing import Never
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, WORD
 from weft.dialects.product_types import PROMOTED, ceil_div
@@ -17,37 +18,38 @@ from weft.errors import WeftError, about, shown
 from weft.isa.suggest import no_parameter
 from weft.jax import placement, primitive
 from weft.jax.primitive import bind
+from weft.jax.signatures import Operands
 from weft.launch import arrays
 from weft.multiply import vectors, xla_target
 from weft.multiply.product import Product, checked_pair
 
 
 def matmul(
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     *,
-    c: Any = None,
-    alpha: float | Any = 1.0,
+    c: Array | None = None,
+    alpha: float | Array = 1.0,
     beta: float | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    bias: Any = None,
+    bias: Array | None = None,
     activation: str | None = None,
-    residual: Any = None,
-    scales: tuple[Any, Any] | None = None,
+    residual: Array | None = None,
+    scales: tuple[Array, Array] | None = None,
     kind: str | tuple[str, str] | None = None,
     scale_block: int | None = None,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
+    groups: Array | None = None,
+    row_ends: Array | None = None,
+    k_ends: Array | None = None,
     promote: bool = False,
     accumulate: str | None = None,
     bit_op: str | None = None,
-    out_dtype: Any = None,
+    out_dtype: object = None,
     schedule: AnySchedule | str | None = None,
     arch: str | None = None,
     **others: Never,
-) -> Any:
+) -> Array:
     """`residual + activation(alpha * a @ b + beta * c + bias)` in a JAX program.
 
     `a` is (..., M, K), or (..., K, M) with `transpose_a`; `b` is (..., K, N), or (..., N, K) with
@@ -127,7 +129,7 @@ def matmul(
     return jnp.squeeze(multiply(operands, product), axes)
 
 
-def of_roles(given: Mapping[str, Any], product: Product) -> Any:
+def of_roles(given: Mapping[str, Array], product: Product) -> Array:
     """`matmul` of arrays by their roles, which may be traced."""
     keywords = {**product.options, **given}
     if "scale_a" in given:
@@ -135,7 +137,7 @@ def of_roles(given: Mapping[str, Any], product: Product) -> Any:
     return matmul(**keywords)
 
 
-def queued(given: Mapping[str, Any], product: Product) -> Callable[..., Any]:
+def queued(given: Mapping[str, Array], product: Product) -> Callable[..., Array]:
     """A function of arrays like the `given` ones, in their order, which returns the result once XLA has
     queued the launch. Raises WeftError where no kernel multiplies them.
     """
@@ -159,7 +161,7 @@ _OTHER_NAMES = {
 """Parameters of `weft.matmul` and `jax.numpy.matmul`, and what to do here."""
 
 
-def multiply(operands: dict[str, Any], product: Product, *, of_rows: bool = False) -> Any:
+def multiply(operands: Operands, product: Product, *, of_rows: bool = False) -> Array:
     """The product of operands by their roles, with leading dimensions that are broadcast. `of_rows`: those of
     a become rows of one matrix, also with operands that have none.
     """
@@ -169,7 +171,7 @@ def multiply(operands: dict[str, Any], product: Product, *, of_rows: bool = Fals
     return result.reshape(*leading, m, result.shape[-1]) if leading else result
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(name: str, value: Array) -> Array:
     """An array of JAX. Raises WeftError for anything but arrays of JAX and NumPy."""
     if not isinstance(value, (jax.Array, np.ndarray)):
         raise WeftError(f"weft.jax.matmul: {name} must be an array of JAX or NumPy, got {shown(value)}")
@@ -185,11 +187,11 @@ _PACKED = {"i4": "int4", "ui4": "uint4"}
 _SCALED = {"f8E8M0FNU": "mxfp4", "f8E4M3FN": "nvfp4"}  # by the type of the scales
 
 
-def _pack(operands: dict[str, Any], kind: Any) -> Any:
+def _pack(operands: Operands, kind: str | tuple[str, str] | None) -> str | tuple[str, str] | None:
     """Makes bytes of a and b of 4 bits, as they lie in XLA's memory, and returns their kind. Raises WeftError
     for rows that aren't whole bytes.
     """
-    kinds: list[Any] = [None, None]
+    kinds: list[str | None] = [None, None]
     for number, name in enumerate("ab"):
         x = operands[name]
         dtype = arrays.mlir_type(x.dtype)
@@ -212,7 +214,7 @@ def _pack(operands: dict[str, Any], kind: Any) -> Any:
     return (a, b) if a and b else a or b
 
 
-def _factors(alpha: Any) -> Any:
+def _factors(alpha: float | Array) -> Array:
     """An array alpha, of at least one dimension."""
     if not isinstance(alpha, (jax.Array, np.ndarray)):
         raise WeftError(
@@ -223,7 +225,7 @@ def _factors(alpha: Any) -> Any:
     return jnp.asarray(alpha, jnp.float32 if weak else None).reshape(-1)
 
 
-def _type_name(dtype: Any) -> str | None:
+def _type_name(dtype: object) -> str | None:
     """MLIR's name of a type of results."""
     name = None if dtype is None else arrays.type_name(dtype)
     if dtype is not None and name is None:
@@ -232,7 +234,7 @@ def _type_name(dtype: Any) -> str | None:
     return name
 
 
-def _fold(operands: dict[str, Any], product: Product, of_rows: bool) -> tuple[int, ...]:
+def _fold(operands: Operands, product: Product, of_rows: bool) -> tuple[int, ...]:
     """Makes matrices or batches of one size of the operands. Returns the result's leading dimensions."""
     a, b = operands["a"], operands["b"]
     if a.ndim == 2 and b.ndim == 2:
@@ -270,7 +272,7 @@ _OF_ROWS = {"a", "b", "c", "bias", "residual"}
 """The operands of products whose leading dimensions may become rows."""
 
 
-def _transpose_scales(operands: dict[str, Any], product: Product) -> tuple[str, ...]:
+def _transpose_scales(operands: Operands, product: Product) -> tuple[str, ...]:
     """Transposes those scales of which kernels read columns. Returns their names."""
     if "scale_a" not in operands:
         return ()

@@ -7,21 +7,24 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Never
 
 import jax
 import numpy as np
+from jax import Array
 from jax._src import dispatch  # custom_partitioning itself is registered there, and nowhere else
 from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from weft.errors import WeftError
 from weft.jax import by_jax, placement, primitive
 from weft.jax.primitive import product_p
+from weft.jax.signatures import Arrays, AxisName, Context, Lowered
 from weft.multiply.product import Product
 
-Compute = Callable[..., Any]
-Axes = Mapping[str, Any]
+Compute = Callable[..., Array | list[Array]]
+Axes = Mapping[str, AxisName]
 """The axis of a mesh, or several, along which a dimension is divided."""
 
 
@@ -37,7 +40,7 @@ class Rule:
     summed: str = ""
     groups: tuple[int, ...] = ()  # the number of heads of k, and of heads of q for each
 
-    def made(self, compute: Compute, local: Callable[[Axes], Compute]) -> Any:
+    def made(self, compute: Compute, local: Callable[[Axes], Compute]) -> Compute:
         """A function that XLA distributes. `local` returns that of one device, by the axes of dimensions."""
         made = custom_partitioning(compute)
         sides = [[self._factors(names) for names in each] for each in (self.operands, self.results)]
@@ -54,12 +57,18 @@ class Rule:
     def _factors(self, names: Sequence[str]) -> list[str]:
         return ["(g r)" if name == "h" and self.groups else name for name in names]
 
-    def _partition(self, local: Callable[[Axes], Compute], mesh: Any, arguments: Any, shapes: Any) -> Any:
+    def _partition(
+        self,
+        local: Callable[[Axes], Compute],
+        mesh: jax.sharding.Mesh,
+        arguments: Sequence[jax.ShapeDtypeStruct],
+        shapes: object,
+    ) -> tuple[object, ...]:
         results, tree = jax.tree.flatten(shapes)
         if not all(isinstance(each.sharding, jax.sharding.NamedSharding) for each in results):
             # without axes, every device has all
             mesh = jax.sharding.Mesh(np.array(list(results[0].sharding.device_set)), ("devices",))
-            axes: dict[str, Any] = {}
+            axes: dict[str, AxisName] = {}
         else:
             axes = self._axes(mesh, arguments, results)
         shardings = [
@@ -71,9 +80,11 @@ class Rule:
         ]
         return mesh, local(axes), jax.tree.unflatten(tree, shardings[1]), tuple(shardings[0])
 
-    def _axes(self, mesh: Any, arguments: Sequence[Any], results: Sequence[Any]) -> dict[str, Any]:
+    def _axes(
+        self, mesh: jax.sharding.Mesh, arguments: Arrays, results: Sequence[jax.ShapeDtypeStruct]
+    ) -> dict[str, AxisName]:
         """The axes of the dimensions that the results have, and of those over which devices add."""
-        axes: dict[str, Any] = {}
+        axes: dict[str, AxisName] = {}
         for names, each in zip(self.results, results, strict=True):
             for name, axis in zip(names, each.sharding.spec, strict=False):
                 if axis is not None and name not in self.whole:
@@ -90,27 +101,27 @@ class Rule:
         return axes
 
 
-def _names(axis: Any) -> tuple[Any, ...]:
+def _names(axis: AxisName) -> tuple[str, ...]:
     return axis if isinstance(axis, tuple) else (axis,)
 
 
-def _size(mesh: Any, axis: Any) -> int:
+def _size(mesh: jax.sharding.Mesh, axis: AxisName) -> int:
     return math.prod(mesh.shape[each] for each in _names(axis))
 
 
-def several(context: Any) -> bool:
+def several(context: Context) -> bool:
     """Whether XLA distributes a program over several devices, and not the program itself."""
     inside = context.module_context.axis_context
     return isinstance(inside, mlir.ShardingContext) and inside.num_devices > 1
 
 
-def lowered(context: Any, function: Compute, operands: Sequence[Any], *, multiple_results: bool) -> Any:
+def lowered(context: Context, function: Compute, operands: Lowered, *, multiple_results: bool) -> Lowered:
     """The operations of a function that XLA distributes."""
     context = _with_mesh(context, context.module_context.axis_context)
     return mlir.lower_fun(function, multiple_results=multiple_results)(context, *operands)
 
 
-def _with_mesh(context: Any, inside: Any) -> Any:
+def _with_mesh(context: Context, inside: mlir.ShardingContext) -> Context:
     """The context with the mesh of `jax.set_mesh`, which JAX omits if no argument of a program is on it."""
     mesh = jax.sharding.get_abstract_mesh()
     if inside.abstract_mesh is not None or mesh.empty or mesh.size != inside.num_devices:
@@ -119,13 +130,13 @@ def _with_mesh(context: Any, inside: Any) -> Any:
     return context.replace(module_context=context.module_context.replace(axis_context=inside))
 
 
-def register(operation: Any, caller: str, lower: Callable[..., Any]) -> None:
+def register(operation: Primitive, caller: str, lower: Callable[..., Lowered]) -> None:
     """Registers the lowering of a primitive, which has a parameter `on_gpu`, and that of other platforms."""
     dispatch.prim_requires_devices_during_lowering.add(operation)
     for platform in ("cpu", "cuda"):
         mlir.register_lowering(operation, partial(lower, on_gpu=platform == "cuda"), platform=platform)
 
-    def refuse(context: Any, *_: Any, **options: Any) -> Any:
+    def refuse(context: Context, *_: object, **options: object) -> Never:
         asked = context.platforms or context.module_context.platforms
         got = ", ".join(each for each in asked if each not in ("cpu", "cuda"))
         raise WeftError(f"{caller}: the platform must be cuda or cpu (the emulator), got {got}")
@@ -133,7 +144,7 @@ def register(operation: Any, caller: str, lower: Callable[..., Any]) -> None:
     mlir.register_lowering(operation, refuse)
 
 
-def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
+def _lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu: bool) -> Lowered:
     if not several(context) or not placement.may_be_distributed(product):
         return primitive.lower(context, *operands, product=product, on_gpu=on_gpu)
     avals = context.avals_in
@@ -147,7 +158,7 @@ def _lower(context: Any, *operands: Any, product: Product, on_gpu: bool) -> Any:
 def _multiplier(product: Product, axes: Axes) -> Compute:
     """A function of one device's parts of the operands."""
 
-    def multiply(*given: Any) -> Any:
+    def multiply(*given: Array) -> Array:
         if "k" not in axes:
             return product_p.bind(*given, product=product)
         described = primitive.described([jax.typeof(each) for each in given])

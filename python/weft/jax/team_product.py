@@ -8,11 +8,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
+from jax import Array
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -22,22 +26,26 @@ from weft.jax.collectives import Asked
 from weft.jax.epilogue import finished
 from weft.jax.primitive import axes_of, equally_varying, run_eagerly
 from weft.jax.products import matmul
+from weft.jax.signatures import Arrays, Context, Lowered, Operands
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
 from weft.system import late_imports
 
+if TYPE_CHECKING:
+    from weft.distributed.xla_call import TeamCall
+
 CHIP = "sm_90a"
 """Of the GPUs for which there are kernels."""
 
-team_product_p: Any = Primitive("weft_team_product")
+team_product_p = Primitive("weft_team_product")
 xla_target.register()
 
 
-def _read(text: str) -> Any:
+def _read(text: str) -> "TeamCall":
     return _call().TeamCall.of(text)
 
 
-def _call() -> Any:
+def _call() -> ModuleType:
     """The module with calls of Weft's handler: programs without several GPUs don't need it."""
     with late_imports.whole():
         from weft.distributed import xla_call
@@ -47,7 +55,7 @@ def _call() -> Any:
 xla_target.add_reader(xla_target.OF_TEAMS, _read)
 
 
-def multiply(asked: Asked, operands: Sequence[Any], fused: bool | None) -> Any:
+def multiply(asked: Asked, operands: Arrays, fused: bool | None) -> Array:
     """The product of a, b and the operands with roles, under `jax.shard_map` or `jax.vmap`. Raises WeftError
     where `fused` is True and it can't be.
     """
@@ -63,7 +71,7 @@ def _refused(asked: Asked, why: str) -> WeftError:
     return WeftError(f"weft.jax.{asked.name}: fused must be False or None here: {why}")
 
 
-def _unmapped(asked: Asked, operands: Sequence[Any]) -> str | None:
+def _unmapped(asked: Asked, operands: Arrays) -> str | None:
     """Why a call can't be the primitive, in words."""
     mesh = jax.sharding.get_abstract_mesh()
     manual = set(mesh.manual_axes)
@@ -79,7 +87,7 @@ def _unmapped(asked: Asked, operands: Sequence[Any]) -> str | None:
     return None
 
 
-def _bind(asked: Asked, operands: Sequence[Any], fused: bool | None = None) -> Any:
+def _bind(asked: Asked, operands: Arrays, fused: bool | None = None) -> Array:
     """The product by the primitive. All operands vary over the axes, but the epilogue of a sum that all
     devices get.
     """
@@ -93,7 +101,7 @@ def _bind(asked: Asked, operands: Sequence[Any], fused: bool | None = None) -> A
     return team_product_p.bind(*varied, asked=asked, fused=fused)
 
 
-def _abstract(*avals: Any, asked: Asked, fused: bool | None) -> Any:
+def _abstract(*avals: ShapedArray, asked: Asked, fused: bool | None) -> ShapedArray:
     a, b = avals[:2]
     n = b.shape[0 if asked.product.transpose_b else 1]
     rows = {"all_gather_matmul": a.shape[0] * asked.size, "matmul_reduce_scatter": a.shape[0] // asked.size}
@@ -103,7 +111,7 @@ def _abstract(*avals: Any, asked: Asked, fused: bool | None) -> Any:
     return _without(result, frozenset(asked.axes)) if asked.name == "matmul_all_reduce" else result
 
 
-def _without(aval: Any, axes: frozenset[str]) -> Any:
+def _without(aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
     """A type that doesn't vary over axes."""
     manual = getattr(aval, "manual_axis_type", None)
     if manual is None:
@@ -111,22 +119,22 @@ def _without(aval: Any, axes: frozenset[str]) -> Any:
     return aval.update(manual_axis_type=manual.update(varying=manual.varying - axes))
 
 
-def _by_collectives(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> Any:
+def _by_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None) -> Lowered:
     if fused:
         raise _refused(asked, f"the platform is {_platforms(context)}")
     return _lower_collectives(context, *operands, asked=asked)
 
 
-def _platforms(context: Any) -> str:
+def _platforms(context: Context) -> str:
     return ", ".join(context.platforms or context.module_context.platforms)
 
 
-def _lower_collectives(context: Any, *operands: Any, asked: Asked) -> Any:
+def _lower_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked) -> Lowered:
     function = partial(collectives.multiply, asked)
     return mlir.lower_fun(function, multiple_results=False)(context, *operands)
 
 
-def _on_gpu(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> Any:
+def _on_gpu(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None) -> Lowered:
     call, why = _fused(context, asked)
     if call is None:
         if fused:
@@ -143,7 +151,7 @@ def _on_gpu(context: Any, *operands: Any, asked: Asked, fused: bool | None) -> A
     return lower(context.replace(avals_in=after), *operands, **attributes)
 
 
-def _as_read(asked: Asked, a: Any, b: Any, *rest: Any) -> list[Any]:
+def _as_read(asked: Asked, a: Array, b: Array, *rest: Array) -> list[Array]:
     """The operands as kernels read them: B of 8 bits K-major, and the scales of A transposed."""
     if _flips(asked, b.dtype):
         b = jnp.swapaxes(b, 0, 1)
@@ -151,11 +159,11 @@ def _as_read(asked: Asked, a: Any, b: Any, *rest: Any) -> list[Any]:
     return [a, b, *(jnp.swapaxes(x, 0, 1) if role == "scale_a" else x for role, x in roles)]
 
 
-def _flips(asked: Asked, dtype: Any) -> bool:
+def _flips(asked: Asked, dtype: jnp.dtype) -> bool:
     return not asked.product.transpose_b and dtype.itemsize == 1
 
 
-def _fused(context: Any, asked: Asked) -> tuple[Any, str]:
+def _fused(context: Context, asked: Asked) -> "tuple[TeamCall | None, str]":
     """The call of Weft's handler, or None and why there is none, in words."""
     if context.module_context.lowering_parameters.for_export:
         return None, "exported programs name no GPUs"
@@ -179,7 +187,7 @@ def _fused(context: Any, asked: Asked) -> tuple[Any, str]:
     return (call, "") if complaint is None else (None, complaint)
 
 
-def _teams(inside: Any, asked: Asked) -> tuple[tuple[tuple[int, ...], ...], str]:
+def _teams(inside: mlir.ShardingContext, asked: Asked) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The numbers of the GPUs of each team, or why they aren't known."""
     mesh = getattr(inside, "mesh", None)
     if not isinstance(mesh, jax.sharding.Mesh):
@@ -191,14 +199,16 @@ def _teams(inside: Any, asked: Asked) -> tuple[tuple[tuple[int, ...], ...], str]
     return tuple(tuple(numbers[device] for device in team) for team in teams), ""
 
 
-def along(devices: Any, names: Sequence[str], axes: Sequence[str]) -> Any:
+def along(
+    devices: npt.NDArray[np.object_], names: Sequence[str], axes: Sequence[str]
+) -> npt.NDArray[np.object_]:
     """Teams of devices of a mesh, as rows: those along some of its axes, in the order of these."""
     order = [names.index(axis) for axis in axes]
     last = np.moveaxis(devices, order, range(-len(order), 0))
     return last.reshape(-1, math.prod(last.shape[-len(order) :]))
 
 
-def _local_gpus() -> dict[Any, int]:
+def _local_gpus() -> dict[jax.Device, int]:
     """The GPUs of this process, and their numbers for the driver."""
     try:
         devices = jax.local_devices(backend="gpu")
@@ -213,8 +223,8 @@ mlir.register_lowering(team_product_p, _on_gpu, platform="cuda")
 
 
 def _batched(
-    operands: Sequence[Any], axes: Sequence[int | None], *, asked: Asked, fused: bool | None
-) -> tuple[Any, int]:
+    operands: Arrays, axes: Sequence[int | None], *, asked: Asked, fused: bool | None
+) -> tuple[Array, int]:
     """Under `jax.vmap`, by XLA's collectives."""
     if fused:
         raise _refused(asked, "the product is under jax.vmap")
@@ -222,7 +232,9 @@ def _batched(
     return jax.vmap(function, in_axes=tuple(axes))(*operands), 0
 
 
-def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | None) -> Any:
+def _differentiated(
+    primals: Arrays, tangents: Arrays, *, asked: Asked, fused: bool | None
+) -> tuple[Array, Array]:
     """The result and its tangent."""
     names = "a", "b", *asked.product.roles
     values = dict(zip(names, primals, strict=True))
@@ -241,7 +253,7 @@ def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | 
     z = team_product_p.bind(*inner.values(), asked=before, fused=fused)
     dz = _tangent(before, inner, given, z)
 
-    def after(z: Any, residual: Any) -> Any:
+    def after(z: Array, residual: Array | None) -> Array:
         return finished(z.astype(jnp.float32), None, asked.product.activation, residual).astype(z.dtype)
 
     if residual is None:
@@ -251,16 +263,16 @@ def _differentiated(primals: Any, tangents: Any, *, asked: Asked, fused: bool | 
     return jax.jvp(after, (z, residual), (dz, of_residual))
 
 
-def _by_jax(asked: Asked, values: dict[str, Any], given: dict[str, Any]) -> Any:
+def _by_jax(asked: Asked, values: Operands, given: Operands) -> tuple[Array, Array]:
     """The result and its tangent by XLA's collectives."""
 
-    def function(changed: dict[str, Any]) -> Any:
+    def function(changed: Operands) -> Array:
         return collectives.multiply(asked, *(values | changed).values())
 
     return jax.jvp(function, ({name: values[name] for name in given},), (given,))
 
 
-def _tangent(asked: Asked, values: dict[str, Any], given: dict[str, Any], result: Any) -> Any:
+def _tangent(asked: Asked, values: Operands, given: Operands, result: Array) -> Array:
     """The tangent of a product without its activation and residual."""
     linear = asked.having(roles=(), activation=None)
     total = jnp.zeros_like(result)
@@ -276,12 +288,14 @@ def _tangent(asked: Asked, values: dict[str, Any], given: dict[str, Any], result
     return total
 
 
-def _transposed(cotangent: Any, a: Any, b: Any, *, asked: Asked, fused: bool | None) -> list[Any]:
+def _transposed(
+    cotangent: Array, a: Array, b: Array, *, asked: Asked, fused: bool | None
+) -> list[Array | None]:
     """The cotangent of a or b, in which the product is linear."""
     of_a = ad.is_undefined_primal(a)
     aval = (a if of_a else b).aval
     if isinstance(cotangent, ad.Zero):
-        found: Any = ad.Zero(aval)
+        found: Array | ad.Zero = ad.Zero(aval)
     elif of_a:
         gathers = asked.name == "all_gather_matmul"
         name = "matmul_reduce_scatter" if gathers else "all_gather_matmul"
