@@ -97,7 +97,7 @@ def test_variables_of_a_language_kernel():
         assert value(session, "by") == 2.0
         with pytest.raises(weft.WeftError, match=r"'total' has no value here: .* N, row, t, mean"):
             value(session, "total")
-        session.step(Step.of("finish", session.thread()[0]))
+        session.step(Step("finish", session.thread()[0]))
 
     def back(session):
         assert np.allclose(value(session, "t"), x[64:])
@@ -109,7 +109,7 @@ def test_variables_of_a_language_kernel():
     def in_loop(session):
         assert value(session, "i") == 5 and value(session, "total") == 10.0
         assert "i = 5" in inspection.variables(session)
-        session.step(Step.of("next", session.thread()[0]))
+        session.step(Step("next", session.thread()[0]))
 
     def again(session):
         assert session.thread()[0].source.line in (body - 1, body)
@@ -157,7 +157,7 @@ def test_wgmma_with_its_ring_and_barriers():
         line = line_of(product, "w.ring(")
         assert f": stage 0 full, phase 1, 0 of 1 arrived (made at test_language_debugging.py:{line})" in text
         assert ": stage 0 empty, phase 0, 0 of 1 arrived" in text
-        session.step(Step.of("until", session.thread()[0], "<ptx>", first_wgmma(session)))
+        session.step(Step("until", session.thread()[0], "<ptx>", first_wgmma(session)))
 
     def about_to_multiply(session):
         assert np.array_equal(operand(session, "a"), a[:, :16].astype(np.float64))
@@ -198,7 +198,7 @@ def test_who_waits_for_an_mbarrier():
         session.add_breakpoint(str(line_of(product, "ring.fill(")), "k == 0", temporary=True)
 
     def filling(session):
-        session.step(Step.of("stepi", session.thread()[0]))
+        session.step(Step("stepi", session.thread()[0]))
 
     def look(session):
         text = inspection.warps(session)

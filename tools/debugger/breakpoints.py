@@ -40,13 +40,12 @@ class Breakpoint:
     enabled: bool = True
     ignore: int = 0
     hits: int = 0
-    hook: Hook | None = None
-    kind: str = "breakpoint"
+    hooks: list[Hook] = field(default_factory=list)
     unavailable: str | None = ""
     """Why the condition had no value where threads have reached the line; None once it has had one."""
 
     def __str__(self) -> str:
-        parts = [f"{self.number}  {'temporary ' * self.temporary}{self.kind} at {self.place}"]
+        parts = [f"{self.number}  {'temporary ' * self.temporary}breakpoint at {self.place}"]
         parts += [f"if {self.text}"] if self.text else []
         parts += [] if self.enabled else ["(disabled)"]
         parts += [f"ignored {self.ignore} more times"] if self.ignore else []
@@ -106,6 +105,9 @@ class Watchpoint:
             return f"  old {before.hex(' ')}\n  new {now.hex(' ')}"
         changed = np.flatnonzero(np.frombuffer(before, np.uint8) != np.frombuffer(now, np.uint8))
         return f"  {len(changed)} of {len(now)} bytes have changed, the first at +0x{int(changed[0]):x}"
+
+
+Point = Breakpoint | Watchpoint
 
 
 def place_of(text: str, launched: Launched | None, default: str) -> Place:

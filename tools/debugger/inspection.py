@@ -84,7 +84,7 @@ def variables(session: Session) -> str:
     for name, array in session.launched.arrays.items():
         if name in visible(session.variables(), stopped):
             continue
-        rows.append(f"{name}: array of {' x '.join(map(str, array.shape))} {array.dtype}")
+        rows.append(f"{name}: array of {matrices.size_of(array.shape)} {array.dtype}")
     return "\n".join(rows) or "no variables have values here: info registers shows registers"
 
 
@@ -120,6 +120,16 @@ def registers(session: Session, pattern: str) -> str:
     return "\n".join(rows + ([f"and {left} more: info registers PATTERN"] if left > 0 else []))
 
 
+def points(session: Session) -> str:
+    """Breakpoints and watchpoints."""
+    return "\n".join(map(str, session.points)) or "no breakpoints"
+
+
+def findings(session: Session) -> str:
+    """What the sanitizer has found."""
+    return "\n".join(map(str, session.findings)) or "the sanitizer has found nothing so far"
+
+
 def operand(session: Session, words: Sequence[str]) -> str:
     """Operands of a tensor-core instruction as matrices: `[NAME] [LINE] [TYPE]`."""
     stopped, row, lane = session.thread()
@@ -138,9 +148,8 @@ def tile(session: Session, words: Sequence[str]) -> str:
     usage = "tile shared ADDRESS 64x64xbf16 [128B], or tile tensor COLUMN 128x64xf32"
     if len(words) not in (3, 4) or words[0] not in ("shared", "tensor"):
         raise WeftError(f"expects {usage}")
-    stopped, row, lane = session.thread()
-    names = session.names(Threads.one(stopped, row, lane))
-    address = number_of(expressions.evaluated(expressions.parsed(words[1]), names), words[1])
+    stopped, row, _ = session.thread()
+    address = session.number_of(words[1])
     match = _TILE.fullmatch(words[2])
     if match is None:
         raise WeftError(f"expects ROWSxCOLUMNSxTYPE such as 64x64xbf16, got '{words[2]}'")
@@ -150,10 +159,7 @@ def tile(session: Session, words: Sequence[str]) -> str:
     if words[0] == "tensor":
         layout = f"S[({shape[0]},{shape[1]}):(1@TLane,1@TCol)]"
         found = matrices.from_tensor(stopped.tensor_memory(cta), layout, shape, kind, address)
-        return (
-            f"{size} in tensor memory at lane {address >> 16}, column {address & 0xFFFF}\n"
-            + matrices.text_of(found)
-        )
+        return f"{size} in {matrices.at_tensor(address)}\n{matrices.text_of(found)}"
     swizzle = words[3] if len(words) == 4 else ""
     if swizzle and swizzle not in _SWIZZLES:
         raise WeftError(f"swizzle must be one of {', '.join(_SWIZZLES)}, got '{swizzle}'")
@@ -180,24 +186,12 @@ def _swizzled(
     return matrices.from_bytes(stopped.shared(cta)[begin:], layout, shape, kind)
 
 
-def number_of(value: Any, text: str) -> int:
-    """A whole number. Raises WeftError for anything else."""
-    array = np.asarray(value)
-    if isinstance(value, tuple | Tile) or array.size != 1 or array.dtype.kind not in "iu":
-        raise WeftError(f"expects a whole number, got '{text}'")
-    return int(array.reshape(-1)[0])
-
-
 def memory(session: Session, words: Sequence[str]) -> str:
     """Bytes of memory: `SPACE ADDRESS [BYTES]`."""
     if len(words) not in (2, 3) or words[0] not in ("shared", "global"):
         raise WeftError("expects x shared ADDRESS [BYTES], or x global ADDRESS [BYTES]")
-    stopped, row, lane = session.thread()
-    names = session.names(Threads.one(stopped, row, lane))
-    address = number_of(expressions.evaluated(expressions.parsed(words[1]), names), words[1])
-    size = (
-        number_of(expressions.evaluated(expressions.parsed(words[2]), names), words[2]) if words[2:] else 64
-    )
+    stopped, row, _ = session.thread()
+    address, size = session.number_of(words[1]), session.number_of(words[2]) if words[2:] else 64
     if not 0 < size <= 4096:
         raise WeftError(f"expects 1 to 4096 bytes, got {size}")
     if words[0] == "shared":
@@ -422,7 +416,7 @@ def element(session: Session, text: str) -> tuple[int, Any]:
     try:
         flat = offsets[index]
     except IndexError as error:
-        raise WeftError(f"{name.strip()} has {' x '.join(map(str, array.shape))} elements: {error}") from None
+        raise WeftError(f"{name.strip()} has {matrices.size_of(array.shape)} elements: {error}") from None
     if np.ndim(flat):
         raise WeftError(f"expects one element of {array.ndim} indices, got '{text}'")
     at = np.unravel_index(int(flat), array.shape)

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.numerics import arithmetic
+from weft.emulator.running.wave import Wave
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
-from weft.layout import MEMORY, Layout
+from weft.layout import AXES, MEMORY, Layout
+from weft.tools.debugger.expressions import Tile
 
 Matrix = npt.NDArray[Any]
 _ALIASES = {
@@ -63,38 +65,55 @@ def of_array(array: Matrix) -> Matrix:
 
 
 @lru_cache(64)
-def places(layout: str, shape: tuple[int, ...]) -> dict[str, npt.NDArray[np.int64]]:
+def places(layout: str) -> dict[str, npt.NDArray[np.int64]]:
     """Where the first copy of each element is: its position on each axis, in row-major order, before the
     swizzle.
     """
-    parsed = Layout.parse(layout)
-    extents = [it.extent for it in parsed.shard]
-    digits = np.unravel_index(np.arange(parsed.size), extents) if extents else ()
-    found: dict[str, npt.NDArray[np.int64]] = {}
-    for axis in parsed.axes:
-        total = np.full(parsed.size, dict(parsed.offset).get(axis, 0), np.int64)
-        for it, digit in zip(parsed.shard, digits, strict=True):
-            if it.axis == axis:
-                total = total + digit * it.stride
-        found[axis] = total
-    return found
+    return dict(zip(AXES, Layout.parse(layout).first_positions().T, strict=True))
 
 
-def warps_of(layout: str) -> int:
-    """The number of warps whose registers hold a fragment."""
-    return Layout.parse(layout).span("warpid")
+def size_of(shape: Sequence[int]) -> str:
+    """A shape in messages."""
+    return " x ".join(map(str, shape))
+
+
+def at_tensor(address: int) -> str:
+    """An address of tensor memory in messages."""
+    return f"tensor memory at lane {address >> 16}, column {address & 0xFFFF}"
+
+
+def fragment(
+    wave: Wave,
+    row: int,
+    name: str,
+    held: Sequence[Matrix | None],
+    layout: str,
+    shape: tuple[int, ...],
+    dtype: str,
+) -> Tile:
+    """A matrix in registers (None: zeros) of a warp and those that share it; `[warps of the wave, 32]`."""
+    span, size = Layout.parse(layout).span("warpid"), int(np.prod(shape))
+    first = row - int(wave.warp_of_row[row]) % span
+    zero = np.zeros((span, 32), np.uint32)
+    registers = [zero if each is None else each[first : first + span] for each in held]
+    words = len(held) * span * 32 * 8 * registers[0].dtype.itemsize
+    bits = bits_of(dtype)  # those smaller than a byte may take one
+    kind = "b8" if bits < 8 and bits * size > words else dtype
+    shown = shape[-2:] if len(shape) > 2 and shape[0] == 1 else shape
+    found = from_registers(registers, layout, shape, kind).reshape(shown)
+    warp = int(wave.warp_of_row[first])
+    who = f"warp {warp}" if span == 1 else f"warps {warp}-{warp + span - 1}"
+    return Tile(found, f"{name}: {size_of(shown)} {dtype} in registers of {who}, layout {layout}")
 
 
 def from_registers(registers: Sequence[Matrix], layout: str, shape: tuple[int, ...], dtype: str) -> Matrix:
     """A matrix in registers; each register is `[warps of the fragment, 32]`."""
-    bits, where = bits_of(dtype), places(layout, shape)
+    bits, where = bits_of(dtype), places(layout)
     size = 8 * registers[0].dtype.itemsize
     each = max(1, size // max(bits, 1)) if size > bits else 1
-    element = where.get(MEMORY, np.zeros(1, np.int64)) + where.get("reg", 0)
-    zero = np.zeros_like(element)
-    warp, lane = where.get("warpid", zero), where.get("laneid", zero)
-    stacked = np.stack(registers)
-    words = stacked[np.minimum(element // each, len(stacked) - 1), warp % stacked.shape[1], lane]
+    element, stacked = where[MEMORY] + where["reg"], np.stack(registers)
+    row = np.minimum(element // each, len(stacked) - 1)
+    words = stacked[row, where["warpid"] % stacked.shape[1], where["laneid"]]
     if each > 1:
         mask = np.array((1 << bits) - 1, words.dtype)
         words = words >> (element % each * bits).astype(words.dtype) & mask
@@ -106,7 +125,7 @@ def from_bytes(data: npt.NDArray[np.uint8], layout: str, shape: tuple[int, ...],
     Raises WeftError if it goes beyond `data`.
     """
     bits, parsed = bits_of(dtype), Layout.parse(layout)
-    at = places(layout, shape)[MEMORY] * bits
+    at = places(layout)[MEMORY] * bits
     byte, inside = at // 8, at % 8
     if parsed.swizzle is not None:
         pattern = parsed.swizzle
@@ -127,9 +146,8 @@ def from_tensor(
     cells: npt.NDArray[np.uint32], layout: str, shape: tuple[int, ...], dtype: str, first: int
 ) -> Matrix:
     """A matrix in tensor memory, from the address `first` on."""
-    bits, where = bits_of(dtype), places(layout, shape)
-    zero = np.zeros(int(np.prod(shape)), np.int64)
-    lane, column = where.get("TLane", zero), where.get("TCol", zero) * bits
+    bits, where = bits_of(dtype), places(layout)
+    lane, column = where["TLane"], where["TCol"] * bits
     lanes, columns = (first >> 16) + lane, (first & 0xFFFF) + column // 32
     if len(lanes) and (int(lanes.max()) >= cells.shape[0] or int(columns.max()) >= cells.shape[1]):
         raise WeftError(f"tensor memory has {cells.shape[0]} lanes and {cells.shape[1]} columns")

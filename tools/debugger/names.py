@@ -119,32 +119,22 @@ class ThreadNames:
             return matrices.typed(own, variable.dtype)
         row = int(self._threads.rows[0])
         if variable.kind == "fragment":
-            return self._fragment(variable, held, row)
+            it = variable
+            return matrices.fragment(self._stopped.wave, row, it.name, held, it.layout, it.shape, it.dtype)
         address = int(held[0][row, int(self._threads.lanes[0])])
         return self._buffer(variable, address, row)
 
-    def _fragment(self, variable: Variable, held: list[Any], row: int) -> Tile:
-        wave, span = self._stopped.wave, matrices.warps_of(variable.layout)
-        first = row - int(wave.warp_of_row[row]) % span
-        registers = [each[first : first + span] for each in held]
-        found = matrices.from_registers(registers, variable.layout, variable.shape, variable.dtype)
-        warp = int(wave.warp_of_row[first])
-        who = f"warp {warp}" if span == 1 else f"warps {warp}-{warp + span - 1}"
-        size = " x ".join(map(str, variable.shape))
-        title = f"{variable.name}: {size} {variable.dtype} in registers of {who}, layout {variable.layout}"
-        return Tile(found, title)
-
     def _buffer(self, variable: Variable, address: int, row: int) -> Tile:
-        cta, size = int(self._stopped.wave.cta_of_row[row]), " x ".join(map(str, variable.shape))
-        kind = matrices.type_named(variable.dtype)
+        cta, kind = int(self._stopped.wave.cta_of_row[row]), matrices.type_named(variable.dtype)
         if variable.kind == "tensor":
             cells = self._stopped.tensor_memory(cta)
             found = matrices.from_tensor(cells, variable.layout, variable.shape, kind, address)
-            where = f"tensor memory at lane {address >> 16}, column {address & 0xFFFF}"
+            where = matrices.at_tensor(address)
         else:
             data = self._stopped.shared(cta)[address:]
             found = matrices.from_bytes(data, variable.layout, variable.shape, kind)
             where = f"shared memory at 0x{address:x}"
+        size = matrices.size_of(variable.shape)
         return Tile(found, f"{variable.name}: {size} {kind} in {where}, layout {variable.layout}")
 
     def _unknown(self, name: str) -> WeftError:

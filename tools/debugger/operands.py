@@ -191,37 +191,16 @@ def _type(at: Site, name: str) -> str:
 def _in_registers(at: Site, name: str, dtype: str | None) -> Tile:
     registers, operand = at.operands[name], at.placed(name)
     items: Sequence[Operand] = operand.items if isinstance(operand, Vector) else (operand,)
-    wave, span = at.stopped.wave, matrices.warps_of(registers.layout)
-    first = at.row - int(wave.warp_of_row[at.row]) % span
-    zero = np.zeros((span, 32), np.uint32)
-    held = [
-        zero if isinstance(each, Sink) else wave.regs[_slot(at, each)][first : first + span] for each in items
-    ]
+    wave = at.stopped.wave
+    held = [None if isinstance(each, Sink) else wave.regs[_slot(at, each)] for each in items]
     kind = dtype or _type(at, name)
-    shape = registers.shape[-2:] if len(registers.shape) > 2 and registers.shape[0] == 1 else registers.shape
-    found = matrices.from_registers(
-        held, registers.layout, registers.shape, _register_type(kind, registers, held)
-    )
-    warp = int(wave.warp_of_row[first])
-    who = f"warp {warp}" if span == 1 else f"warps {warp}-{warp + span - 1}"
-    size = " x ".join(map(str, shape))
-    return Tile(
-        found.reshape(shape), f"{name}: {size} {kind} in registers of {who}, layout {registers.layout}"
-    )
+    return matrices.fragment(wave, at.row, name, held, registers.layout, registers.shape, kind)
 
 
 def _slot(at: Site, operand: Operand) -> int:
     if not isinstance(operand, Name):
         raise WeftError("a fragment must be in registers")
     return at.slot(operand)
-
-
-def _register_type(kind: str, registers: Any, held: Sequence[Any]) -> str:
-    """The type of an element as registers hold it: those smaller than a byte may take one."""
-    size = int(np.prod(registers.shape))
-    words = len(held) * 32 * held[0].shape[0] * 8 * held[0].dtype.itemsize
-    bits = matrices.bits_of(kind)
-    return kind if bits * size <= words or bits >= 8 else "b8"
 
 
 def _in_shared(at: Site, name: str) -> Tile:
@@ -241,8 +220,7 @@ def _in_shared(at: Site, name: str) -> Tile:
     octets = shared[offsets[:, :, None] + np.arange(16)].reshape(outer, -1)[:, :row_bytes]
     found = matrices.typed(elements(np.ascontiguousarray(octets), bits).reshape(outer, -1), kind)
     found = found.T if flip else found
-    size = " x ".join(map(str, found.shape))
-    where = f"{name}: {size} {kind} in shared memory at 0x{descriptor.address:x}"
+    where = f"{name}: {matrices.size_of(found.shape)} {kind} in shared memory at 0x{descriptor.address:x}"
     return Tile(found, f"{where}, {'M' if name == 'a' else 'N'} x K, swizzle {descriptor.swizzle} undone")
 
 
@@ -267,16 +245,15 @@ def _of_tcgen05(at: Site, name: str) -> Tile:
             kind = tcgen05_mma._d_type(descriptor)
             lane, column = source.d_cells(cta)
             bits = source.d(cta, lane, column, np.ones(lane.shape, np.bool_))
-            where = f"tensor memory at lane {int(lane.flat[0])}, column {int(column.flat[0])}"
+            where = matrices.at_tensor(int(lane.flat[0]) << 16 | int(column.flat[0]))
         else:
             kind = str(getattr(descriptor, f"{name}_type"))
             bits = source.a(cta) if name == "a" else source.b(pair, 0)
             where = "shared memory" if name == "b" or at.form.a == "shared" else "tensor memory"
     found = matrices.typed(bits, kind)
     found = found.reshape(found.shape[-2:]) if found.size == np.prod(found.shape[-2:]) else found
-    size = " x ".join(map(str, found.shape))
     note = "" if name == "d" else f", {'M' if name == 'a' else 'N'} x K, swizzle undone"
-    return Tile(found, f"{name}: {size} {kind} in {where}{note}")
+    return Tile(found, f"{name}: {matrices.size_of(found.shape)} {kind} in {where}{note}")
 
 
 @contextmanager

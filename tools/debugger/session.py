@@ -22,7 +22,7 @@ from weft.emulator.watching.variables import Variables
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, source_files
-from weft.tools.debugger.breakpoints import Breakpoint, Watchpoint, pending, place_of
+from weft.tools.debugger.breakpoints import Breakpoint, Point, Watchpoint, pending, place_of
 from weft.tools.debugger.names import COORDINATES, ThreadNames, Threads, Unavailable, listed, range_of
 from weft.tools.debugger.source_files import shown_path
 from weft.tools.debugger.steps import Step
@@ -52,6 +52,12 @@ class Focus:
     warp: int = 0
     lane: int = 0
 
+    @classmethod
+    def first(cls, stopped: Stopped) -> "Focus":
+        """The first of the threads that have stopped."""
+        row, lane = stopped.first()
+        return cls(stopped.wave.cta(row), int(stopped.wave.warp_of_row[row]), lane)
+
     def __str__(self) -> str:
         return f"cta {self.cta} warp {self.warp} lane {self.lane}"
 
@@ -65,7 +71,7 @@ class Session:
         self.launched: Launched | None = None
         self.stopped: Stopped | None = None
         self.focus = Focus()
-        self.points: list[Breakpoint | Watchpoint] = []
+        self.points: list[Point] = []
         self.findings: list[Finding] = []
         self.stops_at_findings = True
         self.errors: list[Fault | Deadlock] = []
@@ -140,7 +146,7 @@ class Session:
         self.stopped = stopped
         self._event = self._event_of(stopped)
         if focus and stopped.threads.any() and not self._is_focus_among(stopped.threads):
-            self._focus_first(stopped.threads)
+            self.focus = Focus.first(stopped)
         if reason:
             self.front.say(reason)
         self.front.say(self.where())
@@ -159,12 +165,6 @@ class Session:
     def _is_focus_among(self, threads: npt.NDArray[np.bool_]) -> bool:
         at = self.place_of_focus()
         return at is not None and bool(threads[at])
-
-    def _focus_first(self, threads: npt.NDArray[np.bool_]) -> None:
-        assert self.stopped is not None
-        row, lane = divmod(int(threads.argmax()), 32)
-        wave = self.stopped.wave
-        self.focus = Focus(wave.cta(row), int(wave.warp_of_row[row]), lane)
 
     def place_of_focus(self) -> tuple[int, int] | None:
         """The row and the lane in the wave of the thread in focus; None if its CTA doesn't run."""
@@ -204,6 +204,14 @@ class Session:
         """What names mean for threads."""
         assert self.launched is not None
         return ThreadNames(threads, self.variables(), self.launched.arrays)
+
+    def number_of(self, text: str) -> int:
+        """The whole number that an expression is in the thread in focus. Raises WeftError for others."""
+        value = expressions.evaluated(expressions.parsed(text), self.names(Threads.one(*self.thread())))
+        array = np.asarray(value)
+        if isinstance(value, tuple | expressions.Tile) or array.size != 1 or array.dtype.kind not in "iu":
+            raise WeftError(f"expects a whole number, got '{text}'")
+        return int(array.reshape(-1)[0])
 
     # Breakpoints
 
@@ -268,30 +276,25 @@ class Session:
         positions = positions_of(self.launched.map, point.place.file, point.place.line)
         return self.stopped.position in positions
 
-    def enable(self, point: Breakpoint | Watchpoint) -> None:
+    def enable(self, point: Point) -> None:
         """Makes a point stop kernels."""
         point.enabled = True
-        if isinstance(point, Watchpoint):
-            if not point.hooks:
-                self._watch(point)
-        elif point.hook is None:
-            place = point.place
-            point.hook = self.hooks.on_line(
-                place.line, lambda stopped: self._reached(point, stopped), file=place.file
+        if not point.hooks and isinstance(point, Watchpoint):
+            self._watch(point)
+        elif not point.hooks and isinstance(point, Breakpoint):
+            line, file = point.place.line, point.place.file
+            point.hooks.append(
+                self.hooks.on_line(line, lambda stopped: self._reached(point, stopped), file=file)
             )
 
-    def disable(self, point: Breakpoint | Watchpoint) -> None:
+    def disable(self, point: Point) -> None:
         """Lets kernels pass a point."""
         point.enabled = False
-        if isinstance(point, Watchpoint):
-            for hook in point.hooks:
-                hook.remove()
-            point.hooks.clear()
-        elif point.hook is not None:
-            point.hook.remove()
-            point.hook = None
+        for hook in point.hooks:
+            hook.remove()
+        point.hooks.clear()
 
-    def delete(self, point: Breakpoint | Watchpoint) -> None:
+    def delete(self, point: Point) -> None:
         """Removes a point."""
         self.disable(point)
         self.points.remove(point)
@@ -416,20 +419,16 @@ class Session:
         at = self.place_of_focus()
         self.stopped = None
         if at is None or not stopped.wave.live[at]:
-            if step.wave is not None and step.wave.live.any() and at is None:
+            if step.start is not None and step.start.wave.live.any() and at is None:
                 return  # its wave waits for this one
-            if step.wave is not None:
+            if step.start is not None:
                 self._stop(stopped, f"the thread in focus, {self.focus}, has exited")
                 return
-            self.focus = self._first_of(stopped)
+            self.focus = Focus.first(stopped)
         elif not stopped.threads[at]:
             return
         if step.ends_all(stopped):
             self._stop(stopped, "", ptx=step.of_instructions)
-
-    def _first_of(self, stopped: Stopped) -> Focus:
-        row, lane = stopped.first()
-        return Focus(stopped.wave.cta(row), int(stopped.wave.warp_of_row[row]), lane)
 
     # Interrupts
 

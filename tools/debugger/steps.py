@@ -1,39 +1,25 @@
 """Steps of one thread: which instruction ends them."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from weft.emulator.locations import Source
 from weft.emulator.running.groups import Frame
 from weft.emulator.watching.hooks import Hook
 from weft.emulator.watching.stopped import Stopped
 from weft.tools.debugger import source_files
 
-KINDS = ("step", "next", "stepi", "nexti", "finish", "until")
-
 
 @dataclass(eq=False)
 class Step:
-    """A step of a kind, from where a thread is; `line` and `file` are the end of `until`. A step without a
-    wave begins before the first instruction.
+    """A step of a kind, from where the thread in focus is; without a `start` it begins before the first
+    instruction. `line` and `file` are the end of `until`.
     """
 
     kind: str
-    wave: Any = None
-    source: Source | None = None
-    ptx_line: int = 0
-    frame: Frame | None = None
+    start: Stopped | None
     file: str = ""
     line: int = 0
     count: int = 1
     hook: Hook | None = None
-
-    @classmethod
-    def of(cls, kind: str, stopped: Stopped | None, file: str = "", line: int = 0, count: int = 1) -> "Step":
-        """A step from where the thread in focus is."""
-        if stopped is None:
-            return cls(kind, file=file, line=line, count=count)
-        return cls(kind, stopped.wave, stopped.source, stopped.line, stopped.frame, file, line, count)
 
     @property
     def of_instructions(self) -> bool:
@@ -45,13 +31,12 @@ class Step:
         if not self.ends(stopped):
             return False
         self.count -= 1
-        self.wave, self.source, self.ptx_line = stopped.wave, stopped.source, stopped.line
-        self.frame = stopped.frame
+        self.start = stopped
         return self.count == 0
 
     def ends(self, stopped: Stopped) -> bool:
         """Whether the step ends before the instruction that threads are at."""
-        deeper = depth(stopped.frame) > depth(self.frame) if self.wave is not None else False
+        deeper = self.start is not None and depth(stopped.frame) > depth(self.start.frame)
         if self.kind == "stepi":
             return True
         if self.kind == "nexti":
@@ -72,37 +57,38 @@ class Step:
 
     def _is_new_line(self, stopped: Stopped) -> bool:
         source = stopped.source
+        start = self.start
         if not stopped.launched.map.begins:  # PTX without source: its own lines
-            return stopped.line != self.ptx_line
+            return start is None or stopped.line != start.line
         if source is None:
             return False
-        before = self.source
-        other = before is None or (source.file, source.line) != (before.file, before.line)
-        return other or (self.wave is not None and depth(stopped.frame) < depth(self.frame))
+        if start is None or start.source is None or source[:2] != start.source[:2]:
+            return True
+        return depth(stopped.frame) < depth(start.frame)
+
+    def _functions(self, stopped: Stopped) -> tuple[source_files.Function | None, ...]:
+        """The functions of the source where the step began, and where threads are."""
+        sources = None if self.start is None else self.start.source, stopped.source
+        return tuple(each and source_files.function_at(each.file, each.line) for each in sources)
 
     def _in_called(self, stopped: Stopped) -> bool:
         """Whether threads are in a function of the source that the one of the step calls: these are part of
         the same function of the PTX.
         """
-        here, before = stopped.source, self.source
-        if here is None or before is None:
+        start, here = self._functions(stopped)
+        if start is None or here is None or here == start or self.start is None or self.start.source is None:
             return False
-        function = source_files.function_at(here.file, here.line)
-        start = source_files.function_at(before.file, before.line)
-        if function is None or start is None or function == start:
-            return False
-        return function.name in source_files.called_by(before.file, start)
+        return here.name in source_files.called_by(self.start.source.file, start)
 
     def _is_out(self, stopped: Stopped) -> bool:
         """Whether the function of the step has ended: that of the PTX, or that of the source."""
-        if self.frame is not None and self.frame.parent is not None:
-            return depth(stopped.frame) < depth(self.frame)
-        here, before = stopped.source, self.source
-        if here is None or before is None:
+        before = self.start
+        if before is not None and before.frame is not None and before.frame.parent is not None:
+            return depth(stopped.frame) < depth(before.frame)
+        if stopped.source is None or before is None or before.source is None:
             return False
-        start = source_files.function_at(before.file, before.line)
-        function = source_files.function_at(here.file, here.line)
-        return function != start and not self._in_called(stopped)
+        start, here = self._functions(stopped)
+        return here != start and not self._in_called(stopped)
 
 
 def depth(frame: Frame | None) -> int:
