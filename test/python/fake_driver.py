@@ -9,7 +9,8 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, host, host_in_python, kernel_handle, runtime, sequence
-from weft.multiply import compiled_schedules, copy_kernels, launches, matmul, product_kernel
+from weft.multiply import compiled_schedules, launches, matmul, product_kernel
+from weft.multiply.kernels import copies
 
 OK = real.CUresult.CUDA_SUCCESS
 HOSTS = list(dict.fromkeys((host.functions, host_in_python)))
@@ -342,9 +343,10 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 def _forget() -> None:
     matmul.plans.clear()
     launches.zeros.clear()
+    copies.copy_rows._forget()
     for cache in (
         *(runtime.device, cuda_driver.primary, host.connect, sequence._lane),
-        *(product_kernel.compiled, product_kernel._loaded, copy_kernels._kernel),
+        *(product_kernel.compiled, product_kernel._loaded),
         compiled_schedules._known,
     ):
         cache.cache_clear()

@@ -15,7 +15,8 @@ from weft.dialects.op import refuse
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.mlir import arith, operations
-from weft.multiply import cast_kernels, product_kernel
+from weft.multiply import product_kernel
+from weft.multiply.kernels import casts
 from weft.system import late_imports
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
@@ -186,10 +187,12 @@ def test_errors_in_a_kernel_of_weft_have_the_line_of_the_call(monkeypatch):
 
 
 def test_programs_share_the_entries_of_casts():
-    build = cast_kernels.maxima.__wrapped__
-    first = build("bf16", 8, "tensor", "sm_90a")
-    second = build("bf16", 8, "tensor", "sm_90a")
-    assert first.ptx == second.ptx and "test_first_calls" not in first.ptx
+    kernels = []
+    for _ in range(2):
+        casts.maxima._forget()
+        kernels.append(casts.maxima.compile("bf16", by="tensor", unit=8, arch="sm_90a"))
+    first, second = kernels
+    assert first is not second and first.ptx == second.ptx and "test_first_calls" not in first.ptx
 
 
 @pytest.mark.parametrize("collects", [True, False])

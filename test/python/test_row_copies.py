@@ -5,7 +5,8 @@ import pytest
 from machine_code import local_memory
 
 from weft.launch import arrays
-from weft.multiply import copy_kernels, row_copies
+from weft.multiply import padded_rows
+from weft.multiply.kernels.copies import copy_rows
 from weft.multiply.row_copies import Rows
 
 RNG = np.random.default_rng(3)
@@ -15,24 +16,22 @@ def some(*shape, dtype=np.uint16):
     return RNG.integers(0, 255, shape).astype(dtype)
 
 
-def copied(unit, *matrices):
-    """The kernel, and whether each copy has the elements of its matrix."""
-    rows = [Rows.of(arrays.view(each)) for each in matrices]
-    sources = [
-        np.lib.stride_tricks.as_strided(each.view(np.uint8), (of.span,), (1,))
-        for each, of in zip(matrices, rows, strict=True)
-    ]
-    targets = [np.full(of.nbytes, 77, np.uint8) for of in rows]
-    kernel = copy_kernels.kernel_of(rows, unit, "sm_90a")
-    report = kernel.emulate(*row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
+def copied(unit, matrices, transposed=(0, 0), **meta):
+    """The kernel that copies one matrix or two, and whether each copy has the elements of its matrix."""
+    kinds = zip(map(arrays.view, matrices), transposed, strict=False)
+    rows = [Rows.transposing(view) if transposes else Rows.of(view) for view, transposes in kinds]
+    arguments, made = padded_rows.copy_arguments(rows)
+    targets = [np.full(of.target.shape, 77, np.uint8) for of in rows]
+    arguments[1], arguments[3] = targets[0], targets[-1]
+    report = copy_rows.emulate(*arguments, arch="sm_90a", **made | {"unit": unit} | meta)
     assert not report.findings
     same = []
     for each, of, target in zip(matrices, rows, targets, strict=True):
         to = of.padded(arrays.view(each), 0)
         assert all(stride * to.bits // 8 % 16 == 0 for stride in to.strides[:-1])
-        found = arrays.strided(target.view(each.dtype), to.shape, to.strides)
-        same.append(bool((found == each).all()))
-    return kernel, same
+        found = arrays.strided(target.reshape(-1).view(each.dtype), to.shape, to.strides)
+        same.append(bool((found == (each.swapaxes(-1, -2) if of.size else each)).all()))
+    return copy_rows.compile(arch="sm_90a", **made | {"unit": unit} | meta), same
 
 
 CASES = [
@@ -42,7 +41,8 @@ CASES = [
     (2, [some(40, 71)[3:, 3:60], some(2, 20, 31)[:, :, :29]]),
     (2, [some(1, 1)]),
     (2, [some(9, 3, 5).transpose(1, 0, 2)]),
-    (1, [some(33, 67, dtype=np.uint8), some(3, 1, dtype=np.uint8), some(5, 600, dtype=np.uint8)]),
+    (1, [some(33, 67, dtype=np.uint8), some(3, 1, dtype=np.uint8)]),
+    (1, [some(5, 600, dtype=np.uint8)]),
     (4, [some(33, 67, dtype=np.uint32), some(5, 261, dtype=np.uint32)]),
 ]
 
@@ -50,26 +50,28 @@ CASES = [
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(("unit", "matrices"), CASES, ids=map(str, range(len(CASES))))
 def test_every_row_is_copied(unit, matrices):
-    kernel, same = copied(unit, *matrices)
+    kernel, same = copied(unit, matrices)
     assert all(same) and not local_memory(kernel)
 
 
-def test_vectors_beyond_i32_are_numbered_too(monkeypatch):
-    monkeypatch.setattr(copy_kernels, "_MOST_NUMBERED", 10)
-    kernel, same = copied(2, some(2, 33, 67), some(41, 67))
+def test_vectors_beyond_i32_are_numbered_too():
+    kernel, same = copied(2, [some(2, 33, 67), some(41, 67)], wide=True)
     assert all(same) and "div.u64" in kernel.ptx
 
 
 def test_rows_far_apart_and_in_batches():
-    view = arrays.view(np.zeros((3, 4, 300), np.float16)[:, :, :299])
-    assert Rows.of(view) == Rows(11 * 600 + 598, 2400, 600, 3, 4, 598, 640)
-    assert Rows.of(view).ctas == 1 and Rows.of(view).vectors == 12 * 38
-    narrow = arrays.view(np.zeros((4, 3), np.float16))
-    assert Rows.of(narrow) == Rows(24, 0, 6, 1, 4, 6, 16)
-    assert row_copies.grid([Rows.of(view), Rows.of(narrow)]) == (2, 1, 1)
+    memory = np.zeros((3, 4, 300), np.float16)
+    of = Rows.of(arrays.view(memory[:, :, :299]))
+    assert of.source.shape == (3, 4, 598) and of.source.strides == (2400, 600, 1)
+    assert (of.pitch, of.vectors, of.target.shape) == (640, 12 * 38, (3, 4, 640))
+    narrow = Rows.of(arrays.view(memory[0, :, :3]))
+    assert narrow.source.shape == (1, 4, 6) and (narrow.pitch, narrow.vectors) == (16, 4)
+    arguments, meta = padded_rows.copy_arguments([of, narrow])
+    assert len(arguments) == 4
+    assert meta == {"sizes": (0, 0), "unit": 2, "batched": True, "wide": False}
+    assert padded_rows.copy_arguments([narrow])[0] == [narrow.source, narrow.target] * 2
 
 
 def test_matrices_of_one_launch_share_ctas_out():
-    first, second = some(260, 75), some(300, 75)  # several CTAs each
-    kernel, same = copied(2, first, second, some(5, 7))
+    kernel, same = copied(2, [some(260, 75), some(300, 75)])  # several CTAs each
     assert all(same) and kernel.launch.dependent

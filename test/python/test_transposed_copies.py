@@ -8,41 +8,21 @@ import pytest
 from fake_driver import GpuArray, two_gpus
 from machine_code import local_memory
 from test_padded_rows import queued  # noqa: F401
-from test_row_copies import some
+from test_row_copies import copied, some
 
 import weft
 from weft.bench import compiling
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
-from weft.multiply import copy_kernels, padded_rows, row_copies
-from weft.multiply.row_copies import Columns, Rows
+from weft.multiply import padded_rows, row_copies
+from weft.multiply.row_copies import Rows
 from weft.schedules import transposing
 from weft.schedules.database import Product
 
 RNG = np.random.default_rng(5)
 F8 = ml_dtypes.float8_e4m3fn
 BYTE, WORD = np.uint8, np.uint32
-
-
-def emulated(unit, matrices, transposed):
-    """The kernel that copies matrices, and whether each copy has the elements of its matrix."""
-    rows = [(Columns if t else Rows).of(arrays.view(x)) for x, t in zip(matrices, transposed, strict=True)]
-    sources = [
-        np.lib.stride_tricks.as_strided(each.view(BYTE), (of.span,), (1,))
-        for each, of in zip(matrices, rows, strict=True)
-    ]
-    targets = [np.full(of.nbytes, 77, BYTE) for of in rows]
-    kernel = copy_kernels.kernel_of(rows, unit, "sm_90a")
-    report = kernel.emulate(*row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
-    assert not report.findings
-    same = []
-    for each, of, target in zip(matrices, rows, targets, strict=True):
-        to = of.padded(arrays.view(each), 0)
-        assert all(stride * to.bits // 8 % 16 == 0 for stride in to.strides[:-1])
-        found = arrays.strided(target.view(each.dtype), to.shape, to.strides)
-        same.append(bool((found == (each.swapaxes(-1, -2) if of.size else each)).all()))
-    return kernel, same
 
 
 CASES = [
@@ -54,29 +34,29 @@ CASES = [
     (2, [some(140, 26, dtype=BYTE)[:, 2:]], [1]),
     (4, [some(131, 67, dtype=WORD), some(129, 41, dtype=WORD)], [1, 0]),
     (4, [some(131, 67, dtype=WORD), some(3, 129, 41, dtype=WORD)], [0, 1]),
-    (1, [some(130, 67, dtype=BYTE), some(131, 29, dtype=BYTE), some(7, 9, dtype=BYTE)], [0, 1, 0]),
+    (1, [some(130, 67, dtype=BYTE), some(131, 29, dtype=BYTE)], [0, 1]),
 ]
 
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(("unit", "matrices", "transposed"), CASES, ids=map(str, range(len(CASES))))
 def test_columns_become_rows(unit, matrices, transposed):
-    kernel, same = emulated(unit, matrices, transposed)
+    kernel, same = copied(unit, matrices, transposed)
     assert all(same) and not local_memory(kernel)
 
 
 def test_columns_of_a_batch_with_one_row_each():
     view = arrays.view(np.zeros((3, 1, 20), np.float32))
-    assert Columns.of(view) == Columns(240, 80, 80, 3, 1, 80, 16, 4)
-    assert Columns.of(view).nbytes == 3 * 20 * 16 and Columns.of(view).ctas == 3
-    assert Columns.of(view).padded(view, 0).strides == (80, 4, 1)
-    long = Columns.of(arrays.view(np.zeros((600, 7), np.int8)))
-    assert (long.pitch, long.ctas) == (640, 5)
+    of = Rows.transposing(view)
+    assert of.source.shape == (3, 1, 80) and of.source.strides[0] == 80
+    assert (of.pitch, of.size, of.nbytes) == (16, 4, 3 * 20 * 16)
+    assert of.padded(view, 0).strides == (80, 4, 1)
+    assert Rows.transposing(arrays.view(np.zeros((600, 7), np.int8))).pitch == 640
 
 
 @pytest.mark.parametrize("size", row_copies.ELEMENTS)
 def test_banks_of_shared_memory_have_no_conflicts(size):
-    """By the addresses that `TransposedCopy` computes: of 32 lanes, in as many parts as have 128 bytes."""
+    """By the addresses that the kernel computes: of 32 lanes, in as many parts as have 128 bytes."""
     per_vector, pitch = 16 // size, 128 * size
 
     def address(column, byte):

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays
-from weft.multiply.cast_scales import LARGEST
 
+LARGEST = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0}
+"""The largest finite number of each type of fp8."""
 SCALES = ("tensor", "row", "column", "group", "block")
 """What shares a scale."""
 GRADIENTS = (

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from math import gcd
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,11 +25,11 @@ from weft.launch.kernel_arguments import aligned_to
 from weft.launch.launcher import OVERLAP, Extents
 from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
-from weft.multiply import row_copies
-from weft.multiply.row_copies import Columns, Rows
+from weft.multiply.row_copies import Rows
 from weft.system import late_imports
 
 _MOST_UNIT = 4  # bytes
+_MOST_NUMBERED = 2**31 - 1024  # vectors that i32 can number, with those beyond the last of a CTA
 
 # By GPU, and by the arguments that are copied.
 _pools: WeakKeyDictionary[Kernel, dict[tuple[int, tuple[int, ...]], Pool]] = WeakKeyDictionary()
@@ -40,7 +41,7 @@ def copied(kernel: Kernel, views: Sequence[ArrayView], transposed: Collection[in
     """
     wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
     return {
-        number: Columns.of(view) if number in transposed else Rows.of(view)
+        number: Rows.transposing(view) if number in transposed else Rows.of(view)
         for number, (view, bytes_) in wanted
         if number in transposed or aligned_to(view) % bytes_
     }
@@ -105,12 +106,12 @@ class PaddedLaunch(Launches):
         views = [replace(view, owner=None, device_id=ordinal) for view in views]
         super().__init__(extents)
         self._numbers = tuple(copies)
-        rows = list(copies.values())
+        rows = [replace(of, source=replace(of.source, device_id=ordinal)) for of in copies.values()]
         aligned = list(views)
         for number, of in copies.items():
             aligned[number] = of.padded(views[number], 0)
         with _compiling(kernel):
-            self._copies = _plan_copies(kernel.chip, rows, [views[number] for number in copies])
+            self._copies = [_plan_copies(kernel.chip, rows[i : i + 2]) for i in range(0, len(rows), 2)]
         self._plan = kernel.plan(aligned)
         self.action = self._plan.action
         self._context = context(None)
@@ -125,7 +126,10 @@ class PaddedLaunch(Launches):
         for number, address in zip(self._numbers, memory, strict=True):
             pairs += [addresses[number], address]
             aligned[number] = address
-        self._copies.launch(stream, *pairs)
+        if len(pairs) % 4:
+            pairs += pairs[-2:]
+        for number, copies in enumerate(self._copies):
+            copies.launch(stream, *pairs[4 * number : 4 * number + 4])
         self._plan.launch(stream, *aligned)
 
 
@@ -139,23 +143,28 @@ def _compiling(kernel: Kernel) -> Iterator[None]:
         yield
 
 
-def _plan_copies(chip: str, rows: Sequence[Rows], views: Sequence[ArrayView]) -> Prepared:
-    """The launch that copies these rows, whose addresses are those of each source and its copy in turn."""
-    kept = [of.width for of in rows if not of.size]
-    unit = gcd(_MOST_UNIT if kept else ROW_BYTES, *(aligned_to(view) for view in views), *kept)
-    sources = [_flat(view, view.address, of.span) for view, of in zip(views, rows, strict=True)]
-    targets = [_flat(view, 0, of.nbytes) for view, of in zip(views, rows, strict=True)]
+def _plan_copies(chip: str, rows: Sequence[Rows]) -> Prepared:
+    """The launch that copies one matrix or two, whose addresses are those of each source and its copy in
+    turn. One alone is there twice.
+    """
     with late_imports.whole():
-        from weft.multiply import copy_kernels
+        from weft.multiply.kernels.copies import copy_rows
 
-    kernel = copy_kernels.kernel_of(rows, unit, chip)
-    return kernel.plan(row_copies.arguments(rows, sources, targets), grid=row_copies.grid(rows))
+    arguments, meta = copy_arguments(rows)
+    return copy_rows.compile(*arguments, arch=chip, **meta).plan(arguments)
 
 
-def _flat(view: ArrayView, address: int, nbytes: int) -> ArrayView:
-    """Bytes on the GPU of a view."""
-    plain = view.in_bytes
-    return replace(plain, address=address, shape=(nbytes,), strides=(1,), dtype="ui8", readonly=False)
+def copy_arguments(rows: Sequence[Rows]) -> tuple[list[ArrayView], dict[str, Any]]:
+    """The arguments and the meta-parameters of the kernel that copies these rows."""
+    kept = [of.source.shape[-1] for of in rows if not of.size]
+    unit = gcd(_MOST_UNIT if kept else ROW_BYTES, *(aligned_to(of.source) for of in rows), *kept)
+    meta = {
+        "sizes": tuple(of.size for of in rows),
+        "unit": unit,
+        "batched": any(of.source.shape[0] > 1 for of in rows),
+        "wide": any(of.vectors > _MOST_NUMBERED for of in rows),
+    }
+    return [view for of in (rows[0], rows[-1]) for view in (of.source, of.target)], meta
 
 
 def _size(rows: Rows) -> int:

@@ -1,11 +1,10 @@
 """`weft.quantize`: a matrix cast to fp8 with scales, and its transpose."""
 
-from collections.abc import Callable, Hashable
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
-
-import numpy as np
 
 from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError, about, shown
@@ -14,13 +13,14 @@ from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import aligned_to
 from weft.launch.libraries import Library
 from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
-from weft.multiply import cast_kernels, plans
-from weft.multiply.cast_kernels import PITCH, Cast, Sizes
+from weft.multiply import plans
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
+from weft.multiply.kernels import casts
 from weft.system import upper
 
 SOURCES = ("f32", "bf16", "f16")
@@ -28,6 +28,8 @@ _SWAPPED = {"row": "column", "column": "row"}
 _EMULATED = "sm_90a"
 _MOST_SIZE = 2**31 - 1
 _UNIT = 4  # bytes
+_PITCH = 4
+"""Rows of scales of groups begin at multiples of this number of elements: of 16 bytes, as TMA requires."""
 
 
 def _watched(*arguments: Any, **options: Any) -> Any:
@@ -160,15 +162,25 @@ def _turned(view: ArrayView) -> ArrayView:
 
 Array = tuple[tuple[int, ...], str]
 """The shape and type of a new array."""
+_CTAS = 512
+"""The CTAs that find maxima, about: what an H200 runs at once."""
+_Launch = tuple[Kernel, tuple[str, ...], Sequence[ArrayView | int]]
+"""A kernel, the names of its arrays, and its arguments."""
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """A cast of the matrix `of` with contiguous rows, which is x, or its transpose if `turned`."""
+    """A cast of the matrix with contiguous rows which is x, or its transpose if `turned`. `source` is a view
+    of it, without an owner. `by`, `keeps` and `transposes` are of this matrix, those of the kernel `cast`.
+    """
 
-    cast: Cast
-    sizes: Sizes
-    row_bytes: int
+    source: ArrayView
+    chip: str
+    element: str
+    by: str
+    keeps: bool
+    transposes: bool
+    powers_of_two: bool
     turned: bool
 
     @classmethod
@@ -180,62 +192,95 @@ class _Problem:
             raise WeftError(
                 f"weft.quantize: a chip that rounds to fp8 must be {describe(FP8_ROUNDING)}, got {chip}"
             )
-        (rows, columns), size = view.shape, arrays.numpy_dtype(view.dtype).itemsize
-        row_bytes = (view.strides[0] if rows > 1 else columns) * size
-        aligned = aligned_to(replace(view, strides=(row_bytes // size, 1)))
-        unit = ROW_BYTES if aligned % ROW_BYTES == 0 else gcd(_UNIT, aligned)
-        first, second = options.values, options.transposed
-        kept, transposed = (second, first) if turned else (first, second)
-        grain = _SWAPPED.get(options.scales, options.scales) if turned else options.scales
-        cast = Cast(view.dtype, unit, options.dtype, grain, kept, transposed, options.powers_of_two, chip)
-        return cls(cast, Sizes(rows, columns), row_bytes, turned)
+        rows, columns = view.shape
+        source = replace(view, owner=None, strides=(view.strides[0] if rows > 1 else columns, 1))
+        kept, transposed = options.values, options.transposed
+        if turned:
+            kept, transposed = transposed, kept
+        by = _SWAPPED.get(options.scales, options.scales) if turned else options.scales
+        return cls(source, chip, options.dtype, by, kept, transposed, options.powers_of_two, turned)
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """The tiles down and across."""
+        rows, columns = self.source.shape
+        return ceil_div(rows, casts.SIDE), ceil_div(columns, casts.SIDE)
+
+    @property
+    def has_partials(self) -> bool:
+        """Whether a launch finds maxima first."""
+        return self.by in ("tensor", "row", "column")
+
+    @property
+    def per_cta(self) -> int:
+        """The tiles of a CTA that finds maxima."""
+        return max(min(ceil_div(math.prod(self.tiles), _CTAS), self._in_line), 1)
+
+    @property
+    def _in_line(self) -> int:
+        """The tiles whose elements may share a scale."""
+        down, across = self.tiles
+        return {"tensor": down * across, "row": across, "column": down}[self.by]
 
     @property
     def new(self) -> dict[str, Array]:
         """The arrays to create, by the names of the kernel's arguments."""
-        rows, columns = self.sizes.rows, self.sizes.columns
-        down, across = self.sizes.tiles
-        grain, element = self.cast.scales, self.cast.element
+        (rows, columns), (down, across) = self.source.shape, self.tiles
         of_scales = {
             "tensor": ((1,), (1,)),
             "row": ((rows, 1), (rows, 1)),
             "column": ((1, columns), (1, columns)),
-            "group": ((across, _up(rows, PITCH)), (down, _up(columns, PITCH))),
+            "group": ((across, _up(rows, _PITCH)), (down, _up(columns, _PITCH))),
             "block": ((down, across), (across, down)),
-        }[grain]
-        every: dict[str, Array] = {
-            "kept": ((rows, _up(columns, ROW_BYTES)), element),
-            "transposed": ((columns, _up(rows, ROW_BYTES)), element),
-            "scales": (of_scales[0], "f32"),
-            "transposed_scales": (of_scales[1], "f32"),
-        }
-        if self.cast.has_partials:
-            every["partials"] = ((self.sizes.partial_count(grain),), "f32")
-        return {name: every[name] for name in cast_kernels.arrays_of(self.cast) if name in every}
+        }[self.by]
+        new: dict[str, Array] = {}
+        if self.keeps:
+            new["kept"] = (rows, _up(columns, ROW_BYTES)), self.element
+        if self.transposes:
+            new["transposed"] = (columns, _up(rows, ROW_BYTES)), self.element
+        if self.has_partials:
+            lines = {"tensor": 1, "row": rows, "column": columns}[self.by]
+            new["partials"] = (ceil_div(self._in_line, self.per_cta), lines), "f32"
+        if self.keeps or self.has_partials:
+            new["scales"] = of_scales[0], "f32"
+        if self.transposes and not self.has_partials:
+            new["transposed_scales"] = of_scales[1], "f32"
+        return new
 
-    def launches(self, flat: dict[str, Any]) -> "list[tuple[Any, tuple[str, ...], list[Any], Any]]":
-        """The kernels to launch in order: each with the names of its arrays, its arguments and its grid."""
-        cast, sizes = self.cast, self.sizes
-        shape, grain, found = (sizes.rows, sizes.columns), cast.scales, []
-        count = 0
-        if cast.has_partials:
-            count = sizes.partials(grain)
-            kernel = cast_kernels.maxima(cast.source, cast.unit, grain, cast.chip)
-            names: tuple[str, ...] = ("x", "partials")
-            numbers = [self.row_bytes, *shape, sizes.per_cta(grain), count]
-            found.append(
-                (kernel, names, [*(flat[name] for name in names), *numbers], sizes.maxima_grid(grain))
-            )
-        kernel, names = cast_kernels.casting(cast), cast_kernels.arrays_of(cast)
-        numbers = [self.row_bytes, *(_up(size, ROW_BYTES) for size in shape[::-1]), *shape, count]
-        found.append((kernel, names, [*(flat[name] for name in names), *numbers], sizes.grid))
-        return found
+    def launches(self, views: dict[str, ArrayView]) -> list[_Launch]:
+        """The launches in order. `views` has the arrays of the kernel `cast`."""
+        result, aligned = list[_Launch](), aligned_to(self.source)
+        unit = ROW_BYTES if aligned % ROW_BYTES == 0 else gcd(_UNIT, aligned)
+        if self.has_partials:
+            arguments: list[ArrayView | int] = [views["x"], views["partials"], self.per_cta]
+            kernel = casts.maxima.compile(*arguments, by=self.by, unit=unit, arch=self.chip)
+            result.append((kernel, ("x", "partials"), arguments))
+        kernel = casts.cast.compile(
+            *views.values(),
+            by=self.by,
+            unit=unit,
+            element=self.element,
+            keeps=self.keeps,
+            transposes=self.transposes,
+            powers_of_two=self.powers_of_two,
+            arch=self.chip,
+        )
+        result.append((kernel, tuple(views), [*views.values()]))
+        return result
 
-    def flat(self, view: ArrayView) -> ArrayView:
-        """The elements of the source from the first to the last."""
-        size = arrays.numpy_dtype(view.dtype).itemsize
-        span = (self.sizes.rows - 1) * self.row_bytes // size + self.sizes.columns
-        return replace(view, shape=(span,), strides=(1,))
+    def views(self, view_of: Callable[[str, Array], ArrayView]) -> dict[str, ArrayView]:
+        """The arrays of the kernel `cast`: x, and those of `view_of`. An array that it doesn't access has a
+        single element.
+        """
+        new, views = self.new, {"x": self.source}
+        for name in list(casts.cast.signature.arguments)[1:]:
+            kind = self.element if name in ("kept", "transposed") else "f32"
+            view = view_of(name, new.get(name, ((1, 1), kind)))
+            if name == "scales" and self.has_partials:
+                shape = 1, math.prod(view.shape)
+                view = replace(view, shape=shape, strides=arrays.contiguous_strides(shape))
+            views[name] = view
+        return views
 
     def empty(self, x: Any, library: Library, view: ArrayView) -> Quantized:
         """The result for a matrix without elements, whose scales are 1."""
@@ -246,42 +291,41 @@ class _Problem:
 
     def run(self, x: Any, library: Library, view: ArrayView) -> Quantized:
         """Casts an array of the CPU."""
-        made = {name: library.empty(x, view, *array) for name, array in self.new.items()}
-        views = {name: arrays.view(array) for name, array in made.items()}
-        flat = {"x": self.flat(view)} | {name: _as_flat(each) for name, each in views.items()}
+        made = dict[str, Any]()
+
+        def view_of(name: str, array: Array) -> ArrayView:
+            made[name] = library.empty(x, view, *array)
+            return arrays.view(made[name])
+
+        views = self.views(view_of)
         on = "emulator" if self.emulated else "gpu"
-        for kernel, _, arguments, grid in self.launches(flat):
-            kernel(*arguments, grid=grid, on=on)
-        return self.result(made)
+        for kernel, _, arguments in self.launches(views):
+            kernel(*arguments, on=on)
+        return self.result({name: made[name] for name in self.new})
 
     @property
     def emulated(self) -> bool:
-        return runtime.available() is not None or runtime.current().chip != self.cast.chip
+        return runtime.available() is not None or runtime.current().chip != self.chip
 
     def result(self, made: dict[str, Any]) -> Quantized:
         """The arrays as the caller gets them."""
-        rows, columns = self.sizes.rows, self.sizes.columns
+        rows, columns = self.source.shape
         kept, transposed = made.get("kept"), made.get("transposed")
         scales, of_transposed = made.get("scales"), made.get("transposed_scales")
         if columns % ROW_BYTES and kept is not None:
             kept = kept[:, :columns]
         if rows % ROW_BYTES and transposed is not None:
             transposed = transposed[:, :rows]
-        if self.cast.scales == "group":
+        if self.by == "group":
             scales = None if scales is None else scales[:, :rows].T
             of_transposed = None if of_transposed is None else of_transposed[:, :columns].T
-        elif self.cast.has_partials and scales is not None:
-            of_transposed = scales if self.cast.scales == "tensor" else scales.T
-            scales = scales if self.cast.kept else None
-            of_transposed = of_transposed if self.cast.transposed else None
+        elif self.has_partials and scales is not None:
+            of_transposed = scales if self.by == "tensor" else scales.T
+            scales = scales if self.keeps else None
+            of_transposed = of_transposed if self.transposes else None
         pairs = (kept, scales), (transposed, of_transposed)
         first, second = pairs[::-1] if self.turned else pairs
         return Quantized(*first, *second)
-
-
-def _as_flat(view: ArrayView) -> ArrayView:
-    """A contiguous array as a vector."""
-    return replace(view, shape=(int(np.prod(view.shape)),), strides=(1,))
 
 
 def _up(size: int, multiple: int) -> int:
@@ -317,26 +361,25 @@ class _Plan:
     def of(cls, problem: _Problem, x: Any, library: Library, view: ArrayView) -> "_Plan":
         with runtime.on(runtime.holder([view])):
             ordinal = runtime.current().ordinal
-        new = problem.new
+        new, plain = problem.new, replace(problem.source, device_id=ordinal)
         for array in new.values():
             library.empty(x, view, *array)  # raises WeftError for a type that the library lacks
         makers = {name: library.maker(x, ordinal, *array) for name, array in new.items()}
-        plain = replace(view, owner=None, device_id=ordinal)
-        flat = {"x": problem.flat(plain)}
-        for name, (shape, dtype) in new.items():
-            size = int(np.prod(shape))
-            flat[name] = replace(plain, address=0, shape=(size,), strides=(1,), dtype=dtype, readonly=False)
+
+        def view_of(name: str, array: Array) -> ArrayView:
+            shape, dtype = array
+            strides = arrays.contiguous_strides(shape)
+            return replace(plain, address=0, shape=shape, strides=strides, dtype=dtype, readonly=False)
+
         with runtime.on(ordinal):
-            launches = [
-                (kernel.plan(arguments, grid=grid), names)
-                for kernel, names, arguments, grid in problem.launches(flat)
-            ]
+            views = problem.views(view_of) | {"x": plain}
+            launches = [(kernel.plan(given), names) for kernel, names, given in problem.launches(views)]
         stream = libraries.stream_finder([x], ordinal, [view])
         return cls(problem, makers, launches, stream, library.current_stream(ordinal))
 
     def run(self, address: int, stream: int) -> Quantized:
         """Queues the launches for the matrix at an address on a stream."""
-        made, at = {}, {"x": address}
+        made, at = {}, dict.fromkeys(casts.cast.signature.arguments, address)
         for name, (create, address_of) in self.makers.items():
             made[name] = array = create()
             at[name] = address_of(array)

@@ -1,0 +1,1 @@
+"""The kernels that copy and cast operands."""
