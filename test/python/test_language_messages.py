@@ -79,7 +79,7 @@ def a_method(t, x, r):
         (a_ufunc, r"np\.exp can't be applied to a value of the GPU: use w\.exp$"),
         (a_ufunc_of_an_array, r"np\.exp can't .*: use w\.exp$"),
         (a_reduction, r"np\.sum can't .*: use w\.sum$"),
-        (a_function_with_another_name, r"np\.matmul can't .*: use w\.gemm$"),
+        (a_function_with_another_name, r"np\.matmul can't .*: use w\.gemm, and w\.wait"),
         (an_unknown_function, r"np\.sinh can't .*: use functions of w; did you mean 'sin'\?$"),
         (an_array_of_numbers, r"np\.multiply can't be applied"),
         (an_array_of_a_value, "NumPy can't make an array of it"),

@@ -29,31 +29,22 @@ def choose(value: Traced, then: Callable[[], Any], otherwise: Callable[[], Any])
     return branch.after()[0]
 
 
-def last_of(first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """`first and …`, where its value is used: the first operand that is false, or the last one."""
-    return _operand(True, first, *rest)
-
-
-def first_of(first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """`first or …`, where its value is used: the first operand that is true, or the last one."""
-    return _operand(False, first, *rest)
-
-
-def _operand(goes_on: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """The value of `and`, which goes on after what is true, or of `or`."""
+def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
+    """`first and …`, or `first or …`: the operand that decides it, or with `of_truth` its truth alone."""
     if not rest:
         return first
     known = condition(first)
     if not isinstance(known, Scalar):
-        return _operand(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
-    value = _settled(first)
-    ends = value if value.dtype != i1 else _truth(not goes_on)
+        return logical(is_and, of_truth, rest[0](), *rest[1:]) if known == is_and else first
+    value = first if of_truth else _settled(first)
+    is_condition = of_truth or value.dtype == i1
 
     def others() -> Traced:
-        return _as(value, _operand(goes_on, rest[0](), *rest[1:]), "and" if goes_on else "or")
+        last = logical(is_and, of_truth, rest[0](), *rest[1:])
+        return _truth(last) if of_truth else _as(value, last, "and" if is_and else "or")
 
-    sides = (others, lambda: ends) if goes_on else (lambda: ends, others)
-    return choose(known, *sides)
+    sides = others, lambda: _truth(not is_and) if is_condition else value
+    return choose(known, *(sides if is_and else sides[::-1]))
 
 
 def _settled(value: Traced) -> Traced:
@@ -77,30 +68,8 @@ def _as(one: Scalar, other: Traced, word: str) -> Traced:
     return as_scalar(other) if isinstance(other, bool) else other
 
 
-def both(first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """The truth of `first and …`."""
-    return _truth_of(True, first, *rest)
-
-
-def either(first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """The truth of `first or …`."""
-    return _truth_of(False, first, *rest)
-
-
-def _truth_of(goes_on: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
-    """The truth of `and`, which goes on after what is true, or of `or`."""
-    if not rest:
-        return first
-    known = condition(first)
-    if not isinstance(known, Scalar):
-        return _truth_of(goes_on, rest[0](), *rest[1:]) if known == goes_on else first
-    sides = (lambda: _truth(_truth_of(goes_on, rest[0](), *rest[1:])), lambda: _truth(not goes_on))
-    return choose(known, *(sides if goes_on else sides[::-1]))
-
-
 def _truth(value: Traced) -> Scalar:
-    known = condition(value)
-    return as_scalar(known)
+    return as_scalar(condition(value))
 
 
 def negated(value: Traced) -> Traced:
@@ -185,4 +154,4 @@ def chain(operators: tuple[str, ...], left: Traced, *rest: Callable[[], Any]) ->
     first = _COMPARISONS[operators[0]](left, right)
     if len(operators) == 1:
         return first
-    return both(first, lambda: chain(operators[1:], right, *rest[1:]))
+    return logical(True, True, first, lambda: chain(operators[1:], right, *rest[1:]))

@@ -241,11 +241,10 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
         raise self._refuse(node, "a kernel can't contain 'async def'")
 
-    def visit_Yield(self, node: ast.Yield) -> Any:
+    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Any:
         raise self._refuse(node, _YIELD)
 
-    def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
-        raise self._refuse(node, _YIELD)
+    visit_YieldFrom = visit_Yield
 
     # Statements
 
@@ -429,11 +428,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self._no_assignment(*node.values[1:])
         self.generic_visit(node)
-        function = "last_of" if isinstance(node.op, ast.And) else "first_of"
-        if hasattr(node, _TRUTH):
-            function = "both" if isinstance(node.op, ast.And) else "either"
+        kind = ast.Constant(isinstance(node.op, ast.And)), ast.Constant(hasattr(node, _TRUTH))
         first, *rest = node.values
-        return _at(node, _runtime(function, first, *map(_thunk, rest)))
+        return _at(node, _runtime("logical", *kind, first, *map(_thunk, rest)))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)

@@ -1,7 +1,7 @@
 """Names of other languages and what to write in their place, for messages about unknown names."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from weft.isa.suggest import did_you_mean
 from weft.language.values.dtypes import FOREIGN
@@ -18,7 +18,7 @@ program_id block_id blockIdx | w.cta(axis)
 num_programs gridDim | w.ctas(axis)
 cdiv | w.ceil_div
 arange iota | w.row(t) and w.column(t), the coordinates in a tile, or w.thread()
-dot matmul | w.gemm, and w.wait for its result
+dot matmul mm | w.gemm, and w.wait for its result
 constexpr | meta-parameters: those after '*'
 static_range | range of Python
 static_print | print of Python, for what Python knows, such as t.shape
@@ -103,6 +103,12 @@ pad | w.load, whose tiles may reach beyond an array: what is outside is 0, or ou
 select | w.where(condition, a, b)
 tril | w.where(w.column(t) <= w.row(t), t, 0.0)
 triu | w.where(w.column(t) >= w.row(t), t, 0.0)
+absolute | w.abs
+fmax | w.maximum
+fmin | w.minimum
+amax | w.max
+amin | w.min
+reciprocal | w.rcp
 InOut | w.Out, whose elements a kernel may read, too
 """) | {name: f"w.{own}" for name, own in FOREIGN.items()}
 """Names of `triton.language` and `triton`, of CUDA, NumPy and PyTorch."""
@@ -153,6 +159,11 @@ def instead(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, known)
 
 
+def of_other_language(name: str) -> str | None:
+    """What to write in place of a function or method of another language; None where that isn't known."""
+    return INSTEAD.get(name, _METHODS.get(name))
+
+
 def instead_of_option(name: str) -> str:
     """The end of a message about an unknown option of a call: what to write in its place."""
     return f": use {_OPTIONS[name]}" if name in _OPTIONS else ""
@@ -162,15 +173,14 @@ def instead_of_parameter(refused: str) -> str:
     """What to write in place of a parameter that a function doesn't have, as Python's message `refused` names
     it, to append to a message.
     """
-    name = re.search(r"unexpected keyword argument '(\w+)'", refused)
-    return f"; for {name[1]}, use {PARAMETERS[name[1]]}" if name and name[1] in PARAMETERS else ""
+    match = re.search(r"unexpected keyword argument '(\w+)'", refused)
+    return f"; for {match[1]}, use {PARAMETERS[match[1]]}" if match and match[1] in PARAMETERS else ""
 
 
-def instead_of_attribute(name: str, owner: object, known: Iterable[str]) -> str:
+def instead_of_attribute(name: str, owner: object, known: Sequence[str]) -> str:
     """The end of a message about an unknown attribute of a value: what to write in its place."""
-    functions = set(known)
-    if name in functions:
+    if name in known:
         return f": use w.{name}(x, …)"
-    if found := _METHODS.get(name):
-        return f": use {found}"
+    if name in _METHODS:
+        return f": use {_METHODS[name]}"
     return did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])

@@ -170,12 +170,12 @@ def atomic_max(to: Traced, value: Traced) -> Scalar | None:
     A vector, a tile, fragments of indices, and the order of other accesses are as for `w.atomic_add`. NaN is
     larger than all other floats, or with its sign set, smaller.
     """
-    return _extreme("max", to, value)
+    return _changed("max", to, value, _COMPARED)
 
 
 def atomic_min(to: Traced, value: Traced) -> Scalar | None:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
-    return _extreme("min", to, value)
+    return _changed("min", to, value, _COMPARED)
 
 
 def atomic_and(to: Traced, value: Traced) -> Traced:
@@ -183,17 +183,17 @@ def atomic_and(to: Traced, value: Traced) -> Traced:
     threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
     accesses are as for `w.atomic_add`.
     """
-    return _bits("and", to, value)
+    return _changed("and", to, value, _INTEGERS)
 
 
 def atomic_or(to: Traced, value: Traced) -> Scalar | None:
     """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
-    return _bits("or", to, value)
+    return _changed("or", to, value, _INTEGERS)
 
 
 def atomic_xor(to: Place, value: Traced) -> Traced:
     """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
-    return _bits("xor", to, value)
+    return _changed("xor", to, value, _INTEGERS)
 
 
 def atomic_cas(to: Traced, expected: Traced, value: Traced) -> Scalar:
@@ -230,21 +230,12 @@ def _one_element(to: Traced, caller: str, known: Sequence[DType]) -> tuple[ir.Va
     return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
-def _extreme(name: str, to: Traced, value: Traced) -> Scalar | None:
-    _check_changed(name, to, _COMPARED)
-    return _combine(name, to, value)
-
-
-def _bits(name: str, to: Traced, value: Traced) -> Scalar | None:
-    _check_changed(name, to, _INTEGERS)
-    return _combine(name, to, value)
-
-
-def _check_changed(name: str, to: Traced, known: Sequence[DType]) -> None:
-    """Raises WeftError for elements of a type that isn't known."""
+def _changed(name: str, to: Traced, value: Traced, known: Sequence[DType]) -> Scalar | None:
+    """`_combine`, of elements of known types."""
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
         types = ", ".join(map(str, known))
         raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
+    return _combine(name, to, value)
 
 
 def _combine(name: str, to: Traced, value: Traced) -> Scalar | None:

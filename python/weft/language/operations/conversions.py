@@ -1,7 +1,6 @@
 """Fragments in other layouts, and by parts of their registers."""
 
 from collections.abc import Callable
-from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -105,7 +104,7 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
     """The bytes that a lane accesses at once; 0 where that is for the instructions that move matrices."""
     if len(x.shape) == 2 and registers.same(layout, trace.current().sums(x.shape), x.shape):
         return 0
-    bytes_ = min(gcd(registers.run(layout, x.shape), x.shape[-1]) * x.dtype.bytes, shared_exchange.MOST_BYTES)
+    bytes_ = min(registers.run(layout, x.shape) * x.dtype.bytes, shared_exchange.MOST_BYTES)
     return bytes_ if bytes_ > 1 else 0
 
 

@@ -13,7 +13,7 @@ from weft.language.values.dtypes import i32
 from weft.language.values.foreign import Foreign, Traced
 from weft.language.values.fragments import Fragment, common, layout_for, spread, together
 from weft.language.values.scalars import Scalar, as_scalar
-from weft.mlir import arith, ir, llvm, memref, scf
+from weft.mlir import arith, ir, llvm, memref
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
@@ -244,11 +244,7 @@ class _Rows:
             return build(1)
         bits = arith.ori(self.matrix.columns, emit.value(self.start))
         whole = emit.equal(emit.bit_and(bits, self.width - 1), 0)
-        branch = scf.IfOp(whole, kinds, has_else=True)
-        for block, width in ((branch.then_block, self.width), (branch.else_block, 1)):
-            with ir.InsertionPoint(block):
-                scf.yield_(build(width))
-        return list(branch.results)
+        return emit.either(whole, kinds, lambda: build(self.width), lambda: build(1))
 
     def _runs(self, width: int) -> list[tuple[int, ir.Value, ir.Value]]:
         """The first register of each run of elements that are accessed at once, whether it is inside of the

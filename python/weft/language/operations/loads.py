@@ -1,6 +1,5 @@
 """Loads and stores of tiles, and their prefetches."""
 
-from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -231,9 +230,7 @@ def store(
     if tile_may_begin_before(to):
         store_tile(fragment, to, count)
         return
-    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
-    bytes_ = min(run * to.dtype.bytes, _VECTOR_BYTES)
-    vector_bytes = bytes_ if to.matrix.aligned and to.matrix.rank > 1 and run > 1 else 0
+    vector_bytes = _vector_bytes(to, fragment.layout, fragment.shape)
     matrix = limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
 
@@ -281,8 +278,7 @@ def check_written(to: Place | Gathered, dtype: Any) -> None:
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
-    run = gcd(registers.run(fragment.layout, fragment.shape), fragment.shape[1])
-    whole = run * buffer.dtype.bytes >= _VECTOR_BYTES
+    whole = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= _VECTOR_BYTES
     width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 and not buffer.transposed else 0
     zero, transpose = emit.value(0), buffer.transposed
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)

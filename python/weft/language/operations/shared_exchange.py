@@ -3,7 +3,6 @@ fragment in another layout, and values of warps.
 """
 
 from collections.abc import Iterator, Sequence
-from math import gcd
 from typing import Any
 
 from weft.dialects import tile
@@ -61,7 +60,7 @@ def transposed(lane: Any, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
     shape = registers.WGMMA_ROWS, size
     new = registers.without_axis(sums(shape), shape, 0) if of_rows else sums((size,))
     bytes_ = lane.type.element_type.width // 8
-    runs = [gcd(registers.run(each, (size,)), size) for each in (layout, new)]
+    runs = [registers.run(each, (size,)) for each in (layout, new)]
     widths = [min(run * bytes_, MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
     text = f"S[({{}},1,{size}):({size},{size},1)]"
 

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
+from weft.language.messages import names
 from weft.language.messages.mistakes import mistake
 
 Traced: TypeAlias = Any
@@ -30,21 +31,6 @@ _OPERATORS = {
     "not_equal": "ne",
 }
 _LIBRARIES = ("jax", "numpy", "torch")
-# Other libraries' names for functions of `weft.language`.
-_OTHERS = {
-    "absolute": "abs",
-    "fmax": "maximum",
-    "fmin": "minimum",
-    "amax": "max",
-    "amin": "min",
-    "matmul": "gemm",
-    "dot": "gemm",
-    "mm": "gemm",
-    "reciprocal": "rcp",
-    "full_like": "full",
-    "zeros_like": "zeros",
-    "astype": "to",
-}
 
 
 class Foreign:
@@ -79,8 +65,9 @@ class Foreign:
 def _refused(library: str, name: str) -> WeftError:
     """The error for a function of a library, with that of `weft.language` in its place."""
     language = sys.modules["weft.language"]  # which imports this module
-    own, known = _OTHERS.get(name, name), [each for each in language.__all__ if each.islower()]
-    hint = f"w.{own}" if own in known else f"functions of w{did_you_mean(name, known)}"
+    public = [each for each in language.__all__ if each.islower()]
+    hint = f"w.{name}" if name in public else names.of_other_language(name)
+    hint = hint or f"functions of w{did_you_mean(name, public)}"
     what, where = f"{library}.{name}", _user()
     if where is not None and where[0] == "jax":
         what, hint = "a function of JAX", "one of w, such as w.exp in place of jnp.exp"
