@@ -33,18 +33,9 @@ class _Side:
         # Here, since the value of an element in memory is loaded in the side.
         self.parts = dict[int, tuple[Any, list[Any]]]()
         seen = set[int]()
-        for each in (*values, *changes.values()):
-            self._add(each, seen)
-
-    def _add(self, value: Traced, seen: set[int]) -> None:
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        if isinstance(value, Carried):
-            self.parts[id(value)] = value, value.parts()
-            return
-        for member in (python_objects.members(value) or {}).values():
-            self._add(member, seen)
+        for each in (leaf for one in (*values, *changes.values()) for leaf in carried.leaves(one, seen)):
+            if id(each) not in self.parts:
+                self.parts[id(each)] = each, each.parts()
 
     def of(self, value: Traced) -> list[ir.Value]:
         """The SSA values of a value."""

@@ -2,7 +2,7 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from weft.language.capture import python_objects
@@ -88,48 +88,58 @@ for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTA
     setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
-def parts(value: Traced, seen: set[int] | None = None) -> "list[ir.Value]":
-    """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
+def leaves(value: Traced, seen: set[int] | None = None) -> Iterator[Carried]:
+    """The values of the GPU in a value, not those in objects whose ids were `seen` before."""
     if isinstance(value, Carried):
-        return value.parts()
+        yield value
+        return
     seen = set() if seen is None else seen
     if (members := python_objects.members(value)) is None or id(value) in seen:
-        return []
+        return
     if python_objects.is_mutable(value):
         seen.add(id(value))
-    return [part for member in members.values() for part in parts(member, seen)]
+    for member in members.values():
+        yield from leaves(member, seen)
 
 
-def rebuilt(value: Traced, new: Iterator[Any], made: dict[int, Any] | None = None) -> Traced:
-    """The value with the next SSA values in place of its own. `made` has what stands for objects that can be
-    changed in place, by their ids, and gets what is made for others.
+def parts(value: Traced, seen: set[int] | None = None) -> "list[ir.Value]":
+    """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
+    return [part for each in leaves(value, seen) for part in each.parts()]
+
+
+def mapped(
+    value: Traced,
+    function: Callable[[Carried], Traced],
+    made: dict[int, Any] | None = None,
+    copy: Callable[[Any], Any] = python_objects.twin,
+    fill: Callable[[Any, python_objects.Members], None] = python_objects.fill,
+) -> Traced:
+    """The value with what a function makes of each value of the GPU in it. `made` has what stands for objects
+    that can be changed in place, by their ids, and gets what `copy` makes of others.
     """
     if isinstance(value, Carried):
-        return value.like(new)
+        return function(value)
     made = {} if made is None else made
     if id(value) in made:
         return made[id(value)]
     if (members := python_objects.members(value)) is None:
         return value
     if not python_objects.is_mutable(value):
-        return python_objects.with_members(value, rebuilt_members(members, new, made))
-    other = made[id(value)] = python_objects.twin(value)
-    python_objects.fill(other, rebuilt_members(members, new, made))
+        new = {key: mapped(each, function, made, copy, fill) for key, each in members.items()}
+        return python_objects.with_members(value, new)
+    other = made[id(value)] = copy(value)
+    fill(other, {key: mapped(each, function, made, copy, fill) for key, each in members.items()})
     return other
+
+
+def rebuilt(value: Traced, new: Iterator[Any], made: dict[int, Any] | None = None) -> Traced:
+    """The value with the next SSA values in place of its own. `made` as for `mapped`."""
+    return mapped(value, lambda each: each.like(new), made)
 
 
 def any_like(value: Traced) -> Traced:
     """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
-    if isinstance(value, Carried):
-        return value.settled().of_zeros()
-    if (members := python_objects.members(value)) is None:
-        return value
-    new = {key: any_like(each) for key, each in members.items()}
-    if not python_objects.is_mutable(value):
-        return python_objects.with_members(value, new)
-    other = python_objects.twin(value)
-    python_objects.fill(other, new)
-    return other
+    return mapped(value, lambda each: each.settled().of_zeros())
 
 
 def rebuilt_members(
@@ -139,16 +149,10 @@ def rebuilt_members(
     return {key: rebuilt(each, new, made) for key, each in members.items()}
 
 
-def hand_over(value: Traced, seen: set[int] | None = None) -> None:
+def hand_over(value: Traced) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
-    if isinstance(value, Carried):
-        value.hand_over()
-        return
-    seen = set() if seen is None else seen
-    if (members := python_objects.members(value)) is not None and id(value) not in seen:
-        seen.add(id(value))
-        for member in members.values():
-            hand_over(member, seen)
+    for each in leaves(value):
+        each.hand_over()
 
 
 def complaint(before: Traced, after: Traced) -> str | None:

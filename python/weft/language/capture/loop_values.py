@@ -172,18 +172,11 @@ class LoopValues:
 
     def _result(self, value: Traced, new: Iterator[Any], made: dict[int, Any]) -> Traced:
         """A value after the loop: an object that all bodies keep is filled, others are made."""
-        if isinstance(value, carried.Carried) or id(value) in made:
-            return made[id(value)] if id(value) in made else value.like(new)
-        if (members := python_objects.members(value)) is None:
-            return value
-        mutable = python_objects.is_mutable(value)
-        if mutable:
-            made[id(value)] = value if self._stays.get(id(value)) else python_objects.twin(value)
-        after = {key: self._result(each, new, made) for key, each in members.items()}
-        if not mutable:
-            return python_objects.with_members(value, after)
-        fill(made[id(value)], after)
-        return made[id(value)]
+
+        def copy(each: Traced) -> Traced:
+            return each if self._stays.get(id(each)) else python_objects.twin(each)
+
+        return carried.mapped(value, lambda each: each.like(new), made, copy, fill)
 
     def _fix(self, key: int, *values: Any) -> None:
         """Refuses changes of what may be one object with another after the loop."""

@@ -5,7 +5,6 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile import BufferType
 from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.language.capture import trace
@@ -112,8 +111,7 @@ def _scratch(warpgroups: int, rows: int, columns: int, dtype: Any) -> ir.Type:
     """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
     if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         return buffer_type(rows, columns, dtype, warpgroups)
-    text = f"S[({warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
-    return BufferType.of((warpgroups, rows, columns), dtype.type, Layout.parse(text))
+    return shared_exchange.tiles_type((warpgroups, rows, columns), dtype.type)
 
 
 def by_parts(function: Callable[..., Any], *tiles: Fragment, count: int) -> tuple[Fragment, ...]:

@@ -146,12 +146,12 @@ def erf(x: Traced) -> Traced:
 
 def gelu(x: Fragment) -> Fragment:
     """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
-    return _activation(x, "gelu")
+    return activated(x, "gelu")
 
 
 def silu(x: Fragment) -> Fragment:
     """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
-    return _activation(x, "silu")
+    return activated(x, "silu")
 
 
 def sigmoid(x: Traced) -> Traced:
@@ -166,14 +166,10 @@ def relu(x: Fragment) -> Fragment:
     return maximum(x, 0.0)
 
 
-def _activation(x: Fragment, name: str) -> Fragment:
-    value = as_scalar(x) if isinstance(x, NUMBERS) else x
-    return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
-
-
 def activated(x: Traced, name: str) -> Traced:
     """An activation of `weft.matmul`, by its name."""
-    return _activation(x, name)
+    value = as_scalar(x) if isinstance(x, NUMBERS) else x
+    return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
 
 
 def derivative(x: Traced, name: str) -> Traced:

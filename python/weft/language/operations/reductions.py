@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.tile import BufferType, FragmentType
+from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import LANES, THREAD_REGISTERS, WARPGROUP, WARPS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
-from weft.language.operations import roles
-from weft.language.operations import shared_exchange as groups
+from weft.language.operations import roles, shared_exchange
 from weft.language.operations.maths import where
 from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import operators, registers
@@ -65,7 +64,7 @@ def total(x: Traced, name: str, axis: int | None, within: str | None) -> Scalar:
             raise mistake(f"within must be None for all elements of {x}, got {within!r}")
         warps, value = WARPS, _of_lane(x, name)
     else:
-        value = groups.number(x, axis, "expects a fragment to reduce")
+        value = shared_exchange.number(x, axis, "expects a fragment to reduce")
         if within not in (None, "warp"):
             raise mistake(f"within must be None or 'warp', for a number of each thread, got {within!r}")
         warps = 0
@@ -86,10 +85,10 @@ def _across_warps(value: ir.Value, name: str, warps: int) -> ir.Value:
     """The reduction over groups of so many warps, of a value of each warp; 0 for all warps of the role, or of
     the CTA.
     """
-    warps, _ = groups.group(warps)
+    warps, _ = shared_exchange.group(warps)
     if warps == 1:
         return value
-    return reduced(name, groups.of_each(value, warps))
+    return reduced(name, shared_exchange.of_each(value, warps))
 
 
 def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -119,7 +118,8 @@ def columns_across_warps(
     order = [at[1] for at in registers.registers_of(by_warp, (WARPS, columns))]
     part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
     key = role.first, columns, x.dtype.name
-    scratch = current.scratch_buffer(key, lambda: _scratch(role.warpgroups, columns, x.dtype))
+    shape = role.warpgroups, WARPS, columns
+    scratch = current.scratch_buffer(key, lambda: shared_exchange.tiles_type(shape, x.dtype.type))
     mine = tile.stage(scratch, role.number)
     warpgroup_barrier()  # others may still read what an earlier reduction stored
     width = 2 if x.dtype.bits == 16 else 0  # not by instructions that move matrices
@@ -139,12 +139,6 @@ def columns_across_warps(
     folded = {column: fold(elements) for column, elements in of_column.items()}
     order = [at[0] for at in registers.registers_of(of_columns, (columns,))]
     return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
-
-
-def _scratch(warpgroups: int, columns: int, dtype: Any) -> ir.Type:
-    """The type of a row for each warp, of each warpgroup."""
-    rows = f"S[({warpgroups},{WARPS},{columns}):({WARPS * columns},{columns},1)]"
-    return BufferType.of((warpgroups, WARPS, columns), dtype.type, Layout.parse(rows))
 
 
 def _reduce(x: Traced, name: str, axis: int | None, within: str | None) -> Traced:

@@ -44,10 +44,6 @@ class Law:
         """A part that exists where `has`, an i1, is true."""
         return Part(values, has)
 
-    def plus(self, one: Part | None, other: Part | None) -> Part | None:
-        """A part, and one that follows it; None stands for no part."""
-        return one if other is None else self.joined(one, other)
-
     def joined(self, one: Part | None, other: Part) -> Part:
         """A part, or None, and one that follows it."""
         if one is None:
@@ -189,7 +185,7 @@ class _Block:
         if not self.parts:
             yield self.register, law.joined(before, self.total)
         for part, offset in self.parts:
-            yield from part.found(law.plus(before, offset), law)
+            yield from part.found(before if offset is None else law.joined(before, offset), law)
 
     def flat(self, law: Law) -> "_Block":
         """The same block whose parts are registers with the elements up to theirs. Otherwise what precedes

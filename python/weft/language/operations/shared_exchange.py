@@ -62,13 +62,18 @@ def transposed(lane: Any, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
     bytes_ = lane.type.element_type.width // 8
     runs = [registers.run(each, (size,)) for each in (layout, new)]
     widths = [min(run * bytes_, MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
-    text = f"S[({{}},1,{size}):({size},{size},1)]"
 
     def scratch(warpgroups: int) -> ir.Type:
-        rows = Layout.parse(text.format(warpgroups))
-        return BufferType.of((warpgroups, 1, size), lane.type.element_type, rows)
+        return tiles_type((warpgroups, 1, size), lane.type.element_type)
 
     return moved(lane, (1, size), (row(layout), row(new)), widths, scratch), new
+
+
+def tiles_type(shape: tuple[int, int, int], element: ir.Type) -> ir.Type:
+    """The type of tiles of several warpgroups, row by row."""
+    tiles, rows, columns = shape
+    text = f"S[({tiles},{rows},{columns}):({rows * columns},{columns},1)]"
+    return BufferType.of(shape, element, Layout.parse(text))
 
 
 def row(layout: Layout) -> Layout:
