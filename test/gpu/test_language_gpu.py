@@ -23,7 +23,7 @@ def module(path):
 
 
 kernels = module(ROOT / "test" / "python" / "language_kernels.py")
-stages = module(ROOT / "test" / "python" / "test_language_stages.py")
+stages = module(ROOT / "test" / "python" / "test_language_rings.py")
 gemm_gelu = module(ROOT / "examples" / "language_gemm.py").gemm_gelu
 softmax = module(ROOT / "examples" / "language_softmax.py").softmax
 gated = module(ROOT / "examples" / "language_gated_mlp.py").gated

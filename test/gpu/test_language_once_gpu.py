@@ -2,8 +2,8 @@
 
 import pytest
 from gpu_marks import FP8, GPU, with_marks
-from test_language_once import check_once, once
-from test_language_rounding import check_conversions, converted
+from test_language_conversions import check_conversions, converted
+from test_language_one_thread import check_once, once
 
 
 def on_gpu(kernel):

@@ -1,4 +1,6 @@
-"""Numbers of signed and unsigned integers: operators, conversions, arguments, atomic changes and prints."""
+"""Numbers of signed and unsigned integers: operators, quotients, shifts, arguments and prints."""
+
+import zlib
 
 import language_mistakes
 import ml_dtypes
@@ -376,3 +378,202 @@ def test_defaults_beyond_pytorchs_integers_are_refused():
         weft.WeftError, match=r"the default of 'd' must be below 2\*\*63 for PyTorch, got 1844"
     ):
         w.torch_op("weft_tests::added", added)
+
+
+@w.kernel(threads=64)
+def divide(x: w.In["n"], by: w.In["n"], both: w.Out["2 n"], chosen: w.Out["n"], within: w.Out["n"]):
+    i = w.thread()
+    both[0, i], both[1, i] = x[i] // by[i], x[i] % by[i]
+    chosen[i] = w.where(by[i] != 0, x[i] // by[i], 7)
+    within[i] = 7
+    if by[i] != 0:
+        within[i] = x[i] // by[i]
+
+
+@w.kernel
+def divide_tiles(x: w.In["m n"], by: w.In["m n"], both: w.Out["2 m n"], chosen: w.Out["m n"]):
+    with w.role():
+        t, u = w.load(x[0, 0], (64, 8)), w.load(by[0, 0], (64, 8))
+        w.store(t // u, both[0, 0, 0])
+        w.store(t % u, both[1, 0, 0])
+        w.store(w.where(u != 0, t // u, 7), chosen[0, 0])
+
+
+def numbers(kind):
+    """64 pairs of a number and a divisor, among them 0 and both ends of the range."""
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    edges = np.array([low, high, 0, 1, 2, 3, high // 2, -1 if low else high - 1], kind)
+    return np.repeat(edges, 8), np.tile(edges, 8)
+
+
+def expected(x, by, other):
+    """Quotients of Python in the type of `x`, or `other`, and remainders, or 0."""
+    bits = 8 * x.itemsize
+    pairs = list(zip(x.tolist(), by.tolist(), strict=True))
+    results = [(a // b, a % b) if b else (other, 0) for a, b in pairs]
+    return np.array([[n % 2**bits for n in pair] for pair in results], f"u{x.itemsize}").T.astype(x.dtype)
+
+
+KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
+
+
+@pytest.mark.each_value(4)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_test_of_the_divisor_selects_the_quotient(kind):
+    x, by = numbers(kind)
+    both, chosen, within = np.ones((2, 64), kind), np.zeros(64, kind), np.zeros(64, kind)
+    assert not divide.emulate(x, by, both, chosen, within, arch="sm_80").findings
+    assert np.array_equal(both, expected(x, by, 0))
+    assert np.array_equal(chosen, expected(x, by, 7)[0])
+    assert np.array_equal(within, chosen)
+
+
+@pytest.mark.parametrize("kind", ("u1", "i4"))
+def test_tiles_are_divided_in_the_same_way(kind):
+    x, by = (np.tile(each[:, None], 8) for each in numbers(kind))
+    both, chosen = np.ones((2, 64, 8), kind), np.zeros((64, 8), kind)
+    assert not divide_tiles.emulate(x, by, both, chosen, arch="sm_90a").findings
+    assert np.array_equal(both[:, :, 0], expected(x[:, 0], by[:, 0], 0))
+    assert np.array_equal(chosen[:, 7], expected(x[:, 0], by[:, 0], 7)[0])
+
+
+@pytest.mark.parametrize("operation", (lambda a, b: a // b, lambda a, b: a % b))
+@pytest.mark.parametrize("zero", (lambda: 0, lambda: w.u32(0)), ids=("Python", "GPU"))
+def test_a_division_by_a_known_0_is_refused(operation, zero):
+    @w.kernel(threads=32)
+    def wrong(x: w.Out["32", w.u32]):
+        x[w.thread()] = operation(x[w.thread()], zero())
+
+    with pytest.raises(weft.WeftError, match=r"test_language_integers\.py:\d+:.*can't be divided by 0"):
+        wrong.compile(arch="sm_80")
+
+
+@w.kernel(threads=32)
+def shifted(x: w.In["n"], bits: w.In["n"], y: w.Out["m n"]):
+    i = w.thread()
+    if i < x.rows:
+        y[0, i] = x[i] << bits[i]
+        y[1, i] = x[i] >> bits[i]
+        y[2, i] = 1 << bits[i]
+        y[3, i] = -7 >> bits[i]
+
+
+def exact(x, bits, width, left):
+    """The shift of an integer of Python; a negative number of bits counts as many."""
+    bits = bits if bits >= 0 else 2 * width
+    number = x << bits if left else x >> bits
+    return (number + 2 ** (width - 1)) % 2**width - 2 ** (width - 1)
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_a_shift_by_the_width_or_more_leaves_nothing(width):
+    bits = [-1, 0, 1, width - 1, width, width + 1, 100, -100]
+    x = [-5, -5, -5, 77, 77, -77, -77, 1]
+    kind = f"int{width}"
+    y = np.zeros((4, 8), kind)
+    shifted.emulate(np.array(x, kind), np.array(bits, kind), y)
+    rows = ((x, True), (x, False), ([1] * 8, True), ([-7] * 8, False))
+    assert y.tolist() == [
+        [exact(a, b, width, left) for a, b in zip(row, bits, strict=True)] for row, left in rows
+    ]
+
+
+def test_elements_of_tiles_are_shifted_so_too():
+    @w.kernel()
+    def kernel(x: w.In["m n", w.i32], y: w.Out["m n", w.i32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8))
+            w.store((1 << t) + (t >> w.row(t)), y[0, 0])
+
+    x = np.random.default_rng(0).integers(-3, 40, (64, 8)).astype(np.int32)
+    y = np.zeros_like(x)
+    kernel.emulate(x, y)
+    powers = np.where((x >= 0) & (x < 32), 1 << (x.astype(np.int64) & 63), 0).astype(np.int32)
+    assert np.array_equal(y, powers + (x >> np.minimum(np.arange(64)[:, None], 31)))
+
+
+def test_bits_that_python_knows_cost_no_check():
+    @w.kernel(threads=32)
+    def kernel(x: w.In["n", w.i32], y: w.Out["n", w.i32]):
+        y[w.thread()] = x[w.thread()] >> 3
+
+    ptx = kernel.compile().ptx
+    assert "shr.s32" in ptx and "min.u32" not in ptx
+
+
+@pytest.mark.parametrize("number", [32, -1])
+@pytest.mark.parametrize("tiles", [False, True])
+def test_too_many_bits_are_refused(number, tiles):
+    @w.kernel()
+    def kernel(x: w.In["m n", w.i32]):
+        with w.role():
+            t = w.load(x[0, 0], (64, 8)) if tiles else x[0, 0]
+            t << number
+
+    with pytest.raises(weft.WeftError, match=rf"can be shifted by 0 to 31 bits, got {number}$"):
+        kernel.compile()
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
+def test_philox_4x64_is_that_of_numpy(arch):
+    multipliers = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+    steps = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+
+    @w.kernel(threads=64, arch=arch)
+    def philox(key: w.In["2", w.u64], numbers: w.Out["n", w.u64]):
+        i = w.thread()
+        words = [(i + 1).to(w.u64), w.u64(0), w.u64(0), w.u64(0)]
+        keys = [key[0].loaded(), key[1].loaded()]
+        for number in range(10):
+            if number:
+                keys = [each + step for each, step in zip(keys, steps, strict=True)]
+            low, high = (
+                [f(words[2 * n], multipliers[n]) for n in (0, 1)] for f in (lambda a, b: a * b, w.mulhi)
+            )
+            words = [high[1] ^ words[1] ^ keys[0], low[1], high[0] ^ words[3] ^ keys[1], low[0]]
+        for number, word in enumerate(words):
+            numbers[4 * i + number] = word
+
+    key, numbers = np.array([2**64 - 1, 0x123456789ABCDEF], np.uint64), np.zeros(256, np.uint64)
+    assert not philox.emulate(key, numbers).findings
+    assert np.array_equal(numbers, np.random.Philox(key=key).random_raw(256))
+
+
+def test_checksums_are_those_of_zlib():
+    @w.kernel(grid=lambda rows: w.ceil_div(rows.rows, 32), threads=32)
+    def crc32(rows: w.In["m n", w.u8], table: w.In["256", w.u32], sums: w.Out["m", w.u32]):
+        row = w.cta() * 32 + w.thread()
+        if row >= rows.rows:
+            return
+        found = w.u32(0xFFFFFFFF)
+        for i in w.range(rows.columns):
+            found = table[((found ^ rows[row, i].to(w.u32)) & 255).to(w.i32)] ^ (found >> 8)
+        sums[row] = ~found
+
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, np.uint32(0xEDB88320) ^ (table >> 1), table >> 1).astype(np.uint32)
+    rows = np.random.default_rng(0).integers(0, 256, (40, 50)).astype(np.uint8)
+    sums = np.zeros(40, np.uint32)
+    assert not crc32.emulate(rows, table, sums).findings
+    assert sums.tolist() == [zlib.crc32(row.tobytes()) for row in rows]
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_tiles_of_pixels_are_averaged_without_overflow(dtype):
+    """(a + b + 1) / 2 of bytes, as encoders of video have it."""
+    limit = np.iinfo(dtype).max
+
+    @w.kernel(grid=lambda x: w.ceil_div(x.rows, 64))
+    def average(x: w.In["m n"], y: w.In["m n"], z: w.Out["m n"]):
+        with w.role():
+            row = w.cta() * 64
+            a, b = w.load(x[row, 0], (64, 64)), w.load(y[row, 0], (64, 64))
+            w.store((a | b) - ((a ^ b) >> 1), z[row, 0])
+
+    x, y = np.random.default_rng(0).integers(0, limit + 1, (2, 100, 64)).astype(dtype)
+    x[0, :2], y[0, :2] = limit, [limit, 0]
+    z = np.zeros_like(x)
+    assert not average.emulate(x, y, z).findings
+    assert np.array_equal(z, (x.astype(int) + y + 1) // 2)

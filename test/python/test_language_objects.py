@@ -3,7 +3,9 @@
 import array
 import collections
 import dataclasses
+import inspect
 import re
+import sys
 import types
 
 import numpy as np
@@ -492,3 +494,79 @@ def kernel(y: w.Out["n", w.i32]):
     with pytest.raises(weft.WeftError, match="may have the same object") as caught:
         names["kernel"].compile(np.zeros(32, np.int32), arch="sm_90a")
     assert change in text.splitlines()[caught.value.diagnostics[0].location.line - 1]
+
+
+NUMBERS_OF_CHANGES = []
+
+
+class Count:
+    number = 0
+
+
+def append(values):
+    del values[:0]
+    values.append(w.f32(1))  # of a list
+
+
+def append_later(values):
+    append(values)
+
+
+def increase(count):
+    count.number += 1  # of an object
+
+
+def remember():
+    NUMBERS_OF_CHANGES.append(1)  # of a list of the module
+
+
+def of_a_list(n: w.In["n", w.i32]):
+    values = [w.f32(0)]
+    for _ in w.range(n[0]):  # around
+        append(values)  # call
+
+
+def of_a_list_in_a_branch(n: w.In["n", w.i32]):
+    values = [w.f32(0)]
+    if n[0] > 0:  # around
+        append_later(values)  # call
+
+
+def of_an_object(n: w.In["n", w.i32]):
+    count = Count()
+    count.number = 3
+    while n[0] > count.number:  # around
+        increase(count)  # call
+
+
+def of_the_module(n: w.In["n", w.i32]):
+    for _ in w.range(n[0]):  # around
+        remember()  # call
+
+
+def line_of(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(n for n, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize(
+    "kernel, function, message",
+    [
+        (of_a_list, append, "'values' was a list of 1 and becomes one of 2"),
+        (of_a_list_in_a_branch, append, "'values' was a list of 2 and becomes one of 1"),
+        (of_an_object, increase, "'count' was the Python int 3 and becomes the Python int 4"),
+        (of_the_module, remember, "can't change 'NUMBERS_OF_CHANGES', which isn't made in the kernel"),
+    ],
+)
+def test_errors_are_where_a_function_changes_something(kernel, function, message, monkeypatch):
+    monkeypatch.setitem(globals(), "NUMBERS_OF_CHANGES", [])
+    hook = sys.gettrace()
+    with pytest.raises(weft.WeftError) as raised:
+        w.kernel(threads=32)(kernel).compile()
+    assert sys.gettrace() is hook
+    (error,) = raised.value.diagnostics
+    call, around = error.notes
+    assert message in error.message
+    assert error.location.line == line_of(function, "# of")
+    assert (call.message, call.location.line) == ("it is called here", line_of(kernel, "# call"))
+    assert around.location.line == line_of(kernel, "# around")

@@ -1,8 +1,11 @@
-"""Vectors in buffers of one row, in `weft.language`."""
+"""Vectors in buffers of one row, and those of which a thread has elements that follow each other."""
+
+import re
 
 import ml_dtypes
 import numpy as np
 import pytest
+from language_mistakes import Mistakes, refused
 
 import weft
 import weft.language as w
@@ -99,3 +102,160 @@ def test_mistakes(message, body):
     with pytest.raises(weft.WeftError) as raised:
         w.kernel()(kernel).compile(arch="sm_90a")
     assert message in str(raised.value)
+
+
+mistakes = Mistakes()
+
+
+@w.kernel(grid=lambda x: x.rows)
+def softmax(x: w.In["m n"], y: w.Out["m n"], largest: w.Out["m", w.i32], *, N=1024):
+    """The softmax of each row by a CTA, and the index of its largest element."""
+    row = w.cta()
+    with w.role():
+        t = w.load(x[row], N, outside=-w.inf).to(w.f32)
+        e = w.exp(t - w.max(t))
+        w.store((e / w.sum(e)).to(y.dtype), y[row, 0])
+        at = w.argmax(t, axis=0)
+        if w.thread() == 0:
+            largest[row] = at
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    "dtype, tolerance",
+    [(np.float32, 1e-5), (np.float64, 1e-5), (np.float16, 2e-3), (ml_dtypes.bfloat16, 1e-2)],
+)
+@pytest.mark.parametrize("columns", [1, 1001, 1024])
+def test_a_row_for_each_cta(dtype, tolerance, columns):
+    x = np.random.default_rng(0).standard_normal((3, columns)).astype(dtype)
+    y, largest = np.zeros_like(x), np.zeros(3, np.int32)
+    clean(softmax.emulate(x, y, largest))
+    e = np.exp(x.astype(float) - x.astype(float).max(1, keepdims=True))
+    assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=tolerance, atol=tolerance / 100)
+    assert np.array_equal(largest, x.astype(float).argmax(1))
+
+
+@w.kernel(grid=lambda p: w.ceil_div(p.rows, 1024))
+def step(p: w.Out["n", w.f32], g: w.In["n", w.bf16], m: w.Out["n", w.f32], rate: w.f32):
+    """A step with momentum over a flat array."""
+    with w.role(warpgroups=2) as me:
+        i = w.cta() * 1024 + me * 512
+        momentum = w.load(m[i], 512) * 0.5 + w.load(g[i], 512).to(w.f32)
+        w.store(momentum, m[i])
+        w.store(w.load(p[i], 512) - momentum * rate, p[i])
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("count, first", [(3000, 0), (2500, 1), (513, 4), (3, 0)])
+def test_flat_arrays_of_any_length_and_alignment(count, first, arch):
+    rng = np.random.default_rng(0)
+    p, m = (rng.standard_normal(count + first).astype(np.float32)[first:] for _ in range(2))
+    g = rng.standard_normal(count + first).astype(ml_dtypes.bfloat16)[first:]
+    momentum = m * 0.5 + g.astype(np.float32)
+    expected = p - momentum * np.float32(0.25)
+    clean(step.emulate(p, g, m, 0.25, arch=arch))
+    assert np.array_equal(m, momentum) and np.allclose(p, expected, atol=1e-6)
+
+
+def test_aligned_elements_are_accessed_at_once():
+    ptx = step.compile().ptx
+    for each in ("ld.global.v4.b32", "st.global.v4.b32", "ld.global.v2.b32"):
+        assert len(re.findall(re.escape(each), ptx)) >= 1
+
+
+def test_vectors_have_indices_sums_and_atomics():
+    @w.kernel()
+    def kernel(
+        x: w.In["n", w.f32],
+        table: w.In["n", w.f32],
+        y: w.Out["n", w.f32],
+        z: w.Out["n", w.f32],
+        b: w.In["n", w.i8],
+    ):
+        with w.role():
+            v = w.load(x[1], 512)
+            i = w.row(v)
+            w.store(w.cumsum(v) + w.load(table[511 - i]) + w.load(b[3], 512).to(w.f32), y[1])
+            w.atomic_add(z[700], w.where(i % 2 == 0, v, w.zeros(512, like=v)))
+
+    rng = np.random.default_rng(0)
+    x, table = (rng.integers(-9, 9, 1000).astype(np.float32) for _ in range(2))
+    y, z, b = np.zeros_like(x), np.zeros_like(x), rng.integers(-9, 9, 1000).astype(np.int8)
+    clean(kernel.emulate(x, table, y, z, b))
+    assert np.array_equal(y[1:513], np.cumsum(x[1:513]) + table[511::-1] + b[3:515])
+    assert not y[0] and not y[513:].any()
+    assert np.array_equal(z[700::2], x[1:301:2]) and not z[701::2].any() and not z[:700].any()
+
+
+@mistakes(r"a vector must have a multiple of 512 elements, got 100: use 512, as loads and stores leave out")
+def few_elements(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[0], 100)  # here
+
+
+@mistakes(
+    r"needs 256 registers of each thread, and a thread has 255: loop over parts of it, or divide it among"
+)
+def many_elements(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[0], 32768)  # here
+
+
+@mistakes(r"layouts must be equal, .*: bring one to that of the other by w\.convert\(x, like=y\), or make it")
+def beside_a_vector_of_rows(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[0], 512) + w.zeros(512)  # here
+
+
+@mistakes(r"a vector's first index of 'x' must be at least 0, got -1")
+def before_the_array(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[-1], 512)  # here
+
+
+@mistakes("via and rows are for tiles of an array, not for vectors")
+def some_rows(y: w.Out["n", w.f32]):
+    with w.role():
+        w.store(w.load(y[0], 512), y[0], rows=3)  # here
+
+
+@mistakes(r"'x' must be a w\.Out argument to be written, got w\.In")
+def an_argument_that_is_read(x: w.In["n", w.f32]):
+    with w.role():
+        w.store(w.load(x[0], 512), x[0])  # here
+
+
+@mistakes(r"shape must be \(rows, columns\), or the number of elements of a vector, got 'all'")
+def a_shape_of_another_type(x: w.In["n", w.f32]):
+    with w.role():
+        w.load(x[0], "all")  # here
+
+
+@mistakes(
+    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
+)
+def a_size_of_an_array(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], x.columns)  # here
+
+
+@mistakes(
+    r"shape must be numbers that Python knows, got a value of w\.i32: write a meta-parameter after '\*'"
+)
+def columns_of_an_array(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], (64, x.columns))  # here
+
+
+@mistakes(
+    r"a tile must have a multiple of 64 rows, got \(1, 1000\): a part of one row is a vector, of 1024 in pl"
+)
+def one_row(x: w.In["m n", w.f32]):
+    with w.role():
+        w.load(x[0, 0], (1, 1000))  # here
+
+
+@pytest.mark.parametrize("function, message", mistakes.cases)
+def test_mistakes_of_parts(function, message):
+    refused(function, message)

@@ -1,9 +1,10 @@
-"""`w.sum`, `w.max` and `w.min` of everything that a warpgroup, a CTA or a warp has, as one number."""
+"""Reductions to one number, along columns, and conditions of whole warpgroups."""
 
 import language_mistakes
 import numpy as np
 import pytest
 
+import weft
 import weft.language as w
 from weft.language.values.dtypes import DTYPES
 
@@ -165,3 +166,134 @@ def before_a_role(x: w.In["m n", w.f32]):
 @pytest.mark.parametrize(("function", "message"), mistakes.cases)
 def test_mistakes_are_in_their_line(function, message):
     language_mistakes.refused(function, message)
+
+
+@w.kernel()
+def reduced(
+    x: w.In["m n", w.f32],
+    y: w.Out["m n", w.f32],
+    sums: w.Out["g n", w.f32],
+    *,
+    M=64,
+    N=32,
+):
+    """Reductions in a loop, broadcast to the tile, and stored."""
+    with w.role(warpgroups=2) as me:
+        t = w.load(x[M * me, 0], (M, N))
+        w.store_row(w.sum(t, axis=0), sums[me, 0])
+        for _ in w.range(2):
+            t = t - w.sum(t, axis=0) * 0.5
+        w.store(t + w.max(t, axis=0) * w.min(t, axis=0), y[M * me, 0])
+
+
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("m, n, columns", [(64, 32, 32), (64, 8, 8), (128, 24, 21)])
+def test_columns_are_reduced(m, n, columns):
+    x = np.random.default_rng(0).standard_normal((2 * m, columns)).astype(np.float32)
+    y, sums = np.zeros_like(x), np.full((2, columns), np.nan, np.float32)
+    for seed in (None, 1):
+        report = reduced.emulate(x, y, sums, M=m, N=n, seed=seed)
+        assert not report.findings, report.findings[0]
+        t = x.reshape(2, m, columns).astype(float)
+        assert np.allclose(sums, t.sum(1), atol=1e-4)
+        for _ in range(2):
+            t = t - t.sum(1, keepdims=True) * 0.5
+        t = t + t.max(1, keepdims=True) * t.min(1, keepdims=True)
+        assert np.allclose(y.reshape(t.shape), t, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.each_value(2)
+@pytest.mark.parametrize("dtype, numpy", [(w.f64, np.float64), (w.i64, np.int64), (w.f16, np.float16)])
+def test_values_of_other_widths_are_reduced(dtype, numpy):
+    @w.kernel()
+    def sums(x: w.In["m n", dtype], rows: w.Out["m", dtype], columns: w.Out["n", dtype], *, M=128):
+        with w.role():
+            t = w.load(x[0, 0], (M, 16))
+            w.store_column(w.sum(t, axis=1), rows[0])
+            w.store_row(w.max(t, axis=0), columns[0])
+
+    x = (np.random.default_rng(0).integers(-50, 50, (128, 16)) / 4).astype(numpy)
+    rows, columns = np.zeros(128, numpy), np.zeros(16, numpy)
+    assert not sums.emulate(x, rows, columns).findings
+    assert np.array_equal(rows, x.sum(1)) and np.array_equal(columns, x.max(0))
+
+
+@pytest.mark.slow
+@pytest.mark.each_value(1)
+@pytest.mark.parametrize("columns, registers", [(256, None), (224, 184)])
+def test_values_of_all_warps_neednt_fit_in_registers_at_once(columns, registers):
+    @w.kernel(arch="sm_90a")
+    def largest(x: w.In["m n", w.f32], y: w.Out["n", w.f32]):
+        with w.role(registers=registers):
+            w.store_row(w.max(w.load(x[0, 0], (64, columns)), axis=0), y[0])
+
+    x, y = np.random.default_rng(0).random((64, columns), np.float32), np.zeros(columns, np.float32)
+    assert not largest.emulate(x, y).findings
+    assert np.array_equal(y, x.max(0)) and largest.compile().resources.spill_stores == 0
+
+
+def kernel(vote):
+    @w.kernel()
+    def again(x: w.In["m k"], b: w.In["n k"], d: w.Out["m n", w.f32], limit: w.f32):
+        """Twice x @ b.T in each 64 rows with a product above the limit, otherwise once."""
+        ring = w.ring(1, x=(128, 64, x.dtype), b=(32, 64, b.dtype), takers=2)
+        with w.role(warpgroups=2) as me:
+            with ring.take() as stage:
+                mine = stage.x.rows(64 * me, 64)
+                sums = w.wait(w.gemm(mine, stage.b.T))
+                if vote(sums > limit):
+                    sums = w.wait(w.gemm(mine, stage.b.T, sums))
+            w.store(sums, d[64 * me, 0])
+        with w.role(), w.one_thread():
+            ring.fill(x=x[0, 0], b=b[0, 0])
+
+    return again
+
+
+def test_a_warpgroup_multiplies_in_a_branch():
+    rng = np.random.default_rng(0)
+    x, b = (rng.integers(-2, 3, (rows, 64)).astype(np.float16) for rows in (128, 32))
+    once = x.astype(np.float32) @ b.astype(np.float32).T
+    limit = (once[:64].max() + once[64:].max()) / 2  # one of the warpgroups exceeds it, in few elements
+    assert 0 < (once > limit).sum() < 20
+    d = np.zeros_like(once)
+    assert not kernel(w.warpgroup_any).emulate(x, b, d, float(limit)).findings
+    twice = np.repeat([once[:64].max() > limit, once[64:].max() > limit], 64)[:, None]
+    assert np.array_equal(d, np.where(twice, 2 * once, once))
+
+
+def test_a_branch_of_a_warp_has_no_product():
+    x, b, d = np.zeros((128, 64), np.float16), np.zeros((32, 64), np.float16), np.zeros((128, 32), np.float32)
+    with pytest.raises(weft.WeftError, match="needs all 128 threads of the warpgroup to reach it together"):
+        kernel(w.warp_any).compile(x, b, d, 1.0, arch="sm_90a")
+
+
+@pytest.mark.parametrize(
+    "vote, message",
+    [
+        (lambda t: w.warpgroup_any(t), "w.warpgroup_any expects a condition, such as x < y, got"),
+        (lambda t: w.warpgroup_any(True), "w.warpgroup_any expects a condition of the GPU, got True"),
+    ],
+    ids=["number", "python"],
+)
+def test_mistakes(vote, message):
+    @w.kernel()
+    def wrong(y: w.Out["m n", w.f32]):
+        with w.role():
+            t = w.zeros((64, 8))
+            if vote(t):
+                t = t + 1.0
+            w.store(t, y[0, 0])
+
+    with pytest.raises(weft.WeftError, match=message):
+        wrong.compile(np.zeros((64, 8), np.float32))
+
+
+def test_a_vote_is_in_a_role():
+    @w.kernel(threads=128)
+    def outside(y: w.Out["n", w.f32]):
+        if w.warpgroup_any(w.thread() > 3):
+            y[w.thread()] = 1.0
+
+    with pytest.raises(weft.WeftError, match=r"w\.warpgroup_any must be in a role, executed by whole"):
+        outside.compile(np.zeros(128, np.float32))
