@@ -122,6 +122,14 @@ def _rebuild(op: ir.OpView, operands: list[ir.Value], results: list[ir.Type]) ->
     return new
 
 
+def _while_op(initial: list[ir.Value]) -> tuple[ir.OpView, ir.Block, ir.Block]:
+    """A loop that carries values, with its blocks: of the condition, and the body."""
+    kinds = [part.type for part in initial]
+    op = scf.WhileOp(kinds, initial)
+    location = [op.location] * len(kinds)
+    return op, *(region.blocks.append(*kinds, arg_locs=location) for region in (op.before, op.after))
+
+
 class Loop(_Construct):
     """`for`: over `w.range` one of the GPU, over anything else Python's."""
 
@@ -203,15 +211,9 @@ class Loop(_Construct):
 class QueueLoop(Loop):
     """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
 
-    def __init__(self, over: Queue, names: LoopNames, has_else: bool) -> None:
-        super().__init__(over, names, has_else)
-
     def __iter__(self) -> Iterator[Any]:
         self._first = self.over.first()
-        kinds, location = [self._first.type], [ir.Location.current]
-        self._op = scf.WhileOp(kinds, [self._first])
-        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
-        self._block = self._op.after.blocks.append(*kinds, arg_locs=location)
+        self._op, self._test, self._block = _while_op([self._first])
         with ir.InsertionPoint(self._block):
             item = self.over.item(Scalar(self._block.arguments[0]))
         yield item
@@ -285,12 +287,7 @@ class While(_Construct):
         others = {name: value for name, value in scope.items() if name not in self.names}
         self._before = LoopValues(self._every, others | self._first)
         self._before.hand_over()
-        initial = self._before.parts()
-        kinds = [part.type for part in initial]
-        self._op = scf.WhileOp(kinds, initial)
-        location = [self._op.location] * len(kinds)
-        self._test = self._op.before.blocks.append(*kinds, arg_locs=location)
-        self._body = self._op.after.blocks.append(*kinds, arg_locs=location)
+        self._op, self._test, self._body = _while_op(self._before.parts())
         self._point = trace.current().enter(self._test)
         return self._before.gives(iter(self._test.arguments))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from weft.dialects import tile
 from weft.errors import Diagnostic, Location, WeftError
@@ -90,6 +90,16 @@ class Single:
     """Whether all threads of the warpgroup execute the block."""
 
 
+class _Entered(NamedTuple):
+    """A region of the GPU around what is built."""
+
+    point: ir.InsertionPoint
+    where: Location | None
+    is_loop: bool
+    alike: bool | None
+    """Of a loop or branch: whether all warpgroups enter it equally often."""
+
+
 @dataclass
 class Trace:
     """The state of one trace."""
@@ -130,11 +140,8 @@ class Trace:
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
     fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
-    _points: list[ir.InsertionPoint] = field(default_factory=list)
-    _begun: list[Location | None] = field(default_factory=list)  # where each region begins
+    _entered: list[_Entered] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
-    _entered_loops: list[bool] = field(default_factory=list)
-    _alike: list[bool | None] = field(default_factory=list)  # of loops and branches: do all warpgroups enter?
     _anchor: ir.OpView | None = None  # the barrier before the first role
 
     @property
@@ -165,13 +172,12 @@ class Trace:
     @property
     def alike(self) -> bool:
         """Whether all warpgroups of a role certainly execute what is built now, equally often."""
-        return False not in self._alike
+        return all(each.alike is not False for each in self._entered)
 
     @property
     def in_branch(self) -> bool:
         """Whether what is built now is in a branch of the GPU, or a condition."""
-        entered = zip(self._entered_loops, self._alike, strict=True)
-        return any(not loop and alike is not None for loop, alike in entered)
+        return any(not each.is_loop and each.alike is not None for each in self._entered)
 
     @property
     def has_tma(self) -> bool:
@@ -191,29 +197,25 @@ class Trace:
         """
         point = ir.InsertionPoint(block)
         point.__enter__()
-        self._points.append(point)
-        self._begun.append(callers.here())
-        self._entered_loops.append(loop)
-        self._alike.append(alike)
+        self._entered.append(_Entered(point, callers.here(), loop, alike))
         if loop:
             self._loops.append([])
         return point
 
     def leave(self, point: ir.InsertionPoint) -> None:
         """Builds again where it did before `enter` returned this point."""
-        if not self._points or self._points[-1] is not point:
+        if not self._entered or self._entered[-1].point is not point:
             raise self._unfinished()
-        self._points.pop().__exit__(None, None, None)
-        self._left()
+        self._leave_last()
 
     def _unfinished(self) -> WeftError:
-        where = self._begun[-1] if self._begun else callers.here()
+        where = self._entered[-1].where if self._entered else callers.here()
         return WeftError(Diagnostic(_UNFINISHED, where))
 
-    def _left(self) -> None:
-        self._begun.pop()
-        self._alike.pop()
-        if self._entered_loops.pop():
+    def _leave_last(self) -> None:
+        left = self._entered.pop()
+        left.point.__exit__(None, None, None)
+        if left.is_loop:
             self._loops.pop()
 
     @contextmanager
@@ -226,8 +228,7 @@ class Trace:
                 raise self._unfinished()
         except BaseException:
             while self.depth > depth:
-                self._points.pop().__exit__(None, None, None)
-                self._left()
+                self._leave_last()
             raise
 
     @contextmanager
@@ -262,7 +263,7 @@ class Trace:
 
     def check_before_roles(self, what: str) -> None:
         """Raises WeftError in a loop, branch or role, or after the first one."""
-        if self._anchor is not None or self._points or self.role:
+        if self._anchor is not None or self._entered or self.role:
             raise mistake(f"{what} must be made before the first role, outside of loops and branches")
 
     def check_whole(self, what: str) -> None:
@@ -337,7 +338,7 @@ class Trace:
     @property
     def depth(self) -> int:
         """How many regions around what is built now have been entered."""
-        return len(self._points)
+        return len(self._entered)
 
     def restore(self, state: list[Any]) -> None:
         """Sets the positions of all rings."""
