@@ -4,7 +4,6 @@ docs/language.md explains it.
 """
 
 import sys
-from typing import Any
 
 from weft.language.messages import names
 from weft.system import late_imports
@@ -63,7 +62,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _SOURCES:
         instead = "" if name.startswith("_") else names.instead(name, __all__)
         message = f"weft.language has no '{name}'{instead}"

@@ -19,7 +19,7 @@ from weft.launch import arrays, overlaps
 from weft.launch.arrays import ArrayView
 
 
-def in_bytes(value: Any, kind: Any) -> Any:
+def in_bytes(value: object, kind: object) -> object:
     """An array of bool as one of bytes in the same memory, of u8 if the argument's annotation says so,
     otherwise of i8. Anything else as it is.
     """
@@ -35,12 +35,12 @@ def in_bytes(value: Any, kind: Any) -> Any:
 
 
 @contextmanager
-def contiguous(signature: Signature, values: Sequence[Any]) -> Iterator[list[Any]]:
+def contiguous(signature: Signature, values: Sequence[object]) -> Iterator[list[object]]:
     """Gives copies of those CPU arrays whose rows are strided or run backwards, and at the end copies what
     the kernel wrote to them back.
     """
-    copies: dict[Any, Any] = {}
-    result, written = list(values), list[tuple[Any, Any]]()
+    copies: dict[object, object] = {}
+    result, written = list(values), list[tuple[Any, object]]()
     pairs = zip(signature.arguments.items(), values, strict=True)
     kind: Any
     for number, ((name, kind), value) in enumerate(pairs):
@@ -61,7 +61,9 @@ def contiguous(signature: Signature, values: Sequence[Any]) -> Iterator[list[Any
             original[...] = copy
 
 
-def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, Any], grid: Any) -> bool:
+def has_no_tile(
+    signature: Signature, values: Sequence[object], meta: Mapping[str, object], grid: object
+) -> bool:
     """Whether arrays without elements leave the kernel nothing to compute: its grid has no CTA. Raises
     WeftError where it has some, as kernels can't get such arrays.
     """
@@ -70,7 +72,7 @@ def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, 
     empty = next((name for name, view in views.items() if 0 in view.shape), None)
     if empty is None:
         return False
-    found, known = dict[str, tuple[int, str]](), dict[str, Any]()
+    found, known = dict[str, tuple[int, str]](), dict[str, object]()
     for name, view in views.items():
         kind: Any = signature.arguments[name]
         known[name] = ArraySizes(name, kind.sizes, view.shape)
@@ -84,7 +86,7 @@ def has_no_tile(signature: Signature, values: Sequence[Any], meta: Mapping[str, 
     )
 
 
-def _view(signature: Signature, name: str, value: Any) -> ArrayView | None:
+def _view(signature: Signature, name: str, value: object) -> ArrayView | None:
     """An argument as a view; None for a number, and for a type in place of an array."""
     kind = signature.arguments[name]
     if not isinstance(kind, ArrayArgument) or value is None or isinstance(value, (DType, str)):

@@ -30,7 +30,7 @@ from weft.language.messages import python_errors
 from weft.language.messages.mistakes import Unseen
 from weft.language.operations.multipliers import Multiplier, WarpProducts, WgmmaProducts
 from weft.language.operations.tensor_products import TensorProducts
-from weft.language.values.dtypes import i32
+from weft.language.values.dtypes import DType, i32
 from weft.language.values.matrices import Matrix
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import ir
@@ -39,7 +39,7 @@ _NOT_DOMINATED = "does not dominate this use"  # MLIR's verifier
 
 
 def build(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     signature: Signature,
     special: Specialization,
     options: Options,
@@ -86,7 +86,7 @@ def build(
 
 
 def _traced(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     signature: Signature,
     special: Specialization,
     options: Options,
@@ -128,7 +128,7 @@ def _multiplier(trace: Trace) -> Multiplier:
     return WgmmaProducts() if trace.chip in MMA_ASYNC.chips() else WarpProducts(trace.chip)
 
 
-def _place(kernel: ir.OpView, function: Callable[..., Any]) -> None:
+def _place(kernel: ir.OpView, function: Callable[..., object]) -> None:
     """Gives the kernel and its return the line of its definition, not that of its call."""
     code = function.__code__
     name = code.co_filename.encode("utf-8", "backslashreplace").decode()
@@ -140,7 +140,7 @@ def _place(kernel: ir.OpView, function: Callable[..., Any]) -> None:
                 operation.operation.location = place
 
 
-def _type(kind: Any, dtype: Any) -> ir.Type:
+def _type(kind: ArrayArgument | DType, dtype: DType) -> ir.Type:
     """The MLIR type of an argument."""
     if not isinstance(kind, ArrayArgument):
         return dtype.type
@@ -157,7 +157,7 @@ def _arguments(
     signature: Signature, special: Specialization, values: Sequence[ir.Value]
 ) -> list[Matrix | Scalar]:
     """The arguments of the kernel function."""
-    meta, result = dict(special.meta), list[Any]()
+    meta, result = dict(special.meta), list[Matrix | Scalar]()
     for number, (name, kind) in enumerate(signature.arguments.items()):
         value = values[number]
         if isinstance(kind, ArrayArgument):
@@ -168,7 +168,7 @@ def _arguments(
     return result
 
 
-def _finish(trace: Trace, result: Any) -> None:
+def _finish(trace: Trace, result: object) -> None:
     """Checks the whole trace, and removes what turned out to be unused."""
     if result is not None:
         raise WeftError(f"kernel {trace.name} must not return a value: write it to a w.Out argument")
@@ -198,15 +198,15 @@ def _finish(trace: Trace, result: Any) -> None:
 
 
 def _tile_counts(
-    grid: Any, signature: Signature, arguments: Sequence[Any], meta: dict[str, Any]
-) -> Callable[[], tuple[Any, ...]]:
+    grid: object, signature: Signature, arguments: Sequence[object], meta: dict[str, object]
+) -> Callable[[], tuple[object, ...]]:
     """The grid as the kernel computes it."""
     pairs = zip(signature.arguments, arguments, strict=True)
     named = {name: value for name, value in pairs if isinstance(value, Matrix)}
     return lambda: tuple(as_scalar(each, i32) for each in numbers_of(grid, {**named, **meta}))
 
 
-def _set_cluster(kernel: ir.OpView, cluster: Any, meta: dict[str, Any], trace: Trace) -> None:
+def _set_cluster(kernel: ir.OpView, cluster: object, meta: dict[str, object], trace: Trace) -> None:
     """Writes the CTAs of a cluster in x, y and z, if the kernel has clusters."""
     made = call_with("cluster", cluster, meta) if callable(cluster) else cluster
     if made is None:
@@ -229,7 +229,7 @@ def _set_launch(
 ) -> None:
     """Writes what a launch needs: the grid and the requirements as functions of the arrays' sizes."""
     meta, count = dict(special.meta), 0
-    named, seen, differences = dict[str, Any](), dict[str, Any](), list[Any]()
+    named, seen, differences = dict[str, object](), dict[str, object](), list[object]()
     alignments = list[int]()
     for (name, kind), aligned in zip(signature.arguments.items(), special.aligned, strict=True):
         alignments.append(ALIGNMENT if aligned else 1)

@@ -3,7 +3,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -13,7 +12,7 @@ from weft.system import output_files
 _TEXTS = ("llvm", "ptx", "sass")
 
 
-def text(kernel: Kernel, stage: Any) -> str:
+def text(kernel: Kernel, stage: object) -> str:
     """The IR after a pass, or the LLVM IR, PTX or SASS. Raises WeftError for another stage."""
     names = ("source", *dict.fromkeys(kernel.stages), *_TEXTS)
     if not isinstance(stage, str) or stage not in names:
@@ -22,7 +21,7 @@ def text(kernel: Kernel, stage: Any) -> str:
     return str(getattr(kernel, stage)) if stage in _TEXTS else kernel.ir(stage)
 
 
-def export(kernel: Kernel, path: Any) -> list[Path]:
+def export(kernel: Kernel, path: object) -> list[Path]:
     """Writes `path`.cubin, .ptx and .json, all or none of them, and returns their paths."""
     if not isinstance(path, (str, os.PathLike)) or not (base := Path(path)).name:
         raise WeftError(f"path must be the files' path without a suffix, got {shown(path)}")

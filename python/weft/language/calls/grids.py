@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.mlir import ir
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+def ceil_div(a: object, b: Any) -> object:
     """The quotient of integers, rounded up. `a` must not be negative."""
     if hasattr(a, "ceil_div"):
         return a.ceil_div(b)
@@ -31,7 +31,7 @@ def ceil_div(a: Any, b: Any) -> Any:
         raise mistake(f"w.ceil_div expects integers, got {shown(a)} and {shown(b)}") from None
 
 
-def _affine() -> Any:
+def _affine() -> "type[ir.AffineExpr]":
     """MLIR's class of expressions, which only the trace of a kernel needs."""
     with late_imports.whole():
         from weft.mlir import ir
@@ -47,42 +47,42 @@ class Size:
     def __init__(self, expression: Any) -> None:
         self.expression = expression
 
-    def _with(self, other: Any) -> Any:
+    def _with(self, other: object) -> Any:
         if isinstance(other, Size):
             return other.expression
         if isinstance(other, int):
             return _affine().get_constant(other)
         raise WeftError(f"a grid must be computed from sizes and integers, got {shown(other)}")
 
-    def __add__(self, other: Any) -> "Size":
+    def __add__(self, other: object) -> "Size":
         return Size(self.expression + self._with(other))
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> "Size":
+    def __sub__(self, other: object) -> "Size":
         return Size(self.expression - self._with(other))
 
-    def __rsub__(self, other: Any) -> "Size":
+    def __rsub__(self, other: object) -> "Size":
         return Size(self._with(other) - self.expression)
 
     def __neg__(self) -> "Size":
         return 0 - self
 
-    def __mul__(self, other: Any) -> "Size":
+    def __mul__(self, other: object) -> "Size":
         return Size(self.expression * self._with(other))
 
     __rmul__ = __mul__
 
-    def __floordiv__(self, other: Any) -> "Size":
+    def __floordiv__(self, other: object) -> "Size":
         return Size(_affine().get_floor_div(self.expression, _divisor(other)))
 
-    def __truediv__(self, _: Any) -> Any:
+    def __truediv__(self, _: object) -> object:
         raise WeftError("a grid has integers only: divide sizes by // or w.ceil_div")
 
-    def __mod__(self, other: Any) -> "Size":
+    def __mod__(self, other: object) -> "Size":
         return Size(_affine().get_mod(self.expression, _divisor(other)))
 
-    def ceil_div(self, other: Any) -> "Size":
+    def ceil_div(self, other: object) -> "Size":
         """The quotient, rounded up."""
         return Size(_affine().get_ceil_div(self.expression, _divisor(other)))
 
@@ -92,7 +92,7 @@ class Size:
     def __int__(self) -> int:
         raise WeftError("sizes of a grid are integers that only a launch knows: leave int() out")
 
-    def loaded(self) -> Any:
+    def loaded(self) -> object:
         """Refuses functions of the language, which compute on the GPU."""
         raise WeftError("a grid has sums and products of sizes, // and w.ceil_div, and no other functions")
 
@@ -100,7 +100,7 @@ class Size:
     __lt__ = __gt__ = __le__ = __ge__ = lambda self, _: bool(self)
 
 
-def _divisor(value: Any) -> int:
+def _divisor(value: object) -> int:
     if isinstance(value, Size):
         raise WeftError("in a grid, sizes can be divided by numbers that Python knows, got another size")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -123,7 +123,7 @@ class ArraySizes:
         return self.shape[dimension]
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> object:
         """The number of rows, of a vector that of its elements."""
         return self.shape[max(len(self.shape) - 2, 0)]
 
@@ -138,7 +138,7 @@ class ArraySizes:
         return math.prod(self.shape[:-2])
 
 
-def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
+def numbers_of(grid: object, named: Mapping[str, object]) -> list[object]:
     """The one to three numbers of a grid, from its function of arrays and meta-parameters."""
     result = call_with("grid", grid, named) if callable(grid) else grid
     parts = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -147,14 +147,14 @@ def numbers_of(grid: Any, named: Mapping[str, Any]) -> list[Any]:
     return parts
 
 
-def expressions_of(grid: Any, named: Mapping[str, Any]) -> "list[ir.AffineExpr]":
+def expressions_of(grid: object, named: Mapping[str, object]) -> "list[ir.AffineExpr]":
     """The same as three affine expressions."""
     parts = numbers_of(grid, named)
     parts += [1] * (3 - len(parts))
     return [Size(_affine().get_constant(0))._with(each) for each in parts]
 
 
-def call_with(option: str, function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+def call_with(option: str, function: Callable[..., object], named: Mapping[str, object]) -> Any:
     """Calls a function with those of the named values that it has parameters for. Errors of this module get
     the line of its definition.
     """
@@ -168,7 +168,7 @@ def call_with(option: str, function: Callable[..., Any], named: Mapping[str, Any
         raise WeftError(replace(first, location=where)) from None
 
 
-def _wanted(option: str, function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def _wanted(option: str, function: Callable[..., object], named: Mapping[str, object]) -> dict[str, object]:
     """Those of the named values that a function has parameters for."""
     parameters = inspect.signature(function).parameters.values()
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):

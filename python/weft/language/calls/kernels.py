@@ -5,10 +5,10 @@ are also kept on disk: a process that finds one there doesn't trace.
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.compiler import kept_kernels
 from weft.errors import WeftError, shown
@@ -16,7 +16,7 @@ from weft.ir import callers
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.isa.computed import computed
 from weft.language.calls import array_arguments, exporting, plans, tuning
-from weft.language.calls.signatures import Options, Signature, Specialization, checked_threads
+from weft.language.calls.signatures import Count, Options, Signature, Specialization, checked_threads
 from weft.language.capture import contents, tracing_state
 from weft.language.capture.reads import Read, Reads, after_trace, have_changed, reads_of
 from weft.language.capture.rewriting import captured
@@ -26,15 +26,16 @@ from weft.language.values.dtypes import DType
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile, compile_unlocated, compiled_before
 from weft.launch.plans import Found
-from weft.launch.runtime import Prepared
+from weft.launch.runtime import Bound, Prepared
 from weft.system import late_imports, locks
 
 if TYPE_CHECKING:
     from weft.construction.module import Module
+    from weft.emulator import Report
 
 
 def kernel_of(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     special: Specialization,
     chip: str,
     reads: Iterable[Read],
@@ -52,7 +53,7 @@ def kernel_of(
 
 
 def _described(
-    function: Callable[..., Any], special: Specialization, chip: str, reads: Iterable[Read]
+    function: Callable[..., object], special: Specialization, chip: str, reads: Iterable[Read]
 ) -> list[str | bytes] | None:
     """The cache's key for the trace of a function, besides Weft's files; None where it has none."""
     if tracing_state.keeps_variables():
@@ -71,23 +72,23 @@ _WITHOUT_GPU = "sm_90a"
 class KernelFunction:
     """A kernel. Call it with arrays and numbers, and meta-parameters by name."""
 
-    __wrapped__: Callable[..., Any]
+    __wrapped__: Callable[..., object]
     signature: Signature
 
-    def __init__(self, function: Callable[..., Any], options: Options, arch: str | None) -> None:
+    def __init__(self, function: Callable[..., object], options: Options, arch: str | None) -> None:
         functools.update_wrapper(self, function)
         if not self._is_own:  # mistakes are those of the definition, and Weft's kernels have none
             _ = self._function
         self.signature = Signature.of(function)
         self._options, self._arch = options, arch
-        self._compiled: dict[tuple[Specialization, Any, str, bool], Kernel] = {}
+        self._compiled: dict[tuple[Specialization, object, str, bool], Kernel] = {}
         self._lock = locks.reentrant()
         self._plans = plans.Plans(list(self.signature.arguments.values()))
         self._reads: Reads = {}  # of what is compiled
         torch_tensors.run_untraced(KernelFunction.__call__)
 
     @computed
-    def _function(self) -> Callable[..., Any]:
+    def _function(self) -> Callable[..., object]:
         """The function with its control flow captured, which takes as long as an import of ten modules."""
         return captured(self.__wrapped__, kernel=True)
 
@@ -108,7 +109,12 @@ class KernelFunction:
         "Weft launches kernels that torch.compile can't trace: make this one an operator with w.torch_op"
     )
     def __call__(
-        self, *args: Any, stream: Any = None, on: str | None = None, findings: str = "error", **named: Any
+        self,
+        *args: object,
+        stream: object = None,
+        on: str | None = None,
+        findings: str = "error",
+        **named: object,
     ) -> None:
         """Runs the kernel: on the GPU if there is one, otherwise in the emulator.
 
@@ -129,7 +135,7 @@ class KernelFunction:
                 kernel = self._compiled_for(taken, meta)
                 self._run(call, kernel, taken, stream, on, findings)
 
-    def __getitem__(self, grid: Any) -> Any:
+    def __getitem__(self, grid: object) -> NoReturn:
         raise WeftError(
             f"kernel {self.signature.name} can't be subscripted by a grid: set it by w.kernel(grid=…), as a "
             "function of the arrays, and call the kernel"
@@ -139,8 +145,8 @@ class KernelFunction:
         self,
         call: Found | None,
         kernel: Kernel,
-        values: Sequence[Any],
-        stream: Any,
+        values: Sequence[object],
+        stream: object,
         on: str | None,
         findings: str,
     ) -> None:
@@ -158,7 +164,7 @@ class KernelFunction:
     def _repr_html_(self) -> str:
         return kernel_page.of_function(self, [*self._compiled.values()])
 
-    def compile(self, *args: Any, arch: str | None = None, **named: Any) -> Kernel:
+    def compile(self, *args: object, arch: str | None = None, **named: object) -> Kernel:
         """The compiled kernel, for these arrays, or for these element types in place of arrays.
 
         It has the IR at every stage, PTX, SASS and resources. Arguments whose annotation has a type may be
@@ -167,7 +173,7 @@ class KernelFunction:
         with mistakes.of_users():
             return self._for_call(args, self._or_annotated(args, named), arch)[1]
 
-    def emulate(self, *args: Any, arch: str | None = None, **named: Any) -> Any:
+    def emulate(self, *args: object, arch: str | None = None, **named: Any) -> "Report":
         """Runs the kernel in the emulator, and returns its report. Options are those of
         `weft.Kernel.emulate`; other names are meta-parameters.
         """
@@ -183,13 +189,13 @@ class KernelFunction:
             with array_arguments.contiguous(self.signature, values) as taken:
                 return self._compiled_for(taken, meta, arch).emulate(*taken, **options)
 
-    def prepare(self, *args: Any, **named: Any) -> Any:
+    def prepare(self, *args: object, **named: object) -> Bound:
         """A launch with these arguments that can be queued any number of times, as `weft.Kernel.prepare`."""
         with mistakes.of_users():
             values, kernel = self._for_call(args, named)
             return kernel.prepare(*values)
 
-    def planned(self, *args: Any, **named: Any) -> Prepared | None:
+    def planned(self, *args: object, **named: object) -> Prepared | None:
         """A launch with any arrays of a GPU that are like these ones, whose addresses are given to it; None
         where a call launches nothing, or a kernel for other rows.
         """
@@ -199,13 +205,13 @@ class KernelFunction:
         kernel = self._compiled_for(values, meta)
         return kernel.plan(values) if kernel.taking(*values) is kernel else None
 
-    def show(self, *args: Any, stage: str = "source", arch: str | None = None, **named: Any) -> None:
+    def show(self, *args: object, stage: str = "source", arch: str | None = None, **named: object) -> None:
         """Prints the kernel for arguments as those of `compile`: its IR as traced ("source") or after a pass
         of `compile().stages`, or its "llvm", "ptx" or "sass".
         """
         print(exporting.text(self.compile(*args, arch=arch, **named), stage))
 
-    def export(self, path: Any, *args: Any, arch: str | None = None, **named: Any) -> list[Path]:
+    def export(self, path: object, *args: object, arch: str | None = None, **named: object) -> list[Path]:
         """Writes the kernel for arguments as those of `compile` to `path`.cubin and `path`.ptx, and what a
         launch of it needs to `path`.json (docs/launch.md). Returns the paths.
         """
@@ -213,12 +219,12 @@ class KernelFunction:
 
     def tune(
         self,
-        *args: Any,
-        space: Any,
-        measure: Any = None,
-        check: Any = None,
+        *args: object,
+        space: object,
+        measure: Callable[..., float] | None = None,
+        check: Callable[[], object] | None = None,
         again: bool = False,
-        **named: Any,
+        **named: object,
     ) -> dict[str, Any]:
         """The fastest meta-parameters of a space, `{"stages": (2, 3), "N": (64, 128)}` or a list of choices,
         for these arguments. `kernel(…, **kernel.tune(…))` runs with them.
@@ -248,12 +254,12 @@ class KernelFunction:
         tuning.keep(parts, found, best)
         return dict(best)
 
-    def module(self, *args: Any, **named: Any) -> "Module":
+    def module(self, *args: object, **named: object) -> "Module":
         """The module that the kernel is traced to, for arguments as those of `compile`."""
         values, meta = self._arguments(args, self._or_annotated(args, named))
         return self._build(self.signature.specialization(values, meta), self._chip())
 
-    def _or_annotated(self, args: Any, named: dict[str, Any]) -> dict[str, Any]:
+    def _or_annotated(self, args: Sequence[object], named: dict[str, object]) -> dict[str, object]:
         """The arguments of `compile` by name, with None for those that aren't passed and whose annotation has
         a type, or for all where nothing is passed.
         """
@@ -268,18 +274,24 @@ class KernelFunction:
     def _names(self) -> set[str]:
         return {*self.signature.arguments, *self.signature.meta}
 
-    def _for_call(self, args: Any, named: Any, arch: str | None = None) -> tuple[list[Any], Kernel]:
+    def _for_call(
+        self, args: Sequence[object], named: Mapping[str, object], arch: str | None = None
+    ) -> tuple[list[Any], Kernel]:
         values, meta = self._arguments(args, named)
         return values, self._compiled_for(values, meta, arch)
 
-    def _arguments(self, args: Any, named: Any) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(
+        self, args: Sequence[object], named: Mapping[str, object]
+    ) -> tuple[list[object], dict[str, object]]:
         """The arguments of a call in order, and its meta-parameters."""
         tracing_state.refuse_within(f"a kernel can't call kernel {self.signature.name}")
         values, meta = self.signature.positional(args, named)
         kinds = self.signature.arguments.values()
         return [array_arguments.in_bytes(*each) for each in zip(values, kinds, strict=True)], meta
 
-    def _compiled_for(self, values: Sequence[Any], meta: Any, arch: str | None = None) -> Kernel:
+    def _compiled_for(
+        self, values: Sequence[object], meta: Mapping[str, object], arch: str | None = None
+    ) -> Kernel:
         special = self.signature.specialization(values, meta)
         if have_changed(self._reads.values()):
             self._forget()
@@ -347,15 +359,15 @@ _OPTIONS = (
 
 
 def kernel(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     *,
-    grid: Any = 1,
-    threads: Any = None,
-    persistent: Any = None,
-    cluster: Any = None,
+    grid: object = 1,
+    threads: Count = None,
+    persistent: Count = None,
+    cluster: object = None,
     dependent: bool | str = False,
     arch: str | None = None,
-) -> Any:
+) -> object:
     """Makes a kernel of a function: `@w.kernel(grid=lambda a, **_: w.ceil_div(a.rows, 64))`.
 
     `grid` is one to three numbers, or a function of arrays and meta-parameters by their names that returns
@@ -370,7 +382,12 @@ def kernel(
     `arch` is the chip to compile for: by default that of the GPU, or sm_90a without a GPU.
     """
     if function is None:
-        options = {"grid": grid, "threads": threads, "persistent": persistent, "cluster": cluster}
+        options: dict[str, Any] = {
+            "grid": grid,
+            "threads": threads,
+            "persistent": persistent,
+            "cluster": cluster,
+        }
         return functools.partial(kernel, **options, dependent=dependent, arch=arch)
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.kernel must be applied to a function, got {shown(function)}")
@@ -381,7 +398,7 @@ def kernel(
     return KernelFunction(function, Options(grid, threads, persistent, cluster, dependent), arch)
 
 
-def inline(function: Callable[..., Any]) -> Callable[..., Any]:
+def inline(function: Callable[..., object]) -> Callable[..., object]:
     """Lets the loops and branches of a function depend on values of the GPU, as in a kernel. The function is
     traced where it is called.
     """

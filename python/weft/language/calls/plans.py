@@ -25,9 +25,9 @@ class Plan:
     """
 
     launch: Callable[..., None]
-    stream: Callable[[Any], int | None]
+    stream: Callable[[object], int | None]
     written: tuple[int, ...]
-    count_write: Callable[[Any], None]
+    count_write: Callable[[object], None]
 
 
 class Plans:
@@ -40,7 +40,7 @@ class Plans:
         self._written = tuple(n for n, kind in arrays.items() if kind.writes)
         self._known = plans.Plans(_MOST)
 
-    def found(self, args: Sequence[Any], meta: Mapping[str, object]) -> plans.Found | None:
+    def found(self, args: Sequence[object], meta: Mapping[str, object]) -> plans.Found | None:
         """What is known of a call with plain tensors; None for other arguments."""
         if len(args) != self._count:
             return None
@@ -50,7 +50,7 @@ class Plans:
             args = [args[n] for n in self._tensors]
         return self._known.found(args, options)
 
-    def queue(self, call: plans.Found, args: Sequence[Any], stream: Any) -> bool:
+    def queue(self, call: plans.Found, args: Sequence[object], stream: object) -> bool:
         """Queues a launch if it is known; False if the arguments must be checked."""
         _, addresses, plan = call
         if plan is None or (handle := plan.stream(stream)) is None:

@@ -4,7 +4,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from weft.compiler.launch_record import ScalarArgument
 from weft.errors import Diagnostic, Location, WeftError, about, shown
@@ -40,7 +39,7 @@ class ArrayKind:
 
     dtype: DType | None = None
 
-    def __getitem__(self, dtype: Any) -> "ArrayKind":
+    def __getitem__(self, dtype: object) -> "ArrayKind":
         if not isinstance(dtype, DType):
             raise WeftError(f"w.Array: the element type must be one of w, {instead_of(dtype)}")
         return ArrayKind(dtype)
@@ -56,8 +55,8 @@ class _Kind:
     def __init__(self, name: str, writes: bool) -> None:
         self._name, self._writes = name, writes
 
-    def __getitem__(self, item: Any) -> ArrayArgument:
-        pair: tuple[Any, Any] = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+    def __getitem__(self, item: object) -> ArrayArgument:
+        pair: tuple[object, object] = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
         sizes, dtype = (pair[1], pair[0].dtype) if isinstance(pair[0], ArrayKind) else pair
         if not isinstance(sizes, str) or not sizes.split():
             raise WeftError(
@@ -79,36 +78,39 @@ class _Kind:
         return ArrayArgument(names, dtype, self._writes)
 
 
-Array: Any = ArrayKind()
+Array: object = ArrayKind()
 """An array in an annotation that type checkers understand: `w.In[w.Array[w.bf16], "m k"]`."""
-In: Any = _Kind("w.In", writes=False)
+In: object = _Kind("w.In", writes=False)
 """An array that the kernel reads: `w.In["m k", w.bf16]`. Without a type it takes that of the array. Type
 checkers understand the same as `w.In[w.Array[w.bf16], "m k"]`.
 """
-Out: Any = _Kind("w.Out", writes=True)
+Out: object = _Kind("w.Out", writes=True)
 """An array that the kernel writes."""
+
+
+Count = Callable[..., object] | int | None
+"""A number, or a function of meta-parameters that returns it."""
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of `w.kernel`."""
 
-    grid: Any
-    threads: Any
-    persistent: Any
-    cluster: Any = None
+    grid: object
+    threads: Count
+    persistent: Count
+    cluster: object = None
     dependent: bool | str = False
 
     @property
-    def functions(self) -> tuple[Any, ...]:
+    def functions(self) -> tuple[object, ...]:
         """The options that may be functions, whose global variables the kernel depends on."""
         return self.grid, self.threads, self.persistent, self.cluster
 
 
-def checked_threads(threads: Any) -> Any:
+def checked_threads(threads: object) -> int | None:
     """The number of threads of a CTA without roles, or None. Raises WeftError for another value."""
-    whole = isinstance(threads, int) and not isinstance(threads, bool)
-    if threads is None or (whole and threads % LANES == 0 and LANES <= threads <= MOST_THREADS):
+    if threads is None or (type(threads) is int and threads in range(LANES, MOST_THREADS + 1, LANES)):
         return threads
     raise WeftError(f"threads must be a multiple of {LANES} in {LANES}..{MOST_THREADS}, got {shown(threads)}")
 
@@ -125,7 +127,7 @@ class Specialization:
 
     dtypes: tuple[DType, ...]
     aligned: tuple[bool, ...]
-    meta: tuple[tuple[str, Any], ...]
+    meta: tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,11 @@ class Signature:
 
     name: str
     arguments: dict[str, ArrayArgument | DType]
-    meta: dict[str, Any]  # the default, or inspect.Parameter.empty
-    defaults: dict[str, Any] = field(default_factory=dict)  # of numbers that have one
+    meta: dict[str, object]  # the default, or inspect.Parameter.empty
+    defaults: dict[str, bool | int | float] = field(default_factory=dict)  # of numbers that have one
 
     @staticmethod
-    def of(function: Callable[..., Any]) -> "Signature":
+    def of(function: Callable[..., object]) -> "Signature":
         """The signature of a function. Raises WeftError for parameters that a kernel can't have."""
         code = function.__code__
         where = Location(code.co_filename, code.co_firstlineno, 1)
@@ -146,7 +148,9 @@ class Signature:
         def refuse(message: str) -> WeftError:
             return WeftError(Diagnostic(f"kernel {code.co_name}: {message}", where))
 
-        arguments, meta, defaults = dict[str, ArrayArgument | DType](), dict[str, Any](), dict[str, Any]()
+        arguments: dict[str, ArrayArgument | DType] = {}
+        meta: dict[str, object] = {}
+        defaults: dict[str, bool | int | float] = {}
         for each in inspect.signature(function).parameters.values():
             if each.kind is each.KEYWORD_ONLY:
                 meta[each.name] = each.default
@@ -168,7 +172,9 @@ class Signature:
             defaults[each.name] = _default(each.name, kind, each.default, refuse)
         return Signature(code.co_name, arguments, meta, defaults)
 
-    def positional(self, args: Sequence[Any], named_: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def positional(
+        self, args: Sequence[object], named_: Mapping[str, object]
+    ) -> tuple[list[object], dict[str, object]]:
         """The arguments of a call in order, and its meta-parameters."""
         values, rest = dict(zip(self.arguments, args, strict=False)), dict(named_)
         if len(args) > len(self.arguments):
@@ -193,7 +199,7 @@ class Signature:
                 raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant or known}")
         return [values[name] for name in self.arguments], rest
 
-    def specialization(self, values: Sequence[Any], meta: Mapping[str, Any]) -> Specialization:
+    def specialization(self, values: Sequence[object], meta: Mapping[str, object]) -> Specialization:
         """The specialization for a call with these arguments, or with these types in place of arrays."""
         dtypes, aligned, sizes = list[DType](), list[bool](), dict[str, tuple[int, str]]()
         for (name, kind), value in zip(self.arguments.items(), values, strict=True):
@@ -225,7 +231,7 @@ class Signature:
                     f"{first} in '{owner}' and {extent} in '{name}'"
                 )
 
-    def view(self, name: str, value: Any) -> ArrayView:
+    def view(self, name: str, value: object) -> ArrayView:
         """An array that is an argument."""
         if isinstance(value, ArrayView):
             return value
@@ -233,7 +239,7 @@ class Signature:
             return arrays.view(value)
 
     def _array(
-        self, name: str, kind: ArrayArgument, value: Any, sizes: dict[str, tuple[int, str]]
+        self, name: str, kind: ArrayArgument, value: object, sizes: dict[str, tuple[int, str]]
     ) -> tuple[DType, bool]:
         """The element type of an array, and whether its rows are aligned; adds the sizes that it decides."""
         if value is None or isinstance(value, (DType, str)):
@@ -273,9 +279,9 @@ class Signature:
             )
         return dtype
 
-    def _meta(self, given: Mapping[str, Any], sizes: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    def _meta(self, given: Mapping[str, object], sizes: Mapping[str, tuple[int, str]]) -> dict[str, object]:
         """The meta-parameters: those given, those that are sizes of arrays, and defaults."""
-        result = dict[str, Any]()
+        result = dict[str, object]()
         for name, default in self.meta.items():
             if name in given:
                 value = given[name]
@@ -301,7 +307,7 @@ class Signature:
         return result
 
 
-def _default(name: str, kind: DType, value: Any, refuse: Callable[[str], WeftError]) -> Any:
+def _default(name: str, kind: DType, value: object, refuse: Callable[[str], WeftError]) -> float:
     """The default of a number, as one of Python. Raises WeftError for what the argument can't have."""
     try:
         return number_for(value, ScalarArgument(kind.name), f"the default of '{name}'")
@@ -325,7 +331,7 @@ def _is_aligned(view: ArrayView) -> bool:
     return view.address % ALIGNMENT == 0 and not any(each % (8 * ALIGNMENT) for each in distances)
 
 
-def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+def _evaluated(annotation: object, function: Callable[..., object]) -> object:
     """An annotation, which `from __future__ import annotations` leaves as text."""
     if not isinstance(annotation, str):
         return annotation

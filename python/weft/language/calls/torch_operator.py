@@ -10,7 +10,7 @@ from weft.language.calls.kernels import KernelFunction
 from weft.language.calls.signatures import ArrayArgument
 
 
-def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
+def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> object:
     """Makes a kernel with these meta-parameters an operator of PyTorch: `w.torch_op("mine::add", add)`.
 
     The operator takes the kernel's arguments and returns nothing: it writes its `w.Out` tensors.
@@ -43,7 +43,7 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
                 raise WeftError(f"the default of '{argument}' must be below 2**63 for PyTorch, got {default}")
             parameters.append(f"{number}{_named(argument, kernel.signature.defaults)}")
 
-    def run(*args: Any, **named: Any) -> None:
+    def run(*args: object, **named: Any) -> None:
         given = {**dict(zip(kernel.signature.arguments, args, strict=False)), **named}
         kernel(**{name: value for name, value in given.items() if value is not None}, **meta)
 
@@ -51,7 +51,7 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> Any:
     return torch.library.custom_op(name, run, mutates_args=written, schema=schema)
 
 
-def _named(argument: str, defaults: Mapping[str, Any]) -> str:
+def _named(argument: str, defaults: Mapping[str, bool | int | float]) -> str:
     """A number's name in a schema, with its default. Schemas can't have infinity and NaN: None stands for
     those.
     """

@@ -14,11 +14,11 @@ from weft.launch import arrays, runtime
 from weft.launch.kernel import Kernel
 from weft.version import VERSION
 
-Choice = dict[str, Any]
+Choice = dict[str, object]
 _KIND = "tuned"
 
 
-def choices(space: Any, names: Sequence[str]) -> list[Choice]:
+def choices(space: object, names: Sequence[str]) -> list[Choice]:
     """All combinations of values for each name, or a list of choices. Raises WeftError for another space."""
     if isinstance(space, Mapping):
         for name, values in space.items():
@@ -41,14 +41,16 @@ def choices(space: Any, names: Sequence[str]) -> list[Choice]:
     return found
 
 
-def check_functions(measure: Any, check: Any) -> None:
+def check_functions(measure: object, check: object) -> None:
     """Raises WeftError for a `measure` or a `check` that can't be called."""
     for name, each in (("measure", measure), ("check", check)):
         if each is not None and not callable(each):
             raise WeftError(f"{name} must be a function, got {shown(each)}")
 
 
-def key(function: Any, values: Sequence[Any], meta: Choice, found: list[Choice], chip: str) -> list[str]:
+def key(
+    function: Callable[..., object], values: Sequence[object], meta: Choice, found: list[Choice], chip: str
+) -> list[str]:
     """What the fastest choice depends on: the function's source, types and sizes, other meta-parameters, the
     choices and the GPU.
     """
@@ -75,9 +77,9 @@ def fastest(
     name: str,
     found: list[Choice],
     compiled: Callable[[Choice], Kernel],
-    values: Sequence[Any],
+    values: Sequence[object],
     measure: Callable[..., float],
-    check: Callable[[], Any] | None,
+    check: Callable[[], object] | None,
 ) -> Choice:
     """The choice with the least time. Those that fail are skipped, with one warning that names them. Raises
     WeftError if all do.

@@ -21,17 +21,17 @@ _ONE_SIDE = "is assigned in one side only of a branch of the GPU: assign it befo
 _WHERE = "on the other side of a branch of the GPU"
 _ABSENT = object()
 
-Numbers = Callable[[Any, Any], tuple[Any, Any]]
+Numbers = Callable[[object, object], tuple[object, object]]
 """Makes values of the GPU of numbers of Python that differ."""
 
 
 class _Side:
     """The end of a side: the names' values, the rings' positions, and the members of changed objects."""
 
-    def __init__(self, values: list[Any], changes: dict[int, python_objects.Members]) -> None:
+    def __init__(self, values: list[object], changes: dict[int, python_objects.Members]) -> None:
         self.values, self.changes = values, changes
         # Here, since the value of an element in memory is loaded in the side.
-        self.parts = dict[int, tuple[Any, list[Any]]]()
+        self.parts = dict[int, tuple[object, list[object]]]()
         seen = set[int]()
         for each in (leaf for one in (*values, *changes.values()) for leaf in carried.leaves(one, seen)):
             if id(each) not in self.parts:
@@ -42,7 +42,7 @@ class _Side:
         found: list[Any] = self.parts[id(value)][1] if id(value) in self.parts else value.parts()
         return found
 
-    def members(self, value: Traced) -> python_objects.Members:
+    def members(self, value: object) -> python_objects.Members:
         """The members of an object at the end of the side."""
         return self.changes[id(value)] if id(value) in self.changes else python_objects.members(value) or {}
 
@@ -53,10 +53,10 @@ class _Plan:
     def __init__(self, value: Traced) -> None:
         self.value = value  # as it is, or what it is made like
         self.pairs: tuple[int, int] | None = None  # the numbers of its pairs of SSA values
-        self.members: dict[Any, _Plan] | None = None
-        self.made: Any = _ABSENT
+        self.members: dict[object, _Plan] | None = None
+        self.made: object = _ABSENT
 
-    def build(self, results: Sequence[ir.Value]) -> Traced:
+    def build(self, results: Sequence[ir.Value]) -> object:
         """The value, made of the results of the branch."""
         if self.made is not _ABSENT:
             return self.made
@@ -94,8 +94,8 @@ class BranchValues:
         self.pairs: list[tuple[Any, Any]] = []
         """The SSA values at the ends of both sides, of what may differ."""
         self._plans = dict[tuple[int, int], _Plan]()
-        self._merged: list[tuple[str, _Plan, tuple[Any, Any]]] = []
-        self._same: list[Any] = []
+        self._merged: list[tuple[str, _Plan, tuple[object, object]]] = []
+        self._same: list[object] = []
         trace.current().regions.append(self._region)
 
     def end_side(self, scope: Scope) -> None:
@@ -121,7 +121,7 @@ class BranchValues:
         ends = zip((*self.names, "a ring"), one.values, other.values, strict=True)
         self._names = [self._plan(*each) for each in ends]
         self._error = unseen
-        self._changed = list[tuple[Any, dict[Any, _Plan]]]()
+        self._changed = list[tuple[object, dict[object, _Plan]]]()
         for key, found in self._region.inside.items():
             if key in one.changes or key in other.changes:
                 members = [side.changes.get(key, found.members) for side in self._sides]
@@ -140,7 +140,7 @@ class BranchValues:
                 fix_shared(each, name, "a branch")
         return values
 
-    def _plan(self, name: str, one: Traced, other: Traced) -> _Plan:
+    def _plan(self, name: str, one: object, other: object) -> _Plan:
         """The plan for the values of both sides, of which one may be absent."""
         if one is other:
             self._same.append(one)
@@ -175,8 +175,8 @@ class BranchValues:
         return plan
 
     def _members(
-        self, name: str, value: Traced, one: python_objects.Members, other: python_objects.Members
-    ) -> dict[Any, _Plan]:
+        self, name: str, value: object, one: python_objects.Members, other: python_objects.Members
+    ) -> dict[object, _Plan]:
         """The plans for the members of an object that a side has changed."""
         if python_objects.has_attributes(value):
             keys = {**one, **other}

@@ -27,7 +27,7 @@ class Carried(Foreign):
         """Its SSA values."""
         raise NotImplementedError
 
-    def like(self, parts: Iterator[Any]) -> Traced:
+    def like(self, parts: Iterator[object]) -> object:
         """The same kind of value with the next SSA values in place of its own."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ class Carried(Foreign):
         """The value as loops and branches carry it."""
         return self
 
-    def of_zeros(self) -> Traced:
+    def of_zeros(self) -> object:
         """The same kind of value with zeros; for another one than a number or tile, nothing."""
         return Unbound(RESULT, "must be numbers or tiles of the GPU")
 
@@ -70,7 +70,7 @@ class Unbound:
     def __init__(self, name: str, why: str) -> None:
         object.__setattr__(self, "_complaint", f"'{name}' {why}")
 
-    def _refuse(self, *_: Any, **__: Any) -> Traced:
+    def _refuse(self, *_: object, **__: object) -> object:
         raise mistake(object.__getattribute__(self, "_complaint"))
 
     __hash__ = object.__hash__
@@ -88,7 +88,7 @@ for _each in _BINARY + _BITWISE + _REFLECTED + _UNARY + _COMPARISONS + _OF_CONTA
     setattr(Unbound, f"__{_each}__", Unbound._refuse)
 
 
-def leaves(value: Traced, seen: set[int] | None = None) -> Iterator[Carried]:
+def leaves(value: object, seen: set[int] | None = None) -> Iterator[Carried]:
     """The values of the GPU in a value, not those in objects whose ids were `seen` before."""
     if isinstance(value, Carried):
         yield value
@@ -102,18 +102,18 @@ def leaves(value: Traced, seen: set[int] | None = None) -> Iterator[Carried]:
         yield from leaves(member, seen)
 
 
-def parts(value: Traced, seen: set[int] | None = None) -> "list[ir.Value]":
+def parts(value: object, seen: set[int] | None = None) -> "list[ir.Value]":
     """The SSA values of a value; none of a Python object, or of one whose id was `seen` before."""
     return [part for each in leaves(value, seen) for part in each.parts()]
 
 
 def mapped(
-    value: Traced,
-    function: Callable[[Carried], Traced],
-    made: dict[int, Any] | None = None,
-    copy: Callable[[Any], Any] = python_objects.twin,
-    fill: Callable[[Any, python_objects.Members], None] = python_objects.fill,
-) -> Traced:
+    value: object,
+    function: Callable[[Carried], object],
+    made: dict[int, object] | None = None,
+    copy: Callable[[object], object] = python_objects.twin,
+    fill: Callable[[object, python_objects.Members], None] = python_objects.fill,
+) -> object:
     """The value with what a function makes of each value of the GPU in it. `made` has what stands for objects
     that can be changed in place, by their ids, and gets what `copy` makes of others.
     """
@@ -132,30 +132,30 @@ def mapped(
     return other
 
 
-def rebuilt(value: Traced, new: Iterator[Any], made: dict[int, Any] | None = None) -> Traced:
+def rebuilt(value: object, new: Iterator[object], made: dict[int, object] | None = None) -> Traced:
     """The value with the next SSA values in place of its own. `made` as for `mapped`."""
     return mapped(value, lambda each: each.like(new), made)
 
 
-def any_like(value: Traced) -> Traced:
+def any_like(value: object) -> object:
     """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
     return mapped(value, lambda each: each.settled().of_zeros())
 
 
 def rebuilt_members(
-    members: python_objects.Members, new: Iterator[Any], made: dict[int, Any] | None = None
+    members: python_objects.Members, new: Iterator[object], made: dict[int, object] | None = None
 ) -> python_objects.Members:
     """Members with the next SSA values in place of their own. `made` as for `rebuilt`."""
     return {key: rebuilt(each, new, made) for key, each in members.items()}
 
 
-def hand_over(value: Traced) -> None:
+def hand_over(value: object) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     for each in leaves(value):
         each.hand_over()
 
 
-def complaint(before: Traced, after: Traced) -> str | None:
+def complaint(before: object, after: object) -> str | None:
     """Why a value can't take the place of `before` at the end of a loop or branch, apart from its members, as
     the end of a sentence that begins with the name.
     """
@@ -175,7 +175,7 @@ def complaint(before: Traced, after: Traced) -> str | None:
 
 
 def different_members(
-    value: Traced, before: python_objects.Members, after: python_objects.Members
+    value: object, before: python_objects.Members, after: python_objects.Members
 ) -> str | None:
     """Why members can't take the place of those that an object had before."""
     is_ordered = isinstance(value, OrderedDict)
@@ -202,7 +202,7 @@ def _listed(keys: python_objects.Members) -> str:
     return f"{', '.join(map(repr, keys)):.60}"
 
 
-def _remedy(one: Carried, other: Traced) -> str:
+def _remedy(one: Carried, other: object) -> str:
     """The end of a message about a value of another kind: what to write, if that is clear."""
     if isinstance(other, Carried):
         begun = "" if hasattr(one, "shape") else other.begun(one.number())
@@ -221,7 +221,7 @@ def written(number: float) -> str:
     return repr(number).replace("inf", "w.inf") if abs(number) == math.inf else repr(number)
 
 
-def described(value: Traced) -> str:
+def described(value: object) -> str:
     """A value in words."""
     if isinstance(value, Unbound):
         return "nothing"
@@ -231,7 +231,7 @@ def described(value: Traced) -> str:
     return f"the Python {type(value).__name__} {shown:.40}"
 
 
-def _object_complaint(before: Traced, after: Traced) -> str | None:
+def _object_complaint(before: object, after: object) -> str | None:
     """Why a Python object can't be replaced: the GPU doesn't have it."""
     plain = isinstance(before, (bool, int, float, str, type(None)))
     if plain and type(before) is type(after) and before == after:

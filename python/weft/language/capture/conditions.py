@@ -17,7 +17,7 @@ from weft.language.values.scalars import Loaded, Scalar, as_scalar, condition
 from weft.passes.builders import emit
 
 
-def choose(value: Traced, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Traced:
+def choose(value: object, then: Callable[[], object], otherwise: Callable[[], object]) -> object:
     """`then() if value else otherwise()`."""
     known = condition(value)
     if isinstance(known, bool):
@@ -29,7 +29,7 @@ def choose(value: Traced, then: Callable[[], Any], otherwise: Callable[[], Any])
     return branch.after()[0]
 
 
-def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], Any]) -> Traced:
+def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], object]) -> object:
     """`first and …`, or `first or …`: the operand that decides it, or with `of_truth` its truth alone."""
     if not rest:
         return first
@@ -39,7 +39,7 @@ def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], Any
     value = first if of_truth else _settled(first)
     is_condition = of_truth or value.dtype == i1
 
-    def others() -> Traced:
+    def others() -> object:
         last = logical(is_and, of_truth, rest[0](), *rest[1:])
         return _truth(last) if of_truth else _as(value, last, "and" if is_and else "or")
 
@@ -47,12 +47,12 @@ def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], Any
     return choose(known, *(sides if is_and else sides[::-1]))
 
 
-def _settled(value: Traced) -> Traced:
+def _settled(value: object) -> Traced:
     """A value, where it is in memory the number there."""
     return value.loaded() if isinstance(value, Loaded) else value
 
 
-def _as(one: Scalar, other: Traced, word: str) -> Traced:
+def _as(one: Scalar, other: object, word: str) -> object:
     """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
     other way round.
     """
@@ -68,17 +68,17 @@ def _as(one: Scalar, other: Traced, word: str) -> Traced:
     return as_scalar(other) if isinstance(other, bool) else other
 
 
-def _truth(value: Traced) -> Scalar:
+def _truth(value: object) -> Scalar:
     return as_scalar(condition(value))
 
 
-def negated(value: Traced) -> Traced:
+def negated(value: object) -> object:
     """`not value`."""
     known = condition(value)
     return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
 
 
-def contains(value: Traced, container: Any) -> Traced:
+def contains(value: object, container: Any) -> object:
     """`value in container`: by comparisons, where the value or what a container has is of the GPU."""
     is_of_gpu, is_array = isinstance(value, Foreign), isinstance(container, np.ndarray)
     elements = container.ravel().tolist() if is_array and is_of_gpu else container
@@ -90,7 +90,7 @@ def contains(value: Traced, container: Any) -> Traced:
         )
     if not known or not (is_of_gpu or any(isinstance(each, Foreign) for each in elements)):
         return value in container
-    found: Any = False
+    found: object = False
     for each in elements:
         one = value is each or value == each
         if one is True:
@@ -102,7 +102,7 @@ def contains(value: Traced, container: Any) -> Traced:
     return found
 
 
-def is_same(value: Traced, other: Traced) -> Traced:
+def is_same(value: object, other: object) -> object:
     """`value is other`: for a condition of the GPU and True or False, whether it is that."""
     for one, constant in ((value, other), (other, value)):
         if isinstance(constant, bool) and isinstance(one, Scalar) and one.dtype == i1:
@@ -127,14 +127,14 @@ def chosen(value: Scalar) -> bool:
     return known
 
 
-def asserted(value: Traced) -> Traced:
+def asserted(value: object) -> object:
     """The condition of an `assert`. Raises WeftError for one of the GPU."""
     if isinstance(value, Scalar):
         raise mistake("assert can't check a value of the GPU: use w.check(condition, message)")
     return value
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], object]] = {
     "Lt": operator.lt,
     "LtE": operator.le,
     "Gt": operator.gt,
@@ -148,7 +148,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def chain(operators: tuple[str, ...], left: Traced, *rest: Callable[[], Any]) -> Traced:
+def chain(operators: tuple[str, ...], left: object, *rest: Callable[[], object]) -> object:
     """`left < rest[0] < rest[1] …`."""
     right = rest[0]()
     first = _COMPARISONS[operators[0]](left, right)

@@ -20,24 +20,24 @@ ABSENT = object()
 """In place of a value that doesn't exist, and the content of what isn't compared."""
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether a value can't change: a number, text or type, or a tuple or frozen dataclass of these."""
     if isinstance(value, tuple):
         return all(map(is_plain, value))
     return isinstance(value, _PLAIN) or (_is_frozen(value) and all(map(is_plain, _fields(value))))
 
 
-def _is_frozen(value: Any) -> bool:
+def _is_frozen(value: object) -> bool:
     """Whether a value is a frozen dataclass."""
     parameters = getattr(type(value), "__dataclass_params__", None)
     return parameters is not None and parameters.frozen
 
 
-def _fields(value: Any) -> tuple[Any, ...]:
+def _fields(value: Any) -> tuple[object, ...]:
     return tuple(getattr(value, each.name) for each in dataclasses.fields(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A value as text: 1, 1.0 and True are equal, but kernels compute with them in different types."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_text, value))})"
@@ -52,7 +52,7 @@ _VERSIONED = ("weft", "numpy", "builtins")
 """Packages whose functions and classes their names identify: the cache's keys hold the versions."""
 
 
-def as_text(content: Any) -> str:
+def as_text(content: object) -> str:
     """A content as text, the same in every process. Raises TypeError for one that has no such text."""
     if isinstance(content, tuple | frozenset):
         parts = [as_text(each) for each in content]
@@ -64,7 +64,7 @@ def as_text(content: Any) -> str:
     raise TypeError(type(content))
 
 
-def content(value: Any, seen: dict[int, int] | None = None) -> Any:
+def content(value: Any, seen: dict[int, int] | None = None) -> object:
     """The contents of a value, to compare and hash: the numbers in containers, arrays and objects of the
     user's classes. For other objects, their identity; for a library's module, nothing.
     """
@@ -94,7 +94,7 @@ def content(value: Any, seen: dict[int, int] | None = None) -> Any:
     return head, tuple([(content(key, seen), content(each, seen)) for key, each in inside])
 
 
-def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:
+def _inside(value: object) -> Iterable[tuple[object, object]] | None:
     """The parts of a value by their keys or names; None of one that is compared as a whole."""
     if isinstance(value, types.MethodType):
         return [("self", value.__self__), ("function", value.__func__)]
@@ -117,11 +117,11 @@ def _inside(value: Any) -> Iterable[tuple[Any, Any]] | None:
     return [("", type(value)), *members.items()]
 
 
-def _public(value: Any) -> list[tuple[str, Any]]:
+def _public(value: object) -> list[tuple[str, object]]:
     return [pair for pair in vars(value).copy().items() if not pair[0].startswith("__")]
 
 
-def held_functions(value: Any, seen: set[int] | None = None) -> Iterator[types.FunctionType]:
+def held_functions(value: object, seen: set[int] | None = None) -> Iterator[types.FunctionType]:
     """The functions of Python that a value is or contains, those of its class among them."""
     if isinstance(value, types.FunctionType):
         yield value
@@ -142,14 +142,14 @@ def held_functions(value: Any, seen: set[int] | None = None) -> Iterator[types.F
 class _Same:
     """Equal for one object only."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self._id = id(value)
         try:
-            self._of: Callable[[], Any] = weakref.ref(value)
+            self._of: Callable[[], object] = weakref.ref(value)
         except TypeError:  # such as a number of another library
             self._of = lambda: value
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         value = self._of()
         return isinstance(other, _Same) and value is not None and value is other._of()
 
