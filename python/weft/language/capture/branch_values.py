@@ -31,16 +31,15 @@ class _Side:
     def __init__(self, values: list[object], changes: dict[int, python_objects.Members]) -> None:
         self.values, self.changes = values, changes
         # Here, since the value of an element in memory is loaded in the side.
-        self.parts = dict[int, tuple[object, list[object]]]()
+        self.parts = dict[int, tuple[Carried, list[ir.Value]]]()
         seen = set[int]()
         for each in (leaf for one in (*values, *changes.values()) for leaf in carried.leaves(one, seen)):
             if id(each) not in self.parts:
                 self.parts[id(each)] = each, each.parts()
 
-    def of(self, value: Traced) -> list[ir.Value]:
+    def of(self, value: Carried) -> list[ir.Value]:
         """The SSA values of a value."""
-        found: list[Any] = self.parts[id(value)][1] if id(value) in self.parts else value.parts()
-        return found
+        return self.parts[id(value)][1] if id(value) in self.parts else value.parts()
 
     def members(self, value: object) -> python_objects.Members:
         """The members of an object at the end of the side."""
@@ -91,7 +90,7 @@ class BranchValues:
         self._rest = {name: each for name, each in scope.items() if name not in self._assigned}
         self._sides: list[_Side] = []
         self._error: Callable[[str], WeftError] = mistake
-        self.pairs: list[tuple[Any, Any]] = []
+        self.pairs: list[tuple[ir.Value, ir.Value]] = []
         """The SSA values at the ends of both sides, of what may differ."""
         self._plans = dict[tuple[int, int], _Plan]()
         self._merged: list[tuple[str, _Plan, tuple[object, object]]] = []
@@ -158,10 +157,9 @@ class BranchValues:
         if wrong := carried.complaint(one, other):
             raise self._error(carried.cant_carry(name, wrong, _WHERE))
         plan = _Plan(one)
-        if isinstance(one, Carried):
-            first, second = (side.of(each) for side, each in zip(self._sides, (one, other), strict=True))
-            start = len(self.pairs)
-            self.pairs += zip(first, second, strict=True)
+        if isinstance(one, Carried) and isinstance(other, Carried):
+            start, (first, second) = len(self.pairs), self._sides
+            self.pairs += zip(first.of(one), second.of(other), strict=True)
             plan.pairs = start, len(self.pairs)
         elif python_objects.members(one) is not None:
             self._plans[id(one), id(other)] = plan

@@ -3,7 +3,7 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 from weft.language.capture import python_objects
 from weft.language.messages.mistakes import mistake
@@ -23,7 +23,7 @@ class Carried(Foreign):
     until_carried = ""
     """The end of a message: what must be done before it can replace a value of another kind."""
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> "list[ir.Value]":
         """Its SSA values."""
         raise NotImplementedError
 
@@ -31,7 +31,7 @@ class Carried(Foreign):
         """The same kind of value with the next SSA values in place of its own."""
         raise NotImplementedError
 
-    def complaint(self, other: Traced) -> str | None:
+    def complaint(self, other: Self) -> str | None:
         """Why another value can't replace this one in a loop or branch."""
         raise NotImplementedError
 

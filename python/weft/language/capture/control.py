@@ -140,11 +140,11 @@ class Loop(_Construct):
         self.traced = isinstance(over, (Range, Queue))
         self._left = 0  # iterations of the body that are still to be traced
         self._entered = False
-        self._between = dict[str, Any]()  # the names' values between two loops over parts of the numbers
+        self._between = dict[str, object]()  # the names' values between two loops over parts of the numbers
         if self.traced and has_else:
             raise mistake(_NO_ELSE)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         if not self.traced:
             yield from _iterable(self.over)
             return
@@ -155,7 +155,7 @@ class Loop(_Construct):
                 self._between = dict(zip(self.names, self._before.after(iter(self._results)), strict=True))
             yield from self._numbers(part)
 
-    def _numbers(self, part: Part) -> Iterator[Any]:
+    def _numbers(self, part: Part) -> Iterator[object]:
         """The numbers of an iteration of a loop, in which its body is traced."""
         self._op = scf.ForOp(part.begin, part.end, part.step, [])
         self._block, self._left = self._op.body, len(part.distances)
@@ -166,7 +166,7 @@ class Loop(_Construct):
             yield item
         assert not self._entered
 
-    def begin(self, scope: Scope) -> tuple[Any, ...]:
+    def begin(self, scope: Scope) -> tuple[object, ...]:
         """Enters the body. Returns the names' values in it."""
         if self._entered:  # already, for the number before
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
@@ -202,7 +202,7 @@ class Loop(_Construct):
             results[number] = result
         self._results = results
 
-    def after(self) -> tuple[Any, ...]:
+    def after(self) -> tuple[object, ...]:
         """The names' values after the loop."""
         values = self._before.after_all(self._results)
         return (*values, *(Unbound(name, _LOOP_NUMBER) for name in self._every.targets))
@@ -211,7 +211,7 @@ class Loop(_Construct):
 class QueueLoop(Loop):
     """`for` over `w.tile_queue`: the next number comes at the end of an iteration."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         self._first = self.over.first()
         self._op, self._test, self._block = _while_op([self._first])
         with ir.InsertionPoint(self._block):
@@ -247,7 +247,7 @@ def loop(over: Traced, names: Names, changed: Names, passed: Names, targets: Nam
     return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
 
 
-def _iterable(over: Traced) -> Traced:
+def _iterable(over: object) -> Traced:
     """The value that a Python loop iterates over. Raises WeftError for one of the GPU."""
     if isinstance(over, Scalar):
         raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
@@ -258,7 +258,7 @@ class While(_Construct):
     """`while`: with a condition of the GPU one of the GPU, otherwise Python's."""
 
     _attempt: Attempt
-    _first: dict[str, Any]
+    _first: dict[str, object]
 
     def __init__(self, names: Names, changed: Names, passed: Names, has_else: bool) -> None:
         self.names, self._has_else = names, has_else
@@ -270,7 +270,7 @@ class While(_Construct):
         self._attempt = Attempt(scope)
         return True
 
-    def test(self, value: Traced) -> bool:
+    def test(self, value: object) -> bool:
         """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
         known = condition(value)
         if isinstance(known, bool):
@@ -282,7 +282,7 @@ class While(_Construct):
         self.traced = True
         return True
 
-    def begin(self, scope: Scope) -> tuple[Any, ...]:
+    def begin(self, scope: Scope) -> tuple[object, ...]:
         """Enters the part of the loop that computes its condition."""
         others = {name: value for name, value in scope.items() if name not in self.names}
         self._before = LoopValues(self._every, others | self._first)
@@ -298,7 +298,7 @@ class While(_Construct):
         self._alike = alike(test.condition)
         trace.current().leave(self._point)
 
-    def body(self) -> tuple[Any, ...]:
+    def body(self) -> tuple[object, ...]:
         """Enters the body. Returns the names' values in it."""
         self._point = trace.current().enter(self._body, loop=True, alike=self._alike)
         return self._before.gives(iter(self._body.arguments))
@@ -308,7 +308,7 @@ class While(_Construct):
         scf.yield_(self._before.ended(scope))
         trace.current().leave(self._point)
 
-    def after(self) -> tuple[Any, ...]:
+    def after(self) -> tuple[object, ...]:
         """The names' values after the loop."""
         return tuple(self._before.after_all(self._op.results))
 
@@ -316,7 +316,7 @@ class While(_Construct):
 class Branch(_Construct):
     """`if`: on a condition of the GPU both sides are traced, otherwise Python takes one."""
 
-    def __init__(self, value: Traced, names: Names, again: Names = (), assigned: Names = ()) -> None:
+    def __init__(self, value: object, names: Names, again: Names = (), assigned: Names = ()) -> None:
         """`again` are names that aren't carried, but that the other side reads as they were before;
         `assigned` are all that the sides assign.
         """
@@ -334,7 +334,7 @@ class Branch(_Construct):
         self._point = trace.current().enter(self._op.then_block, alike=alike(self._op.condition))
         self._known = trace.current().multiplier.known()
 
-    def end_then(self, scope: Scope) -> tuple[Any, ...]:
+    def end_then(self, scope: Scope) -> tuple[object, ...]:
         """Leaves it and enters the other side. Returns the names' values before the branch."""
         self._leave_side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
@@ -354,7 +354,7 @@ class Branch(_Construct):
         self._values.end_side(scope)
         trace.current().leave(self._point)
 
-    def after(self) -> tuple[Any, ...]:
+    def after(self) -> tuple[object, ...]:
         """The names' values after the branch."""
         self._values.merge(self._numbers)
         pairs = self._values.pairs
@@ -370,7 +370,7 @@ class Branch(_Construct):
         trace.current().restore(values.pop())
         return tuple(values)
 
-    def _numbers(self, one: Traced, other: Traced) -> tuple[Any, Any]:
+    def _numbers(self, one: object, other: object) -> tuple[object, object]:
         """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
         them, become values of the GPU.
         """
@@ -393,7 +393,7 @@ class Ending(Branch):
     threads of the CTA.
     """
 
-    def __init__(self, value: Traced, again: Names, *around: Branch) -> None:
+    def __init__(self, value: object, again: Names, *around: Branch) -> None:
         super().__init__(value, (), again)
         self._around = around
 

@@ -52,17 +52,17 @@ class _Watcher:
     """Follows the user's functions line by line."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[str, Any]] = {}
+        self._known: dict[int, dict[str, object]] = {}
         self._lines: dict[int, int] = {}
 
-    def called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+    def called(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
         """Python calls this for each new frame."""
         if not _is_users(frame.f_code.co_filename):
             return None
         self._known[id(frame)], self._lines[id(frame)] = {}, frame.f_code.co_firstlineno
         return self._line
 
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+    def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., object]:
         if event not in ("line", "return"):
             return self._line
         known, function = self._known[id(frame)], frame.f_code.co_name
@@ -100,7 +100,7 @@ def _is_users(file: str) -> bool:
     return not (callers.is_hidden(file) or file.startswith(("<", *LIBRARIES)))
 
 
-def name_value(name: str, value: Any) -> None:
+def name_value(name: str, value: object) -> None:
     """Builds the comment that names a value, if a debugger can show it and it can be used here."""
     if type(value) in NUMBERS:
         _mark(name, "constant", repr(value))
@@ -135,7 +135,7 @@ def name_value(name: str, value: Any) -> None:
         _mark(name, "fragment", *details, operands=operands, letters=letters)
 
 
-def _mark_buffer(name: str, value: Any) -> None:
+def _mark_buffer(name: str, value: ir.Value) -> None:
     kind = value.type
     if not _usable(value) or kind.space not in _ADDRESSES:
         return
@@ -146,7 +146,7 @@ def _mark_buffer(name: str, value: Any) -> None:
     _mark(name, _ADDRESSES[kind.space], *details, operands=[word], letters=["r"])
 
 
-def _words(value: Any) -> tuple[list[Any], list[str]]:
+def _words(value: ir.Value) -> tuple[list[ir.Value], list[str]]:
     """The registers of a number, or of a lane's elements, and the constraints of inline PTX for them; no
     registers for types that have none.
     """
@@ -166,7 +166,7 @@ def _words(value: Any) -> tuple[list[Any], list[str]]:
     ]
 
 
-def _scalar(value: Any) -> tuple[list[Any], list[str]]:
+def _scalar(value: ir.Value) -> tuple[list[ir.Value], list[str]]:
     value = emit.signless(value)
     kind, whole = value.type, ir.IntegerType.get_signless
     bits = kind.width
@@ -182,7 +182,7 @@ def _scalar(value: Any) -> tuple[list[Any], list[str]]:
 
 
 def _mark(
-    name: str, kind: str, *details: str, operands: Sequence[Any] = (), letters: Sequence[str] = ()
+    name: str, kind: str, *details: str, operands: Sequence[object] = (), letters: Sequence[str] = ()
 ) -> None:
     registers = " ".join(f"${number}" for number in range(len(operands)))
     text = "|".join([name, kind, *(each.replace("$", "$$") for each in details), registers])
@@ -196,11 +196,11 @@ def _mark(
     )
 
 
-def _usable(value: Any) -> bool:
+def _usable(value: ir.Value) -> bool:
     """Whether a value may be used where operations are built now: in its own region, or in one inside it."""
     owner = value.owner
     home = owner if isinstance(owner, ir.Block) else owner.operation.block
-    block: Any = ir.InsertionPoint.current.block
+    block = ir.InsertionPoint.current.block
     while block is not None:
         if block == home:
             return True

@@ -3,7 +3,6 @@
 import ast
 import builtins
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 """The nodes that have names of their own."""
@@ -137,9 +136,9 @@ def scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from scope(ast.iter_child_nodes(node))
 
 
-def _declared(function: ast.FunctionDef, *kinds: type) -> Names:
+def _declared(function: ast.FunctionDef, *kinds: type[ast.Global | ast.Nonlocal]) -> Names:
     """The names that statements in a function declare to be those of others."""
-    statements: Any = (each for each in scope(function.body) if isinstance(each, kinds))
+    statements = (each for each in scope(function.body) if isinstance(each, kinds))
     return frozenset(name for each in statements for name in each.names)
 
 

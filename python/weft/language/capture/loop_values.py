@@ -15,13 +15,12 @@ from weft.language.capture.mutation import UNSEEN, Region, fill, fix_shared
 from weft.language.capture.python_objects import Found, Scope
 from weft.language.messages.mistakes import mistake, unseen
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar
 from weft.mlir import ir
 
 
-def common_type(one: Traced, other: Traced) -> DType | None:
+def common_type(one: object, other: object) -> DType | None:
     """The type of the GPU that a number of Python and another number become; None where they stay as they
     are.
     """
@@ -88,7 +87,9 @@ class LoopValues:
         self._begun = dict[int, Found]()  # the objects before the loop, by their ids
         self._stays = dict[int, bool]()  # whether all bodies end with the object that they got
         self._shared = set[int]()  # what may be one object with another
-        self._others = list[tuple[int, Any]]()  # objects from before the loop that take the place of others
+        self._others = list[
+            tuple[int, object]
+        ]()  # objects from before the loop that take the place of others
         trace.current().regions.append(self._region)
 
     def _found_in_place(self, names: LoopNames, scope: Scope, own: set[str]) -> dict[int, Found]:
@@ -132,7 +133,7 @@ class LoopValues:
         for value in (*self.values, *(each.members for each in self._placed.values())):
             carried.hand_over(value)
 
-    def gives(self, new: Iterator[Any]) -> tuple[Any, ...]:
+    def gives(self, new: Iterator[object]) -> tuple[Any, ...]:
         """The names' values in a body, made of other SSA values, after setting objects and the rings'
         positions likewise.
         """
@@ -147,7 +148,7 @@ class LoopValues:
         self._given = {
             key: Found(head, python_objects.members(head) or {}, "") for key, head in self._heads.items()
         }
-        self._after = dict[int, Any]()
+        self._after = dict[int, object]()
         for key, head in self._heads.items():
             if key in self._region.outside:
                 self._region.fix(head, self._region.outside[key])
@@ -155,7 +156,7 @@ class LoopValues:
                 self._region.fix(head, self._elsewhere[key], _IS_ASSIGNED)
         return tuple(values)
 
-    def after(self, new: Iterator[Any]) -> list[Any]:
+    def after(self, new: Iterator[object]) -> list[object]:
         """The names' values after a loop, made of its results, after setting objects and the rings' positions
         likewise.
         """
@@ -170,15 +171,15 @@ class LoopValues:
             self._fix(key, other)
         return values
 
-    def _result(self, value: Traced, new: Iterator[Any], made: dict[int, Any]) -> Traced:
+    def _result(self, value: object, new: Iterator[object], made: dict[int, object]) -> object:
         """A value after the loop: an object that all bodies keep is filled, others are made."""
 
-        def copy(each: Traced) -> Traced:
+        def copy(each: object) -> object:
             return each if self._stays.get(id(each)) else python_objects.twin(each)
 
         return carried.mapped(value, lambda each: each.like(new), made, copy, fill)
 
-    def _fix(self, key: int, *values: Any) -> None:
+    def _fix(self, key: int, *values: object) -> None:
         """Refuses changes of what may be one object with another after the loop."""
         for each in values:
             fix_shared(each, self._begun[key].name, "a loop or branch")
@@ -194,7 +195,7 @@ class LoopValues:
             if key not in self._after:
                 self._match(each.name, each.value, each.value)
         self._check()
-        found, seen = list[Any](), set(self._placed)
+        found, seen = list[ir.Value](), set(self._placed)
         for name, before, end in pairs:
             self._take((name, where), before, end, found, seen)
         for key, each in self._placed.items():
@@ -213,7 +214,7 @@ class LoopValues:
         trace.current().check_released()
         return found
 
-    def after_all(self, results: Sequence[ir.Value]) -> list[Any]:
+    def after_all(self, results: Sequence[ir.Value]) -> list[object]:
         """The names' values after a loop with these results; none of those that only its body assigns."""
         values = zip(self.names, self.after(iter(results)), strict=True)
         return [Unbound(n, _ONLY_INSIDE) if isinstance(each, Unbound) else each for n, each in values]
@@ -225,7 +226,7 @@ class LoopValues:
                 raise unseen(self._region.fixed[key][1])
         trace.current().regions.remove(self._region)
 
-    def _match(self, name: str, before: Traced, end: Traced) -> None:
+    def _match(self, name: str, before: object, end: object) -> None:
         """Notes which objects the next iteration has in place of those that this one began with."""
         members = self._members(before)
         if members is None or isinstance(before, carried.Carried):
@@ -245,7 +246,7 @@ class LoopValues:
             if key in after:
                 self._match(name, member, after[key])
 
-    def _members(self, value: Traced) -> python_objects.Members | None:
+    def _members(self, value: object) -> python_objects.Members | None:
         """The members of a value before the loop."""
         placed = self._placed.get(id(value))
         return python_objects.members(value) if placed is None else placed.members
@@ -290,8 +291,8 @@ class LoopValues:
     def _take(
         self,
         place: tuple[str, str],
-        before: Traced,
-        end: Traced,
+        before: object,
+        end: object,
         found: list[ir.Value],
         seen: set[int],
         error: Callable[[str], WeftError] = mistake,
@@ -320,7 +321,7 @@ class LoopValues:
             self._take(place, member, after[key], found, seen, unseen)
 
 
-def _is_plain(value: Traced) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether a loop may carry a value that its body perhaps doesn't change."""
     is_number = isinstance(value, Scalar) or (isinstance(value, Loaded) and value.element is not None)
     return is_number or isinstance(value, Fragment) or not isinstance(value, carried.Carried)

@@ -3,7 +3,7 @@ sequences of these. Other patterns stay Python's.
 """
 
 import ast
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _T = TypeVar("_T", bound=ast.AST)
 
@@ -21,7 +21,7 @@ class _Branches(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         return node
 
-    def visit_Match(self, node: ast.Match) -> Any:
+    def visit_Match(self, node: ast.Match) -> object:
         self.generic_visit(node)
         if not all(map(_is_simple, node.cases)):
             return node

@@ -8,7 +8,7 @@ for all later traces, so a loop or branch of the GPU can't change it.
 import types
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from weft.errors import Diagnostic, WeftError
 from weft.ir import callers
@@ -16,7 +16,7 @@ from weft.language.capture import python_objects, trace, tracing_state
 from weft.language.capture.carried import Unbound
 from weft.language.capture.python_objects import Found, Scope
 from weft.language.messages.mistakes import mistake, unseen
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 
 _T = TypeVar("_T")
 _OUTSIDE = (
@@ -54,7 +54,7 @@ class Region:
         self.outside |= python_objects.reached(python_objects.of_classes(self.outside | self.inside))
         for each in self.outside:
             self.inside.pop(each, None)
-        self.fixed = dict[int, tuple[Any, str]]()
+        self.fixed = dict[int, tuple[object, str]]()
         """Objects that the body can't change, and why."""
 
     def changes(self) -> dict[int, python_objects.Members]:
@@ -89,31 +89,31 @@ class Region:
             if each.is_changed() and not self._is_own(each):
                 fill(each.value, each.members)
 
-    def fix(self, value: Traced, found: Found, why: str = _OUTSIDE) -> None:
+    def fix(self, value: object, found: Found, why: str = _OUTSIDE) -> None:
         """Refuses changes of an object in the body, which stands for another one."""
         name = f"'{found.name}'" if why is _OUTSIDE else found.name
         self.fixed[id(value)] = value, why.format(name)
 
-    def complaint(self, value: Traced) -> str | None:
+    def complaint(self, value: object) -> str | None:
         """Why the body can't change an object."""
         if (found := self.outside.get(id(value))) is not None:
             return _OUTSIDE.format(f"'{found.name}'")
         return self.fixed[id(value)][1] if id(value) in self.fixed else None
 
 
-def fix(value: Traced, why: str) -> None:
+def fix(value: object, why: str) -> None:
     """Refuses changes of an object from now on."""
     where = callers.here()
     trace.current().fixed[id(value)] = value, why, python_objects.members(value) or {}, where
 
 
-def fix_shared(value: Traced, name: str, decides: str) -> None:
+def fix_shared(value: object, name: str, decides: str) -> None:
     """Refuses changes of an object from now on that may be one with another name's, as `decides` decides."""
     if python_objects.is_mutable(value):
         fix(value, _MAY_BE_ONE.format(name, decides))
 
 
-def fill(value: Traced, new: python_objects.Members) -> None:
+def fill(value: object, new: python_objects.Members) -> None:
     """Gives an object members, also one that can't change otherwise."""
     python_objects.fill(value, new)
     if (known := trace.current().fixed.get(id(value))) is not None:
@@ -200,7 +200,7 @@ class ThreadBlock:
         """Begins the block."""
         self.traced = tracing_state.is_tracing() and self._now() != self._threads
 
-    def after(self, scope: Scope) -> tuple[Any, ...]:
+    def after(self, scope: Scope) -> tuple[object, ...]:
         """The names' values after the block. What has another number of Python than before has no value."""
         for found in self._region.inside.values():
             if found.is_changed():
@@ -216,7 +216,7 @@ class ThreadBlock:
     ) -> python_objects.Members:
         return {key: self._other(name, before.get(key), each) for key, each in now.items()}
 
-    def _other(self, name: str, before: Traced, now: Traced) -> Traced:
+    def _other(self, name: str, before: object, now: object) -> object:
         are_plain = isinstance(before, _PLAIN) and isinstance(now, _PLAIN)
         return Unbound(name, _NOT_EXECUTED) if are_plain and not python_objects.is_same(before, now) else now
 

@@ -15,7 +15,7 @@ from weft.ir import callers
 from weft.language.capture import python_objects, trace, tracing_state
 from weft.language.capture.rewriting import is_captured_code
 
-_Hook = Callable[[FrameType, str, Any], Any]
+_Hook = Callable[[FrameType, str, object], Any]
 
 
 class Change:
@@ -27,7 +27,7 @@ class Change:
         self._lines = dict[FrameType, int]()
         self.where: tuple[Location, Location] | None = None
 
-    def hook(self, frame: FrameType, event: str, _: Any) -> _Hook | None:
+    def hook(self, frame: FrameType, event: str, _: object) -> _Hook | None:
         """Python's hook: notes what the line before has changed."""
         code, is_users = frame.f_code, python_objects.is_users(str(frame.f_globals.get("__name__")))
         if callers.is_hidden(code.co_filename) or is_captured_code(code) or not is_users:
@@ -63,7 +63,7 @@ def _at(frame: FrameType, line: int) -> Location:
     return Location(file, line, len(text) - len(text.lstrip()) + 1)
 
 
-def located(error: WeftError, again: Callable[[], Any]) -> WeftError:
+def located(error: WeftError, again: Callable[[], object]) -> WeftError:
     """The error with the line of a function that changed the object which it names, if `again`, which traces
     the kernel once more, finds one.
     """

@@ -2,8 +2,7 @@
 as their operations show.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from weft import mlir
 from weft.mlir import ir
@@ -26,6 +25,9 @@ _KEEP_SIGN = [
     "index_castui",
 ]
 
+_Owner = ir.Block | ir.OpView
+_Sources = Sequence[ir.Value] | None
+
 
 def alike(*values: ir.Value) -> bool:
     """Whether each is computed from the kernel's arguments, the CTA's number and constants alone.
@@ -33,7 +35,7 @@ def alike(*values: ir.Value) -> bool:
     What is loaded, or carried by a loop, may be the same, too: that isn't known.
     """
 
-    def sources(owner: Any, value: ir.Value) -> Any:
+    def sources(owner: _Owner, value: ir.Value) -> _Sources:
         if isinstance(owner, ir.Block):
             above = owner.owner.operation
             if above.name == "scf.for" and owner.arguments[0] == value:
@@ -52,7 +54,7 @@ def computed_from(value: ir.Value, operation: str) -> bool:
     branches.
     """
 
-    def sources(owner: Any, _: ir.Value) -> Any:
+    def sources(owner: _Owner, _: ir.Value) -> _Sources:
         if isinstance(owner, ir.Block):
             return ()
         return None if owner.operation.name == operation else owner.operation.operands
@@ -65,7 +67,7 @@ def not_negative(value: ir.Value) -> bool:
     aren't negative, without subtractions.
     """
 
-    def sources(owner: Any, value: ir.Value) -> Any:
+    def sources(owner: _Owner, value: ir.Value) -> _Sources:
         if (known := mlir.constant(value)) is not None:
             return None if known < 0 else ()
         name = "" if isinstance(owner, ir.Block) else owner.operation.name
@@ -76,11 +78,11 @@ def not_negative(value: ir.Value) -> bool:
     return _all([value], sources)
 
 
-def _all(values: list[ir.Value], sources: Callable[[Any, ir.Value], Any]) -> bool:
+def _all(values: list[ir.Value], sources: Callable[[_Owner, ir.Value], _Sources]) -> bool:
     """Whether all that values are computed from is legal. `sources` returns it, for a value's owner and the
     value; None for an illegal one.
     """
-    seen = set[Any]()
+    seen = set[ir.Value]()
     while values:
         value = values.pop()
         if value in seen:

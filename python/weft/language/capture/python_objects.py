@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.language.values.foreign import Foreign
 
-Members = dict[Any, Any]
+Members = dict[Any, object]
 """The members of an object by their indices, keys or attributes."""
 Scope = dict[str, Any]
 """The values of names, as `locals` returns them."""
@@ -52,7 +52,7 @@ class Found(NamedTuple):
     reached.
     """
 
-    value: Any
+    value: object
     members: Members
     name: str
 
@@ -61,7 +61,7 @@ class Found(NamedTuple):
         return not is_same_members(self.members, state(self.value))
 
 
-def members(value: Any) -> Members | None:
+def members(value: object) -> Members | None:
     """The members of a tuple, list, dictionary, set or object, or of a variable; None of anything else."""
     if _class_of(type(value)).is_plain or isinstance(value, (Foreign, *ARRAYS)):
         return None
@@ -74,12 +74,12 @@ def members(value: Any) -> Members | None:
     return _attributes(value) if is_object(value) else None
 
 
-def is_iterator(value: Any) -> bool:
+def is_iterator(value: object) -> bool:
     """Whether a value is an iterator, of which code takes values one after the other."""
     return _class_of(type(value)).is_iterator
 
 
-def state(value: Any) -> Members:
+def state(value: object) -> Members:
     """The members of a value; of an iterator where it is, and of an array its bytes."""
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         return dict(enumerate(value.flat))
@@ -94,7 +94,7 @@ def state(value: Any) -> Members:
     return members(value) or {}
 
 
-def is_object(value: Any) -> bool:
+def is_object(value: object) -> bool:
     """Whether a value is a dataclass, or an object of a class that isn't one of a library."""
     return _class_of(type(value)).is_object
 
@@ -109,12 +109,12 @@ def is_users(module: str) -> bool:
     return file is None or not file.startswith(LIBRARIES)
 
 
-def is_mutable(value: Any) -> bool:
+def is_mutable(value: object) -> bool:
     """Whether code can change a value in place."""
     return _class_of(type(value)).is_mutable
 
 
-def has_attributes(value: Any) -> bool:
+def has_attributes(value: object) -> bool:
     """Whether the members of a value have names: of an object, or a variable."""
     return isinstance(value, types.CellType) or is_object(value)
 
@@ -149,7 +149,7 @@ def _has_attributes(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) or issubclass(kind, _OBJECTS) or is_users(kind.__module__)
 
 
-def _attributes(value: Any) -> Members:
+def _attributes(value: object) -> Members:
     found = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         for name, descriptor in vars(kind).items():
@@ -166,7 +166,7 @@ def _of_cell(cell: types.CellType) -> Members:
         return {}
 
 
-def fill(value: Any, new: Members) -> None:
+def fill(value: object, new: Members) -> None:
     """Gives an object these members in place of its own."""
     if isinstance(value, CONTAINERS):
         _set_elements(value, new)
@@ -179,7 +179,7 @@ def fill(value: Any, new: Members) -> None:
         _set_attributes(value, new)
 
 
-def _set_elements(value: Any, new: Members) -> None:
+def _set_elements(value: object, new: Members) -> None:
     elements = {key: each for key, each in new.items() if not isinstance(key, Attribute)}
     if isinstance(value, list):
         value[:] = elements.values()
@@ -199,7 +199,7 @@ def _set_elements(value: Any, new: Members) -> None:
         value.__dict__.update({key.name: each for key, each in new.items() if isinstance(key, Attribute)})
 
 
-def _set_attributes(value: Any, new: Members) -> None:
+def _set_attributes(value: object, new: Members) -> None:
     own = getattr(value, "__dict__", {})
     for name in [name for name in _attributes(value) if name not in new]:
         if name in own:
@@ -213,7 +213,7 @@ def _set_attributes(value: Any, new: Members) -> None:
             object.__setattr__(value, name, member)
 
 
-def with_members(value: Any, new: Members) -> Any:
+def with_members(value: object, new: Members) -> object:
     """A tuple as `value`, or an object with the attributes of a frozen one, with these members."""
     if isinstance(value, tuple):
         kind, elements = type(value), [each for key, each in new.items() if not isinstance(key, Attribute)]
@@ -227,7 +227,7 @@ def with_members(value: Any, new: Members) -> Any:
     return other
 
 
-def twin(value: Any) -> Any:
+def twin(value: object) -> Any:
     """A copy of an object, with the same members."""
     if isinstance(value, (list, dict, set, deque)):
         return copy.copy(value)
@@ -243,7 +243,7 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
     """What can be changed in place and is reached from values, by its id; each before those inside it. Not
     through variables of functions with these names, and only with `functions` through functions at all.
     """
-    found, seen = dict[int, Found](), dict[int, Any]()
+    found, seen = dict[int, Found](), dict[int, object]()
     rest = [(str(name), value) for name, value in reversed(roots.items())]
     while rest:
         name, value = rest.pop()
@@ -261,7 +261,7 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
     return found
 
 
-def _inside(name: str, value: Any, functions: bool) -> Iterator[tuple[str, Any]]:
+def _inside(name: str, value: object, functions: bool) -> Iterator[tuple[str, object]]:
     """The members of a value, and what a function or method has, with names for them."""
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
@@ -296,7 +296,7 @@ def is_same_members(one: Members, other: Members) -> bool:
     return [*one] == [*other] and all(is_same(value, other[key]) for key, value in one.items())
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(one: object, other: object) -> bool:
     """Whether two values are one object, or equal numbers or texts of one type."""
     if one is other:
         return True

@@ -34,20 +34,20 @@ Step = tuple[bool, Any]
 class Read(NamedTuple):
     """A value that a kernel reads."""
 
-    where: Any
+    where: object
     """A dictionary of global variables or modules, a cell, or a function with default values."""
     name: str
     steps: tuple[Step, ...]
     """How the kernel gets from the name's value to the one that it reads."""
-    value: Any
+    value: object
     """The value that was read, if it can't change in place, otherwise `ABSENT`."""
-    content: Any
+    content: object
 
 
 Reads = dict[tuple[int, str, tuple[Step, ...]], Read]
 
 
-def reads_of(*values: Any) -> Reads:
+def reads_of(*values: object) -> Reads:
     """The reads of the functions among the values and in them, also in functions that they call and that
     are of the same module, of the user's modules, or have `@w.inline`.
     """
@@ -72,7 +72,7 @@ def have_changed(known: Iterable[Read]) -> bool:
     return False
 
 
-def after_trace(before: Reads, *values: Any) -> Reads:
+def after_trace(before: Reads, *values: object) -> Reads:
     """The reads of `values` after the trace that began with `before`, which may have changed objects."""
     return reads_of(*values) | {key: each for key, each in before.items() if each.value is not ABSENT}
 
@@ -80,7 +80,7 @@ def after_trace(before: Reads, *values: Any) -> Reads:
 class Around:
     """The values that a kernel function reads and doesn't make, and its meta-parameters."""
 
-    def __init__(self, function: Any, meta: dict[str, Any]) -> None:
+    def __init__(self, function: Any, meta: dict[str, object]) -> None:
         self._meta = meta
         self._reads = {
             (id(where), name): (where, name) for each in _functions(function) for where, name in _names(each)
@@ -96,9 +96,9 @@ class Around:
         return found | self._meta | {"a default value": self._defaults}
 
 
-def _functions(*values: Any) -> Iterator[types.FunctionType]:
+def _functions(*values: object) -> Iterator[types.FunctionType]:
     """The functions among and in values, and those that they call."""
-    waiting, done = [each for value in values for each in held_functions(value)], set[Any]()
+    waiting, done = [each for value in values for each in held_functions(value)], set[object]()
     while waiting:
         function = waiting.pop()
         if function in done:
@@ -115,7 +115,7 @@ def _functions(*values: Any) -> Iterator[types.FunctionType]:
             ]
 
 
-def _values_read(function: types.FunctionType) -> Iterator[tuple[Any, str, tuple[Step, ...], Any]]:
+def _values_read(function: types.FunctionType) -> Iterator[tuple[object, str, tuple[Step, ...], object]]:
     """The reads of a function: where the name is, the name, the steps from its value, and the value there."""
     is_own = callers.is_hidden(function.__code__.co_filename)
     for where, name, steps in _paths(function):
@@ -132,7 +132,7 @@ def _values_read(function: types.FunctionType) -> Iterator[tuple[Any, str, tuple
             yield where, name, tuple(taken), value
 
 
-def _after(value: Any, step: Step) -> Any:
+def _after(value: object, step: Step) -> object:
     """The value after a step, if that runs no code of the value's class."""
     is_attribute, key = step
     if not is_attribute:
@@ -155,7 +155,7 @@ def _after(value: Any, step: Step) -> Any:
     return _attribute(value, key) if python_objects.is_object(value) else ABSENT
 
 
-def _attribute(value: Any, key: str) -> Any:
+def _attribute(value: object, key: str) -> object:
     own = getattr(value, "__dict__", {})
     if key in own:
         return own[key]
@@ -165,7 +165,7 @@ def _attribute(value: Any, key: str) -> Any:
     return ABSENT if hasattr(found, "__get__") else found
 
 
-def _now(where: Any, name: str) -> Any:
+def _now(where: Any, name: str) -> object:
     """The value of a name."""
     if isinstance(where, dict):
         return where.get(name, ABSENT)
@@ -177,14 +177,14 @@ def _now(where: Any, name: str) -> Any:
         return ABSENT
 
 
-def _names(function: types.FunctionType) -> Iterator[tuple[Any, str]]:
+def _names(function: types.FunctionType) -> Iterator[tuple[object, str]]:
     """The global variables and cells of a function, and of the functions inside it."""
     yield from zip(function.__closure__ or (), function.__code__.co_freevars, strict=True)
     for code in _codes(function):
         yield from ((function.__globals__, name) for name in code.co_names if name in function.__globals__)
 
 
-def _paths(function: types.FunctionType) -> Iterator[tuple[Any, str, tuple[Step, ...]]]:
+def _paths(function: types.FunctionType) -> Iterator[tuple[object, str, tuple[Step, ...]]]:
     """The names that a function and those inside it load, where each is, and the steps after it."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     given = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()

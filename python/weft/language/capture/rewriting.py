@@ -12,7 +12,7 @@ import inspect
 import tokenize
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language.capture import matching, returns, runtime
@@ -28,7 +28,7 @@ _CHANGED = "the source of {} has changed since Python read it: import it again, 
 _MAY_NOT_RUN = "a kernel can't assign with ':=' in a part that may not run: assign before the statement"
 _TRUTH = "weft_truth"
 """The attribute of an expression of which only the truth matters."""
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 def captured(function: _F, *, kernel: bool = False) -> _F:
@@ -53,7 +53,7 @@ def captured(function: _F, *, kernel: bool = False) -> _F:
     return result  # type: ignore[return-value]
 
 
-def is_captured(function: Callable[..., Any]) -> bool:
+def is_captured(function: Callable[..., object]) -> bool:
     """Whether the control flow of a function is rewritten."""
     return is_captured_code(function.__code__)
 
@@ -63,7 +63,7 @@ def is_captured_code(code: types.CodeType) -> bool:
     return _RUNTIME in code.co_freevars
 
 
-def _definition(function: Callable[..., Any]) -> ast.FunctionDef:
+def _definition(function: Callable[..., object]) -> ast.FunctionDef:
     """The function's definition, with the lines and columns of its file."""
     code = function.__code__
     if code.co_name == "<lambda>":
@@ -119,7 +119,7 @@ def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType
 _T = TypeVar("_T", bound=ast.AST)
 
 
-def _at(node: Any, made: _T) -> _T:
+def _at(node: ast.stmt | ast.expr, made: _T) -> _T:
     """Gives a part of the result the source location of a node's first line. If it had several lines, Python
     would report the last one for a call of a method.
     """
@@ -213,12 +213,12 @@ class _Rewriter(ast.NodeTransformer):
         self.count += 1
         return f"_weft_{kind}_{self.count}"
 
-    def _refuse(self, node: Any, message: str) -> WeftError:
+    def _refuse(self, node: ast.stmt | ast.expr, message: str) -> WeftError:
         return WeftError(Diagnostic(message, Location(self.file, node.lineno, node.col_offset + 1)))
 
     # Scopes inside the function
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> object:
         node.decorator_list = [self.visit(each) for each in node.decorator_list]
         node.body = returns.moved(node.body)
         before = self.open, self.liveness, self.outer
@@ -229,26 +229,26 @@ class _Rewriter(ast.NodeTransformer):
         self.own = own
         return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> Any:
+    def visit_Lambda(self, node: ast.Lambda) -> object:
         outer, self.open = self.open, []
         self.generic_visit(node)
         self.open = outer
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+    def visit_ClassDef(self, node: ast.ClassDef) -> object:
         return node
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> object:
         raise self._refuse(node, "a kernel can't contain 'async def'")
 
-    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> Any:
+    def visit_Yield(self, node: ast.Yield | ast.YieldFrom) -> object:
         raise self._refuse(node, _YIELD)
 
     visit_YieldFrom = visit_Yield
 
     # Statements
 
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> object:
         name, targets = self._fresh("loop"), assigned([node.target])
         names = self._carried(node, tuple(each for each in assigned(node.body) if each not in targets))
         values = *self._loop_names(names, node.body), _names(targets), ast.Constant(bool(node.orelse))
@@ -260,7 +260,7 @@ class _Rewriter(ast.NodeTransformer):
         node.orelse = self._block(node.orelse)
         return [begun, node, *self._rebind(node, name, (*names, *targets), "after")]
 
-    def visit_While(self, node: ast.While) -> Any:
+    def visit_While(self, node: ast.While) -> object:
         name = self._fresh("while")
         names = self._carried(node, assigned([*node.body, node.test]))
         values = *self._loop_names(names, [*node.body, node.test]), ast.Constant(bool(node.orelse))
@@ -280,7 +280,7 @@ class _Rewriter(ast.NodeTransformer):
         node.orelse = self._block(node.orelse)
         return [begun, node, *self._rebind(node, name, names, "after")]
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If) -> object:
         if isinstance(node.body[-1], End):
             return self._ending(node)
         name = self._fresh("branch")
@@ -306,7 +306,7 @@ class _Rewriter(ast.NodeTransformer):
         begin = self._traced(node, name, ast.Expr(_call(_load(name), "begin", _locals())))
         return [begun, *begin, *placed, *self._rebind(node, name, names, "after")]
 
-    def _ending(self, node: ast.If) -> Any:
+    def _ending(self, node: ast.If) -> object:
         """A branch at the end of which the kernel ends."""
         name = self._fresh("branch")
         again = self._again(node)
@@ -345,7 +345,7 @@ class _Rewriter(ast.NodeTransformer):
         finally:
             self.open.pop()
 
-    def visit_With(self, node: ast.With) -> Any:
+    def visit_With(self, node: ast.With) -> object:
         name, every = self._fresh("block"), assigned(node.body)
         names = tuple(each for each in every if each in self.own or each in self.outer)
         begun = self._assign(node, name, _runtime("ThreadBlock", _names(names), _locals()))
@@ -354,17 +354,17 @@ class _Rewriter(ast.NodeTransformer):
         node.body = [enter, *self._block(node.body)]
         return [begun, node, *self._rebind(node, name, names, "after", _locals())]
 
-    def visit_Break(self, node: ast.Break) -> Any:
+    def visit_Break(self, node: ast.Break) -> object:
         return self._leaving(node, "break")
 
-    def visit_Continue(self, node: ast.Continue) -> Any:
+    def visit_Continue(self, node: ast.Continue) -> object:
         return self._leaving(node, "continue")
 
-    def visit_Return(self, node: ast.Return) -> Any:
+    def visit_Return(self, node: ast.Return) -> object:
         self.generic_visit(node)
         return self._leaving(node, "return")
 
-    def _leaving(self, node: Any, word: str) -> Any:
+    def _leaving(self, node: ast.stmt, word: str) -> object:
         """A statement that leaves loops or branches: those known on the GPU only can't be left so."""
         left = list[str]()
         for name, loop in reversed(self.open):
@@ -375,16 +375,16 @@ class _Rewriter(ast.NodeTransformer):
         calls = (_call(_load(name), "leave", ast.Constant(word), *loops) for name in left)
         return [*(_at(node, ast.Expr(each)) for each in calls), node]
 
-    def visit_Raise(self, node: ast.Raise) -> Any:
+    def visit_Raise(self, node: ast.Raise) -> object:
         self.generic_visit(node)
         return self._failing(node)
 
-    def _failing(self, node: ast.Raise | ast.Assert) -> Any:
+    def _failing(self, node: ast.Raise | ast.Assert) -> object:
         """A statement that fails while it is traced: of the GPU's loops and branches it can't be a part."""
         around = [_load(name) for name, _ in reversed(self.open)]
         return [_at(node, ast.Expr(_runtime("failing", *around))), node]
 
-    def visit_Assert(self, node: ast.Assert) -> Any:
+    def visit_Assert(self, node: ast.Assert) -> object:
         if isinstance(node.test, ast.Constant) and not node.test.value:
             return self._failing(node)
         self.generic_visit(node)
@@ -393,26 +393,26 @@ class _Rewriter(ast.NodeTransformer):
 
     # Expressions
 
-    def visit_Attribute(self, node: ast.Attribute) -> Any:
+    def visit_Attribute(self, node: ast.Attribute) -> object:
         self.generic_visit(node)
         if changes(node) or not isinstance(node.ctx, ast.Load):
             function = "calling" if isinstance(node.ctx, ast.Load) else "changing"
             node.value = ast.copy_location(_runtime(function, node.value), node.value)
         return node
 
-    def visit_Subscript(self, node: ast.Subscript) -> Any:
+    def visit_Subscript(self, node: ast.Subscript) -> object:
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             node.value = ast.copy_location(_runtime("changing", node.value), node.value)
         return node
 
-    def visit_Call(self, node: ast.Call) -> Any:
+    def visit_Call(self, node: ast.Call) -> object:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "next" and node.args:
             node.args[0] = ast.copy_location(_runtime("taking", node.args[0]), node.args[0])
         return node
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+    def visit_AugAssign(self, node: ast.AugAssign) -> object:
         self.generic_visit(node)
         if not isinstance(node.target, ast.Name):
             return node
@@ -420,19 +420,19 @@ class _Rewriter(ast.NodeTransformer):
         changing = ast.Expr(_runtime("calling", _load(node.target.id)))
         return [_at(node, changing), node]
 
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
+    def visit_IfExp(self, node: ast.IfExp) -> object:
         self._no_assignment(node.body, node.orelse)
         self.generic_visit(node)
         return _at(node, _runtime("choose", node.test, _thunk(node.body), _thunk(node.orelse)))
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+    def visit_BoolOp(self, node: ast.BoolOp) -> object:
         self._no_assignment(*node.values[1:])
         self.generic_visit(node)
         kind = ast.Constant(isinstance(node.op, ast.And)), ast.Constant(hasattr(node, _TRUTH))
         first, *rest = node.values
         return _at(node, _runtime("logical", *kind, first, *map(_thunk, rest)))
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> object:
         self.generic_visit(node)
         return (
             ast.copy_location(_runtime("negated", node.operand), node)
@@ -440,7 +440,7 @@ class _Rewriter(ast.NodeTransformer):
             else node
         )
 
-    def visit_Compare(self, node: ast.Compare) -> Any:
+    def visit_Compare(self, node: ast.Compare) -> object:
         if len(node.ops) > 1:
             self._no_assignment(*node.comparators)
         self.generic_visit(node)
@@ -451,7 +451,7 @@ class _Rewriter(ast.NodeTransformer):
             _runtime("chain", operators, node.left, *map(_thunk, node.comparators)), node
         )
 
-    def visit_comprehension(self, node: ast.comprehension) -> Any:
+    def visit_comprehension(self, node: ast.comprehension) -> object:
         self.generic_visit(node)
         node.ifs = [ast.copy_location(_runtime("chosen", each), each) for each in node.ifs]
         return node
@@ -465,16 +465,16 @@ class _Rewriter(ast.NodeTransformer):
 
     # Parts of the result
 
-    def _assign(self, node: Any, name: str, value: ast.expr) -> ast.stmt:
+    def _assign(self, node: ast.stmt, name: str, value: ast.expr) -> ast.stmt:
         return _at(node, ast.Assign([ast.Name(name, ast.Store())], value))
 
-    def _traced(self, node: Any, name: str, *statements: ast.stmt) -> list[ast.stmt]:
+    def _traced(self, node: ast.stmt, name: str, *statements: ast.stmt) -> list[ast.stmt]:
         """Statements that run only where the loop or branch is one of the GPU."""
         test = ast.Attribute(_load(name), "traced", ast.Load())
         return [_at(node, ast.If(test, [_at(node, each) for each in statements], []))]
 
     def _rebind(
-        self, node: Any, name: str, names: tuple[str, ...], method: str, *arguments: ast.expr
+        self, node: ast.stmt, name: str, names: tuple[str, ...], method: str, *arguments: ast.expr
     ) -> list[ast.stmt]:
         """Assigns what a method of the loop or branch returns to the names."""
         value = _call(_load(name), method, *arguments)

@@ -2,12 +2,10 @@
 such code first runs: it needs MLIR, which a compiled kernel doesn't.
 """
 
-from typing import Any
-
 from weft.system import late_imports
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name.startswith("__"):  # such as __warningregistry__, which unittest and others ask all modules for
         raise AttributeError(f"{__name__} has no '{name}'")
     with late_imports.whole():

@@ -44,7 +44,7 @@ class Taken(Protocol):
 class Sharing(Protocol):
     """A ring for which the CTAs of a cluster copy for each other."""
 
-    filling: Any
+    filling: object
     filling_warp: int | None
 
     def drain(self) -> None:
@@ -82,9 +82,9 @@ class Role:
 class Single:
     """A block of `w.one_thread` on a chip without TMA."""
 
-    only: Any
+    only: object
     """Whether the thread is the one: an i1."""
-    changes: list[Any] = field(default_factory=list)
+    changes: list[ir.OpView] = field(default_factory=list)
     """The branches in which that thread changes memory."""
     whole: bool = False
     """Whether all threads of the warpgroup execute the block."""
@@ -135,11 +135,11 @@ class Trace:
     removable: list[tuple[ir.Value, list[ir.OpView]]] = field(
         default_factory=list
     )  # operations a value alone needs
-    scratch: dict[Any, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
+    scratch: dict[object, ir.Value] = field(default_factory=dict)  # shared memory of reductions across warps
     messages: list[str] = field(default_factory=list)  # of w.check
     around: Any = None  # what the kernel's function reads that isn't made in it
     regions: list[Any] = field(default_factory=list)  # of the loops and branches around what is built
-    fixed: dict[int, tuple[Any, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
+    fixed: dict[int, tuple[object, str, Any, Any]] = field(default_factory=dict)  # objects that can't change
     _entered: list[_Entered] = field(default_factory=list)
     _loops: list[list[Held]] = field(default_factory=lambda: [[]])
     _anchor: ir.OpView | None = None  # the barrier before the first role
@@ -237,7 +237,7 @@ class Trace:
         with ir.InsertionPoint.at_block_begin(self.function.body.blocks[0]):
             yield
 
-    def scratch_buffer(self, key: Any, kind: Callable[[], ir.Type]) -> ir.Value:
+    def scratch_buffer(self, key: object, kind: Callable[[], ir.Type]) -> ir.Value:
         """The shared memory of a purpose, of this type where there is none yet."""
         if key not in self.scratch:
             with self.at_entry():
@@ -327,7 +327,7 @@ class Trace:
 
     # What loops and branches carry beside names
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[object]:
         """The positions of all rings."""
         return [[ring.filled, ring.taken] for ring in self.rings]
 

@@ -2,7 +2,6 @@
 
 import os
 from types import TracebackType
-from typing import Any
 
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.ir import callers
@@ -43,7 +42,7 @@ def not_called(name: str) -> str:
     return f"w.{name} is a type for annotations, which can't be called{instead}"
 
 
-def check_value(value: Any, name: str) -> None:
+def check_value(value: object, name: str) -> None:
     """Raises WeftError unless a new value of a type of this name is one of MLIR, as Weft's own calls pass."""
     with late_imports.whole():
         from weft.mlir import ir
@@ -52,7 +51,7 @@ def check_value(value: Any, name: str) -> None:
         raise mistake(not_called(name))
 
 
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: object) -> None:
     """Raises WeftError unless an argument is True or False."""
     if not isinstance(value, bool):
         raise mistake(f"{name} must be True or False, got {shown(value)}")

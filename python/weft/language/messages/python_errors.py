@@ -6,10 +6,9 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from types import TracebackType
-from typing import Any
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import callers
@@ -199,7 +198,7 @@ def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:
     return Location(code.co_filename, found.tb_lineno, 1 if column is None else column + 1), is_own
 
 
-def _called(owner: str | None, name: str) -> tuple[str, Any] | None:
+def _called(owner: str | None, name: str) -> tuple[str, Callable[..., object]] | None:
     """The function, or method, of the language with this name of Python's, and its public name. `owner` is
     the method's class, if that is known.
     """
@@ -220,7 +219,7 @@ def _called(owner: str | None, name: str) -> tuple[str, Any] | None:
     return None
 
 
-def _form(function: Any) -> str:
+def _form(function: Callable[..., object]) -> str:
     """The parameters of a function, without their types."""
     parameters = [
         each.replace(annotation=inspect.Parameter.empty)
