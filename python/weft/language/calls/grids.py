@@ -115,7 +115,7 @@ class ArraySizes:
         self._name, self._names, self.shape = name, names, sizes
 
     def size(self, dimension: int | str) -> Size:
-        """One of the sizes, by its number or by its name."""
+        """Returns a size by its number or by its name."""
         if isinstance(dimension, str):
             if dimension not in self._names:
                 raise WeftError(f"'{self._name}' has the sizes {', '.join(self._names)}, got '{dimension}'")

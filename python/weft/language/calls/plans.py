@@ -41,7 +41,7 @@ class Plans:
         self._known = plans.Plans(_MOST)
 
     def found(self, args: Sequence[object], meta: Mapping[str, object]) -> plans.Found | None:
-        """What is known of a call with plain tensors; None for other arguments."""
+        """Looks up the plan of a call with plain tensors; None for other arguments."""
         if len(args) != self._count:
             return None
         options: tuple[Hashable, ...] = _contents(meta) if meta else ()

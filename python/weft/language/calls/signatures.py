@@ -123,7 +123,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Specialization:
-    """What a kernel is compiled for: element types, which arrays have aligned rows, and meta-parameters."""
+    """The key of a compiled kernel: element types, which arrays have aligned rows, and meta-parameters."""
 
     dtypes: tuple[DType, ...]
     aligned: tuple[bool, ...]

@@ -51,7 +51,7 @@ def check_functions(measure: object, check: object) -> None:
 def key(
     function: Callable[..., object], values: Sequence[object], meta: Choice, found: list[Choice], chip: str
 ) -> list[str]:
-    """What the fastest choice depends on: the function's source, types and sizes, other meta-parameters, the
+    """The key of the fastest choice: the function's source, types and sizes, other meta-parameters, the
     choices and the GPU.
     """
     described = []

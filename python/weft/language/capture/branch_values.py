@@ -1,4 +1,4 @@
-"""What the sides of a branch of the GPU assign and change in place, and the values after it.
+"""Merges the values that the sides of a branch of the GPU assign, or change in place.
 
 Each side begins with the objects as they were before the branch. After it, they have what the sides made of
 them, so that all of their names read that.

@@ -32,7 +32,7 @@ class Carried(Foreign):
         raise NotImplementedError
 
     def complaint(self, other: Self) -> str | None:
-        """Why another value can't replace this one in a loop or branch."""
+        """Says why another value can't replace this one in a loop or branch; None if it can."""
         raise NotImplementedError
 
     def begun(self, number: str) -> str:
@@ -156,8 +156,8 @@ def hand_over(value: object) -> None:
 
 
 def complaint(before: object, after: object) -> str | None:
-    """Why a value can't take the place of `before` at the end of a loop or branch, apart from its members, as
-    the end of a sentence that begins with the name.
+    """Says why a value, apart from its members, can't take the place of `before` at the end of a loop or
+    branch, as the end of a sentence that begins with the name; None if it can.
     """
     if before is after:
         return None
@@ -177,7 +177,7 @@ def complaint(before: object, after: object) -> str | None:
 def different_members(
     value: object, before: python_objects.Members, after: python_objects.Members
 ) -> str | None:
-    """Why members can't take the place of those that an object had before."""
+    """Says why members can't replace those that an object had before; None if they can."""
     is_ordered = isinstance(value, OrderedDict)
     if ([*before] == [*after]) if is_ordered else before.keys() == after.keys():
         return None
@@ -232,7 +232,7 @@ def described(value: object) -> str:
 
 
 def _object_complaint(before: object, after: object) -> str | None:
-    """Why a Python object can't be replaced: the GPU doesn't have it."""
+    """Says why a Python object, which the GPU doesn't have, can't be replaced."""
     plain = isinstance(before, (bool, int, float, str, type(None)))
     if plain and type(before) is type(after) and before == after:
         return None

@@ -1,4 +1,4 @@
-"""What captured loops and branches do. Each decides by the value that it gets: over Python's own values they
+"""Executes captured loops and branches. Each decides by the value that it gets: over Python's own values they
 are Python's, over values of the GPU they build `scf` operations.
 
 The loops and branches of the GPU trace their bodies once. Names that the body assigns are carried if they
@@ -27,9 +27,7 @@ from weft.passes.builders import emit
 
 
 class Attempt:
-    """What is built from now on, and what changes in place, until it is kept or discarded. Outside of kernels
-    nothing is.
-    """
+    """Keeps or undoes the operations and changes in place from now on. Outside of kernels it does nothing."""
 
     def __init__(self, scope: Scope) -> None:
         self._first = None

@@ -1,5 +1,5 @@
-"""What a loop of the GPU carries: the values of names, the members of objects that its body changes in place,
-and the positions of rings.
+"""The state that a loop of the GPU carries: the values of names, the members of objects that its body changes
+in place, and the positions of rings.
 
 In the body, an object that it changes in place has the values of the iteration, so that all of its names read
 them. A name that the body assigns gets a copy of its list or object, since names of the first one keep that.

@@ -1,4 +1,4 @@
-"""What the code of a loop or branch of the GPU, or of some of the threads, may change in place.
+"""Checks changes in place by loops and branches of the GPU, and by some of the threads.
 
 A kernel's own lists, dictionaries and objects may change as Python has it, since what holds them afterwards
 is known. What isn't made in the kernel would change while the kernel is traced, once for all threads and
@@ -95,7 +95,7 @@ class Region:
         self.fixed[id(value)] = value, why.format(name)
 
     def complaint(self, value: object) -> str | None:
-        """Why the body can't change an object."""
+        """Says why the body can't change an object; None if it can."""
         if (found := self.outside.get(id(value))) is not None:
             return _OUTSIDE.format(f"'{found.name}'")
         return self.fixed[id(value)][1] if id(value) in self.fixed else None

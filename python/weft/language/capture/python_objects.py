@@ -240,8 +240,8 @@ def twin(value: object) -> Any:
 
 
 def reached(roots: Members, variables: Collection[str] = (), *, functions: bool = True) -> dict[int, Found]:
-    """What can be changed in place and is reached from values, by its id; each before those inside it. Not
-    through variables of functions with these names, and only with `functions` through functions at all.
+    """The objects that can be changed in place and are reached from values, by their ids, outer ones first.
+    Not through variables of functions with these names, and only with `functions` through functions at all.
     """
     found, seen = dict[int, Found](), dict[int, object]()
     rest = [(str(name), value) for name, value in reversed(roots.items())]

@@ -160,7 +160,7 @@ def instead(name: str, known: Iterable[str]) -> str:
 
 
 def of_other_language(name: str) -> str | None:
-    """What to write in place of a function or method of another language; None where that isn't known."""
+    """The code for a function or method of another language; None where that isn't known."""
     return INSTEAD.get(name, _METHODS.get(name))
 
 
@@ -170,7 +170,7 @@ def instead_of_option(name: str) -> str:
 
 
 def instead_of_parameter(refused: str) -> str:
-    """What to write in place of a parameter that a function doesn't have, as Python's message `refused` names
+    """The code in place of a parameter that a function doesn't have, as Python's message `refused` names
     it, to append to a message.
     """
     match = re.search(r"unexpected keyword argument '(\w+)'", refused)

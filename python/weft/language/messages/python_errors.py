@@ -1,5 +1,5 @@
-"""What Python says where a value of a kernel has no such operator or function, or a function of the language
-no such parameter, in the language's terms, at the user's line.
+"""Rewrites Python's errors about operators and functions that values of a kernel don't have, and about
+parameters that functions of the language don't have, in the language's terms, at the user's line.
 """
 
 import inspect
@@ -107,7 +107,7 @@ def _subclasses(of: type) -> list[type]:
 
 
 def _remedy(what: str, named: Mapping[str, str], classes: list[str]) -> str:
-    """What to write."""
+    """The end of a message: the code to write."""
     by_kind = (text for kind, text in _BY_KIND.items() if what.startswith(kind))
     by_name = (_REMEDIES[each] for each in (named.get("symbol", ""), *classes) if each in _REMEDIES)
     if what.startswith("len()"):
