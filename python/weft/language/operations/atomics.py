@@ -1,7 +1,6 @@
 """Elements in global memory that many threads change: sums, maxima, minima and bits."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from weft.dialects import tile
 from weft.isa.async_copy import ADDED_TYPES
@@ -17,9 +16,8 @@ from weft.language.operations.tile_vectors import elements_inside
 from weft.language.values import operators
 from weft.language.values.bounds import inside
 from weft.language.values.buffers import Buffer, Element, Elements, element_address
-from weft.language.values.coordinates import column, row
+from weft.language.values.coordinates import Coordinates, column, row
 from weft.language.values.dtypes import DTYPES, DType, bf16, f16, f32, f64, i32, i64, u32, u64
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
@@ -124,7 +122,7 @@ _ADDED_SHARED = (f64, f32, f16, *_INTEGERS)
 _COMPARED = (f32, *_INTEGERS)
 
 
-def atomic_add(to: Traced, value: Traced, *, via: Buffer | None = None) -> Scalar | None:
+def atomic_add(to: object, value: object, *, via: Buffer | None = None) -> Scalar | None:
     """Adds a number to an element of an array atomically, `w.atomic_add(d[i], value)`, and returns what the
     element was before. If the kernel uses that, the addition orders other accesses, as `w.atomic_cas` does;
     otherwise it is relaxed, so others may see the sum before what this thread stored earlier.
@@ -163,7 +161,7 @@ def atomic_add(to: Traced, value: Traced, *, via: Buffer | None = None) -> Scala
     return None
 
 
-def atomic_max(to: Traced, value: Traced) -> Scalar | None:
+def atomic_max(to: object, value: object) -> Scalar | None:
     """Makes an element of f32, i64, i32, u64 or u32 the larger one of itself and a number, in one step for
     all threads, and returns what it was before.
 
@@ -173,12 +171,12 @@ def atomic_max(to: Traced, value: Traced) -> Scalar | None:
     return _changed("max", to, value, _COMPARED)
 
 
-def atomic_min(to: Traced, value: Traced) -> Scalar | None:
+def atomic_min(to: object, value: object) -> Scalar | None:
     """Makes an element the smaller one of itself and a number, as `w.atomic_max`."""
     return _changed("min", to, value, _COMPARED)
 
 
-def atomic_and(to: Traced, value: Traced) -> Traced:
+def atomic_and(to: object, value: object) -> Scalar | None:
     """Clears the bits of an integer of 64 or 32 bits that aren't set in a number, in one step for all
     threads, and returns what it was before. Vectors, tiles, fragments of indices, and the order of other
     accesses are as for `w.atomic_add`.
@@ -186,17 +184,17 @@ def atomic_and(to: Traced, value: Traced) -> Traced:
     return _changed("and", to, value, _INTEGERS)
 
 
-def atomic_or(to: Traced, value: Traced) -> Scalar | None:
+def atomic_or(to: object, value: object) -> Scalar | None:
     """Sets the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _changed("or", to, value, _INTEGERS)
 
 
-def atomic_xor(to: Place, value: Traced) -> Traced:
+def atomic_xor(to: object, value: object) -> Scalar | None:
     """Inverts the bits of an integer that are set in a number, as `w.atomic_and`."""
     return _changed("xor", to, value, _INTEGERS)
 
 
-def atomic_cas(to: Traced, expected: Traced, value: Traced) -> Scalar:
+def atomic_cas(to: object, expected: object, value: object) -> Scalar:
     """Stores a number to an element of i64, i32, u64 or u32 if the element is `expected`, in one step for all
     threads, and returns what the element was before. The element may also be one of shared memory.
 
@@ -208,7 +206,7 @@ def atomic_cas(to: Traced, expected: Traced, value: Traced) -> Scalar:
     return Scalar(once(lambda: compared(pointer, *numbers)))
 
 
-def atomic_xchg(to: Traced, value: Traced) -> Scalar:
+def atomic_xchg(to: object, value: object) -> Scalar:
     """Stores a number to an element of f32, i64, i32, u64 or u32, and returns what the element was before, in
     one step for all threads. Others see what this thread stored earlier, as for `w.atomic_cas`.
     """
@@ -217,10 +215,9 @@ def atomic_xchg(to: Traced, value: Traced) -> Scalar:
     return Scalar(once(lambda: exchanged(pointer, number)))
 
 
-def _one_element(to: Traced, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
+def _one_element(to: object, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
     """The address and type of an element of an array or a buffer."""
-    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
-    if not whole and not isinstance(to, Element):
+    if not isinstance(to, Element) and not (isinstance(to, Place) and to.element is not None):
         raise mistake(f"{caller} expects one element, with all its indices, got {to}")
     if to.dtype not in known:
         raise mistake(f"{caller} changes elements of {', '.join(map(str, known))}, got those of {to.dtype}")
@@ -230,7 +227,7 @@ def _one_element(to: Traced, caller: str, known: Sequence[DType]) -> tuple[ir.Va
     return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
-def _changed(name: str, to: Traced, value: Traced, known: Sequence[DType]) -> Scalar | None:
+def _changed(name: str, to: object, value: object, known: Sequence[DType]) -> Scalar | None:
     """`_combine`, of elements of known types."""
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
         types = ", ".join(map(str, known))
@@ -238,7 +235,7 @@ def _changed(name: str, to: Traced, value: Traced, known: Sequence[DType]) -> Sc
     return _combine(name, to, value)
 
 
-def _combine(name: str, to: Traced, value: Traced) -> Scalar | None:
+def _combine(name: str, to: object, value: object) -> Scalar | None:
     """Changes an element by a number, those of a row by a vector, or those of a tile by another tile. Returns
     the single element as it was before.
     """
@@ -282,11 +279,11 @@ def _combine(name: str, to: Traced, value: Traced) -> Scalar | None:
     return _before(lambda: of_array(name, number, to.matrix.value, at), shared=False)
 
 
-def _before(change: Callable[[], Any], *, shared: bool) -> Scalar:
+def _before(change: Callable[[], ir.Value], *, shared: bool) -> Scalar:
     """The value of an element before a change. If it is used, the change orders other accesses. Otherwise, it
     becomes a reduction, which needn't wait for them.
     """
-    fences = list[Any]()
+    fences = list[ir.OpView]()
 
     def ordered() -> ir.Value:
         fences.append(fence(shared=shared))
@@ -329,7 +326,7 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
     end_of_tma(via)
 
 
-def _add_buffer(to: Traced, buffer: Buffer, via: Traced) -> None:
+def _add_buffer(to: object, buffer: Buffer, via: object) -> None:
     if not isinstance(to, Place) or via is not None:
         raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
     check_read_by_tma(buffer, "added", "add")
@@ -341,17 +338,17 @@ def _add_buffer(to: Traced, buffer: Buffer, via: Traced) -> None:
     nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
-def _check_added(dtype: DType, value: Traced) -> None:
+def _check_added(dtype: DType, value: object) -> None:
     """Raises WeftError for elements that TMA can't add."""
     if dtype.name not in ADDED_TYPES:
         known = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)
         raise mistake(f"TMA adds elements of {known}, got {value}: leave via out")
 
 
-def _along(coordinates: Any, start: ir.Value, limit: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
+def _along(coordinates: Coordinates, start: ir.Value, limit: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
     """The index along an axis of each of a lane's elements, and whether it is inside of the array."""
     first = emit.add(coordinates.base.value, start)
-    found = dict[int, tuple[Any, Any]]()
+    found = dict[int, tuple[ir.Value, ir.Value]]()
     for offset in coordinates.offsets:
         if offset not in found:
             number = emit.value(emit.add(first, offset))

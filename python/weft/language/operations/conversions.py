@@ -1,7 +1,6 @@
 """Fragments in other layouts, and by parts of their registers."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
@@ -12,18 +11,17 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations import shared_exchange
 from weft.language.values import registers
 from weft.language.values.buffers import buffer_type
-from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Traced
+from weft.language.values.dtypes import DType, i1
 from weft.language.values.fragments import Fragment, layout_for, zeros
 from weft.layout import Layout
 from weft.mlir import ir, vector
 from weft.passes.builders import emit
-from weft.passes.kernels.epilogue import pieces
+from weft.passes.kernels.epilogue import Piece, pieces
 
 _ROW_LANES = 8  # whose accesses are 128 bytes, once through the banks of shared memory
 
 
-def convert(x: Traced, *, like: Traced = None) -> Fragment:
+def convert(x: object, *, like: Fragment | None = None) -> Fragment:
     """The fragment in the layout of `like`, or of its rows or columns for a vector; without `like`, in that
     of the sums of `w.gemm`.
 
@@ -43,7 +41,7 @@ def convert(x: Traced, *, like: Traced = None) -> Fragment:
     return _through_shared(x, layout)
 
 
-def by_lanes(x: Traced) -> Fragment:
+def by_lanes(x: object) -> Fragment:
     """The registers of a fragment as a tile whose rows have 16 bytes of each of 8 lanes, in order. Nothing
     moves, and loads and stores of the tile are as wide as they can be. `w.from_lanes` is the inverse.
     """
@@ -57,7 +55,7 @@ def by_lanes(x: Traced) -> Fragment:
     return _of_lanes(x.lane, run)
 
 
-def _of_lanes(lane: Any, run: int) -> Fragment:
+def _of_lanes(lane: ir.Value, run: int) -> Fragment:
     """A tile of lanes' elements, of which `run` are 16 bytes."""
     count = lane.type.shape[0]
     lanes = f"{count // run},{WARPS},{LANES // _ROW_LANES},{_ROW_LANES},{run}"
@@ -76,7 +74,7 @@ def lane_parts(x: Fragment) -> list[Fragment]:
     return [_of_lanes(lane, run) for lane in lanes]
 
 
-def from_lanes(x: Traced, shape: tuple[int, int]) -> Fragment:
+def from_lanes(x: object, shape: tuple[int, int]) -> Fragment:
     """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
     if not isinstance(x, Fragment):
         raise mistake(f"w.from_lanes expects what w.by_lanes makes, got {shown(x)}")
@@ -107,24 +105,26 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
     return bytes_ if bytes_ > 1 else 0
 
 
-def _scratch(warpgroups: int, rows: int, columns: int, dtype: Any) -> ir.Type:
+def _scratch(warpgroups: int, rows: int, columns: int, dtype: DType) -> ir.Type:
     """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
     if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
         return buffer_type(rows, columns, dtype, warpgroups)
     return shared_exchange.tiles_type((warpgroups, rows, columns), dtype.type)
 
 
-def by_parts(function: Callable[..., Any], *tiles: Fragment, count: int) -> tuple[Fragment, ...]:
+def by_parts(
+    function: Callable[..., Sequence[Fragment]], *tiles: Fragment, count: int
+) -> tuple[Fragment, ...]:
     """The tiles that a function of single elements makes of tiles in one layout: of `count` parts, one after
     the other, so that only one part's intermediate results need registers.
     """
     given = [each.elements() for each in tiles]
     divided = [pieces(each.type, count) for each in tiles]
-    made = list[list[Any]]()
+    made = list[list[ir.Value]]()
     for parts in zip(*divided, strict=True):
         registers = parts[0].registers
         results = function(*(_part(*each) for each in zip(given, parts, strict=True)))
-        made = made or [[None] * len(given[0]) for _ in results]
+        made = made or [list(given[0]) for _ in results]
         for elements, result in zip(made, results, strict=True):
             for register, element in zip(registers, result.elements(), strict=True):
                 elements[register] = element
@@ -132,6 +132,6 @@ def by_parts(function: Callable[..., Any], *tiles: Fragment, count: int) -> tupl
     return tuple(Fragment(emit.vector_of(each), like.shape, like.layout) for each in made)
 
 
-def _part(elements: list[Any], part: Any) -> Fragment:
+def _part(elements: list[ir.Value], part: Piece) -> Fragment:
     lane = vector.from_elements(part.kind.lane_type, [elements[each] for each in part.registers])
     return Fragment.of(tile.from_lane(lane, part.kind))

@@ -1,7 +1,6 @@
 """Loads and stores of vectors and buffers of which each thread has elements that follow each other."""
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
@@ -14,7 +13,7 @@ from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import row
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
@@ -27,7 +26,7 @@ _STEP = WARPGROUP * _RUN
 _VECTOR_BYTES = 16
 
 
-def layout_of(count: Traced) -> Layout:
+def layout_of(count: int) -> Layout:
     """The layout of a vector of so many elements: of each 512, a thread has four that follow each other."""
     if isinstance(count, bool) or count < 1 or count % _STEP:
         nearest = max(-(-count // _STEP), 1) * _STEP
@@ -40,7 +39,7 @@ def layout_of(count: Traced) -> Layout:
     return Layout.parse(text)
 
 
-def shape_complaint(shape: Any) -> str:
+def shape_complaint(shape: object) -> str:
     """Why this is the shape neither of a tile nor of a vector."""
     parts = shape if isinstance(shape, tuple) else (shape,)
     number = next((each for each in parts if isinstance(each, Foreign)), None)
@@ -67,7 +66,7 @@ def is_divided(fragment: Fragment) -> bool:
     return len(fragment.shape) == 1 and all(it.extent == 1 for it in fragment.layout.replica)
 
 
-def load(source: Place, count: int, like: Fragment | None, outside: Traced) -> Fragment:
+def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
     layout = layout_of(count) if like is None else like.layout
     made = _Vector(source, count, layout)
@@ -78,14 +77,14 @@ def load(source: Place, count: int, like: Fragment | None, outside: Traced) -> F
     return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
-def store(fragment: Fragment, to: Place, via: Traced, rows: Traced) -> None:
+def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
     """Stores a vector along the last dimension of an array, from an element on."""
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for vectors")
     made = _Vector(to, fragment.shape[0], fragment.layout)
     elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
 
-    def stores(width: int) -> list[Any]:
+    def stores(width: int) -> list[ir.Value]:
         made.store(elements, width)
         return []
 
@@ -93,7 +92,7 @@ def store(fragment: Fragment, to: Place, via: Traced, rows: Traced) -> None:
         made.either([], stores)
 
 
-def load_contiguous(buffer: Traced) -> Fragment:
+def load_contiguous(buffer: object) -> Fragment:
     """Loads a buffer by a warpgroup so that each thread holds contiguous elements, in the order of the
     threads: those of the first row come first. Where that makes 16 bytes, one instruction loads them.
     """
@@ -128,12 +127,12 @@ class _Vector:
         row_of = [emit.as_index(each) for each in (*outer, 0)]
         self._row = addresses.element(matrix.value, row_of)
         numbers = row(Fragment(emit.constant(ir.VectorType.get([1], i32.type), 0), (count,), layout))
-        self.first: Any = (numbers.base + Scalar(self.start)).value
+        self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
         run = registers.run(layout, (count,))
         self.width = min(run, _VECTOR_BYTES // self.bytes) if run in (2, _RUN) else 1
 
-    def either(self, kinds: list[Any], build: Callable[[int], list[Any]]) -> list[ir.Value]:
+    def either(self, kinds: list[ir.Type], build: Callable[[int], list[ir.Value]]) -> list[ir.Value]:
         """Accesses runs where the first one is aligned and none ends beyond the row, otherwise elements."""
         if self.width == 1:
             return build(1)
@@ -148,7 +147,7 @@ class _Vector:
 
     def loaded(self, width: int, default: ir.Value) -> ir.Value:
         """A lane's elements, those outside of the row with the default."""
-        elements = list[Any]()
+        elements = list[ir.Value]()
         kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
         fill = default if width == 1 else vector.broadcast(kind, default)
         for number in range(0, len(self.offsets), width):

@@ -1,16 +1,17 @@
 """Elements of arrays, and parts of rows, at indices that fragments hold: gathers and scatters."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
 from weft.language.values import registers
 from weft.language.values.bounds import existing
 from weft.language.values.coordinates import column
-from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.dtypes import DType, i32
+from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment, common, layout_for, spread, together
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import arith, ir, llvm, memref
@@ -30,7 +31,7 @@ class Gathered(Foreign):
     indices: tuple[Scalar | Fragment, ...]
 
     @property
-    def dtype(self) -> Traced:
+    def dtype(self) -> DType:
         """The type of the array's elements."""
         return self.matrix.dtype
 
@@ -60,7 +61,7 @@ class Gathered(Foreign):
         """Stores the element at these SSA values."""
         memref.store(element, self.matrix.value, [emit.as_index(each) for each in at])
 
-    def _refuse(self, *_: Any) -> Traced:
+    def _refuse(self, *_: object) -> NoReturn:
         raise mistake(f"load {self} by w.load first")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
@@ -70,7 +71,7 @@ class Gathered(Foreign):
         return f"elements of {self.matrix} at indices of a fragment"
 
 
-def checked(matrix: Any, indices: Sequence[Any]) -> Gathered:
+def checked(matrix: Any, indices: Sequence[Scalar | Fragment]) -> Gathered:
     """Elements at these indices. Raises WeftError for fragments that can't be indices."""
     if len(indices) != matrix.rank:
         raise mistake(f"'{matrix.name}' has {matrix.rank} dimensions, got {len(indices)} indices")
@@ -79,13 +80,13 @@ def checked(matrix: Any, indices: Sequence[Any]) -> Gathered:
     return Gathered(matrix, tuple(indices))
 
 
-def check_index(index: Traced) -> None:
+def check_index(index: object) -> None:
     """Raises WeftError for a fragment that can't be an index."""
     if isinstance(index, Fragment) and index.dtype != i32:
         raise mistake(f"fragments of indices must be of {i32}, got {index}: convert with .to({i32})")
 
 
-def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
+def load(source: Gathered, shape: object, like: Fragment | None) -> Fragment:
     """Loads the elements, zeros where an index is outside of the array."""
     if source.is_of_rows and not shape is like is None:
         return _Rows(source, _shape_of_rows(source, shape, like), like).load()
@@ -96,7 +97,7 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
         )
     made, indices = _spread(source)
     kind = source.dtype.type
-    zero, elements = emit.constant(kind, 0), list[Any]()
+    zero, elements = emit.constant(kind, 0), list[ir.Value]()
     for at in indices:
         elements += emit.either(
             _inside(source, at),
@@ -107,7 +108,9 @@ def load(source: Gathered, shape: Any, like: Fragment | None) -> Fragment:
     return Fragment(emit.vector_of(elements), made.shape, made.layout)
 
 
-def each_element(fragment: Traced, to: Gathered, build: Callable[[Any, Sequence[Any]], None]) -> None:
+def each_element(
+    fragment: object, to: Gathered, build: Callable[[ir.Value, Sequence[ir.Value]], None]
+) -> None:
     """Builds something for each element, or for a number at each index, with the indices, where these are
     inside of the array, in the lane that holds the first copy of its elements.
     """
@@ -138,7 +141,7 @@ def store(fragment: Fragment, to: Gathered) -> None:
     each_element(fragment, to, to.write)
 
 
-def _shape_of_rows(source: Gathered, shape: Any, like: Fragment | None) -> tuple[int, int]:
+def _shape_of_rows(source: Gathered, shape: object, like: Fragment | None) -> tuple[int, int]:
     count = source.vectors[0].shape[0]
     shape = like.shape if shape is None and like is not None else shape
     if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != count:
@@ -164,13 +167,11 @@ def _inside(source: Gathered, at: Sequence[ir.Value]) -> ir.Value:
     return _within((each, source.size(axis)) for axis, each in enumerate(at))
 
 
-def _within(pairs: Any) -> Traced:
+def _within(pairs: Iterable[tuple[emit.Number, emit.Number]]) -> ir.Value:
     """Whether numbers are at least 0 and less than their limits: as unsigned ones, negative ones are not."""
-    found = None
-    for number, limit in pairs:
-        one = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(limit))
-        found = one if found is None else arith.andi(found, one)
-    return found
+    below = arith.CmpIPredicate.ult
+    each = (arith.cmpi(below, emit.value(number), emit.value(limit)) for number, limit in pairs)
+    return functools.reduce(arith.andi, each)
 
 
 class _Rows:
@@ -219,7 +220,7 @@ class _Rows:
         """Stores a tile in this layout, but not what is outside of the array."""
         lane = emit.bits(fragment.lane, self.matrix.element)
 
-        def stored(width: int) -> list[Any]:
+        def stored(width: int) -> list[ir.Value]:
             elements = emit.elements(lane)
             for register, inside, address in self._runs(width):
                 part = elements[register : register + width]
@@ -230,7 +231,7 @@ class _Rows:
         self._either([], stored)
 
     def _loaded(self, width: int) -> ir.Value:
-        elements = list[Any]()
+        elements = list[ir.Value]()
         kind = self.matrix.element if width == 1 else ir.VectorType.get([width], self.matrix.element)
         for _, inside, address in self._runs(width):
             # Without a branch: what is outside is read from the array's first element.
@@ -238,7 +239,7 @@ class _Rows:
             elements += emit.elements(arith.select(inside, value, emit.constant(kind, 0)))
         return emit.vector_of(elements)
 
-    def _either(self, kinds: list[ir.Type], build: Callable[[int], list[Any]]) -> list[ir.Value]:
+    def _either(self, kinds: list[ir.Type], build: Callable[[int], list[ir.Value]]) -> list[ir.Value]:
         """Accesses vectors where all are aligned and end inside of the array, otherwise single elements."""
         if self.width == 1:
             return build(1)
@@ -250,7 +251,7 @@ class _Rows:
         """The first register of each run of elements that are accessed at once, whether it is inside of the
         array, and its address.
         """
-        known, found = dict[Any, tuple[Any, Any]](), list[tuple[int, Any, Any]]()
+        known, found = dict[int, tuple[ir.Value, ir.Value]](), list[tuple[int, ir.Value, ir.Value]]()
         numbers = registers.registers_of(self.layout, self.shape)
         for register in range(0, len(self.offsets), width):
             line = numbers[register][0]

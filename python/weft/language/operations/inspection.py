@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from weft.display.svg import Svg
 from weft.errors import shown
@@ -26,7 +25,7 @@ from weft.passes.builders import emit
 from weft.system import output_files, processes
 
 
-def print_(*values: Any) -> None:
+def print_(*values: object) -> None:
     """Prints strings and numbers, separated by spaces, once for each thread that executes it. With a tile or
     vector among them, a line for each of its elements, with row and column: `t [3, 5] 0.25`.
     """
@@ -54,9 +53,9 @@ class _At:
     element: Scalar
 
 
-def _printed(values: Sequence[Any]) -> None:
+def _printed(values: Sequence[object]) -> None:
     """Prints strings and numbers in a line."""
-    texts, numbers = list[str](), list[Any]()
+    texts, numbers = list[str](), list[ir.Value]()
 
     def add(scalar: Scalar) -> str:
         if scalar.dtype.is_float:
@@ -100,7 +99,7 @@ _LEFT, _TOP, _HEIGHT, _WIDTH, _BARRIER = 60, 34, 40, 480, 150
 _COLORS = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff")
 
 
-def show(what: Any, file: Any = None) -> Svg:
+def show(what: object, file: object = None) -> Svg:
     """Draws a layout: that of a fragment (which lane has which element), of a buffer (the position of each
     element in shared memory, with the swizzle), or the stages of a ring with their barriers.
 
@@ -125,7 +124,7 @@ def show(what: Any, file: Any = None) -> Svg:
     return drawing
 
 
-def _drawn(what: Any) -> Svg:
+def _drawn(what: object) -> Svg:
     if isinstance(what, Layout):
         return what.drawn()
     if isinstance(what, Fragment):
