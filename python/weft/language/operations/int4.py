@@ -1,6 +1,7 @@
 """Packed 4-bit weights: the stages of a ring that have them, and left operands of products."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.errors import shown
@@ -16,16 +17,16 @@ from weft.language.operations.tile_vectors import load_column
 from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, f16, f32, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, zeros
 from weft.language.values.matrices import Matrix
-from weft.language.values.scalars import as_scalar
+from weft.language.values.scalars import Scalar, as_scalar
 from weft.language.values.stages import Slot
 from weft.layout.int4_layout import DEPTH, LINES, ROWS, WORDS
 from weft.mlir import arith, ir, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import matrices
 
+Index = int | Scalar
 _STEP = 16  # columns of a step of `wgmma`; a thread holds 8 elements of it, in 4 registers
 _MASK = 0x000F000F
 # A number whose last bits, those below its exponent's unit, are free to hold an integer: bits, value.
@@ -33,7 +34,11 @@ _BASES = {bf16: (0x43004300, 128.0), f16: (0x64006400, 1024.0)}
 
 
 def dequantize_int4(
-    words: Fragment, scale: Traced = None, zero: Traced = 8, *, dtype: DType | None = None
+    words: Fragment,
+    scale: Fragment | Sequence[Fragment] | None = None,
+    zero: object = 8,
+    *,
+    dtype: DType | None = None,
 ) -> Fragment:
     """`(q - zero) * scale` in 16 bits, for integers q in 0..15 that are packed in words: a fragment of 64 x
     16 L in the layout of sums, which may be `a` of `w.gemm`.
@@ -50,7 +55,7 @@ def dequantize_int4(
         raise mistake(f"dtype must be w.bf16 or w.f16 without scale, got {dtype}")
     count = _words_of(words)
     zeros = list(zero) if isinstance(zero, (list, tuple)) else None
-    scales = list(scale) if isinstance(scale, (list, tuple)) else [scale] * len(zeros or [0])
+    scales: list[Any] = list(scale) if isinstance(scale, (list, tuple)) else [scale] * len(zeros or [0])
     zeros = zeros or [zero] * len(scales)
     if len(zeros) != len(scales) or not scales or count % len(scales):
         raise mistake(
@@ -101,7 +106,7 @@ def _check_rows(name: str, vector_: Fragment) -> None:
         )
 
 
-def _offsets(zero: Traced, dtype: DType) -> list[ir.Value]:
+def _offsets(zero: object, dtype: DType) -> list[ir.Value]:
     """The zeros to subtract from a register's two elements, for each of a thread's two rows."""
     base = _BASES[dtype][1]
     if isinstance(zero, Fragment):
@@ -152,45 +157,49 @@ def _dequantized(
     return made
 
 
+@dataclass(frozen=True)
 class Int4Weights:
     """Packed weights of which each stage of a ring has `depth` columns of `tiles` tiles of `rows` rows."""
 
-    def __init__(
-        self,
-        packed: Matrix,
-        scales: Matrix,
-        zeros: Matrix | None,
-        *,
-        columns: Traced,
-        group: int,
-        tiles: int,
-        depth: int,
-        rows: int,
-    ) -> None:
-        self.packed, self.group, self.tiles, self.depth, self.rows = packed, group, tiles, depth, rows
-        self.vectors = {"scale": scales} | ({} if zeros is None else {"zero": zeros})
-        self.halves = ROWS // rows
-        """Tiles of 64 rows of the array; also, blocks of 64 columns that a warpgroup multiplies at once."""
-        self.groups = max(depth // group, 1) if group else 1
-        """Groups in a stage."""
-        self.lines = depth // DEPTH * LINES // self.halves
-        """Lines of a tile in a stage."""
-        self._blocks = (columns + (DEPTH - 1)) // DEPTH  # of a row of tiles
+    packed: Matrix
+    vectors: dict[str, Matrix]
+    """The scales, called scale, and the zeros, called zero, if there are any."""
+    group: int
+    tiles: int
+    depth: int
+    rows: int
+    blocks: Index
+    """Blocks of 64 columns of a row of tiles."""
 
     @property
-    def buffers(self) -> dict[str, Any]:
+    def halves(self) -> int:
+        """Tiles of 64 rows of the array; also, blocks of 64 columns that a warpgroup multiplies at once."""
+        return ROWS // self.rows
+
+    @property
+    def groups(self) -> int:
+        """Groups in a stage."""
+        return max(self.depth // self.group, 1) if self.group else 1
+
+    @property
+    def lines(self) -> int:
+        """Lines of a tile in a stage."""
+        return self.depth // DEPTH * LINES // self.halves
+
+    @property
+    def buffers(self) -> dict[str, tuple[int, int, DType]]:
         """The buffers of a stage: `w.ring(…, **weights.buffers)`. They are called q, scale and zero."""
         vectors = (1, self.tiles * self.groups * ROWS, self.vectors["scale"].dtype)
         return dict.fromkeys(self.vectors, vectors) | {"q": (self.tiles * self.lines, WORDS, i32)}
 
-    def places(self, tiles: Sequence[Any], number: Traced) -> dict[str, Any]:
+    def places(self, tiles: Sequence[Index], number: Index) -> dict[str, object]:
         """What fills a stage: `ring.fill(…, **weights.places(tiles, number))` copies the columns from
         `number` times the depth on, of tiles by their numbers.
         """
         if len(tiles) != self.tiles:
             raise mistake(f"stages have {self.tiles} tiles of weights, got {len(tiles)}")
         pieces = self.depth // DEPTH if self.halves > 1 else 1  # of a tile
-        places: dict[str, Any] = {
+        places: dict[str, object] = {
             "q": tuple(
                 self.packed[self._line(tile, number) + LINES * piece + self._half(tile) * LINES // 2, 0]
                 for tile in tiles
@@ -204,7 +213,7 @@ class Int4Weights:
             )
         return places
 
-    def prefetch(self, tiles: Sequence[Any], number: Traced, count: Traced, *, most: int) -> None:
+    def prefetch(self, tiles: Sequence[Index], number: Index, count: Index, *, most: int) -> None:
         """Asks for `count` stages from `number` on in L2, at most `most`, as `w.prefetch` does."""
         for tile in tiles if most else ():
             lines = minimum(count, most) * (self.lines * self.halves)
@@ -213,7 +222,7 @@ class Int4Weights:
                 prefetch(each[self._whole(tile), self._of_group(number)], 1, most * self.groups * ROWS)
 
     def operand(
-        self, slot: Traced, tile: Traced = 0, block: Any = 0, blocks: int | None = None
+        self, slot: object, tile: Index = 0, block: Index = 0, blocks: int | None = None
     ) -> "Int4Operand":
         """The `blocks` blocks of 64 columns from `block`, a multiple of `blocks`, on of a tile in a stage; by
         default all of them.
@@ -227,17 +236,17 @@ class Int4Weights:
             raise mistake(f"blocks must divide the {whole} of a stage{pairs}, got {shown(blocks)}")
         return Int4Operand(self, slot, tile, block, blocks)
 
-    def _whole(self, tile: Traced) -> Traced:
+    def _whole(self, tile: Index) -> Index:
         """The tile of the arrays, of 64 rows."""
         return tile // self.halves if self.halves > 1 else tile
 
-    def _half(self, tile: Traced) -> Traced:
+    def _half(self, tile: Index) -> Index:
         return tile % self.halves if self.halves > 1 else 0
 
-    def _line(self, tile: Traced, number: Traced) -> Traced:
-        return self._whole(tile) * self._blocks * LINES + number * (self.depth // DEPTH * LINES)
+    def _line(self, tile: Index, number: Index) -> Index:
+        return self._whole(tile) * self.blocks * LINES + number * (self.depth // DEPTH * LINES)
 
-    def _of_group(self, number: Traced) -> Traced:
+    def _of_group(self, number: Index) -> Index:
         """The column of scales of the first group of a stage."""
         return number * self.depth // self.group * ROWS if self.group else 0
 
@@ -245,7 +254,7 @@ class Int4Weights:
 class Int4Operand:
     """Weights of a tile in a stage, the left operand of products."""
 
-    def __init__(self, weights: Int4Weights, slot: Slot, tile: Traced, block: Any, blocks: int) -> None:
+    def __init__(self, weights: Int4Weights, slot: Slot, tile: Index, block: Index, blocks: int) -> None:
         self._weights, self._slot, self._tile, self._block, self._blocks = weights, slot, tile, block, blocks
         self.shape = weights.rows, DEPTH * blocks
         self.dtype = slot.ring.kinds["scale"][-1]
@@ -261,7 +270,7 @@ class Int4Operand:
         ]
         return Fragment(emit.vector_of(elements), self.shape, registers.sums(self.shape))
 
-    def warp_gemm(self, b: Traced, sums: Fragment | None = None) -> Fragment:
+    def warp_gemm(self, b: object, sums: Fragment | None = None) -> Fragment:
         """`a @ b`, or `sums + a @ b`, by `w.warp_gemm`, 64 x N. Sums of a group are scaled in f32, not its
         weights; of a group of 32 columns, the weights are scaled.
 
@@ -286,7 +295,7 @@ class Int4Operand:
         return total
 
     @property
-    def _side(self) -> Traced:
+    def _side(self) -> Index:
         """Which of two blocks a warp multiplies."""
         return thread() // (WARPGROUP // 2) % 2 if self._weights.halves > 1 else 0
 
@@ -295,7 +304,7 @@ class Int4Operand:
         line = self._tile * self._weights.lines + lines * (self._block + number)
         return load_contiguous(self._slot.q.rows(line, LINES))
 
-    def _of_groups(self, number: int) -> tuple[list[Fragment], list[Any]]:
+    def _of_groups(self, number: int) -> tuple[list[Fragment], Sequence[Fragment | int]]:
         """The scales and zeros of the groups of a block, vectors of 64 rows."""
         weights, block = self._weights, self._block + number
         if weights.group % (2 * DEPTH):  # the two blocks may be of different groups
@@ -316,7 +325,7 @@ def int4_weights(
     scales: Matrix,
     zeros: Matrix | None = None,
     *,
-    columns: Traced,
+    columns: Index,
     group: int = 128,
     tiles: int = 1,
     depth: int = DEPTH,
@@ -353,7 +362,6 @@ def int4_weights(
         raise mistake(
             f"a stage must have whole groups or be within one, got {depth} columns, groups of {group}"
         )
-    columns = as_scalar(columns, i32)
-    return Int4Weights(
-        packed, scales, zeros, columns=columns, group=group, tiles=tiles, depth=depth, rows=rows
-    )
+    vectors = {"scale": scales} | ({} if zeros is None else {"zero": zeros})
+    blocks = (as_scalar(columns, i32) + (DEPTH - 1)) // DEPTH
+    return Int4Weights(packed, vectors, group, tiles, depth, rows, blocks)

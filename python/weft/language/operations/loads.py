@@ -18,8 +18,7 @@ from weft.language.values import registers
 from weft.language.values.bounds import existing, may_begin_before
 from weft.language.values.buffers import Buffer, Elements
 from weft.language.values.coordinates import column, row
-from weft.language.values.dtypes import NUMBERS, i32
-from weft.language.values.foreign import Traced
+from weft.language.values.dtypes import NUMBERS, DType, i32
 from weft.language.values.fragments import Fragment, check_like, layout_for
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar
@@ -36,7 +35,7 @@ def tile_may_begin_before(place: Place) -> bool:
     return any(may_begin_before(each) for each in place.corner)
 
 
-def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: Traced) -> Fragment:
+def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: object) -> Fragment:
     """Loads a tile, of which elements on all sides may be outside of the array."""
     first_row, first_column = map(Scalar, place.corner)
     loaded = gathers.load(_rows(place, shape, layout), shape, Fragment(None, shape, layout))
@@ -57,7 +56,7 @@ def store_tile(fragment: Fragment, to: Place, rows: ir.Value | None) -> None:
     gathers.store(fragment, _rows(to, fragment.shape, fragment.layout, rows))
 
 
-def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: Traced) -> None:
+def copy_out(fragment: Fragment, via: Buffer, to: Place, rows: ir.Value | None) -> None:
     """Stores a tile by the lanes from a buffer that has it, in whole rows. A tile that may begin before the
     array is stored from registers.
     """
@@ -87,7 +86,9 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value |
 _VECTOR_BYTES = 16
 
 
-def load(source: Traced, shape: Any = None, *, like: Fragment | None = None, outside: Traced = 0) -> Fragment:
+def load(
+    source: object, shape: object = None, *, like: Fragment | None = None, outside: object = 0
+) -> Fragment:
     """Loads a tile by the lanes of a warpgroup, from a buffer, or from an array at the tile's first element.
 
     The fragment has the layout of `like`, by default that of the sums of `w.gemm`. From an array it has this
@@ -143,13 +144,13 @@ def load(source: Traced, shape: Any = None, *, like: Fragment | None = None, out
     return where(inside & last_row, loaded, outside)
 
 
-def check_no_outside(outside: Traced) -> None:
+def check_no_outside(outside: object) -> None:
     """Raises WeftError for a value of elements outside, of a buffer."""
     if not is_zero(outside):
         raise mistake("outside is for elements beyond an array, and a buffer is loaded whole: leave it out")
 
 
-def is_zero(outside: Traced) -> bool:
+def is_zero(outside: object) -> bool:
     """Whether elements outside are 0, as Python knows."""
     return isinstance(outside, NUMBERS) and outside == 0
 
@@ -173,7 +174,7 @@ def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
 
 
 def store(
-    fragment: Traced, to: Traced, *, via: Buffer | None = None, rows: Traced = None, waits: bool = True
+    fragment: object, to: object, *, via: Buffer | None = None, rows: object = None, waits: bool = True
 ) -> None:
     """Stores a tile to an array or to a buffer, by a warpgroup, or a vector of `w.load` to an array. Elements
     outside of the array are not written. With `rows`, only the first `rows` rows of the tile are stored.
@@ -235,14 +236,14 @@ def store(
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
 
 
-def _to_elements(fragment: Fragment, to: Gathered, via: Traced, rows: Traced) -> None:
+def _to_elements(fragment: Fragment, to: Gathered, via: object, rows: object) -> None:
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
     check_written(to, fragment.dtype)
     gathers.store(fragment, to)
 
 
-def _store_buffer(buffer: Buffer, to: Traced, via: Traced, rows: Traced) -> None:
+def _store_buffer(buffer: Buffer, to: object, via: object, rows: object) -> None:
     if not isinstance(to, Place) or via is not None or rows is not None:
         raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
     check_read_by_tma(buffer, "stored", "store")
@@ -262,7 +263,7 @@ def check_read_by_tma(buffer: Buffer, done: str, instead: str) -> None:
     buffer.check_full()
 
 
-def check_written(to: Place | Gathered, dtype: Any) -> None:
+def check_written(to: Place | Gathered, dtype: DType) -> None:
     if isinstance(to, Elements):
         if to.dtype != dtype:
             raise mistake(f"expects elements of {to.dtype}, got {dtype}: convert with .to({to.dtype})")
@@ -348,7 +349,7 @@ def end_of_tma(via: Buffer) -> None:
         warpgroup_barrier()
 
 
-def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: Traced) -> None:
+def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None) -> None:
     """Stores through a buffer by the lanes, which write rows whole."""
     warpgroup_barrier()  # others may still read what an earlier store put there
     _to_buffer(fragment, via)
@@ -371,7 +372,7 @@ def _await_at_the_end() -> None:
         role.finish.append(_await_stores)
 
 
-def clear_rows(buffer: Traced, first: Traced) -> None:
+def clear_rows(buffer: object, first: object) -> None:
     """Sets the rows of a buffer from `first` on to zeros, by a warpgroup, and makes them visible to products.
     A barrier must follow.
     """
@@ -406,7 +407,7 @@ def fence() -> None:
 _LINE = 128  # bytes of L2 that are loaded at once
 
 
-def prefetch(place: Traced, rows: Traced, columns: Traced) -> None:
+def prefetch(place: object, rows: object, columns: object) -> None:
     """Prefetches a tile of rows x columns of an array, from an element on, to L2. Nothing waits.
 
     All threads of the role execute it; outside of roles, all threads of the CTA. In a dependent kernel, it
@@ -428,7 +429,7 @@ def prefetch(place: Traced, rows: Traced, columns: Traced) -> None:
     if current.role is not None:
         number, step = emit.sub(number, current.role.first * WARPGROUP), current.role.threads
 
-    def ask(index: ir.Value, _: list[Any]) -> list[Any]:
+    def ask(index: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         row, line = emit.add(first_row, emit.div(index, lines)), emit.rem(index, lines)
         start = matrix.element_of(matrix.row(row), first_column)
         address = addresses.offset(start, emit.value(emit.mul(line, _LINE)))
