@@ -27,7 +27,7 @@ class Carried(Foreign):
         """Its SSA values."""
         raise NotImplementedError
 
-    def like(self, parts: Iterator[object]) -> object:
+    def like(self, parts: "Iterator[ir.Value]") -> object:
         """The same kind of value with the next SSA values in place of its own."""
         raise NotImplementedError
 
@@ -132,7 +132,7 @@ def mapped(
     return other
 
 
-def rebuilt(value: object, new: Iterator[object], made: dict[int, object] | None = None) -> Traced:
+def rebuilt(value: object, new: "Iterator[ir.Value]", made: dict[int, object] | None = None) -> Traced:
     """The value with the next SSA values in place of its own. `made` as for `mapped`."""
     return mapped(value, lambda each: each.like(new), made)
 
@@ -143,7 +143,7 @@ def any_like(value: object) -> object:
 
 
 def rebuilt_members(
-    members: python_objects.Members, new: Iterator[object], made: dict[int, object] | None = None
+    members: python_objects.Members, new: "Iterator[ir.Value]", made: dict[int, object] | None = None
 ) -> python_objects.Members:
     """Members with the next SSA values in place of their own. `made` as for `rebuilt`."""
     return {key: rebuilt(each, new, made) for key, each in members.items()}

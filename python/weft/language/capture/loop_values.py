@@ -133,7 +133,7 @@ class LoopValues:
         for value in (*self.values, *(each.members for each in self._placed.values())):
             carried.hand_over(value)
 
-    def gives(self, new: Iterator[object]) -> tuple[Any, ...]:
+    def gives(self, new: Iterator[ir.Value]) -> tuple[Any, ...]:
         """The names' values in a body, made of other SSA values, after setting objects and the rings'
         positions likewise.
         """
@@ -156,7 +156,7 @@ class LoopValues:
                 self._region.fix(head, self._elsewhere[key], _IS_ASSIGNED)
         return tuple(values)
 
-    def after(self, new: Iterator[object]) -> list[object]:
+    def after(self, new: Iterator[ir.Value]) -> list[object]:
         """The names' values after a loop, made of its results, after setting objects and the rings' positions
         likewise.
         """
@@ -171,7 +171,7 @@ class LoopValues:
             self._fix(key, other)
         return values
 
-    def _result(self, value: object, new: Iterator[object], made: dict[int, object]) -> object:
+    def _result(self, value: object, new: Iterator[ir.Value], made: dict[int, object]) -> object:
         """A value after the loop: an object that all bodies keep is filled, others are made."""
 
         def copy(each: object) -> object:

@@ -322,8 +322,8 @@ class _Rewriter(ast.NodeTransformer):
         return [begun, *begin, _at(node, ast.If(taken, [*self._inside(name, False, body), *rest], []))]
 
     def _loop_names(self, names: tuple[str, ...], body: Sequence[ast.AST]) -> list[ast.expr]:
-        """The arguments of a loop: the names that it carries, those of objects that its body changes in place,
-        and those that functions may change.
+        """The arguments of a loop: the names that it carries, of objects that its body changes in place, and
+        those that functions may change.
         """
         others = tuple(each for each in passed(body) if each in self.own or each in self.outer)
         return [_names(names), _names(changed(body)), _names(others)]

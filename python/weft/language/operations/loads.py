@@ -11,7 +11,7 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import check_flag, mistake
 from weft.language.operations import flat_vectors, gathers
 from weft.language.operations.gathers import Gathered
-from weft.language.operations.maths import where
+from weft.language.operations.maths import chosen
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import one_thread, warpgroup_barrier
 from weft.language.values import registers
@@ -46,7 +46,7 @@ def load_tile(place: Place, shape: tuple[int, int], layout: Layout, outside: obj
     inside = has_row & (across >= 0) & (across < place.matrix.columns)
     has_matrix, _ = existing(place.matrix.value, place.member)
     inside = inside if has_matrix is None else inside & Scalar(has_matrix)
-    return where(inside, loaded, outside)
+    return chosen(inside, loaded, outside)
 
 
 def store_tile(fragment: Fragment, to: Place, rows: ir.Value | None) -> None:
@@ -78,7 +78,7 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value |
     local = row(Fragment(None, shape[:1], registers.without_axis(layout, shape, 1)))
     numbers: Any = local + first_row
     if rows is not None:
-        numbers = where(local < Scalar(emit.value(rows)), numbers, -1)
+        numbers = chosen(local < Scalar(emit.value(rows)), numbers, -1)
     outer = [Scalar(each) for each in place.member]
     return Gathered(place.matrix, (*outer, numbers, first_column))
 
@@ -141,7 +141,7 @@ def load(
         return loaded
     inside = column(loaded) < Scalar(emit.sub(matrices.size(matrix, 1), first_column))
     last_row = row(loaded) < Scalar(emit.sub(matrices.size(matrix, 0), first_row))
-    return where(inside & last_row, loaded, outside)
+    return chosen(inside & last_row, loaded, outside)
 
 
 def check_no_outside(outside: object) -> None:

@@ -2,27 +2,28 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from weft.errors import shown
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS, DType, f32, i1, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, common, together
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, same
 from weft.mlir import arith, ir, llvm, nvvm, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
 
+Result = float | Scalar | Fragment
+"""A number of Python for one of Python; otherwise of the GPU."""
+
 
 def _unary(
-    value: Traced,
+    value: object,
     name: str,
     python: Callable[[float], float],
-    build: Callable[[Any], Any],
+    build: Callable[[ir.Value], ir.Value],
     *,
     whole: bool = False,
-) -> Traced:
+) -> Result:
     """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
     takes a scalar, or with `whole` a vector.
     """
@@ -46,7 +47,7 @@ def _of_python(value: float, name: str, python: Callable[[float], float]) -> flo
         raise mistake(f"w.{name} has no result for {shown(value)} that a float can be") from None
 
 
-def _operand(value: Traced, name: str) -> Traced:
+def _operand(value: object, name: str) -> Fragment | Scalar:
     """A number of the GPU or a fragment, of f32. Raises WeftError for anything else."""
     value = value if isinstance(value, (Fragment, Scalar)) else as_scalar(value)
     if value.dtype != f32:
@@ -54,7 +55,7 @@ def _operand(value: Traced, name: str) -> Traced:
     return value
 
 
-def _instruction(name: str) -> Callable[[Any], Any]:
+def _instruction(name: str) -> Callable[[ir.Value], ir.Value]:
     """An instruction on f32, as inline PTX: Weft translates modules with calls of intrinsics in a process of
     its own, since MLIR crashes on unknown ones.
     """
@@ -66,19 +67,19 @@ def _instruction(name: str) -> Callable[[Any], Any]:
     return build
 
 
-def special_exp2(x: Traced) -> Traced:
+def special_exp2(x: object) -> Result:
     """2 to the power of x, by the special function units."""
     return _unary(x, "exp2", lambda v: 2.0**v, lambda v: nvvm.ex2(v, ftz=True))
 
 
-def exp(x: Traced) -> Traced:
+def exp(x: object) -> Result:
     """e to the power of x, by `exp2`."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "exp", math.exp)
     return special_exp2(_operand(x, "exp") * math.log2(math.e))
 
 
-def log2(x: Traced) -> Traced:
+def log2(x: object) -> Result:
     """The logarithm to base 2 (`lg2.approx.ftz`)."""
     return _unary(x, "log2", _python_log2, _instruction("lg2.approx.ftz.f32"))
 
@@ -87,104 +88,104 @@ def _python_log2(x: float) -> float:
     return -math.inf if x == 0 else math.log2(x)
 
 
-def log(x: Traced) -> Traced:
+def log(x: object) -> Result:
     """The natural logarithm, by `log2`."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "log", lambda v: -math.inf if v == 0 else math.log(v))
     return log2(_operand(x, "log")) * math.log(2)
 
 
-def rcp(x: Traced) -> Traced:
+def rcp(x: object) -> Result:
     """1 / x (`rcp.approx.ftz`)."""
     return _unary(x, "rcp", lambda v: 1 / v, lambda v: nvvm.rcp_approx_ftz_f(v))
 
 
-def sqrt(x: Fragment) -> Fragment:
+def sqrt(x: object) -> Result:
     """The square root, correctly rounded."""
     return _unary(x, "sqrt", math.sqrt, _instruction("sqrt.rn.f32"))
 
 
-def rsqrt(x: Traced) -> Fragment | Scalar:
+def rsqrt(x: object) -> Result:
     """1 / sqrt(x) (`rsqrt.approx.ftz`)."""
     return _unary(x, "rsqrt", lambda v: 1 / math.sqrt(v), _instruction("rsqrt.approx.ftz.f32"))
 
 
-def tanh(x: Fragment) -> Fragment:
+def tanh(x: object) -> Result:
     """The hyperbolic tangent (`tanh.approx`)."""
     return _unary(x, "tanh", math.tanh, _instruction("tanh.approx.f32"))
 
 
-def floor(x: Traced) -> Traced:
+def floor(x: object) -> Result:
     """The largest integer that isn't larger than x, as a float."""
     return _unary(x, "floor", lambda v: float(math.floor(v)), _instruction("cvt.rmi.f32.f32"))
 
 
-def ceil(x: Traced) -> Traced:
+def ceil(x: object) -> Result:
     """The smallest integer that isn't smaller than x, as a float."""
     return _unary(x, "ceil", lambda v: float(math.ceil(v)), _instruction("cvt.rpi.f32.f32"))
 
 
-def round_(x: Traced) -> Traced:
+def round_(x: object) -> Result:
     """The nearest integer, as a float; the even one of two."""
     return _unary(x, "round", lambda v: float(round(v)), _instruction("cvt.rni.f32.f32"))
 
 
-def sin(x: Traced) -> Traced:
+def sin(x: object) -> Result:
     """The sine (`sin.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
     return _unary(x, "sin", math.sin, _instruction("sin.approx.ftz.f32"))
 
 
-def cos(x: Traced) -> Traced:
+def cos(x: object) -> Result:
     """The cosine (`cos.approx.ftz`), within 2^-20.5 for x in -pi..pi."""
     return _unary(x, "cos", math.cos, _instruction("cos.approx.ftz.f32"))
 
 
-def erf(x: Traced) -> Traced:
+def erf(x: object) -> Result:
     """The error function, within 3e-7 of it."""
     return _unary(x, "erf", math.erf, activations.erf, whole=True)
 
 
-def gelu(x: Fragment) -> Fragment:
+def gelu(x: object) -> Result:
     """x * Phi(x), as the epilogues of `weft.matmul` compute it."""
     return activated(x, "gelu")
 
 
-def silu(x: Fragment) -> Fragment:
+def silu(x: object) -> Result:
     """x / (1 + exp(-x)), as the epilogues of `weft.matmul` compute it."""
     return activated(x, "silu")
 
 
-def sigmoid(x: Traced) -> Traced:
+def sigmoid(x: object) -> Result:
     """1 / (1 + exp(-x))."""
     if isinstance(x, NUMBERS):
         return _of_python(x, "sigmoid", lambda v: 1 / (1 + math.exp(-v)))
     return rcp(special_exp2(_operand(x, "sigmoid") * -math.log2(math.e)) + 1.0)
 
 
-def relu(x: Fragment) -> Fragment:
+def relu(x: object) -> Result:
     """max(x, 0)."""
     return maximum(x, 0.0)
 
 
-def activated(x: Traced, name: str) -> Traced:
+def activated(x: object, name: str) -> Result:
     """An activation of `weft.matmul`, by its name."""
     value = as_scalar(x) if isinstance(x, NUMBERS) else x
     return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
 
 
-def derivative(x: Traced, name: str) -> Traced:
+def derivative(x: object, name: str) -> Result:
     """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
     return _unary(x, name, float, lambda lane: activations.derivative(name, lane), whole=True)
 
 
-def absolute(x: Traced) -> Traced:
+def absolute(x: object) -> Result:
     """The absolute value."""
     if isinstance(x, NUMBERS):
         return abs(x)
     return abs(x if isinstance(x, (Fragment, Scalar)) else as_scalar(x))
 
 
-def _pair(name: str, python: Callable[[Any, Any], Any], a: Traced, b: Traced) -> Fragment | Scalar:
+def _pair(name: str, python: Callable[[float, float], float], a: object, b: object) -> Result:
     a, b = _settled(a), _settled(b)
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         return python(a, b)
@@ -195,7 +196,7 @@ def _pair(name: str, python: Callable[[Any, Any], Any], a: Traced, b: Traced) ->
     return _number(a, _type_of(a, b)).binary(name, b, False)
 
 
-def _settled(value: Traced) -> Traced:
+def _settled(value: object) -> object:
     """A number in memory as it is there, and one of NumPy as one of Python; anything else as it is."""
     if isinstance(value, Loaded):
         return value.loaded()
@@ -203,7 +204,7 @@ def _settled(value: Traced) -> Traced:
     return value.item() if is_of_numpy and hasattr(value, "item") else value
 
 
-def _type_of(*values: Any) -> DType:
+def _type_of(*values: object) -> DType:
     """The type that numbers of Python beside other values get: that of the others, if there are any."""
     for each in values:
         if isinstance(each, (Fragment, Scalar)):
@@ -212,22 +213,22 @@ def _type_of(*values: Any) -> DType:
     return i1 if kinds == {bool} else f32 if float in kinds else i32
 
 
-def _number(value: Traced, dtype: DType) -> Scalar:
+def _number(value: object, dtype: DType) -> Scalar:
     """A number of the GPU; one of Python gets this type."""
     return as_scalar(value, dtype if isinstance(value, NUMBERS) else None)
 
 
-def minimum(a: Traced, b: Traced) -> Traced:
+def minimum(a: object, b: object) -> Result:
     """The smaller one; NaN if one of them is."""
     return _pair("minimum", min, a, b)
 
 
-def maximum(a: Traced, b: Traced) -> Traced:
+def maximum(a: object, b: object) -> Result:
     """The larger one; NaN if one of them is."""
     return _pair("maximum", max, a, b)
 
 
-def mulhi(a: Traced, b: Traced) -> Fragment | Scalar:
+def mulhi(a: object, b: object) -> Result:
     """The upper half of the bits of products of integers (`mul.hi`), which are signed or unsigned as their
     type is. The lower half is `a * b`.
     """
@@ -236,7 +237,7 @@ def mulhi(a: Traced, b: Traced) -> Fragment | Scalar:
     return _pair("mulhi", max, a, b)
 
 
-def where(choice: Traced, a: Traced, b: Traced) -> Traced:
+def where(choice: object, a: object, b: object) -> object:
     """`a` where the condition is true, otherwise `b`, element by element; both are computed."""
     if isinstance(choice, (bool, int)):
         return a if choice else b
@@ -247,20 +248,25 @@ def where(choice: Traced, a: Traced, b: Traced) -> Traced:
         remedy = ": compare it, as in x != 0" if is_integer else ""
         raise mistake(f"w.where expects a condition, such as x < y, got {got}{remedy}")
     a, b = _settled(a), _settled(b)
+    if any(isinstance(each, Fragment) for each in (choice, a, b)):
+        return chosen(choice, a, b)
     dtype = _type_of(a, b)
-    if isinstance(choice, Scalar) and not isinstance(a, Fragment) and not isinstance(b, Fragment):
-        one, other = _number(a, dtype), _number(b, dtype)
-        same(one.dtype, other.dtype)
-        return Scalar(arith.select(choice.value, one.value, other.value))
-    fragments = [each for each in (choice, a, b) if isinstance(each, Fragment)]
-    tile_ = common(fragments)
-    chosen, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
+    one, other = _number(a, dtype), _number(b, dtype)
+    same(one.dtype, other.dtype)
+    return Scalar(arith.select(choice.value, one.value, other.value))
+
+
+def chosen(choice: Fragment | Scalar, a: object, b: object) -> Fragment:
+    """`where` of values of which one is a fragment."""
+    dtype = _type_of(a, b)
+    tile_ = common([each for each in (choice, a, b) if isinstance(each, Fragment)])
+    condition, first, second = (_as_tile(each, tile_, dtype) for each in (choice, a, b))
     same(first.dtype, second.dtype)
-    lane = arith.select(chosen.lane, first.lane, second.lane)
+    lane = arith.select(condition.lane, first.lane, second.lane)
     return Fragment(lane, tile_.shape, tile_.layout)
 
 
-def _as_tile(value: Traced, tile_: Fragment, dtype: DType) -> Fragment:
+def _as_tile(value: object, tile_: Fragment, dtype: DType) -> Fragment:
     """A number, vector or tile with the shape and layout of a tile."""
     if isinstance(value, Fragment):
         return together(tile_, value)[1] if value is not tile_ else value
@@ -275,7 +281,7 @@ _LEAST = -125.0  # so that the exponent of the result is at least 1
 _POLYNOMIAL = (0.9999280735395694, 0.6932609854640265, 0.2426111221918073, 0.05517166903960564)
 
 
-def exp2(x: Traced, *, polynomial_every: int = 0) -> Traced:
+def exp2(x: object, *, polynomial_every: int = 0) -> Result:
     """2 to the power of x (`ex2.approx.ftz`).
 
     A multiprocessor computes 16 of these in a cycle. With `polynomial_every=n`, every n-th element of a lane

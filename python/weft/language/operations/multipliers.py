@@ -1,23 +1,36 @@
 """How a kernel multiplies tiles: what `w.gemm` and `w.wait` build on a chip, by `wgmma` or `mma.sync`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from weft.dialects import tile
 from weft.dialects.element_types import PTX_INPUTS
 from weft.dialects.tile import FragmentType
+from weft.errors import Location
 from weft.isa.chips import CHIPS, WARPS, describe
 from weft.isa.family import Registers
 from weft.isa.mma import SYNC, Sync
 from weft.isa.wgmma import columns_complaint
 from weft.language.messages.mistakes import mistake
 from weft.language.values import registers
-from weft.language.values.foreign import Traced
+from weft.language.values.buffers import Buffer
 from weft.language.values.fragments import Fragment
 from weft.layout import Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.fragments import undefined
+
+
+class Product(Protocol):
+    """A pending product."""
+
+    kind: ir.Type
+    """The type of its sums."""
+    value: Any
+    """The SSA value of its sums, or None where they are in tensor memory."""
+    region: Any
+    loops: int
+    where: Location | None
 
 
 class Multiplier:
@@ -34,13 +47,15 @@ class Multiplier:
     def finish(self) -> None:
         """Called at the end of the kernel."""
 
-    def start(self, a: Traced, b: Traced, sums: Traced, kind: Any) -> tuple[Any, Any]:
+    def start(
+        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+    ) -> tuple[ir.Value | None, object]:
         """Starts a product whose sums have this type. They are added to a fragment, to a pending product, or
         to nothing (None). Returns their SSA value and their region of tensor memory, one of them None.
         """
         raise NotImplementedError
 
-    def wait(self, products: list[Any], pending: int) -> list[Any]:
+    def wait(self, products: list[Product], pending: int) -> list[ir.Value]:
         """Waits until at most `pending` products are unfinished. Returns the SSA values of the sums of some
         products that are finished then.
         """
@@ -49,7 +64,7 @@ class Multiplier:
     def end_body(self) -> None:
         """Called at the end of the body of a loop."""
 
-    def known(self) -> Any:
+    def known(self) -> object:
         """The state that `restore` returns to."""
 
     def restore(self, known: Any) -> None:
@@ -59,7 +74,7 @@ class Multiplier:
         """Keeps only what is known on another side of a branch as well."""
 
 
-def check_order(a: Traced, b: Traced) -> None:
+def check_order(a: Buffer | Fragment, b: Buffer) -> None:
     """Raises WeftError for buffers in an order in which `wgmma` can't read their elements, nor `tcgen05.mma`
     with the swizzles of rings those of f32.
     """
@@ -83,7 +98,9 @@ class WgmmaProducts(Multiplier):
 
     operand_bits = 8, 16
 
-    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[ir.Value, Any]:
+    def start(
+        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+    ) -> tuple[ir.Value, None]:
         check_order(a, b)
         if complaint := columns_complaint(PTX_INPUTS.get(a.dtype.name, a.dtype.name), b.shape[1]):
             raise mistake(f"b of w.gemm of {a.dtype} must have {complaint}")
@@ -98,8 +115,8 @@ class WgmmaProducts(Multiplier):
         )
         return result, None
 
-    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
-        done = dict[int, Any]()
+    def wait(self, products: list[Product], pending: int) -> list[ir.Value]:
+        done = dict[int, ir.Value]()
         for kind in dict.fromkeys(each.kind for each in products):  # the operands of one wait have one type
             alike = [each for each in products if each.kind == kind]
             values = tile.wait_gemm(*(each.value for each in alike), pending=pending)
@@ -111,7 +128,7 @@ class WgmmaProducts(Multiplier):
 
 _ROWS = registers.WGMMA_ROWS // WARPS
 """The rows of one `mma.sync`."""
-Load = Callable[[int, int], Any]
+Load = Callable[[int, int], ir.Value]
 """Loads a warp's part of an operand, from a row (or column) and a depth on."""
 
 
@@ -121,7 +138,9 @@ class WarpProducts(Multiplier):
     def __init__(self, chip: str) -> None:
         self._chip = chip
 
-    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[ir.Value, Any]:
+    def start(
+        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+    ) -> tuple[ir.Value, None]:
         columns, form = kind.shape[1], self._form(a, b, kind)
         d, of_a, of_b, *_ = form.operands
         depth, part = form.mnk[2], _kind((_ROWS, columns), kind.element_type, d)
@@ -152,10 +171,10 @@ class WarpProducts(Multiplier):
             block.put(elements, each)
         return tile.from_lane(emit.vector_of(elements), kind), None
 
-    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
+    def wait(self, products: list[Product], pending: int) -> list[ir.Value]:
         return [each.value for each in products]
 
-    def _form(self, a: Traced, b: Traced, kind: ir.Type) -> Sync:
+    def _form(self, a: Buffer | Fragment, b: Buffer, kind: ir.Type) -> Sync:
         """The instruction for operands of these types: of those with 16 rows, the one with the largest K."""
         of_a, of_b = (PTX_INPUTS.get(each.dtype.name, each.dtype.name) for each in (a, b))
         sums = {"i32": "s32"}.get(name := str(kind.element_type), name)
@@ -195,7 +214,7 @@ def _kind(shape: tuple[int, int], element: ir.Type, atom: Registers) -> ir.Type:
     return FragmentType.of(shape, element, Layout.parse(atom.layout).tile_to(shape, atom.shape))
 
 
-def _of_buffer(buffer: Traced, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
+def _of_buffer(buffer: Buffer, atom: Registers, shape: tuple[int, int], of_warp: int = 0) -> Load:
     """Loads parts of an operand in shared memory. Of A, warps begin `of_warp` rows after each other."""
     buffer.read_by_lanes()
     kind, first = _kind(shape, buffer.dtype.type, atom), 0

@@ -1,7 +1,7 @@
 """Asynchronous products of a warpgroup, and waiting for them."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.dialects.tile import FragmentType
 from weft.ir import callers
@@ -12,7 +12,6 @@ from weft.language.operations.multipliers import WarpProducts
 from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import DType, bf16, e4m3, e5m2, f16, f32, i8, i32, u8
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
@@ -44,7 +43,7 @@ class Pending(Carried):
         """The type of its elements."""
         return dtype_of(self.kind.element_type)
 
-    def _refuse(self, *_: Any) -> Traced:
+    def _refuse(self, *_: object) -> NoReturn:
         raise mistake(
             f"this product is still being computed{at(self.where)}: first write 'x = w.wait(x)'",
             ("the product starts here", self.where),
@@ -53,10 +52,10 @@ class Pending(Carried):
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
     __neg__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __iter__ = to = elements = _refuse
 
-    def parts(self) -> list[Any]:
-        return [] if self.region is not None else [self.value]
+    def parts(self) -> list[ir.Value]:
+        return [] if self.value is None else [self.value]
 
-    def like(self, parts: Iterator[Any]) -> "Pending":
+    def like(self, parts: Iterator[ir.Value]) -> "Pending":
         value = None if self.region is not None else next(parts)
         return Pending(self.kind, value, trace.current().groups, self.region)
 
@@ -77,7 +76,7 @@ class Pending(Carried):
         return f"<{self}>"
 
 
-def gemm(a: Traced, b: Traced, sums: Traced = None) -> Pending:
+def gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | Pending | None = None) -> Pending:
     """Starts `a @ b`, or `sums + a @ b`, by the warpgroup. The result is pending until `w.wait`.
 
     `a` is a buffer of 64 (or a multiple) x K, or a fragment such as the sums of another product in 16 bits;
@@ -96,7 +95,7 @@ def gemm(a: Traced, b: Traced, sums: Traced = None) -> Pending:
     return Pending(kind, value, current.groups, region)
 
 
-def warp_gemm(a: Traced, b: Buffer, sums: Fragment | None = None) -> Fragment:
+def warp_gemm(a: Buffer | Fragment, b: Buffer, sums: Fragment | None = None) -> Fragment:
     """`a @ b`, or `sums + a @ b`, by `mma.sync`: each warp of the warpgroup multiplies 16 of 64 rows, and the
     result is there at once. The operands are those of `w.gemm`.
 
@@ -108,7 +107,7 @@ def warp_gemm(a: Traced, b: Buffer, sums: Fragment | None = None) -> Fragment:
     return Fragment.of(value)
 
 
-def _checked(caller: str, a: Traced, b: Traced, sums: Traced) -> ir.Type:
+def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.Type:
     """The type of the sums of a product. Raises WeftError for operands that it can't have."""
     current = trace.current()
     current.check_whole_in_role(caller)
@@ -180,7 +179,7 @@ def _check_operand(a: Fragment) -> None:
         )
 
 
-def _check_sums(sums: Traced, kind: ir.Type) -> None:
+def _check_sums(sums: object, kind: ir.Type) -> None:
     """Raises WeftError for sums to which a product with sums of this type can't be added."""
     if sums is None:
         return
@@ -197,7 +196,7 @@ def _check_sums(sums: Traced, kind: ir.Type) -> None:
         raise mistake(f"sums of w.gemm must be in layout {kind.layout}, got {layout}{at(sums.where)}")
 
 
-def wait(*products: Pending, pending: int = 0) -> Traced:
+def wait(*products: Pending, pending: int = 0) -> object:
     """Waits until at most `pending` products of the warpgroup are unfinished, and returns these products.
 
     The products that are finished by then become fragments: all of them with `pending=0`, otherwise all but

@@ -1,13 +1,11 @@
 """Random numbers by Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3")."""
 
 import math
-from typing import Any
 
 from weft.errors import shown
 from weft.language.messages.mistakes import mistake
-from weft.language.operations.maths import cos, log, maximum, sqrt
+from weft.language.operations.maths import Result, cos, log, maximum, sqrt
 from weft.language.values.dtypes import f32, i32, i64, u32, u64
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar, as_scalar, operand
 from weft.mlir import arith, ir, vector
@@ -20,7 +18,7 @@ _FRACTION = 24  # bits of a random float
 _AT_ONCE = 8  # elements of a fragment: each has several registers until its random word is known
 
 
-def randint(seed: Traced, offset: Traced) -> Traced:
+def randint(seed: object, offset: object) -> Fragment | Scalar:
     """32 random bits, of the type of `offset`, for a number or for each element of a fragment.
 
     `offset` is the number of the random number in the sequence of `seed`: a number or a fragment of i32 or
@@ -30,12 +28,12 @@ def randint(seed: Traced, offset: Traced) -> Traced:
     return _random(seed, offset, 1)[0]
 
 
-def rand(seed: Traced, offset: Traced) -> Fragment:
+def rand(seed: object, offset: object) -> Fragment | Scalar:
     """Random floats in [0, 1), multiples of 2**-24, by a seed and an offset as for `w.randint`."""
     return _uniform(randint(seed, offset))
 
 
-def randn(seed: Traced, offset: Fragment) -> Fragment:
+def randn(seed: object, offset: object) -> Result:
     """Random floats with mean 0 and variance 1, of a normal distribution, by a seed and an offset as for
     `w.randint`.
     """
@@ -44,17 +42,16 @@ def randn(seed: Traced, offset: Fragment) -> Fragment:
     return radius * cos(second * (2 * math.pi))
 
 
-def _uniform(bits: Fragment) -> Fragment:
+def _uniform(bits: Fragment | Scalar) -> Fragment | Scalar:
     return ((bits >> 32 - _FRACTION) & 2**_FRACTION - 1).to(f32) * 2.0**-_FRACTION
 
 
-def _random(seed: Traced, offset: Traced, count: int) -> list[Any]:
+def _random(seed: object, offset: object, count: int) -> list[Fragment | Scalar]:
     """The first `count` of four random words of 32 bits, as `offset` is: a number or a fragment."""
-    if not isinstance(offset, Fragment):
-        offset = as_scalar(offset)
-    if offset.dtype not in (i32, u32):
-        raise mistake(f"offset must be of {i32} or {u32}, got {offset}: convert it with .to({i32})")
-    given = offset.lane if isinstance(offset, Fragment) else offset.value
+    numbers = offset if isinstance(offset, Fragment) else as_scalar(offset)
+    if numbers.dtype not in (i32, u32):
+        raise mistake(f"offset must be of {i32} or {u32}, got {numbers}: convert it with .to({i32})")
+    given = numbers.lane if isinstance(numbers, Fragment) else numbers.value
     words = _of_elements(emit.signless(given), _words(seed), count)
     words = [emit.bits(word, given.type) for word in words]
     if isinstance(offset, Fragment):
@@ -66,7 +63,7 @@ def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> li
     """The first random words of a number, or of the elements of a vector, some at once."""
     if not isinstance(counter.type, ir.VectorType):
         return _philox(counter, key)[:count]
-    elements, found = emit.elements(counter), list[list[Any]]([] for _ in range(count))
+    elements, found = emit.elements(counter), list[list[ir.Value]]([] for _ in range(count))
     for first in range(0, len(elements), _AT_ONCE):
         words = _philox(emit.vector_of(elements[first : first + _AT_ONCE]), key)
         for every, word in zip(found, words, strict=False):
@@ -74,7 +71,7 @@ def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> li
     return [emit.vector_of(every) for every in found]
 
 
-def _words(seed: Traced) -> list[ir.Value | int]:
+def _words(seed: object) -> list[ir.Value | int]:
     """The low and the high word of a seed: Python's numbers, or SSA values."""
     if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**64:
         return [seed % 2**32, seed >> 32]

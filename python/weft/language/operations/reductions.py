@@ -12,7 +12,7 @@ from weft.isa.chips import LANES, THREAD_REGISTERS, WARPGROUP, WARPS
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import roles, shared_exchange
-from weft.language.operations.maths import where
+from weft.language.operations.maths import chosen
 from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import operators, registers
 from weft.language.values.coordinates import column, row
@@ -263,5 +263,5 @@ def _first_index(x: Fragment, name: str, axis: int) -> Fragment:
     found = x == best
     if x.dtype.is_float:
         found |= x != x  # the best one is then NaN, which equals nothing
-    first: Fragment = _reduce(where(found, index, x.shape[axis]), "minimum", axis, None)
+    first: Fragment = _reduce(chosen(found, index, x.shape[axis]), "minimum", axis, None)
     return first

@@ -22,11 +22,12 @@ from weft.isa.tcgen05.mma_rows import I8_CHIPS
 from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANES, PART, SHAPE_LANES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import at, mistake
-from weft.language.operations.multipliers import Multiplier, check_order
+from weft.language.operations.multipliers import Multiplier, Product, check_order
 from weft.language.operations.roles import one_thread, warpgroup_barrier
 from weft.language.values import registers
+from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import f32
-from weft.language.values.foreign import Traced
+from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
@@ -43,9 +44,9 @@ class Region:
     role: trace.Role
     columns: int
     where: Location | None
-    first: Any = None  # the buffer that allocates them
-    buffers: dict[Any, Any] = field(default_factory=dict)
-    holder: Any = None  # the pending product whose sums are in them
+    first: ir.Value | None = None  # the buffer that allocates them
+    buffers: dict[ir.Type, ir.Value] = field(default_factory=dict)
+    holder: Product | None = None  # the pending product whose sums are in them
 
 
 class _Count:
@@ -77,10 +78,9 @@ class TensorProducts(Multiplier):
     def __init__(self, current: trace.Trace) -> None:
         self._trace, self._count = current, _Count()
         current.rings.append(self._count)
-        self._memory: Any = None  # the tile.tensor_memory
-        self._marker: Any = None  # before which its buffers are
-        self._point: Any = None
-        self._rings = dict[int, Any]()  # of products that end, by the first warpgroup of a role
+        self._memory: ir.OpView | None = None  # the tile.tensor_memory
+        self._marker: ir.OpView | None = None  # before which its buffers are
+        self._rings = dict[int, ir.Value]()  # of products that end, by the first warpgroup of a role
         self._free = list[Region]()
         self._operands = list[tuple[int, int, Region]]()  # that products read: their groups, and loops
         self._regions = list[Region]()
@@ -89,8 +89,8 @@ class TensorProducts(Multiplier):
 
     def begin(self) -> None:
         reload = {"reload": ir.BoolAttr.get(True)}
-        self._memory = ir.Operation.create(tile.TensorMemoryOp.OPERATION_NAME, attributes=reload, regions=1)
-        self._point = self._trace.enter(self._memory.regions[0].blocks.append())
+        memory = ir.Operation.create(tile.TensorMemoryOp.OPERATION_NAME, attributes=reload, regions=1)
+        self._memory, self._point = memory, self._trace.enter(memory.regions[0].blocks.append())
         self._marker = arith.constant(emit.i32(), 0).owner
 
     def finish(self) -> None:
@@ -134,7 +134,9 @@ class TensorProducts(Multiplier):
 
     # Products
 
-    def start(self, a: Traced, b: Traced, sums: Traced, kind: ir.Type) -> tuple[Any, Region]:
+    def start(
+        self, a: Buffer | Fragment, b: Buffer, sums: Fragment | Product | None, kind: ir.Type
+    ) -> tuple[None, Region]:
         if b.dtype == f32:
             check_order(a, b)
         if not b.dtype.is_float and self._trace.chip not in I8_CHIPS:
@@ -142,19 +144,20 @@ class TensorProducts(Multiplier):
                 f"w.gemm of {b.dtype} needs {describe(I8_CHIPS)} among chips with tcgen05, got "
                 f"{self._trace.chip}: use w.warp_gemm"
             )
-        region, stores = getattr(sums, "region", None), False
-        if region is not None:
+        stores = False
+        if sums is not None and not isinstance(sums, Fragment):
             _check_held(sums)
+            region = sums.region
             d = self.buffer(region, kind.shape, kind.element_type)
         else:
             region, d = self._taken(kind.shape, kind.element_type)
             if sums is not None:
                 stores = True
                 _store(sums, d)
-        left, transposed = a.value, getattr(a, "transposed", None)
-        if transposed is None:  # a fragment
+        transposed = isinstance(a, Buffer) and a.transposed
+        if isinstance(a, Fragment):
             stores = True
-            left = self._operand(a)
+        left = self._operand(a) if isinstance(a, Fragment) else a.value
         if stores:
             tcgen05.fence(kind="before_thread_sync")
             warpgroup_barrier()
@@ -162,14 +165,12 @@ class TensorProducts(Multiplier):
             if stores:
                 tcgen05.fence(kind="after_thread_sync")
             accumulates = arith.constant(emit.i1(), int(sums is not None))
-            tile.gemm_async(
-                left, b.value, d, accumulates, transpose_a=bool(transposed), transpose_b=b.transposed
-            )
+            tile.gemm_async(left, b.value, d, accumulates, transpose_a=transposed, transpose_b=b.transposed)
             tile.commit(self._ring(), self._slot(self._count.number)[0])
         self._count.filled = (Scalar(emit.value(emit.add(self._count.number, 1))),)
         return None, region
 
-    def _operand(self, a: Traced) -> ir.Value:
+    def _operand(self, a: Fragment) -> ir.Value:
         """The buffer with a fragment as left operand of the next product."""
         region, buffer = self._taken(a.shape, a.dtype.type)
         region.holder = None
@@ -177,7 +178,7 @@ class TensorProducts(Multiplier):
         self._operands.append((self._trace.groups + 1, self._trace.loops, region))
         return buffer
 
-    def wait(self, products: list[Any], pending: int) -> list[ir.Value]:
+    def wait(self, products: list[Product], pending: int) -> list[ir.Value]:
         self._trace.check_whole_in_role("w.wait")
         if pending >= MOST_PENDING:
             raise mistake(f"pending must be less than {MOST_PENDING} on this chip, got {pending}")
@@ -207,7 +208,7 @@ class TensorProducts(Multiplier):
         number = emit.sub(self._count.number, 1 + pending)
         tile.await_(self._ring(), *self._slot(number))
 
-    def _loaded(self, product: Traced) -> ir.Value:
+    def _loaded(self, product: Product) -> ir.Value:
         kind, zero = product.kind, emit.value(0)
         return tile.load(self.buffer(product.region, kind.shape, kind.element_type), zero, zero, kind)
 
@@ -238,7 +239,7 @@ class TensorProducts(Multiplier):
             self._await(0)
         self._release(unfinished)
 
-    def known(self) -> Any:
+    def known(self) -> object:
         holders = {each: each.holder for each in self._regions}
         return list(self._free), list(self._operands), holders
 
@@ -256,7 +257,7 @@ class TensorProducts(Multiplier):
             region.holder = holder if region.holder is holder else None
 
 
-def _check_held(product: Traced) -> None:
+def _check_held(product: Product) -> None:
     """Raises WeftError for a product whose sums were overwritten."""
     if product.region.holder is not product:
         raise mistake(
@@ -266,7 +267,7 @@ def _check_held(product: Traced) -> None:
         )
 
 
-def _store(fragment: Traced, buffer: ir.Value) -> None:
+def _store(fragment: Fragment, buffer: ir.Value) -> None:
     tile.store(fragment.value, buffer, emit.value(0), emit.value(0))
 
 
