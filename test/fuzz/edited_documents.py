@@ -114,8 +114,8 @@ def _features(kind: str, text: str, offset: int) -> None:
     from weft.tools.language_server import mlir_features, mlir_names, ptx_features
 
     if kind == "ptx":
-        ptx_features.hover(text, offset, None)
-        ptx_features.completions(text, offset, None)
+        ptx_features.hover(text, offset, None, {})
+        ptx_features.completions(text, offset, None, {})
         ptx_features.definition(text, offset)
         ptx_features.references(text, offset)
         ptx_features.symbols(text)

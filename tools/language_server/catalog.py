@@ -35,6 +35,9 @@ class OpFacts:
         return cls(**values)
 
 
+Facts = Mapping[str, OpFacts]
+
+
 def collect() -> list[dict[str, Any]]:
     """The facts about all operations of Weft's dialects, of extensions and of upstream's. Loads MLIR."""
     from weft import mlir

@@ -32,6 +32,16 @@ def range_of(text: Text, span: Span) -> types.Range:
     return types.Range(*(types.Position(*text.position(offset)) for offset in span))
 
 
+def offset(text: Text, position: types.Position) -> int:
+    """The offset of a position."""
+    return text.offset((position.line, position.character))
+
+
+def span_of(text: Text, part: types.Range) -> Span:
+    """A range as a part of a text."""
+    return offset(text, part.start), offset(text, part.end)
+
+
 def diagnostic(uri: str, text: Text, found: Problem) -> types.Diagnostic:
     """A problem as a diagnostic."""
     notes = [

@@ -1,6 +1,6 @@
 """What the instruction tables know, as Markdown for hovers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -14,6 +14,14 @@ _MOST_VALUES = 40
 def family_named(name: str) -> Family[Any] | None:
     """The family of the tables with this name; None for another, such as an extension's."""
     return next((family for family in tables.FAMILIES if family.name == name), None)
+
+
+def nearest_chip(now: str | None, having: Container[str]) -> str | None:
+    """The chip nearest to `now` among some; later ones first. None where there is none."""
+    number = CHIPS[now].number if now in CHIPS else 0
+    known = (chip for chip in CHIPS.values() if chip.name in having)
+    near = min(known, key=lambda chip: (chip.number < number, abs(chip.number - number)), default=None)
+    return near.name if near else None
 
 
 def chip_text(name: str) -> str:

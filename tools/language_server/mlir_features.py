@@ -1,21 +1,20 @@
 """Hovers and completions of MLIR."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.tools.language_server import forms, mlir_names, mlir_tokens
-from weft.tools.language_server.answers import Completion, Hover, Span
-from weft.tools.language_server.catalog import OpFacts
+from weft.tools.language_server.answers import Completion, Hover, Span, Symbol
+from weft.tools.language_server.catalog import Facts, OpFacts
 from weft.tools.language_server.mlir_places import Place, place
 from weft.tools.language_server.mlir_tokens import Operation, Token
 
 _TARGET = re.compile(r'#nvvm\.target<[^<>\n]*?chip\s*=\s*"(sm_\w+)"')
 _MOST_COMPLETIONS = 300
 _BEFORE_OPERATIONS = frozenset({"=", "{", "}", ""})
-Facts = Mapping[str, OpFacts]
 
 
 def chip_at(text: str, offset: int) -> str | None:
@@ -52,6 +51,21 @@ def hover(text: str, offset: int, chip: str | None, facts: Facts) -> Hover | Non
             ):
                 return Hover(about, span)
     return None
+
+
+def definition(text: str, offset: int) -> Span | None:
+    """Where the name at an offset is defined."""
+    return mlir_names.names(text).definition(offset)
+
+
+def references(text: str, offset: int) -> list[Span]:
+    """Every occurrence of what the name at an offset means, its definition included."""
+    return mlir_names.names(text).references(offset)
+
+
+def symbols(text: str) -> list[Symbol]:
+    """The outline: modules, functions and variables."""
+    return mlir_names.names(text).symbols()
 
 
 def _operation_text(known: OpFacts, written: Operation | None, text: str, chip: str | None) -> str:

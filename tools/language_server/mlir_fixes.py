@@ -10,8 +10,8 @@ from weft import mlir
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.op import as_attribute
 from weft.errors import WeftError
-from weft.isa.chips import CHIPS
 from weft.mlir import ir
+from weft.tools.language_server import forms
 from weft.tools.language_server.mlir_tokens import Entry, Operation
 from weft.tools.language_server.problem import Fix, replacement
 
@@ -41,14 +41,11 @@ def fixes(op: Any, written: Operation, text: str, message: str) -> list[Fix]:
 
 
 def chip_with(op: Any, now: str) -> str | None:
-    """The chip nearest to `now` that has the form of an operation; later ones first. None where none has."""
+    """The chip nearest to `now` that has the form of an operation; None where none has."""
     if not isinstance(op, InstructionOp) or op.family is None:
         return None
     support = op.family.table.get(op.form)
-    number = CHIPS[now].number if now in CHIPS else 0
-    having = [chip for chip in CHIPS.values() if support and chip.name in support.chips]
-    near = min(having, key=lambda chip: (chip.number < number, abs(chip.number - number)), default=None)
-    return near.name if near else None
+    return forms.nearest_chip(now, support.chips) if support else None
 
 
 def _closest(op: Any) -> Iterator[dict[str, Any]]:

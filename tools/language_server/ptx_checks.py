@@ -10,6 +10,7 @@ from weft.isa.family import Verdict
 from weft.isa.text import reader, written
 from weft.isa.text.reader import Statement
 from weft.tools import findings
+from weft.tools.language_server import forms
 from weft.tools.language_server.problem import Edit, Fix, Problem, preferring_one, problem, replacement
 from weft.tools.language_server.text import Text
 
@@ -155,7 +156,7 @@ class _Document:
             return
         chip, edits, title = self._chip, list[Edit](), ""
         if verdict.rule == "chip":
-            chip = _later(chip, support.chips)
+            chip = forms.nearest_chip(chip, support.chips)
             if self._target is None or chip is None:
                 return
             edits, title = replacement("", self._target, chip)["edits"], f"Set .target to {chip}"
@@ -166,12 +167,3 @@ class _Document:
             title = f"{title} and .version to {words}" if title else f"Set .version to {words}"
         if edits:
             yield {"title": title, "edits": edits, "preferred": False}
-
-
-def _later(chip: str | None, having: frozenset[str]) -> str | None:
-    """The chip that is nearest to `chip` among those that have a form, later ones first."""
-    known = [name for name in CHIPS if name in having]
-    now = CHIPS[chip].number if chip in CHIPS else 0
-    return min(
-        known, key=lambda name: (CHIPS[name].number < now, abs(CHIPS[name].number - now)), default=None
-    )

@@ -11,6 +11,7 @@ from weft.isa.text import lenient_spelling, reader, written
 from weft.isa.text.other_opcodes import OTHER
 from weft.tools.language_server import forms
 from weft.tools.language_server.answers import Completion, Hover, Span, Symbol
+from weft.tools.language_server.catalog import Facts
 
 _OPCODE = re.compile(r"(?<![\w.%$])[A-Za-z_]\w*(?:\s*\.[\w:]+)*")
 _PREFIX = re.compile(r"(?<![\w.%$@])[A-Za-z_]\w*(?:\.[\w:]*)*$")
@@ -32,7 +33,7 @@ _MOST_COMPLETIONS = 200
 _LONGEST = 4000  # characters of an instruction's operands
 
 
-def hover(text: str, offset: int, chip: str | None) -> Hover | None:
+def hover(text: str, offset: int, chip: str | None, facts: Facts) -> Hover | None:
     """What is known of the word at an offset, on `chip` or on the chip that the text names."""
     shown = reader.code(text)
     chip = chip or _known(reader.target(text))
@@ -89,7 +90,7 @@ def _opcodes(head: str, chip: str | None) -> tuple[str, ...]:
     return tuple(sorted({form.ptx for family in tables.HEADS[head] for form in family.forms(chip)}))
 
 
-def completions(text: str, offset: int, chip: str | None) -> list[Completion]:
+def completions(text: str, offset: int, chip: str | None, facts: Facts) -> list[Completion]:
     """What may be written at an offset: chips, versions, opcodes and their modifiers."""
     begin = text.rfind("\n", 0, offset) + 1
     line = reader.code(text)[begin:offset]

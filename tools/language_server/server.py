@@ -5,8 +5,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from lsprotocol import types
@@ -16,9 +17,8 @@ from pygls.lsp.server import LanguageServer
 from weft.errors import Diagnostic
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.tools import cli
-from weft.tools.language_server import conversion, mlir_features, mlir_names, ptx_features
-from weft.tools.language_server.answers import Span
-from weft.tools.language_server.catalog import OpFacts
+from weft.tools.language_server import conversion, mlir_features, ptx_features
+from weft.tools.language_server.catalog import Facts, OpFacts
 from weft.tools.language_server.checking import Check, Checks
 from weft.tools.language_server.documents import Document, kind_of
 from weft.tools.language_server.problem import Problem
@@ -27,6 +27,7 @@ from weft.version import VERSION
 
 _TRIGGERS = (".", '"', "=", " ", "{")
 T = TypeVar("T")
+_FEATURES: dict[str, ModuleType] = {"mlir": mlir_features, "ptx": ptx_features}
 
 logging.getLogger("pygls").setLevel(logging.ERROR)  # warnings are about what LSP lets a server ignore
 
@@ -101,7 +102,7 @@ class Session:
     async def _initialized(self, params: types.InitializedParams) -> None:
         await self._ask_settings()
 
-    async def _facts(self) -> Mapping[str, OpFacts]:
+    async def _facts(self) -> Facts:
         """The facts about operations, which are asked for once."""
         if self._known is None:
             self._known = asyncio.get_running_loop().create_task(self._load_facts())
@@ -172,9 +173,8 @@ class Session:
             return
         for change in params.content_changes:
             if isinstance(change, types.TextDocumentContentChangePartial):
-                start, end = change.range.start, change.range.end
-                places = (start.line, start.character), (end.line, end.character)
-                document.text = document.text.edited(*places, change.text)
+                span = conversion.span_of(document.text, change.range)
+                document.text = document.text.edited(*span, change.text)
             else:
                 document.text = Text(change.text)
         document.version = params.text_document.version
@@ -200,84 +200,59 @@ class Session:
             types.PublishDiagnosticsParams(check.uri, diagnostics, check.version)
         )
 
-    def _document(self, params: Any) -> Document | None:
-        document = self._documents.get(params.text_document.uri)
+    def _document(self, identifier: types.TextDocumentIdentifier) -> Document | None:
+        document = self._documents.get(identifier.uri)
         return document if document is not None and document.is_short else None
 
     # Features. Those that read a whole text do so in a thread, on the text of the time of the request.
 
-    async def _facts_for(self, params: Any) -> Mapping[str, OpFacts]:
-        document = self._document(params)
+    async def _facts_for(self, params: types.TextDocumentPositionParams) -> Facts:
+        document = self._document(params.text_document)
         return await self._facts() if document is not None and document.kind == "mlir" else {}
 
-    async def _at(self, params: Any, answer: Callable[[Document, int], T]) -> tuple[Document, T] | None:
-        if (document := self._document(params)) is None:
+    async def _at(
+        self, params: types.TextDocumentPositionParams, answer: Callable[[ModuleType, str, int], T]
+    ) -> tuple[Text, T] | None:
+        """The text of a document, and what its kind's features answer about a position there."""
+        if (document := self._document(params.text_document)) is None:
             return None
-        text = document.text
-        offset = text.offset((params.position.line, params.position.character))
-        snapshot = Document(document.uri, document.kind, text, document.version)
-        return snapshot, await asyncio.to_thread(answer, snapshot, offset)
+        text, features = document.text, _FEATURES[document.kind]
+        offset = conversion.offset(text, params.position)
+        return text, await asyncio.to_thread(answer, features, text.text, offset)
 
     async def _hover(self, params: types.HoverParams) -> types.Hover | None:
         facts = await self._facts_for(params)
-
-        def answer(document: Document, offset: int) -> Any:
-            if document.kind == "ptx":
-                return ptx_features.hover(document.text.text, offset, self._chip)
-            return mlir_features.hover(document.text.text, offset, self._chip, facts)
-
-        found = await self._at(params, answer)
-        return conversion.hover(found[0].text, found[1]) if found else None
+        found = await self._at(params, lambda of, text, at: of.hover(text, at, self._chip, facts))
+        return conversion.hover(*found) if found else None
 
     async def _completion(self, params: types.CompletionParams) -> types.CompletionList:
         facts = await self._facts_for(params)
-
-        def answer(document: Document, offset: int) -> Any:
-            if document.kind == "ptx":
-                return ptx_features.completions(document.text.text, offset, self._chip)
-            return mlir_features.completions(document.text.text, offset, self._chip, facts)
-
-        found = await self._at(params, answer)
-        items = conversion.completions(found[0].text, found[1]) if found else []
+        found = await self._at(params, lambda of, text, at: of.completions(text, at, self._chip, facts))
+        items = conversion.completions(*found) if found else []
         return types.CompletionList(is_incomplete=True, items=items)
 
     async def _definition(self, params: types.DefinitionParams) -> types.Location | None:
-        def answer(document: Document, offset: int) -> Span | None:
-            if document.kind == "ptx":
-                return ptx_features.definition(document.text.text, offset)
-            return mlir_names.names(document.text.text).definition(offset)
-
-        found = await self._at(params, answer)
+        found = await self._at(params, lambda of, text, at: of.definition(text, at))
         if found is None or found[1] is None:
             return None
-        return types.Location(found[0].uri, conversion.range_of(found[0].text, found[1]))
+        return types.Location(params.text_document.uri, conversion.range_of(*found))
 
     async def _references(self, params: types.ReferenceParams) -> list[types.Location]:
-        def answer(document: Document, offset: int) -> list[Span]:
-            if document.kind == "ptx":
-                return ptx_features.references(document.text.text, offset)
-            return mlir_names.names(document.text.text).references(offset)
-
-        found = await self._at(params, answer)
-        spans = found[1] if found else []
-        return [types.Location(found[0].uri, conversion.range_of(found[0].text, s)) for s in spans if found]
+        text, spans = await self._at(params, lambda of, text, at: of.references(text, at)) or (Text(""), [])
+        uri = params.text_document.uri
+        return [types.Location(uri, conversion.range_of(text, span)) for span in spans]
 
     async def _symbols(self, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-        if (document := self._document(params)) is None:
+        if (document := self._document(params.text_document)) is None:
             return []
-        text, kind = document.text, document.kind
-        outline = ptx_features.symbols if kind == "ptx" else _outline
+        text, outline = document.text, _FEATURES[document.kind].symbols
         return [conversion.symbol(text, each) for each in await asyncio.to_thread(outline, text.text)]
 
     def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        document = self._document(params)
+        document = self._document(params.text_document)
         if document is None or document.checked is not document.text:
             return []  # the next check's problems have their own
-        start, end = params.range.start, params.range.end
-        span = (
-            document.text.offset((start.line, start.character)),
-            document.text.offset((end.line, end.character)),
-        )
+        span = conversion.span_of(document.text, params.range)
         workspace = self.server.client_capabilities.workspace
         edits = workspace.workspace_edit if workspace else None
         return list(conversion.actions(document, span, bool(edits and edits.document_changes)))
@@ -299,7 +274,3 @@ class _Writer:
 
     def close(self) -> None:
         """Nothing: the process's end closes the stream."""
-
-
-def _outline(text: str) -> Any:
-    return mlir_names.names(text).symbols()

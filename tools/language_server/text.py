@@ -78,7 +78,6 @@ class Text:
         end = self.text.find("\n", offset)
         return self.text.rfind("\n", 0, offset) + 1, len(self.text) if end < 0 else end
 
-    def edited(self, start: Position, end: Position, text: str) -> "Text":
-        """The text with a part replaced."""
-        first, last = self.offset(start), self.offset(end)
+    def edited(self, first: int, last: int, text: str) -> "Text":
+        """The text with the part from `first` to `last` replaced."""
         return Text(self.text[:first] + text + self.text[max(first, last) :])
