@@ -408,12 +408,8 @@ class Sanitizer(Watch):
         ctas = (access.offsets // np.uint64(self.wave.memory.shared_stride)).astype(np.intp)
         gone = self._ended[np.minimum(ctas, len(self._ended) - 1)] & access.lanes.enabled()
         if gone.any():
-            at, lane = divmod(int(gone.argmax()), 32)
-            address = int(access.address[at, lane])
-            thread = self.wave.thread(int(access.lanes.row_numbers()[at]), lane)
-            message = f"shared memory at 0x{address:x} is accessed after its CTA has ended"
-            count = int(np.count_nonzero(gone))
-            self.findings.add("cluster-exit", message, access.line, thread, address, count)
+            what, bad = "is accessed after its CTA has ended", gone[access.lanes.enabled()]
+            self.findings.add_lanes("cluster-exit", what, self.wave, access, bad)
 
     def exited(self, threads: Bools, line: int) -> None:
         live = self.wave.live

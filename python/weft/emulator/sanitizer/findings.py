@@ -3,8 +3,13 @@
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from weft.emulator.errors import Thread, with_sources
 from weft.emulator.locations import Source, source_of_lines
+from weft.emulator.memory.access import Access
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import page
 from weft.errors import WeftError, shown, with_cells
 from weft.isa.computed import computed
@@ -153,6 +158,28 @@ class Findings:
             self._found[rule, line] = found
             if self.told is not None:
                 self.told(found)
+
+    def add_lanes(
+        self,
+        rule: str,
+        what: str,
+        wave: Wave,
+        access: Access,
+        bad: Bools,
+        count: int = 1,
+        lanes: Bools | None = None,
+    ) -> None:
+        """Records a mistake of an access: `bad` are its wrong parts, `count` for each of its lanes, or of
+        `lanes` alone.
+        """
+        at = int(
+            np.flatnonzero(access.lanes.enabled() if lanes is None else lanes)[int(bad.argmax()) // count]
+        )
+        thread = wave.thread(int(access.lanes.row_numbers()[at // 32]), at % 32)
+        address = int(access.address.flat[at])
+        message = f"{access.space} memory at 0x{address:x} {what}"
+        times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
+        self.add(rule, message, access.line, thread, address, times)
 
     def all(self) -> FoundList:
         """The findings, in the order of their lines."""

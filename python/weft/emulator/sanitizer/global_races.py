@@ -170,16 +170,14 @@ class GlobalRaces:
                 missing &= ~is_padding(self._needed, access, missing)
             empty: Bools = missing.any(axis=1)
             if empty.any():
-                row, lane, address = self._thread_of(access, int(empty.argmax()))
-                count = int(np.count_nonzero(empty))
-                self._report_empty(row, lane, access.line, address, count)
+                used, what = self._used_lanes(access), "is read but was never written"
+                self.findings.add_lanes("uninitialized-global", what, self.wave, access, empty, 1, used)
         if access.kind != "load":
             filled[every] = True
 
-    def _report_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
-        message = f"global memory at 0x{address:x} is read but was never written"
-        thread = self.wave.thread(row, lane)
-        self.findings.add("uninitialized-global", message, line, thread, address, count)
+    def _report_unit(self, rule: str, what: str, row: int, line: int, address: int, bad: Bools) -> None:
+        message, count = f"global memory at 0x{address:x} {what}", int(np.count_nonzero(bad))
+        self.findings.add(rule, message, line, self.wave.thread(row, 0), address, count)
 
     def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
         return rows | self.number << COLUMN_BITS
@@ -260,10 +258,7 @@ class GlobalRaces:
             offsets = index * shadow.granule
             late = self._observed.after(access.segment.base, late, offsets, rows, writes, self.clocks.known)
         if late.any():
-            at = self._access_at(shadow, slot, index[int(late.argmax())])
-            done = "read" if access.kind == "load" else "written"
-            before = "written" if slot == 0 else "read"
-            what = f"is {done}, and {before} {at}; nothing orders the two"
+            what = self._unordered(shadow, slot, access.kind, int(index[int(late.argmax())]))
             self._report_access(what, access, late, count)
 
     def observe(self, segment: Segment, offset: int, rows: Index) -> None:
@@ -274,6 +269,11 @@ class GlobalRaces:
         if late is not None:
             write = int(shadow.owner[0, index[0]]), int(shadow.time[0, index[0]])
             self._observed.note(segment.base, offset, rows[late], self.clocks.known, write)
+
+    def _unordered(self, shadow: GlobalShadow, slot: int, kind: str, granule: int) -> str:
+        done, before = "read" if kind == "load" else "written", "read" if slot else "written"
+        at = self._access_at(shadow, slot, granule)
+        return f"is {done}, and {before} {at}; nothing orders the two"
 
     def _access_at(self, shadow: GlobalShadow, slot: int, granule: int) -> str:
         """Where an earlier access is in the PTX, or what has made it."""
@@ -303,19 +303,8 @@ class GlobalRaces:
         return meet
 
     def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
-        row, lane, address = self._thread_of(access, int(bad.argmax()) // count)
-        times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
-        self._report(what, row, lane, access.line, address, times)
-
-    def _thread_of(self, access: Access, number: int) -> tuple[int, int, int]:
-        """The row, the lane and the address of one of the lanes that are checked."""
-        used = self._used_lanes(access)
-        at = int(np.flatnonzero(access.lanes.enabled() if used is None else used)[number])
-        return int(access.lanes.row_numbers()[at // 32]), at % 32, int(access.address.flat[at])
-
-    def _report(self, what: str, row: int, lane: int, line: int, address: int, count: int) -> None:
-        message = f"global memory at 0x{address:x} {what}"
-        self.findings.add("global-race", message, line, self.wave.thread(row, lane), address, count)
+        lanes = self._used_lanes(access)
+        self.findings.add_lanes("global-race", what, self.wave, access, bad, count, lanes)
 
     def postpone(self, segment: Segment, row: int, index: Index, *, reads: bool) -> None:
         """Dates the last reads or writes of granules by a warp to now."""
@@ -345,8 +334,8 @@ class GlobalRaces:
             if empty.any():
                 empty &= ~in_chunks(every, empty)
             if kind != "store" and empty.any():
-                address, count = int(octets[int(empty.argmax())]), int(np.count_nonzero(empty))
-                self._report_empty(row, 0, line, address, count)
+                address, what = int(octets[int(empty.argmax())]), "is read but was never written"
+                self._report_unit("uninitialized-global", what, row, line, address, empty)
             segment.filled[every] |= kind != "load"
         shadow = self.memory.shadow(segment)
         if isinstance(addresses, Chunks):
@@ -371,14 +360,9 @@ class GlobalRaces:
                 late &= (shadow.level[index] < GPU) | ~self._may_meet(shadow, index, rows, GPU)
             if late.any():
                 first = int(late.argmax())
-                before, at = (
-                    "written" if slot == 0 else "read",
-                    self._access_at(shadow, slot, index[first]),
-                )
-                done = "read" if kind == "load" else "written"
-                what = f"is {done}, and {before} {at}; nothing orders the two"
+                what = self._unordered(shadow, slot, kind, int(index[first]))
                 address = segment.base + int(index[first]) * shadow.granule
-                self._report(what, row, 0, line, address, int(np.count_nonzero(late)))
+                self._report_unit("global-race", what, row, line, address, late)
         owner, time = column | self.number << COLUMN_BITS, self.clocks.times[column] + 1
         if kind == "load":
             if awaited:
@@ -442,12 +426,12 @@ class GlobalRaces:
     ) -> None:
         if not hidden.any():
             return
-        first, count = int(index[hidden.argmax()]), int(np.count_nonzero(hidden))
+        first = int(index[hidden.argmax()])
         address, since = segment.base + first * shadow.granule, self._access_at(shadow, 0, first)
         done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
         fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
-        message = f"global memory at 0x{address:x} is {done} without a {fence} after its write {since}"
-        self.findings.add("missing-proxy-fence", message, line, self.wave.thread(row, 0), address, count)
+        what = f"is {done} without a {fence} after its write {since}"
+        self._report_unit("missing-proxy-fence", what, row, line, address, hidden)
 
 
 def _joined(a: Clocks, b: Clocks) -> Clocks:

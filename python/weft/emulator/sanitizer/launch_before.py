@@ -1,8 +1,5 @@
 """Whether the warps of a dependent launch have waited for the previous launch."""
 
-import numpy as np
-
-from weft.emulator.errors import Thread
 from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
@@ -30,9 +27,9 @@ class LaunchBefore:
         rows = access.lanes.row_numbers()
         early = access.lanes.enabled() & (self.clocks.known[rows, self._column] == 0)[:, None]
         if early.any():
-            row, lane = divmod(int(early.argmax()), 32)
-            thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
-            self._report_use(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
+            what = f"is {_done(access.kind)} before griddepcontrol.wait"
+            bad = early[access.lanes.enabled()]
+            self.findings.add_lanes("griddepcontrol-wait", what, self.wave, access, bad)
 
     def unit_access(self, kind: str, addresses: Offsets | Chunks, threads: Bools, line: int) -> None:
         """An asynchronous unit accesses global memory for threads."""
@@ -44,7 +41,9 @@ class LaunchBefore:
         early = rows[self.clocks.known[rows, self._column] == 0]
         if len(early) and segment is not None and segment.of_others:
             row = int(early[0])
-            self._report_use(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
+            thread = self.wave.thread(row, int(threads[row].argmax()))
+            message = f"global memory at 0x{first:x} is {_done(kind)} before griddepcontrol.wait"
+            self.findings.add("griddepcontrol-wait", message, line, thread, first)
 
     def order(self, threads: Bools, clock: Clocks) -> None:
         """Changes the clock of an mbarrier that waits for a unit's bytes. Threads that wait for them are
@@ -60,7 +59,6 @@ class LaunchBefore:
         """Whether a warp is ordered after the previous launch."""
         return self.clocks.known.item(row, self._column) > 0
 
-    def _report_use(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
-        touched = "read" if kind == "load" else "written"
-        message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
-        self.findings.add("griddepcontrol-wait", message, line, thread, address, count)
+
+def _done(kind: str) -> str:
+    return "read" if kind == "load" else "written"

@@ -48,11 +48,6 @@ class LocalMemory:
             empty = ~flat[every]
             bad = (empty & ~is_padding(self._needed, access, empty)).any(axis=1)
         if bad.any():
-            at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
-            row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)
-            address = int(access.address.flat[at])
-            message = f"local memory at 0x{address:x} is read but was never written"
-            count = int(np.count_nonzero(bad))
-            self.findings.add(
-                "uninitialized-local", message, access.line, self.wave.thread(row, lane), address, count
+            self.findings.add_lanes(
+                "uninitialized-local", "is read but was never written", self.wave, access, bad
             )

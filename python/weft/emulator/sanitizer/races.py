@@ -1,6 +1,7 @@
 """Accesses to shared memory, each compared with the last ones to the same granules."""
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,19 @@ _LANE_ROWS = 32
 _ALLOC = "tcgen05.alloc"
 _OWN_WAITS = ("cp.async", "wgmma")
 """Units whose operations end with the warp, so that it needn't wait for them before its end."""
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What is checked: granules, the warp that accesses each, and the line. Of threads: their access, and the
+    number of granules of each lane; otherwise a unit accesses them for a warp.
+    """
+
+    index: Index
+    rows: Rows
+    line: int
+    access: Access | None = None
+    count: int = 1
 
 
 class Races:
@@ -50,10 +64,8 @@ class Races:
 
     # Accesses of threads
 
-    def _elements(self, access: Access) -> tuple[Index, Rows, int]:
-        """The granules of an access, the warp that accesses each, and the number of granules for each
-        lane.
-        """
+    def _of_lanes(self, access: Access) -> _Checked:
+        """The granules of an access, those of each lane together."""
         lanes = access.lanes
         offsets = access.offsets.view(np.intp)
         rows = self._all if lanes.rows is None else np.repeat(lanes.row_numbers(), _LANE_ROWS)
@@ -62,15 +74,15 @@ class Races:
         else:
             offsets, rows = offsets[lanes.mask], rows[lanes.mask.reshape(-1)]
         index, count = self.shadow.elements(offsets, access.width)
-        return index, rows if count == 1 else np.repeat(rows, count), count
+        return _Checked(index, rows if count == 1 else np.repeat(rows, count), access.line, access, count)
 
     def load(self, access: Access) -> None:
         """Threads read: the last write must have happened before."""
-        index, rows, count = self._elements(access)
-        shadow = self.shadow
-        bad = self._after_write(index, rows)
+        of = self._of_lanes(access)
+        shadow, index, rows = self.shadow, of.index, of.rows
+        bad = self._after_write(of)
         if bad is not None:
-            self._report_unordered_write(access, index, bad, count, "read")
+            self._report_unordered(of, bad, "read")
         shadow.reads[index, self._rank[rows]] = self.clocks.known[rows, rows]
         shadow.note_reads(index, READ_BY_THREADS)
         shadow.read_line[index] = access.line
@@ -82,20 +94,20 @@ class Races:
         undefined = self._undefined.stored(access)
         if undefined is not None:
             self.shadow.refine(access.width // undefined.shape[1])
-        index, rows, count = self._elements(access)
+        of = self._of_lanes(access)
+        index, rows, count = of.index, of.rows, of.count
         order = self.wave.memory.order
         if access.kind == "atomic" and order is not None and not order.exchanges:
             never: Bools = self.shadow.written[index] == NEVER
             if never.any():
-                self._report("uninitialized-shared", "is read but was never written", access, never, count)
-        bad = self._after_write(index, rows)
+                self._report("uninitialized-shared", "is read but was never written", of, never)
+        bad = self._after_write(of)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
             if not level and bad.any():
                 bad = bad & np.repeat(changes(access, self.wave), count)
-            if bad.any():
-                self._report_unordered_write(access, index, bad, count, "written")
-        self._after_reads(access, index, rows, count)
+            self._report_unordered(of, bad, "written")
+        self._after_reads(of)
         shadow = self.shadow
         if self.wave.memory.by_unit:
             self._by_unit(index, rows)
@@ -116,7 +128,7 @@ class Races:
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if several and mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
-                self._report("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
+                self._report("shared-race", f"is written by two warps at once{alone}", of, mixed)
 
     def _by_unit(self, index: Index, rows: Rows) -> None:
         """The unit that allocates tensor memory writes for warps, which continue after the write."""
@@ -130,13 +142,12 @@ class Races:
 
     def copy(self, access: Access) -> None:
         """`cp.async` writes, at any time before its group is awaited."""
-        index, rows, count = self._elements(access)
-        bad = self._after_write(index, rows)
+        of = self._of_lanes(access)
+        index, rows = of.index, of.rows
+        bad = self._after_write(of)
         if bad is not None:
-            bad = bad & (self.shadow.written[index] != NEVER)
-            if bad.any():
-                self._report_unordered_write(access, index, bad, count, "written")
-        self._after_reads(access, index, rows, count)
+            self._report_unordered(of, bad & (self.shadow.written[index] != NEVER), "written")
+        self._after_reads(of)
         present = np.unique(rows)
         columns = np.zeros(self.wave.warps, np.intp)
         times = np.zeros(self.wave.warps, np.int32)
@@ -147,15 +158,20 @@ class Races:
         shadow.writer[index], shadow.written[index] = columns[rows], times[rows]
         shadow.write_line[index] = access.line
 
-    def _after_write(self, index: Index, rows: Rows) -> Bools | None:
-        """Where the warps don't know of the last write; None if there is no such element."""
-        shadow = self.shadow
-        written, writer = shadow.written[index], shadow.writer[index]
-        bad: Bools = written > self.clocks.known[rows, writer]
+    def _late(self, of: _Checked) -> Bools:
+        """Where the warps don't know of the last write."""
+        writer = self.shadow.writer[of.index]
+        late: Bools = self.shadow.written[of.index] > self.clocks.known[of.rows, writer]
+        return late
+
+    def _after_write(self, of: _Checked) -> Bools | None:
+        """The same for threads, which may have seen the write; None if there is no such element."""
+        bad, shadow = self._late(of), self.shadow
         if not np.count_nonzero(bad):
             return None
-        writes, offsets = (writer.astype(np.int64), written), index * shadow.granule
-        bad = self._observed.after(0, bad, offsets, rows, writes, self.clocks.known)
+        writes = shadow.writer[of.index].astype(np.int64), shadow.written[of.index]
+        offsets = of.index * shadow.granule
+        bad = self._observed.after(0, bad, offsets, of.rows, writes, self.clocks.known)
         return bad if bad.any() else None
 
     def observe(self, offset: int, rows: Index) -> None:
@@ -166,8 +182,9 @@ class Races:
         if len(late) and written != NEVER:
             self._observed.note(0, offset, late, self.clocks.known, (writer, written))
 
-    def _after_reads(self, access: Access, index: Index, rows: Rows, count: int) -> None:
-        shadow, known = self.shadow, self.clocks.known
+    def _after_reads(self, of: _Checked) -> None:
+        """Before a write, all reads must be known."""
+        shadow, known, index, rows = self.shadow, self.clocks.known, of.index, of.rows
         first = rows - self._rank[rows]
         by = shadow.readers(index)
         if self._per_cluster > 1 and np.count_nonzero(by & READ_BY_THREADS):
@@ -179,49 +196,46 @@ class Races:
                 if np.count_nonzero(late):
                     bad = np.zeros(len(rows), np.bool_)
                     bad[mine] = late.any(axis=1)
-                    line = int(shadow.read_line[index[int(bad.argmax())]])
-                    what = f"is written, and read by another warp at line {line}; nothing orders the two"
-                    self._report("shared-race", what, access, bad, count)
+                    who = " by another warp" if of.access is not None else ""
+                    what = f"is written, and read{who} at line {{}}; nothing orders the two"
+                    self._report("shared-race", what, of, bad, shadow.read_line)
         if np.count_nonzero(by & READ_BY_UNITS):
             held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
-            if held.any():
-                line = int(shadow.read_line[index[int(held.argmax())]])
-                what = f"is written while the operation of line {line} may still read it"
-                self._report("async-source-overwritten", what, access, held, count)
+            what = "is written while the operation of line {} may still read it"
+            self._report("async-source-overwritten", what, of, held, shadow.read_line)
 
-    def _report_unordered_write(
-        self, access: Access, index: Index, bad: Bools, count: int, verb: str
-    ) -> None:
+    def _report_unordered(self, of: _Checked, bad: Bools, verb: str) -> None:
         """Reports each kind of last write that the access isn't ordered after."""
-        shadow = self.shadow
+        shadow, index = self.shadow, of.index
         never = bad & (shadow.written[index] == NEVER)
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = bad & ~never & ~by_unit
-        if never.any():
-            every = shadow.written[index].reshape(-1, count) == NEVER
-            padding = is_padding(self._needed, access, every).reshape(-1)
+        if of.access is not None and never.any():
+            every = shadow.written[index].reshape(-1, of.count) == NEVER
+            padding = is_padding(self._needed, of.access, every).reshape(-1)
             never &= ~padding | (shadow.write_line[index] != NOWHERE)
-            origins = np.where(never, shadow.write_line[index], 0).reshape(-1, count)
-            if access.kind == "load" and never.any() and self._undefined.load(access, origins):
+            origins = np.where(never, shadow.write_line[index], 0).reshape(-1, of.count)
+            if of.access.kind == "load" and never.any() and self._undefined.load(of.access, origins):
                 never = np.zeros_like(never)
-        if never.any():
-            self._report("uninitialized-shared", "is read but was never written", access, never, count)
-        for rule, mask, who in (
-            ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
-            ("shared-race", by_warp, "and written by another warp at line {}; nothing orders the two"),
-        ):
-            if mask.any():
-                line = int(shadow.write_line[index[int(mask.argmax())]])
-                comma = "" if rule == "async-not-awaited" else ","
-                self._report(rule, f"is {verb}{comma} {who.format(line)}", access, mask, count)
+        self._report("uninitialized-shared", "is read but was never written", of, never)
+        what = f"is {verb} before the asynchronous write of line {{}} was awaited"
+        self._report("async-not-awaited", what, of, by_unit, shadow.write_line)
+        what = f"is {verb}, and written by another warp at line {{}}; nothing orders the two"
+        self._report("shared-race", what, of, by_warp, shadow.write_line)
 
-    def _report(self, rule: str, what: str, access: Access, bad: Bools, count: int) -> None:
-        at = int(np.flatnonzero(access.lanes.enabled())[int(bad.argmax()) // count])
-        row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
-        address = int(access.address.flat[at])
-        times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
-        thread = self.wave.thread(row, lane)
-        self.findings.add(rule, f"shared memory at 0x{address:x} {what}", access.line, thread, address, times)
+    def _report(self, rule: str, what: str, of: _Checked, bad: Bools, lines: Lines | None = None) -> None:
+        """Reports what is `bad`, if anything; `lines` has the line of the other access, by granule."""
+        if not bad.any():
+            return
+        granule = int(of.index[int(bad.argmax())])
+        if lines is not None:
+            what = what.format(int(lines[granule]))
+        if of.access is not None:
+            self.findings.add_lanes(rule, what, self.wave, of.access, bad, of.count)
+            return
+        address = granule * self.shadow.granule % self.wave.memory.shared_stride
+        message, thread = f"shared memory at 0x{address:x} {what}", self.wave.thread(int(of.rows[0]), 0)
+        self.findings.add(rule, message, of.line, thread, address, int(np.count_nonzero(bad)))
 
     def postpone(self, row: int, index: Index, *, reads: bool) -> None:
         """Dates the last reads or writes of granules by a warp to now."""
@@ -244,15 +258,18 @@ class Races:
         """The row of the shadow with the reads of a unit."""
         return self.shadow.slot(self._in_cluster(self.clocks.names[column]))
 
+    def _of_unit(self, row: int, offsets: Index | Chunks, line: int) -> _Checked:
+        index = self.shadow.covered(offsets)
+        return _Checked(index, np.full(len(index), row), line)
+
     def unit_reads(
         self, column: int, row: int, offsets: Index | Chunks, line: int, *, copies: bool = False
     ) -> None:
         """An asynchronous unit begins to read for a warp, which must know of the writes. `copies`: it doesn't
         compute with what it reads.
         """
-        shadow, clocks = self.shadow, self.clocks
-        index = shadow.covered(offsets)
-        late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
+        shadow, clocks, of = self.shadow, self.clocks, self._of_unit(row, offsets, line)
+        index, late = of.index, self._late(of)
         if copies and late.any():
             never = shadow.written[index] == NEVER
             late &= ~in_chunks(index * shadow.granule, never)
@@ -262,9 +279,8 @@ class Races:
         elif late.any() and (never := late & (shadow.written[index] == NEVER)).any():
             address = int(index[int(never.argmax())]) * shadow.granule % self.wave.memory.shared_stride
             late &= ~never | (not self._undefined.multiplies(line, address))
-        if late.any():
-            self._report_unordered_unit(row, index, late, line, "read")
-        self._hidden(row, index, late, line, "read")
+        self._report_unordered(of, late, "read")
+        self._hidden(of, late, "read")
         slot = self.slot(column)
         shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
         shadow.note_reads(index, 1 << slot)
@@ -277,16 +293,14 @@ class Races:
             return name[0], name[1] % self.wave.launch.cluster_size, name[2]
         return name[0], name[1] % self._per_cluster
 
-    def _hidden(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
+    def _hidden(self, of: _Checked, late: Bools, verb: str) -> None:
         """The asynchronous proxy may not see writes that the warp itself knows of."""
         shadow, clocks = self.shadow, self.clocks
-        time, writer = shadow.written[index], shadow.writer[index]
+        time, writer = shadow.written[of.index], shadow.writer[of.index]
         hidden: Bools = ~late & (time != NEVER) & ~clocks.through_proxy[writer]
-        hidden &= time > clocks.fenced[row, writer]
-        if hidden.any():
-            written = int(shadow.write_line[index[int(hidden.argmax())]])
-            what = f"is {verb} without a fence.proxy.async after its write at line {written}"
-            self._report_unit("missing-proxy-fence", what, row, index, hidden, line)
+        hidden &= time > clocks.fenced[of.rows, writer]
+        what = f"is {verb} without a fence.proxy.async after its write at line {{}}"
+        self._report("missing-proxy-fence", what, of, hidden, shadow.write_line)
 
     def unit_writes(
         self, column: int, row: int, offsets: Index | Chunks, line: int, through_proxy: bool
@@ -294,72 +308,36 @@ class Races:
         """An asynchronous unit begins to write for a warp; `through_proxy`: through the asynchronous
         proxy.
         """
-        shadow, clocks = self.shadow, self.clocks
-        index = shadow.covered(offsets)
-        late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
-        late &= shadow.written[index] != NEVER
-        if late.any():
-            self._report_unordered_unit(row, index, late, line, "written")
+        shadow, of = self.shadow, self._of_unit(row, offsets, line)
+        index = of.index
+        late = self._late(of) & (shadow.written[index] != NEVER)
+        self._report_unordered(of, late, "written")
         if through_proxy:
-            self._hidden(row, index, late, line, "overwritten")
-        self._unit_after_reads(row, index, line, through_proxy)
-        taken: Bools = (shadow.taken[:, index] > clocks.known[row, shadow.unit[:, index]]).any(axis=0)
-        if taken.any():
-            before = int(shadow.read_line[index[int(taken.argmax())]])
-            what = f"is written while the operation of line {before} may still read it"
-            self._report_unit("async-source-overwritten", what, row, index, taken, line)
-        shadow.writer[index], shadow.written[index] = column, clocks.times[column] + 1
+            self._hidden(of, late, "overwritten")
+        self._after_reads(of)
+        if through_proxy:
+            self._hidden_reads(of, row)
+        shadow.writer[index], shadow.written[index] = column, self.clocks.times[column] + 1
         shadow.write_line[index] = line
 
-    def _unit_after_reads(self, row: int, index: Index, line: int, through_proxy: bool) -> None:
-        """A unit's write must come after all reads of threads. Before a write through the asynchronous proxy,
-        each of them needs a fence: their data may not have arrived yet when the threads announce the reads.
+    def _hidden_reads(self, of: _Checked, row: int) -> None:
+        """Before a write through the asynchronous proxy, each read of threads needs a fence: their data may
+        not have arrived yet when the threads announce the reads.
         """
         begin = row // self._per_cluster * self._per_cluster
-        mine, reads = slice(begin, begin + self._per_cluster), self.shadow.reads[index]
-        late: Bools = np.logical_or.reduce(reads > self.clocks.known[row, mine], axis=1)
-        if late.any():
-            before = int(self.shadow.read_line[index[int(late.argmax())]])
-            what = f"is written, and read at line {before}; nothing orders the two"
-            self._report_unit("shared-race", what, row, index, late, line)
-        if not through_proxy:
-            return
-        hidden = ~late & np.logical_or.reduce(reads > self.clocks.fenced[row, mine], axis=1)
+        mine, reads = slice(begin, begin + self._per_cluster), self.shadow.reads[of.index]
+        hidden: Bools = np.logical_or.reduce(reads > self.clocks.fenced[row, mine], axis=1)
+        hidden &= ~np.logical_or.reduce(reads > self.clocks.known[row, mine], axis=1)
         if hidden.any() and not self._strict:
-            allowed = hidden & np.isin(self.shadow.writer[index], self._of_addresses())
-            self.shadow.reads[index[allowed]] = 0  # or the next write would find them, too
+            allowed = hidden & np.isin(self.shadow.writer[of.index], self._of_addresses())
+            self.shadow.reads[of.index[allowed]] = 0  # or the next write would find them, too
             hidden &= ~allowed
-        if hidden.any():
-            before = int(self.shadow.read_line[index[int(hidden.argmax())]])
-            what = f"is overwritten without a fence.proxy.async after its read at line {before}"
-            self._report_unit("missing-proxy-fence", what, row, index, hidden, line)
+        what = "is overwritten without a fence.proxy.async after its read at line {}"
+        self._report("missing-proxy-fence", what, of, hidden, self.shadow.read_line)
 
     def _of_addresses(self) -> list[int]:
         """The columns of what writes the addresses of tensor memory."""
         return [at for at, name in self.clocks.names.items() if isinstance(name, tuple) and name[0] == _ALLOC]
-
-    def _report_unordered_unit(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
-        shadow = self.shadow
-        never = late & (shadow.written[index] == NEVER)
-        if never.any():
-            what = "is read but was never written"
-            self._report_unit("uninitialized-shared", what, row, index, never, line)
-        by_unit = late & ~never & (shadow.writer[index] >= self.wave.warps)
-        by_warp = late & ~never & ~by_unit
-        if by_unit.any():
-            before = int(shadow.write_line[index[int(by_unit.argmax())]])
-            what = f"is {verb} before the asynchronous write of line {before} was awaited"
-            self._report_unit("async-not-awaited", what, row, index, by_unit, line)
-        if by_warp.any():
-            before = int(shadow.write_line[index[int(by_warp.argmax())]])
-            what = f"is {verb}, and written by another warp at line {before}; nothing orders the two"
-            self._report_unit("shared-race", what, row, index, by_warp, line)
-
-    def _report_unit(self, rule: str, what: str, row: int, index: Index, bad: Bools, line: int) -> None:
-        offset = int(index[int(bad.argmax())]) * self.shadow.granule
-        address = offset % self.wave.memory.shared_stride
-        message = f"shared memory at 0x{address:x} {what}"
-        self.findings.add(rule, message, line, self.wave.thread(row, 0), address, int(np.count_nonzero(bad)))
 
     # The end of a CTA
 
