@@ -68,6 +68,8 @@ GIVEN = (*(role for role in ROLES if role not in TEAM_ROLES), TEAM, EPILOGUE)
 """The operands of `tile.matmul` after D, in order."""
 FACTORS = ("row_factors", "column_factors")
 """The roles that scale the sums of each row or column."""
+SHORT_FORMS = ("c", "alpha", "bias", "residual", *FACTORS)
+"""The operands that are short for an epilogue which loads from them."""
 GROUPINGS = ("groups", "row_ends", "k_ends")
 """The roles that make products of different sizes; a product has at most one of them."""
 _TILES = {

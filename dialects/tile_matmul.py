@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from ctypes import c_float
 from itertools import compress
-from math import isfinite
 from typing import Any
 
 from weft.dialects.effects import ORDERS
@@ -17,6 +16,7 @@ from weft.dialects.operand_roles import (
     GROUPINGS,
     OUTPUT_TYPES,
     SCALE_OF_WORDS,
+    SHORT_FORMS,
     TEAM,
     WORD,
     role_of,
@@ -34,6 +34,7 @@ from weft.dialects.tile_matmul_checks import (
     role_complaint,
     schedule_complaint,
     shape_complaint,
+    short_form_complaint,
     team_complaint,
     type_complaint,
 )
@@ -42,13 +43,14 @@ from weft.mlir import ir
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
-    """`D = residual + activation(alpha * A @ B + beta * C + bias)`: a whole product of matrices in global
-    memory.
+    """`D = epilogue(A @ B)`: a whole product of matrices in global memory.
 
     A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. If D is a
     batch of such matrices (rank 3), the others may be batches too; all products share a matrix of rank 2.
 
-    Operands for what is done to the sums:
+    The operand `epilogue` is a `tile.epilogue`, which computes the elements of D from the sums. The following
+    operands and attributes are short for one, `residual + activation(alpha * A @ B + beta * C + bias)`, which
+    replaces them in the first pass that meets the product:
 
     - `c`: M x N. If beta is not 0 and there is no C, D's old values are C.
     - `alpha` of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
@@ -58,8 +60,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     - `row_factors` (M) and `column_factors` (N) of f32: row i and column j of A @ B are multiplied by
       `row_factors[i]` and `column_factors[j]`, in addition to alpha. With one element, `memref<1xf32>`, they
       multiply all rows or columns. All products of a batch share them. Not with integers and f64.
-    - `epilogue`: a `tile.epilogue`, which computes the elements of D from alpha * A @ B + beta * C, in place
-      of an activation, a bias, a residual and factors.
+    - `activation`: relu, gelu, gelu_tanh or silu; with f64 and integers only relu.
+
+    Together with an `epilogue` there may be alpha, beta and C: its sums are `alpha * A @ B + beta * C`.
 
     Scales, `scale_a` and `scale_b`:
 
@@ -94,9 +97,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     - Products are added in f32 (integers in i32, f64 in f64). f32 is rounded to tf32. The epilogue is
       computed in f32 (i32, f64) and rounded once, to the elements of D. With f64, D and all added operands
       are f64.
-    - The activation is relu, gelu, gelu_tanh, silu or swiglu; with f64 only relu.
-    - With swiglu, D has half the columns of B. Of each 16 columns of B, the first 8 are gates: an element of
-      D is silu of a gate, multiplied by the sum 8 columns further. It needs `wgmma`, and nothing is added.
+    - With the activation swiglu, D has half the columns of B. Of each 16 columns of B, the first 8 are gates:
+      an element of D is silu of a gate, multiplied by the sum 8 columns further. It needs `wgmma`, and
+      nothing is added.
     - With `accumulate = "f16"`, tensor cores add products of f16 and fp8 in f16. Only sums of K slices are
       added in f32.
     - Tensor cores add fp8 products with fewer bits than f32 has. With `promote`, they add at most 128 of
@@ -141,6 +144,13 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         if self.attribute("beta") == 0.0:
             return None
         return self.d if self.c is None else self.c
+
+    @property
+    def changes_sums(self) -> bool:
+        """Whether something is done to the sums, other than by a gate."""
+        activates = self.attribute("activation") is not None and self.gate is None
+        read = any(name in self.given for name in (EPILOGUE, *SHORT_FORMS) if name != "c")
+        return read or activates or self.added is not None or self.attribute("alpha") != 1.0
 
     @property
     def batch(self) -> ir.Value | None:
@@ -267,15 +277,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
                 return wrong
         if wrong := role_complaint(self.given):
             return wrong
-        doubles = is_f64(self.d)
-        for name in ("alpha", "beta"):
-            value = self.attribute(name)
-            if not isfinite(value if doubles else c_float(value).value):
-                return f"{name} must be finite in {'f64' if doubles else 'f32'}, got {value}"
         for name, value in (("A", self.a), ("B", self.b)):
             if value == self.d:
                 return f"expects {name} and D to be different matrices: D would overwrite what is read"
-        if wrong := type_complaint(self):
+        if wrong := type_complaint(self) or short_form_complaint(self):
             return wrong
         wrong = batch_complaint(self) or team_complaint(self) or epilogue_complaint(self)
         return wrong or shape_complaint(self) or schedule_complaint(self)

@@ -1,6 +1,8 @@
 """What must hold for the operands and attributes of `tile.matmul`."""
 
+from ctypes import c_float
 from dataclasses import replace
+from math import isfinite
 
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.dialects.operand_roles import (
@@ -60,34 +62,46 @@ def type_complaint(op: ir.OpView) -> str | None:
     rest = [op.d, *(value for role, value in op.roles.items() if ROLES[role].is_added)]
     if wrong := _scale_complaint(op, types) or conversion_complaint(op, op.target):
         return wrong
-    integers = isinstance(op.a.type.element_type, ir.IntegerType)
     for only, inputs in (("i32", "integers"), ("f64", "f64")):
         if len({types.sums == only, *(str(value.type.element_type) == only for value in rest)}) > 1:
             got = f"{op.a.type}, {' and '.join(str(value.type) for value in rest)}"
             which = f"{only} if and only if A and B are {inputs}"
             return f"expects D and what is added to it to be {which}, got {got}"
-    if types.sums != "f32" and op.role("alpha") is not None:
-        what = "1 where A and B are integers" if integers else "a number where A and B are f64"
-        return f"expects alpha {what}, got an operand 'alpha' and A of {op.a.type}"
-    if types.sums != "f32" and (given := [name for name in FACTORS if op.role(name) is not None]):
-        return f"expects no {given[0]} where sums are {types.sums}, got A of {op.a.type}"
-    if op.grouping and (given := [name for name in FACTORS if op.role(name) is not None]):
-        return f"expects no {given[0]} with {op.grouping}: use alpha, with a factor for each product"
-    if integers and (op.attribute("alpha") != 1.0 or op.attribute("beta") not in (0.0, 1.0)):
-        factors = f"{op.attribute('alpha')} and {op.attribute('beta')}"
-        return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
-    return activation_complaint(op.attribute("activation"), types.sums, (*ACTIVATIONS, *GATES))
+    return None
+
+
+def short_form_complaint(op: ir.OpView) -> str | None:
+    """Why operands and attributes can't be short for an epilogue of these sums."""
+    types, given = op.types, op.given
+    alpha, beta, activation = (op.attribute(name) for name in ("alpha", "beta", "activation"))
+    doubles, integers = is_f64(op.d), types.sums == "i32"
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not isfinite(value if doubles else c_float(value).value):
+            return f"{name} must be finite in {'f64' if doubles else 'f32'}, got {value}"
+    if types.sums != "f32" and "alpha" in given:
+        legal = "1 where A and B are integers" if integers else "a number where A and B are f64"
+        return f"expects alpha {legal}, got an operand 'alpha' and A of {op.a.type}"
+    if integers and (alpha != 1.0 or beta not in (0.0, 1.0)):
+        return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {alpha} and {beta}"
+    if factors := [name for name in FACTORS if name in given]:
+        if types.sums != "f32":
+            return f"expects no {factors[0]} where sums are {types.sums}, got A of {op.a.type}"
+        if op.grouping:
+            return f"expects no {factors[0]} with {op.grouping}: use alpha, with a factor for each product"
+    if op.function is not None:
+        others = [name for name in ("bias", "residual", *FACTORS) if name in given]
+        if others := [*others, *(["activation"] if activation is not None else [])]:
+            return f"expects no {others[0]} with an epilogue: compute it there"
+    return activation_complaint(activation, types.sums, (*ACTIVATIONS, *GATES))
 
 
 def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
     """Why the target can't convert elements of C, or of what the epilogue loads, to the type of the sums."""
-    c = op.role("c") if op.attribute("beta") != 0.0 else None
-    read = [("C", c)] if c is not None else []
-    read += [("tile.load_element", load.source) for load in op.loads]
-    for name, value in read:
+    for value in (*([] if op.added is None else [op.added]), *(load.source for load in op.loads)):
         element = str(value.type.element_type)
         if element in FP8_TYPES and target is not None and target.chip.name not in FP8_ROUNDING:
-            return f"{name} of {element} needs {describe(FP8_ROUNDING)}, got {target}: use {name} of f16"
+            needed = f"needs {describe(FP8_ROUNDING)}, got {target}: use f16"
+            return f"expects no {element} in its epilogue: it {needed}"
     return None
 
 
@@ -97,10 +111,6 @@ def epilogue_complaint(op: ir.OpView) -> str | None:
         return None
     if (kind := str(op.function.sum.type)) != op.types.sums:
         return f"expects an epilogue of sums of {op.types.sums}, got one of {kind}"
-    others = [name for name in ("bias", "residual", *FACTORS) if op.role(name) is not None]
-    others += ["activation"] if op.attribute("activation") is not None else []
-    if others:
-        return f"expects no {others[0]} with an epilogue: compute it there"
     for load in op.loads:
         if load.source == op.d and (load.axes != "MN" or load.is_of_each != (op.d.type.rank == 3)):
             return "expects an epilogue that loads from D the element which it computes"
@@ -324,9 +334,7 @@ def _gate_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None:
     if op.gate is None:
         return None
     name = op.attribute("activation")
-    more = ("c", "bias", "residual", "partials", "alpha", *FACTORS)
-    others = any(op.role(each) is not None for each in more) or op.epilogue is not None
-    if others or op.attribute("alpha") != 1.0:
+    if op.changes_sums or op.role("partials") is not None:
         return f"expects nothing that is added or multiplied with {name}"
     plain = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
     if plain and not (schedule.swap or schedule.stream_k) and schedule.block[1] % GATED_COLUMNS == 0:

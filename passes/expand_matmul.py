@@ -17,7 +17,8 @@ from weft.dialects.schedule import (
     WmmaSchedule,
 )
 from weft.dialects.tile import MatmulOp
-from weft.mlir import gpu, ir, operations
+from weft.mlir import gpu, ir
+from weft.passes.kernels.short_forms import erase, products
 from weft.passes.registry.pass_ import Pass
 from weft.registry import extensions
 from weft.system import late_imports
@@ -52,18 +53,13 @@ def run(module: ir.Operation, chip: str) -> None:
 
 
 def _expand(module: ir.Operation) -> None:
-    for op in operations(module, MatmulOp):
+    for op in products(module):
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
             raise refuse(op, "must be in a gpu.func: run --outline-matmul before --expand-matmul")
         if (schedule := op.schedule) is None:
             raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, schedule.threads)
-        with late_imports.whole():
-            from weft.passes.kernels.epilogue_function import canonical, erase
-
-        with ir.InsertionPoint(op), op.location:
-            op = canonical(op)
         with ir.InsertionPoint(op), op.location:
             expand = _kernel(op, schedule)
             source = extensions.source("schedule", schedule.key)

@@ -19,6 +19,7 @@ from weft.dialects.tile import EpilogueOp, MatmulOp, TeamOp
 from weft.isa.tensor_map import JOINED_ROWS
 from weft.mlir import arith, func, gpu, ir, operations
 from weft.passes.kernels.matrices import element_bytes
+from weft.passes.kernels.short_forms import products
 from weft.passes.kernels.workspace_sums import workspace_types
 from weft.passes.registry.pass_ import Pass
 
@@ -26,18 +27,17 @@ from weft.passes.registry.pass_ import Pass
 def run(module: ir.Operation) -> None:
     """Outlines every function with a `tile.matmul`; other functions stay."""
     for function in operations(module, func.FuncOp):
-        products = operations(function, MatmulOp)
-        if products:
-            _outline(function, products)
+        if ops := products(function):
+            _outline(function, ops)
 
 
 _BESIDE = EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
 """What may be beside a product."""
 
 
-def _outline(function: ir.OpView, products: list[MatmulOp]) -> None:
-    product = products[0]
-    _check(function, products)
+def _outline(function: ir.OpView, ops: list[MatmulOp]) -> None:
+    product = ops[0]
+    _check(function, ops)
     name = function.name.value
     with ir.InsertionPoint(function), function.location:
         holder = gpu.GPUModuleOp(name)
@@ -47,9 +47,9 @@ def _outline(function: ir.OpView, products: list[MatmulOp]) -> None:
     function.operation.erase()
 
 
-def _check(function: ir.OpView, products: list[MatmulOp]) -> None:
+def _check(function: ir.OpView, ops: list[MatmulOp]) -> None:
     """Raises WeftError for a function that can't become a kernel."""
-    product = products[0]
+    product = ops[0]
     if function.operation.parent.name != "builtin.module":
         raise refuse(
             function, f"must be at the top of the module, got one in a '{function.operation.parent.name}'"
@@ -65,7 +65,7 @@ def _check(function: ir.OpView, products: list[MatmulOp]) -> None:
         for op in function.body.blocks[0].operations
         if not isinstance(op.operation.opview, _BESIDE)
     ]
-    if len(products) > 1 or len(body) != 2 or body[0] != product.operation:
+    if len(ops) > 1 or len(body) != 2 or body[0] != product.operation:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
         what = "a function that becomes a kernel has one product and a return"
         raise refuse(stray, f"must not be in a function with a tile.matmul: {what}")
@@ -151,8 +151,6 @@ def _alignments(arguments: int, product: MatmulOp) -> list[int]:
     schedule, types = product.schedule, product.types
     assert schedule is not None
     operands = {"a": product.a, "b": product.b, "d": product.d, **product.roles}
-    if product.added is None:  # beta is 0: C isn't read
-        operands.pop("c", None)
     alignments = [1] * arguments
     for role, value in operands.items():
         number = ir.BlockArgument(value).arg_number

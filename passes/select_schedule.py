@@ -11,7 +11,8 @@ from weft.dialects.schedule.nearest import refusal
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_matmul_checks import conversion_complaint
 from weft.errors import WeftError
-from weft.mlir import ir, operations
+from weft.mlir import ir
+from weft.passes.kernels.short_forms import products
 from weft.passes.registry import remarks
 from weft.passes.registry.pass_ import Pass
 from weft.schedules import choice
@@ -32,7 +33,7 @@ def run(module: ir.Operation, chip: str, rows: str, family: str) -> None:
     except WeftError as error:
         raise WeftError(f"--select-schedule: {error.diagnostics[0].message}") from None
     target = Target.of(chip)
-    for op in operations(module, MatmulOp):
+    for op in products(module):
         _select(op, target, any_rows=rows == "any", family=name)
 
 

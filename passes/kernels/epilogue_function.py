@@ -5,99 +5,9 @@ lane's elements.
 from collections.abc import Callable
 from typing import Any
 
-from weft.dialects import tile
-from weft.dialects.op import build
-from weft.dialects.operand_roles import EPILOGUE, FACTORS, GIVEN
 from weft.dialects.tile import EpilogueOp, LoadElementOp, MatmulOp
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit
-from weft.passes.kernels import activations
-from weft.passes.kernels.fragments import add
-
-_MOVED = ("c", "bias", "residual", "alpha", *FACTORS)
-
-
-def canonical(op: MatmulOp) -> MatmulOp:
-    """The product that replaces `op`, all of whose operands and attributes for sums of A @ B have become one
-    `tile.epilogue`; except for a gate.
-    """
-    given, attributes = op.given, {name: op.attributes[name] for name in op.attributes}
-    moved = {"alpha", "beta", *(() if op.gate else ("activation",))}
-    if moved.isdisjoint(attributes) and given.keys().isdisjoint(_MOVED):
-        return op
-    kept = {role: value for role, value in given.items() if role not in (*_MOVED, EPILOGUE)}
-    if _changes(op):
-        sums = ir.Type.parse(op.types.sums)
-        kept[EPILOGUE] = tile.epilogue(sums, lambda *arguments: _element(op, *arguments))
-    attributes = {name: each for name, each in attributes.items() if name not in moved}
-    operands = [[op.a], [op.b], [op.d], *([kept[name]] if name in kept else [] for name in GIVEN)]
-    made: MatmulOp = build(MatmulOp, operands=operands, attributes=attributes)
-    erase(op)
-    return made
-
-
-def erase(op: MatmulOp) -> None:
-    """Erases a product, and what computed operands for it alone."""
-    before = dict.fromkeys(value for value in op.given.values() if not isinstance(value.owner, ir.Block))
-    op.operation.erase()
-    for value in before:
-        if not list(value.uses):
-            value.owner.erase()
-
-
-def _changes(op: MatmulOp) -> bool:
-    """Whether something is done to the sums, other than by a gate."""
-    activates = op.attribute("activation") is not None and op.gate is None
-    read = any(name in op.given for name in (*_MOVED, EPILOGUE) if name != "c") or op.added is not None
-    return read or activates or op.attribute("alpha") != 1.0
-
-
-def _element(op: MatmulOp, x: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
-    """An element of D from its sum."""
-    c, residual = (
-        None if matrix is None else tile.load_element(matrix, row, column)
-        for matrix in (op.added, op.role("residual"))
-    )
-    factor = _factor(op, x.type)
-    x = x if factor is None else arith.mulf(x, factor)
-    for name, index in zip(FACTORS, (row, column), strict=True):
-        if (factors := op.role(name)) is not None and not op.is_single(name):
-            x = arith.mulf(x, tile.load_element(factors, index))
-    if c is not None:
-        beta = op.attribute("beta")
-        x = add(x, c if beta == 1.0 else arith.mulf(c, emit.constant(c.type, beta)))
-    if (bias := op.role("bias")) is not None:
-        x = add(x, tile.load_element(bias, column))
-    if (name := op.attribute("activation")) is not None:
-        x = activations.apply(name, x)
-    x = x if residual is None else add(x, residual)
-    return x if op.function is None else _inlined(op.function, x, row, column)
-
-
-def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
-    """The factor of all sums of a product; None if there is none."""
-    number, factor = op.attribute("alpha"), None
-    for name in ("alpha", *FACTORS):
-        if (read := op.role(name)) is None or (name != "alpha" and not op.is_single(name)):
-            continue
-        value = tile.load_element(read)
-        if factor is not None:
-            factor = arith.mulf(factor, value)
-        else:
-            factor = value if number == 1.0 else arith.mulf(value, emit.constant(kind, number))
-    return emit.constant(kind, number) if factor is None and number != 1.0 else factor
-
-
-def _inlined(function: EpilogueOp, *arguments: ir.Value) -> ir.Value:
-    """What a function returns for these arguments, computed at the insertion point."""
-    values = dict(zip(function.block.arguments, arguments, strict=True))
-    *body, last = function.block.operations
-    for op in body:
-        copy = op.operation.clone()
-        for number, operand in enumerate(op.operation.operands):
-            copy.operation.operands[number] = values.get(operand, operand)
-        values |= zip(op.operation.results, copy.operation.results, strict=True)
-    return values.get(last.element, last.element)
 
 
 def matrices(op: MatmulOp) -> list[ir.Value]:
