@@ -6,11 +6,8 @@ from typing import Any
 
 from weft.dialects.element_types import FP8_TYPES, INPUT_TYPES, PTX_SCALES
 from weft.dialects.product_types import PROMOTED
-from weft.errors import shown
 from weft.isa import block_scales
 from weft.isa.block_scales import WORD_BLOCKS
-from weft.isa.family import choice
-from weft.isa.suggest import did_you_mean
 
 ADDED_TYPES = ("f32", "f16", "bf16", "i32", "f64")
 OUTPUT_TYPES = (*ADDED_TYPES, *FP8_TYPES)
@@ -90,15 +87,10 @@ WORDS = {
 """Scales that come as words of four, by role and by the elements along K that share one."""
 COLUMN_SCALES = Role(("f32",), ("K/128", "N"))
 """What `scale_b` of f32 is with `scale_columns`: it scales each column of B, for each block of K."""
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
-"""Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
-GATES = {"swiglu": "silu"}
-"""Functions of two columns, by the activation of the first one, by which the second one is multiplied."""
 GATE_RUN = 8
 """Columns of the first kind, and then as many of the second, that follow each other in B."""
 GATED_COLUMNS = 32
 """Columns of B of which a tile must have a multiple, so that those of D can be staged."""
-_EXACT = ("relu",)
 
 
 def role_of(name: str, element: str, words: int = 0, columns: bool = False) -> Role:
@@ -145,19 +137,3 @@ def extents(
 def title(role: str) -> str:
     """The name of an operand in messages: C is a letter like A, B and D."""
     return "C" if role == "c" else role
-
-
-def activation_complaint(
-    activation: Any, sums: str = "f32", legal: Sequence[str] = ACTIVATIONS
-) -> str | None:
-    """Why an activation is none of the legal ones: without sums of f32, only relu is computed. None is
-    legal.
-    """
-    legal, only = (legal, "") if sums == "f32" else (_EXACT, f" where D is {sums}")
-    if activation is None or (isinstance(activation, str) and activation in legal):
-        return None
-    if only and activation in ACTIVATIONS:
-        meant = ": apply it to D instead"
-    else:
-        meant = did_you_mean(activation, legal) if isinstance(activation, str) else ""
-    return f"activation must be {choice(legal)}{only}, got {shown(activation)}{meant}"

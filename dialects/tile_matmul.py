@@ -5,13 +5,13 @@ from ctypes import c_float
 from itertools import compress
 from typing import Any
 
+from weft.dialects.activations import GATES
 from weft.dialects.effects import ORDERS
 from weft.dialects.element_types import INPUT_TYPES, PTX_SCALES
 from weft.dialects.op import Op, Operand, as_float, build
 from weft.dialects.operand_roles import (
     EPILOGUE,
     FACTORS,
-    GATES,
     GIVEN,
     GROUPINGS,
     OUTPUT_TYPES,

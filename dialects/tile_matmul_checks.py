@@ -4,18 +4,16 @@ from ctypes import c_float
 from dataclasses import replace
 from math import isfinite
 
+from weft.dialects.activations import ACTIVATIONS, GATES, activation_complaint
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
 from weft.dialects.operand_roles import (
-    ACTIVATIONS,
     EPILOGUE,
     FACTORS,
     GATED_COLUMNS,
-    GATES,
     GROUPINGS,
     ROLES,
     TEAM,
     WORD,
-    activation_complaint,
     element_types,
     extents,
     title,

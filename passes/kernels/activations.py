@@ -1,25 +1,26 @@
 """The activations of `tile.matmul` on f32 (relu: on i32 too) and their derivatives, on scalars and vectors,
 without CUDA's device library.
 
-`weft.reference` has the error bound of each.
+`weft.dialects.activations` has the error bound of each.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import e, log2, pi, sqrt
-from typing import Any
 
 from weft.mlir import arith, ir, nvvm, vector
 from weft.passes.builders import emit
+from weft.passes.raising.formulas import Formula, X, called, number, sigmoid
 
 
 def apply(name: str, lane: ir.Value) -> ir.Value:
     """The activation of a scalar or of every element of a vector."""
-    return _ACTIVATIONS[name](lane)
+    return KERNELS[name].value(lane)
 
 
 def derivative(name: str, lane: ir.Value) -> ir.Value:
     """The derivative of an activation at every element of a vector of f32."""
-    return _DERIVATIVES[name](lane)
+    return KERNELS[name].derivative(lane)
 
 
 def _relu(x: ir.Value) -> ir.Value:
@@ -131,7 +132,7 @@ def _of_gelu_tanh(x: ir.Value) -> ir.Value:
     )
 
 
-def _of_quotient(x: ir.Value, s: Any, slope: Any) -> ir.Value:
+def _of_quotient(x: ir.Value, s: ir.Value, slope: ir.Value) -> ir.Value:
     """s (1 + x (1 - s) slope)."""
     one = emit.constant(x.type, 1.0)
     rest = arith.mulf(arith.mulf(x, arith.subf(one, s)), slope)
@@ -170,23 +171,44 @@ def _power(x: ir.Value) -> ir.Value:
     return nvvm.ex2(x, ftz=True)
 
 
-def _each(function: Callable[[Any], Any], lane: ir.Value) -> ir.Value:
+def _each(function: Callable[[ir.Value], ir.Value], lane: ir.Value) -> ir.Value:
     """A scalar function of a scalar or of every element of a vector."""
     if not isinstance(lane.type, ir.VectorType):
         return function(lane)
     return vector.from_elements(lane.type, [function(element) for element in emit.elements(lane)])
 
 
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "relu": _relu,
-    "gelu": _gelu,
-    "gelu_tanh": _gelu_tanh,
-    "silu": _silu,
-}
+@dataclass(frozen=True)
+class Kernel:
+    """An activation and its derivative as kernels compute them, and formulas in which programs write it."""
 
-_DERIVATIVES: dict[str, Callable[[Any], Any]] = {
-    "relu": _step,
-    "gelu": _of_gelu,
-    "gelu_tanh": _of_gelu_tanh,
-    "silu": _of_silu,
+    value: Callable[[ir.Value], ir.Value]
+    derivative: Callable[[ir.Value], ir.Value]
+    formulas: tuple[Formula, ...]
+
+
+_HALF, _ONE = number(0.5), number(1.0)
+_U = number(sqrt(2 / pi)) * (X + number(0.044715) * X * X * X)
+KERNELS = {
+    "relu": Kernel(_relu, _step, (called("relu", X),)),
+    "gelu": Kernel(
+        _gelu,
+        _of_gelu,
+        (
+            _HALF * X * (_ONE + called("erf", number(sqrt(0.5)) * X)),
+            _HALF * X * called("erfc", number(-sqrt(0.5)) * X),
+        ),
+    ),
+    "gelu_tanh": Kernel(
+        _gelu_tanh,
+        _of_gelu_tanh,
+        (_HALF * X * (_ONE + called("tanh", _U)), X * sigmoid(number(2.0) * _U)),
+    ),
+    "silu": Kernel(_silu, _of_silu, (X * sigmoid(X), _HALF * X * (_ONE + called("tanh", _HALF * X)))),
 }
+"""By the names of `weft.dialects.activations`."""
+
+
+def name_of(formula: Formula) -> str | None:
+    """The activation that a formula is; None for another function."""
+    return next((name for name, kernel in KERNELS.items() if any(map(formula.equals, kernel.formulas))), None)

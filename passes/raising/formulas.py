@@ -5,7 +5,7 @@ canceled and no factor is 0, so infinity and NaN stay what they are.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import product
@@ -225,27 +225,6 @@ class Comparison:
 
 
 _SWAPPED = str.maketrans("gl", "lg")
-
-
-def _activations() -> Iterator[tuple[str, Formula]]:
-    half, one = number(0.5), number(1.0)
-    inside = number(math.sqrt(2 / math.pi)) * (X + number(0.044715) * X * X * X)
-    yield "relu", called("relu", X)
-    yield "gelu", half * X * (one + called("erf", number(math.sqrt(0.5)) * X))
-    yield "gelu", half * X * called("erfc", number(-math.sqrt(0.5)) * X)
-    yield "gelu_tanh", half * X * (one + called("tanh", inside))
-    yield "gelu_tanh", X * sigmoid(number(2.0) * inside)
-    yield "silu", X * sigmoid(X)
-    yield "silu", half * X * (one + called("tanh", half * X))
-
-
-ACTIVATIONS = tuple(_activations())
-"""The activations of `tile.matmul`, as they are written."""
-
-
-def activation_of(formula: Formula) -> str | None:
-    """The activation that a formula is; None for another function."""
-    return next((name for name, each in ACTIVATIONS if formula.equals(each)), None)
 
 
 FUNCTIONS: dict[str, Callable[..., Formula]] = {

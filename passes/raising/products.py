@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weft.mlir import ir
+from weft.passes.kernels.activations import KERNELS, name_of
 from weft.passes.raising.expressions import (
     ZERO,
     Apply,
@@ -32,9 +33,6 @@ from weft.passes.raising.formulas import (
     NoFormulaError,
     X,
     number,
-)
-from weft.passes.raising.formulas import (
-    activation_of as named,
 )
 
 
@@ -73,7 +71,7 @@ def activation_of(top: Form, argument: Form, product: Sum) -> str:
     except NoFormulaError:
         name = None
     else:
-        name = named(total)
+        name = name_of(total)
     if name is None:
         raise Unraisable("is no activation of a sum")
     return name
@@ -228,7 +226,8 @@ def _activated(top: Form, product: Sum, op: ir.Operation) -> tuple[Form, str, Fo
         except Unraisable:
             continue
         return argument, activation, {part: weight for part, weight in rest.items() if weight}
-    what = "is no relu, gelu, gelu_tanh or silu of a product; write the product to memory before it"
+    *names, last = KERNELS
+    what = f"is no {', '.join(names)} or {last} of a product; write the product to memory before it"
     raise Unraisable(what, applied)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from products import CHIP, Case, Product
 
-from weft.dialects.operand_roles import ACTIVATIONS
+from weft.dialects.activations import ACTIVATIONS
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.launch.arrays import numpy_dtype
 from weft.schedules import choice

@@ -8,7 +8,8 @@ from gpu_marks import GPU, WGMMA
 
 import weft
 from weft import reference
-from weft.dialects import operand_roles, tile
+from weft.dialects import tile
+from weft.dialects.activations import ACTIVATIONS
 from weft.launch.arrays import numpy_dtype
 
 pytestmark = GPU
@@ -47,7 +48,7 @@ def check(kernel, kinds, added, activation, shape, beta=0.0):
     assert found.passed, (shape, found)
 
 
-@pytest.mark.parametrize("activation", [None, *operand_roles.ACTIVATIONS])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
 @pytest.mark.parametrize("output", ["f32", "bf16"])
 def test_everything_that_can_be_added(activation, output):
     kinds, added = ("bf16", "bf16", output), {"c": "f32", "bias": "f16", "residual": "bf16"}
@@ -56,7 +57,7 @@ def test_everything_that_can_be_added(activation, output):
         check(kernel, kinds, added, activation, shape, beta=2.0)
 
 
-@pytest.mark.parametrize("activation", operand_roles.ACTIVATIONS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_an_activation_is_within_its_bound(activation):
     kernel = compiled(("f16", "f16", "f32"), {"c": "f32"}, activation, beta=1.0)
     x = np.random.default_rng(5).uniform(-6, 6, (1024, 1024)).astype(np.float32)

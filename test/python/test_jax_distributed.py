@@ -7,7 +7,7 @@ import pytest
 from jax_processes import run
 
 import weft
-from weft.dialects.operand_roles import ACTIVATIONS
+from weft.dialects.activations import ACTIVATIONS
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
@@ -48,7 +48,8 @@ def test_rows_of_all_devices_are_multiplied():
 
 
 @pytest.mark.parametrize(
-    "activation", ["silu", *(pytest.param(each, marks=pytest.mark.slow) for each in (None, *ACTIVATIONS[:3]))]
+    "activation",
+    ["silu", *(pytest.param(each, marks=pytest.mark.slow) for each in (None, *list(ACTIVATIONS)[:3]))],
 )
 def test_sums_have_an_epilogue(activation):
     a, b = numbers(RANKS, RANKS * M, K, seed=0), numbers(RANKS, K, N, seed=1)

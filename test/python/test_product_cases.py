@@ -10,7 +10,8 @@ from launches import complaint
 from product_cases import LAID, MMA, TYPES, cases, laid
 from products import Case, Product
 
-from weft.dialects.operand_roles import ACTIVATIONS, FACTORS, ROLES, TEAM_ROLES
+from weft.dialects.activations import ACTIVATIONS
+from weft.dialects.operand_roles import FACTORS, ROLES, TEAM_ROLES
 from weft.passes.kernels import wgmma_kernel
 
 MOST_KERNELS = 160

@@ -141,6 +141,6 @@ def test_many_random_functions_are_raised_to_themselves(seed: int) -> None:
 
 def test_an_activation_by_samples_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault: constants that are near those of an activation are taken for them."""
-    exact = products.named
-    monkeypatch.setattr(products, "named", lambda formula: exact(formula) or "gelu")
+    exact = products.name_of
+    monkeypatch.setattr(products, "name_of", lambda formula: exact(formula) or "gelu")
     assert _wrong(100, 0)[1]

@@ -73,10 +73,10 @@ def _of_weft(op: Any) -> OpFacts:
 
 def _of_products() -> tuple[dict[str, tuple[str, ...]], tuple[tuple[str, ...], ...]]:
     """The values of the attributes of `tile.matmul`, and the fields of its schedules."""
-    from weft.dialects.operand_roles import ACTIVATIONS
+    from weft.dialects.activations import ACTIVATIONS
     from weft.dialects.schedule import FAMILIES
 
-    return {"activation": ACTIVATIONS}, tuple(tuple(f.name for f in fields(each)) for each in FAMILIES)
+    return {"activation": tuple(ACTIVATIONS)}, tuple(tuple(f.name for f in fields(each)) for each in FAMILIES)
 
 
 def _written(value: object) -> str:

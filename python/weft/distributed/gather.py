@@ -8,7 +8,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from weft.dialects.operand_roles import GATES
+from weft.dialects.activations import GATES
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed import small_kernels

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from weft.dialects.operand_roles import ACTIVATIONS, GATE_RUN, GATES
+from weft.dialects.activations import ACTIVATIONS, GATES
+from weft.dialects.operand_roles import GATE_RUN
 from weft.distributed import direct, watching
 from weft.distributed.added import added_to
 from weft.distributed.gates import check_columns, check_gate

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from weft.dialects.operand_roles import GATES
+from weft.dialects.activations import GATES
 from weft.distributed import gather, gradients, reduce, rows, scatter
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError

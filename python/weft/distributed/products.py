@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, Self
 
+from weft.dialects.activations import ACTIVATIONS, GATES
 from weft.dialects.element_types import FP8_TYPES
-from weft.dialects.operand_roles import ACTIVATIONS, GATED_COLUMNS, GATES
+from weft.dialects.operand_roles import GATED_COLUMNS
 from weft.dialects.product_types import PROMOTED, Types, ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.dialects.schedule.coercion import as_schedule

@@ -17,12 +17,12 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
 from weft.inductor.choices import is_exact
+from weft.passes.kernels.activations import name_of
 from weft.passes.raising.formulas import (
     Comparison,
     Formula,
     NoFormulaError,
     X,
-    activation_of,
     called,
     larger,
     number,
@@ -224,7 +224,7 @@ class _Product:
     def _activated(self) -> "_Product | None":
         if self._is_sum:
             for node, value in _functions(self.last):
-                name = activation_of(value) if isinstance(value, Formula) else None
+                name = name_of(value) if isinstance(value, Formula) else None
                 if node.meta["val"].dtype in _FLOATS and name is not None:
                     return self._with(node, activation=name)
         return None

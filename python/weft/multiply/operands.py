@@ -5,13 +5,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
+from weft.dialects.activations import activation_complaint
 from weft.dialects.element_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
-from weft.dialects.operand_roles import (
-    GROUPINGS,
-    SCALE_OF_WORDS,
-    WORD,
-    activation_complaint,
-)
+from weft.dialects.operand_roles import GROUPINGS, SCALE_OF_WORDS, WORD
 from weft.dialects.product_types import (
     HALF,
     PROMOTED,

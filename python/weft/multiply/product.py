@@ -2,13 +2,14 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES, activation_complaint
+from weft.dialects.activations import ACTIVATIONS, activation_complaint
+from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
@@ -100,7 +101,7 @@ def _schedule(value: "AnySchedule | str | None") -> "AnySchedule | None":
 
 
 def checked_activation(
-    value: Any, caller: str = "weft.matmul", legal: Sequence[str] = ACTIVATIONS
+    value: Any, caller: str = "weft.matmul", legal: Iterable[str] = ACTIVATIONS
 ) -> str | None:
     """An activation, or None. Raises WeftError for anything else."""
     if complaint := activation_complaint(value, legal=legal):

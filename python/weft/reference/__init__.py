@@ -2,6 +2,7 @@
 scales.
 """
 
+from weft.dialects.activations import ACTIVATIONS, Activation
 from weft.reference.block_scales import (
     Quantized,
     dequantized,
@@ -12,7 +13,7 @@ from weft.reference.block_scales import (
     tiled_scales,
     unpack,
 )
-from weft.reference.expected import ACTIVATIONS, Activation, Array, Comparison, Expected, product
+from weft.reference.expected import Array, Comparison, Expected, product
 from weft.reference.groups import ends, spans
 
 __all__ = [

@@ -1,6 +1,5 @@
 """A matrix product in float64, and a bound on the error of a tensor core's result."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from weft.dialects.activations import ACTIVATIONS, UNIT, Doubles
 from weft.dialects.product_types import PROMOTED
 from weft.errors import WeftError
 from weft.isa import accumulation, wgmma
@@ -17,9 +17,7 @@ from weft.isa.tcgen05.descriptors import KINDS
 from weft.reference import block_scales
 
 Array = npt.NDArray[Any]
-Doubles = npt.NDArray[np.float64]
 
-_U = 2.0**-24  # half an ulp of f32, relative
 _DOUBLE = 2.0**-53  # half an ulp of f64, relative
 _LEAST = 2.0**-126  # the least normal number; smaller numbers have its absolute error
 _TF32 = 2.0**-10 + 2.0**-22  # relative error of a product of f32 factors that are rounded to tf32
@@ -40,72 +38,9 @@ class _Steps:
         return -(-depth // self.fewest) * (self.most + 1 + 2) * self.cut
 
 
-_WIDE = _Steps(8, 16, _U)
+_WIDE = _Steps(8, 16, UNIT)
 _WGMMA_FP8 = wgmma.MmaAsync("m64n8k32", "e4m3", "e4m3", "f32")
 _FP8 = _Steps(16, 32, 2.0 ** -accumulation.of("wgmma", _WGMMA_FP8, "sm_90a").fraction)
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A function in float64, and a bound on the error of its f32 implementation.
-
-    `slope` is the largest slope, rounded up to cover second-order errors. `own(x, y)` is the error of the
-    implementation at x, where the function is y. Let u = 2**-24. The relative errors of `ex2.approx.ftz` and
-    `rcp.approx.ftz` are at most 4 u (2 ulp) and 2 u (1 ulp).
-
-    - x / (1 + 2**t): t has a relative error of a few u (two roundings for silu, five for gelu_tanh), so 2**t
-      has that error times its natural logarithm w, plus 4 u. The sum has 2**t / (1 + 2**t) of this error and
-      adds u, the reciprocal adds 2 u, the product adds u. If 2**t exceeds 2**126, the result is 0, with an
-      error below 2**-119.
-    - max(x, 0) - a * Phi(-a): the polynomial of the second term has an error of at most 4e-9. Its argument
-      has one of 5 u, which it multiplies by at most 10. It has fewer than 12 roundings, of up to 2.5 times
-      its value. The power's argument has an error of 1.5 u a**2; the power and three products add 7 u.
-    """
-
-    function: Callable[[Doubles], Doubles]
-    slope: float
-    own: Callable[[Doubles, Doubles], Doubles]
-
-    def of(self, x: Doubles, error: Doubles) -> tuple[Doubles, Doubles]:
-        """The function's values, and their error if x has an error of `error`."""
-        y = self.function(x)
-        return y, self.slope * error + self.own(x, y)
-
-
-def _gated(w: Doubles) -> Doubles:
-    """1 / (1 + exp(-w)), computed without overflow."""
-    small = np.exp(-np.abs(w))
-    return np.asarray(np.where(w >= 0, 1.0, small) / (1.0 + small))
-
-
-def _gated_error(roundings: int, w: Doubles, y: Doubles) -> Doubles:
-    part = _gated(-w)
-    return ((roundings * np.abs(w) + 4) * part + 4) * _U * np.abs(y) + 2.0**-119
-
-
-def _tanh_argument(x: Doubles) -> Doubles:
-    return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
-
-
-def _normal_below(x: Doubles) -> Doubles:
-    """Phi(x), accurate for small values."""
-    values = [0.5 * math.erfc(-each / math.sqrt(2)) for each in x.ravel()]
-    return np.array(values).reshape(x.shape)
-
-
-def _gelu_error(x: Doubles, y: Doubles) -> Doubles:
-    a = np.abs(x)
-    return _U * np.abs(y) + (5 * 10 + 12 * 2.5 + 1.5 * a**2 + 7) * _U * a * _normal_below(-a) + 4e-9
-
-
-ACTIVATIONS = {
-    "relu": Activation(lambda x: np.maximum(x, 0), 1.0, lambda x, y: np.zeros_like(y)),
-    "gelu": Activation(lambda x: x * _normal_below(x), 1.14, _gelu_error),
-    "gelu_tanh": Activation(
-        lambda x: x * _gated(_tanh_argument(x)), 1.14, lambda x, y: _gated_error(5, _tanh_argument(x), y)
-    ),
-    "silu": Activation(lambda x: x * _gated(x), 1.11, lambda x, y: _gated_error(2, x, y)),
-}
 
 
 Epilogue = Callable[[Array, Array], tuple[Array, Array]]
@@ -206,8 +141,8 @@ def product(
     With f64, both the result and this product have K + 5 roundings of 2**-53, in any order, each relative to
     |alpha| * S + |beta * c| + |bias| + |residual|.
 
-    An activation multiplies the error by at most its slope, and adds its own (`Activation`). A residual adds
-    one rounding. fp8 results are clamped to fp8's range.
+    An activation multiplies the error by at most its slope, and adds its own (`weft.dialects.activations`). A
+    residual adds one rounding. fp8 results are clamped to fp8's range.
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
@@ -234,14 +169,14 @@ def product(
     roundings = 4
     if bias is not None:
         values, terms, roundings = values + bias, terms + np.abs(bias.astype(np.float64)), 5
-    error = abs(alpha) * sum_error + roundings * _U * _normal(terms)
+    error = abs(alpha) * sum_error + roundings * UNIT * _normal(terms)
     if activation is not None:
         values, error = ACTIVATIONS[activation].of(values, error)
     if epilogue is not None:
         values, error = epilogue(values, error)
     if residual is not None:
         values = values + residual.astype(np.float64)
-        error = error + _U * _normal(np.abs(values) + error)
+        error = error + UNIT * _normal(np.abs(values) + error)
     return _rounded(values, error, dtype)
 
 
@@ -262,7 +197,7 @@ def _sums(
     if left.dtype == np.float32:
         error += _TF32 * magnitude
     if promoted:
-        error += (2 * -(-depth // PROMOTED) + 1) * _U * _normal(magnitude + error)
+        error += (2 * -(-depth // PROMOTED) + 1) * UNIT * _normal(magnitude + error)
     return exact, magnitude, error
 
 
@@ -279,7 +214,7 @@ def _block_scaled(left: Array, right: Array, scales: tuple[Array, Array]) -> tup
     )
     exact, magnitude = x @ y.T, np.abs(x) @ np.abs(y.T)
     depth = KINDS[scaling.kind].k
-    return exact, magnitude, _Steps(depth, depth, _U).lost(left.shape[1]) * _normal(magnitude)
+    return exact, magnitude, _Steps(depth, depth, UNIT).lost(left.shape[1]) * _normal(magnitude)
 
 
 def _normal(magnitude: Doubles) -> Doubles:
