@@ -54,7 +54,7 @@ def _await_others(op: AwaitOthersOp) -> list[ir.Value]:
     return [complete(_Counter(op).poll(complete))]
 
 
-def _in_all_lanes(read: Callable[[], Any]) -> ir.Value:
+def _in_all_lanes(read: Callable[[], ir.Value]) -> ir.Value:
     """The i32 that a warp's first lane reads from memory, in all lanes."""
     first = emit.equal(thread_ids.lane(), 0)
     (number,) = emit.either(first, [emit.i32()], lambda: [read()], lambda: [emit.value(0)])
@@ -78,7 +78,7 @@ class _Counter:
         )
         self.address = addresses.offset(llvm.inttoptr(addresses.pointer_type(1), base), emit.mul(op.index, 4))
 
-    def poll(self, enough: Callable[[Any], Any]) -> ir.Value:
+    def poll(self, enough: Callable[[ir.Value], ir.Value]) -> ir.Value:
         """Reads the counter until it is `enough`, an i1, or at most `_POLLS` times; its last value."""
 
         def load() -> ir.Value:

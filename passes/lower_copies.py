@@ -56,7 +56,7 @@ def run(module: ir.Operation) -> None:
             _lower(op, lowerings[type(op)])
 
 
-def _lower(op: ir.OpView, lowering: Callable[[Any], Any]) -> None:
+def _lower(op: ir.OpView, lowering: Callable[[Any], ir.Value | None]) -> None:
     if isinstance(op, CopyAsyncOp) and is_map(op.source):
         raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
     if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):

@@ -86,7 +86,7 @@ class Barriers:
 
 def run(module: ir.Operation) -> None:
     """Lowers every ring. What copies into one must be lowered before."""
-    rings: dict[Any, Barriers] = {}
+    rings: dict[ir.Value, Barriers] = {}
     for op in operations(module, MakeRingOp):
         with ir.InsertionPoint(op), op.location:
             rings[op.ring] = _make(op)
@@ -230,7 +230,7 @@ def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[ir.Value]:
     return []
 
 
-def _arrive(op: ir.OpView, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> None:
+def _arrive(op: ir.OpView, ring: Barriers, agent: str, barrier: Callable[[], ir.Value]) -> None:
     """One arrival of an agent at a barrier of its own CTA, or at the same one of another. One thread arrives
     for its warpgroup, which has waited for its products together, or for its warp, after what the other lanes
     have read or written.

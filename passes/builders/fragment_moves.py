@@ -97,7 +97,7 @@ def _store_shared(op: StoreOp) -> None:
     read = named_sums.rounding(op)
     reading = named_sums.Reading.of(read) if read else None
     words, first = [] if reading else words_of_fragment(op.fragment), 0
-    built = dict[tuple[int, bool], Any]()
+    built = dict[tuple[int, bool], ir.Operation]()
     with emit.reused():
         for count, address, transposed in matrix_moves.moves(op, op.destination, kind):
             registers = reading.words(first, count) if reading else words[first : first + count]
@@ -170,7 +170,7 @@ def _fragment(lane: ir.Value, kind: ir.Type) -> ir.Value:
     return tile.from_lane(lane if same else vector.bitcast(kind.lane_type, lane), kind)
 
 
-def _stored(fragment: ir.Value) -> Callable[[int, int], Any]:
+def _stored(fragment: ir.Value) -> Callable[[int, int], ir.Value]:
     """A function that returns what a lane stores of a run of a fragment's registers, by the first and their
     number.
     """
@@ -258,7 +258,7 @@ def _load_global(op: LoadOp) -> ir.Value:
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
 
-    def loaded(runs: Runs, read: Callable[..., Any]) -> list[ir.Value]:
+    def loaded(runs: Runs, read: Callable[..., ir.Value]) -> list[ir.Value]:
         elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)

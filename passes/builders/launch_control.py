@@ -2,8 +2,6 @@
 "clusterlaunchcontrol").
 """
 
-from typing import Any
-
 from weft.dialects.op import refuse
 from weft.isa.cluster_features import ANSWER_BYTES, CANCEL_FOR_CLUSTER
 from weft.mlir import ir, llvm, nvvm
@@ -34,7 +32,7 @@ def order_reads() -> None:
     _fence(nvvm.MemOrderKind.RELEASE)
 
 
-def _fence(order: Any) -> None:
+def _fence(order: nvvm.MemOrderKind) -> None:
     nvvm.FenceProxySyncRestrictOp(order, fromProxy=nvvm.ProxyKind.GENERIC, toProxy=nvvm.ProxyKind.async_)
 
 

@@ -1,7 +1,6 @@
 """The matrix descriptors of buffers in shared memory, for `wgmma` and `tcgen05`, and of parts of them."""
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import SliceOp, StageOp
@@ -10,13 +9,13 @@ from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit, shared_tiles
 
 
-def start(buffer: ir.Value, build: Callable[..., Any], record: Any) -> ir.Value:
+def start(buffer: ir.Value, build: Callable[..., ir.Value], record: object) -> ir.Value:
     """The descriptor of a buffer's start, whose fields `record` has; `build` builds the op. That of a stage
     or slice is the whole buffer's, advanced: one instruction for each block, where an address would be
     shifted and masked.
     """
     fields = {name: value for name, value in vars(record).items() if name != "address"}
-    views: list[Any] = []
+    views: list[StageOp | SliceOp] = []
     while isinstance(view := _defining_op(buffer), StageOp | SliceOp):
         views.append(view)
         buffer = view.buffer

@@ -250,7 +250,7 @@ def _warp_parts(
     return (starts[order[0]], starts[order[1]]), possible[order[0]], possible[order[1]]
 
 
-def _matrices(op: Any, kind: ir.Type) -> tuple[Sequence[tuple[int, int]], bool]:
+def _matrices(op: LoadOp | StoreOp, kind: ir.Type) -> tuple[Sequence[tuple[int, int]], bool]:
     """The first row and column of each register's matrix, and whether ldmatrix transposes."""
     pack = REGISTER_BITS // kind.element_type.width
     if kind.registers % pack:
@@ -278,7 +278,7 @@ def _at_once(matrices: Sequence[tuple[int, int]]) -> int:
 
 def _lane_origin(lane: ir.Value, origins: Sequence[tuple[int, int]]) -> tuple[ir.Value | int, ir.Value | int]:
     """The origin of the matrix of which a lane addresses a row, relative to the first matrix."""
-    origin: list[Any] = [0, 0]
+    origin: list[ir.Value | int] = [0, 0]
     for step, bit in ((1, 3), (2, 4)):
         if step < len(origins):
             digit = emit.bit_and(emit.shift_right(lane, bit), 1)

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Iterator
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import CopyOutOp
@@ -158,7 +157,7 @@ class RowStores:
 
         self._each_row(emit.value(self.warp), 1, row)
 
-    def _each_row(self, first: ir.Value, at_once: int, body: Callable[[Any], None]) -> None:
+    def _each_row(self, first: ir.Value, at_once: int, body: Callable[[ir.Value], None]) -> None:
         """A loop over every row of the tile that a lane has a part of, from `first` on."""
         end = emit.value(emit.minimum(emit.sub(self.matrix.rows, self.row), self.rows))
         loop = scf.ForOp(emit.value(first), end, emit.value(WARPS * at_once))

@@ -14,7 +14,7 @@ from weft.passes.builders import emit
 class Point:
     """A coordinate as the sum of a run-time part and a constant part, which share no digit."""
 
-    value: Any
+    value: ir.Value | int
     constant: int = 0
 
 
@@ -41,7 +41,7 @@ class SharedTile:
         low = constant % period
         return emit.add(self._swizzled(emit.add(dynamic, low)), constant - low)
 
-    def _bytes_of(self, elements: ir.Value | int) -> Any:
+    def _bytes_of(self, elements: ir.Value | int) -> emit.Number:
         """The bytes of a number of elements; whole ones of elements with less than 8 bits."""
         return emit.mul(elements, self.bytes) if self.bytes else emit.div(elements, 8 // self._bits)
 
@@ -68,7 +68,7 @@ class SharedTile:
 
 def index_offset(value: ir.Value | int, digits: tuple[Iter, ...]) -> ir.Value | int:
     """The offset of an index: the sum of its digits times their strides. The outermost digit is unbounded."""
-    total: Any = 0
+    total: ir.Value | int = 0
     for number, digit in reversed(list(enumerate(digits))):
         low = value if number == 0 else emit.rem(value, digit.extent)
         total = emit.add(total, emit.mul(low, digit.stride))

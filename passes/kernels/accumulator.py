@@ -7,7 +7,6 @@ block; the blocks are added in f32, each multiplied by block scales first where 
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
@@ -268,7 +267,7 @@ def _each_scaled(
     scales: TileScales,
     span: tuple[ir.Value | int, ir.Value],
     carried: list[ir.Value],
-    body: Callable[[Any, list[ir.Value], list[ir.Value], bool], list[ir.Value]],
+    body: Callable[[ir.Value, list[ir.Value], list[ir.Value], bool], list[ir.Value]],
     at_once: int = 1,
 ) -> list[ir.Value]:
     """A loop over a span of K blocks, 32 at a time: each lane of a warp has read the scales of B for one of

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import refuse
@@ -236,9 +235,13 @@ class _Epilogue:
         self.op, self.kind, self.start, self.run = op, kind, (row, column), run
         self.number, self.known, self.preloaded = number, known, preloaded
         self.groups = {register: group for group in groups for register in group.registers}
-        self.loaded = dict[tuple[Any, int], Any]()  # of a matrix, by the first register of a group
-        self.spread = dict[Any, SpreadRow]()  # of vectors
-        self.vectors = dict[tuple[Any, str, int], Any]()  # by axis and the row or column in the fragment
+        self.loaded = dict[
+            tuple[ir.Value, int], list[ir.Value]
+        ]()  # of a matrix, by the first register of a group
+        self.spread = dict[ir.Value, SpreadRow]()  # of vectors
+        self.vectors = dict[
+            tuple[ir.Value, str, int], ir.Value
+        ]()  # by axis and the row or column in the fragment
 
     def of(self, piece: Piece, lane: ir.Value) -> ir.Value:
         """A lane's elements of D from its sums, not yet rounded."""

@@ -3,7 +3,6 @@ lane's elements.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects.tile import EpilogueOp, LoadElementOp, MatmulOp
 from weft.mlir import arith, ir, memref, vector
@@ -43,7 +42,7 @@ def _is_scaled(function: EpilogueOp) -> bool:
     return len(others) == 1 and others[0] not in function.varying
 
 
-Shared = dict[Any, Any]
+Shared = dict[ir.Value, ir.Value]
 """What a kernel has computed of a function for all elements, by the values in the function."""
 
 
@@ -77,7 +76,7 @@ def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and isinstance(value.owner.opview, arith.ConstantOp)
 
 
-def _none(_: Any) -> ir.Value:
+def _none(_: object) -> ir.Value:
     raise AssertionError("the function only scales sums")
 
 
@@ -85,8 +84,8 @@ def compute(
     function: EpilogueOp,
     known: Shared,
     values: dict[ir.Value, ir.Value],
-    load: Callable[[LoadElementOp], Any] = _none,
-    coordinate: Callable[[int], Any] = _none,
+    load: Callable[[LoadElementOp], ir.Value] = _none,
+    coordinate: Callable[[int], ir.Value] = _none,
 ) -> ir.Value:
     """A lane's elements of D, not yet rounded. `values` has its sums, and what it has of matrices; `load`
     returns its elements of a vector, `coordinate` their rows (0) or columns (1).

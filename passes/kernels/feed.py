@@ -1,7 +1,7 @@
 """The part of a kernel that copies A, B and their scales by TMA for its consumers: a ring of stages."""
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
@@ -37,7 +37,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> ir.Value:
 class StagedScales(Protocol):
     """Scales that a stage holds in addition to A and B."""
 
-    def copy(self, at: Tile, block: Any, stage: ir.Value, barrier: ir.Value) -> None:
+    def copy(self, at: Tile, block: ir.Value | int, stage: ir.Value, barrier: ir.Value) -> None:
         """Starts to copy the scales of a tile for a K block into a stage."""
 
 

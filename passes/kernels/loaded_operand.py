@@ -7,7 +7,7 @@ elements along K, the first of which aren't theirs. Consumers set these to zero.
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,11 +78,11 @@ class ShiftedCopy(RegisterCopy):
         with self._active(warp):
             self.store(self._part(row, column, stage, warp), stage, warp)
 
-    def _active(self, warp: ir.Value) -> Any:
+    def _active(self, warp: ir.Value) -> AbstractContextManager[None]:
         """A block for the warps that have some rows."""
         return emit.when(emit.less(emit.mul(warp, self._rows), self.unshifted.rows))
 
-    def store(self, loaded: ir.Value, stage: ir.Value, warp: ir.Value) -> None:
+    def store(self, loaded: ir.Value, stage: ir.Value | int, warp: ir.Value) -> None:
         target, row = tile.stage(self.buffer, emit.value(stage)), emit.value(emit.mul(warp, self._rows))
         tile.store(loaded, target, row, emit.value(0), vector_bytes=BYTES)
 
@@ -335,7 +335,7 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         emit.loop(first, emit.add(first, ahead), 1, position[:1], early)
         return emit.loop(first, after, 1, position, block)
 
-    def _when_own(self, stage: ir.Value, warpgroup: ir.Value) -> Any:
+    def _when_own(self, stage: ir.Value, warpgroup: ir.Value) -> AbstractContextManager[None]:
         """A block for the warpgroup that loads a stage."""
         loaders = self.schedule.loaders
         return emit.when(emit.equal(emit.rem(stage, loaders), warpgroup)) if loaders > 1 else nullcontext()
@@ -348,7 +348,13 @@ class LoadedFeed(Feed[WarpgroupSchedule]):
         return [(c, *((start, depth) if c.k_major else (depth, start))) for c, start in copies]
 
     def _copy(
-        self, operand: StagedOperand, at: Tile, number: Any, start: Any, stage: ir.Value, phase: Any
+        self,
+        operand: StagedOperand,
+        at: Tile,
+        number: ir.Value,
+        start: ir.Value,
+        stage: ir.Value,
+        phase: ir.Value,
     ) -> None:
         """Starts to copy a K block of what isn't loaded; for one thread."""
         depth = emit.mul(at.k_block(number), self.schedule.block[2])

@@ -1,8 +1,8 @@
 """Matrices in global and shared memory as kernels see them: sizes, members of a batch, layouts of stages."""
 
 import functools
+from collections.abc import Sequence
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
@@ -60,7 +60,7 @@ def size(matrix: ir.Value, dimension: int) -> ir.Value:
     return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), number)))
 
 
-def member(matrix: Any, *indices: ir.Value | None) -> ir.Value:
+def member(matrix: ir.Value, *indices: ir.Value | None) -> ir.Value:
     """One matrix of a batch, a memref of rank 3, or of a batch of batches, by its indices. All products share
     a memref of rank 2.
     """
@@ -74,14 +74,14 @@ def with_rows(matrix: ir.Value, rows: ir.Value) -> ir.Value:
     return _part(matrix, (), [emit.as_index(emit.minimum(size(matrix, 0), rows)), _extent(matrix, 1)])
 
 
-def vector_of(matrix: ir.Value, *indices: Any) -> ir.Value:
+def vector_of(matrix: ir.Value, *indices: ir.Value | int | None) -> ir.Value:
     """The last dimension of an array, at these indices of the others."""
     return _part(matrix, indices, [_extent(matrix, -1)])
 
 
 def _part(
     matrix: ir.Value,
-    indices: tuple[ir.Value] | tuple[ir.Value | None, ...] | tuple[()],
+    indices: Sequence[ir.Value | int | None],
     sizes: list[ir.Value],
 ) -> ir.Value:
     """The part of an array at these indices of its first dimensions, of these sizes in the others."""

@@ -7,7 +7,7 @@ to 16 bytes, a third loop copies element by element into one stage.
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from weft.dialects import tile
 from weft.dialects.element_types import FP8_TYPES
@@ -150,12 +150,12 @@ class MmaKernel:
     b: Operand
     depth: ir.Value  # K of this launch, in bytes of packed integers
     tile: Tile
-    has: Any  # whether there is a product, an i1; None: always
+    has: ir.Value | None  # whether there is a product, an i1; None: always
 
     operand: ClassVar[type[Operand]] = Operand
 
     @staticmethod
-    def form_of(op: MatmulOp) -> Any:
+    def form_of(op: MatmulOp) -> mma.Sync | wmma.Mma:
         """The instruction."""
         return mma_sync.form(op.types, op.target.chip.name if op.target else None)
 
@@ -360,11 +360,11 @@ class MmaKernel:
             for operand, start in ((self.a, row), (self.b, column))
         ]
 
-        def load(block: Any) -> list[Any]:
+        def load(block: ir.Value | int) -> list[ir.Value]:
             k = emit.mul(block, block_k)
             return [copy.load(*operand.origin(start, k), warp) for copy, operand, start in copies]
 
-        def store(loaded: list[Any], stage: ir.Value | int) -> None:
+        def store(loaded: list[ir.Value], stage: ir.Value | int) -> None:
             for (copy, *_), part in zip(copies, loaded, strict=True):
                 copy.store(part, stage, warp)
 
@@ -423,7 +423,7 @@ class MmaKernel:
         return PackedCopy.of(*of, BYTE // BITS[self.op.types.a], aligned=aligned)
 
     @property
-    def _first_block(self) -> Any:
+    def _first_block(self) -> ir.Value | int:
         """The tile's first K block."""
         return self.tile.k_span[0] if self.tile.k_span else 0
 

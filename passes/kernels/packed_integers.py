@@ -72,7 +72,7 @@ def _reinterpreted(
 def multiply(a: ir.Value, b: ir.Value, sums: ir.Value, form: isa.Sync) -> ir.Value:
     """The sums plus the products of two fragments of bytes, read as packed integers."""
 
-    def build(operands: warp_products.Operands, _: Any) -> ir.Value:
+    def build(operands: warp_products.Operands, _: object) -> ir.Value:
         return mma.sync(**operands, **vars(form))
 
     return warp_products.nest(a, b, tile.to_lane(sums), sums.type, of_bytes(form), build)
@@ -88,12 +88,12 @@ class PackedCopy(RegisterCopy):
     """
 
     together: int
-    parts: tuple[Any, ...]  # the matrices of each `together`-th row, from the first ones on
+    parts: tuple[ir.Value, ...]  # the matrices of each `together`-th row, from the first ones on
     aligned: bool = True  # whether rows begin at multiples of 16 bytes
 
     @classmethod
     def of(
-        cls, matrix: ir.Value, buffer: Any, width: int, warps: int, together: int, **how: bool
+        cls, matrix: ir.Value, buffer: ir.Value, width: int, warps: int, together: int, **how: bool
     ) -> "PackedCopy":
         """The copy of a matrix, whose parts are built at the insertion point."""
         parts = tuple(_rows_from(matrix, first, together) for first in range(together))
@@ -103,7 +103,7 @@ class PackedCopy(RegisterCopy):
     def _vector(self) -> int:
         return int(max(VECTOR_BYTES, _WORD * self.together))
 
-    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> Any:
+    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> ir.Value:
         """The warp's part of the tile at (`row`, `column`), in elements of the tile."""
         start = emit.value(emit.add(row, emit.mul(warp, self._rows)))
         at, width = emit.value(emit.div(column, self.together)), self._vector // self.together
@@ -116,7 +116,7 @@ class PackedCopy(RegisterCopy):
         return tile.from_lane(vector.bitcast(kind.lane_type, lane), kind)
 
     @property
-    def _packed(self) -> Any:
+    def _packed(self) -> ir.Type:
         """What a warp loads of each part: the fragment of the tile with fewer bytes in each row."""
         whole, width = self._fragment, self._vector // self.together
         across, panels = self._lanes_of_row, self.buffer.type.shape[2] // self.width
@@ -153,7 +153,7 @@ def _transposed(words: list[ir.Value]) -> list[ir.Value]:
     return [_bytes_of(words, number) for number in range(count)]
 
 
-def _exchanged(x: ir.Value, y: ir.Value, mask: int, shift: int) -> tuple[Any, Any]:
+def _exchanged(x: ir.Value, y: ir.Value, mask: int, shift: int) -> tuple[ir.Value, ir.Value]:
     """Two words after the higher parts of the first and the lower ones of the second changed places."""
     lower = emit.bit_and(emit.xor(emit.shift_right(x, shift), y), mask)
     return emit.xor(x, emit.mul(lower, 1 << shift)), emit.xor(y, lower)

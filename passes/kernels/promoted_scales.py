@@ -5,7 +5,6 @@ B. Where each column of B has its own, stages bring them, too.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import PROMOTED
@@ -31,12 +30,13 @@ class BlockScales:
         layout = f"S[({schedule.stages},1,{self.extent}):({schedule.scale_stride},{self.extent},1)]"
         self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, self.extent), f32, layout))
         self.map = tile.tensor_map(self.of_a, tile.stage_type(self.buffer.type))
-        self.of_others, self._member = op.role("gathered_scales"), None
+        self.of_others = op.role("gathered_scales")
+        self._member: ir.Value | None = None
         if self.of_others is not None:
             self._team = Team.of(op)
             self._map_of_others = tile.tensor_map(self.of_others, tile.stage_type(self.buffer.type))
 
-    def begin_member(self, member: Any) -> None:
+    def begin_member(self, member: ir.Value) -> None:
         """Begins to copy the scales of a matrix of a team's other GPUs, by its index."""
         self._member = member
 

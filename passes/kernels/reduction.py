@@ -194,7 +194,7 @@ class ThreadSums:
     vectors: int
     across: int
     unit: int
-    fragment: Callable[[int], Any]
+    fragment: Callable[[int], ir.Type]
 
     @staticmethod
     def of_warpgroups(schedule: WarpgroupSchedule, types: Types) -> "ThreadSums":

@@ -3,7 +3,6 @@ bytes, which are loaded before the products of the previous K block and stored a
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
@@ -22,7 +21,7 @@ class RegisterCopy:
     """
 
     matrix: ir.Value
-    buffer: Any
+    buffer: ir.Value
     width: int
     warps: int
 
@@ -54,12 +53,12 @@ class RegisterCopy:
         shape = self._rows, columns
         return FragmentType.of(shape, self.matrix.type.element_type, Layout.parse(layout))
 
-    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> Any:
+    def load(self, row: ir.Value, column: ir.Value, warp: ir.Value) -> ir.Value:
         """The warp's part of the tile at (`row`, `column`) of the matrix. What is outside is zero."""
         start = emit.value(emit.add(row, emit.mul(warp, self._rows)))
         return tile.load(self.matrix, start, emit.value(column), self._fragment, vector_bytes=VECTOR_BYTES)
 
-    def store(self, loaded: Any, stage: Any, warp: ir.Value) -> None:
+    def store(self, loaded: ir.Value, stage: ir.Value | int, warp: ir.Value) -> None:
         """Stores a loaded part to its rows of a stage. Warps beyond the last row store nothing."""
         row, rows = emit.mul(warp, self._rows), self.buffer.type.shape[1]
         target = tile.stage(self.buffer, emit.value(stage))

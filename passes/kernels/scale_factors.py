@@ -1,7 +1,5 @@
 """What the sums of a K block are multiplied by, where lanes read the float32 scales of A and B themselves."""
 
-from typing import Any
-
 from weft.dialects.product_types import PROMOTED
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
@@ -40,7 +38,7 @@ class LaneScales:
         self._rows = list(dict.fromkeys(row for row, _ in self._inside))
         self._columns = list(dict.fromkeys(column for _, column in self._inside))
 
-    def load(self, block: Any) -> list[ir.Value]:
+    def load(self, block: ir.Value | int) -> list[ir.Value]:
         """The scales of a K block: those of rows, then those of columns, or the one of all. Beyond the last
         row, column or K block, where there are no scales, those of the last.
         """
@@ -65,7 +63,7 @@ class LaneScales:
         return vector.from_elements(self._kind.lane_type, [products[row] for row, _ in self._inside])
 
 
-def _element(matrix: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
+def _element(matrix: ir.Value, row: ir.Value | int, column: ir.Value | int) -> ir.Value:
     """The element at (`row`, `column`) of a matrix, or the nearest one."""
     nearest = (emit.minimum(at, emit.sub(size(matrix, i), 1)) for i, at in enumerate((row, column)))
     return memref.load(matrix, [emit.as_index(at) for at in nearest])

@@ -6,7 +6,6 @@ CTAs send a part of each slice, and the last CTA to finish one raises its flags.
 """
 
 from functools import partial
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
@@ -85,7 +84,7 @@ class RowSender:
 
         def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             numbers = [emit.add(start, emit.mul(step, each)) for each in range(_AT_ONCE)]
-            places = list[tuple[Any, Any]]()
+            places = list[tuple[ir.Value, ir.Value]]()
             for each in numbers:
                 inside = emit.minimum(each, last)
                 column = emit.add(begin, emit.mul(emit.rem(inside, in_row), self._width))

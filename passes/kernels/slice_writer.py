@@ -32,7 +32,7 @@ _RUN = 16
 """Elements of a lane that follow each other in a row of D, as far as a thread can access them at once."""
 
 
-FragmentParts = Iterable[tuple[Any, int]]
+FragmentParts = Iterable[tuple[ir.Value, int]]
 """The fragments of a slice, each with its first column in the slice; made on demand."""
 
 
@@ -43,7 +43,12 @@ class SliceWriter:
         self.op, self.schedule = op, schedule
 
     def write(
-        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value | int
+        self,
+        parts: FragmentParts,
+        at: SliceOrigin,
+        index: ir.Value | None,
+        warpgroup: ir.Value,
+        staging: ir.Value | int,
     ) -> Any:
         """Finishes the sums of a slice, which comes in parts, and stores them; `index` is the batch's.
         `staging` is the number of the slot of staging memory; returns the one of the next slice.
@@ -86,7 +91,12 @@ class StagedSlices(SliceWriter):
         return 2 if self.schedule.halves else 1
 
     def write(
-        self, parts: FragmentParts, at: SliceOrigin, index: Any, warpgroup: ir.Value, staging: ir.Value | int
+        self,
+        parts: FragmentParts,
+        at: SliceOrigin,
+        index: ir.Value | None,
+        warpgroup: ir.Value,
+        staging: ir.Value | int,
     ) -> Any:
         slot = tile.stage(self.buffer, emit.value(emit.add(emit.mul(warpgroup, STAGING_SLOTS), staging)))
         run = run_of(self.schedule)

@@ -94,7 +94,7 @@ class StagedOperand:
         self,
         start: ir.Value,
         k: ir.Value | int,
-        member: Any,
+        member: ir.Value | None,
         stage: ir.Value,
         barrier: ir.Value,
         share: ir.Value | int,
@@ -156,7 +156,7 @@ class GatheredOperand(StagedOperand):
     team: Any = None
     others: Any = None
     _other: StagedOperand = field(init=False)
-    _member: Any = field(init=False, default=None)  # of `others`
+    _member: ir.Value | None = field(init=False, default=None)  # of `others`
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,13 +168,13 @@ class GatheredOperand(StagedOperand):
         self,
         start: ir.Value,
         k: ir.Value | int,
-        member: Any,
+        member: ir.Value | None,
         stage: ir.Value,
         barrier: ir.Value,
-        share: Any,
+        share: ir.Value | int,
         mask: ir.Value,
     ) -> None:
-        def of_own() -> list[Any]:
+        def of_own() -> list[ir.Value]:
             StagedOperand.copy(self, start, k, member, stage, barrier, share, mask)
             return []
 

@@ -8,7 +8,6 @@ slice by slice while the next tile is multiplied.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS, STAGES
@@ -165,7 +164,7 @@ class Products:
         assert at.k_span is not None
         begin, end = at.k_span
 
-        def promoted(number: Any, carried: list[Any]) -> list[Any]:
+        def promoted(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             stages, accumulator = carried[:2], carried[2:]
             tile.acquire(self.full, *accumulator)
             stages = self._block(at, number, accumulator[0], emit.constant(emit.i1(), 0), stages)

@@ -9,7 +9,6 @@ in global memory unless they come as words.
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule
@@ -66,7 +65,7 @@ class TensorTiles:
 class _Scales:
     """The scales of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
 
-    matrix: Any
+    matrix: ir.Value
     blocks: int
     deep: int
     stages: int
@@ -125,7 +124,7 @@ class TensorScales:
         self.left.tensor.allocate()
         self.right.tensor.allocate()
 
-    def load(self, at: Tile, number: ir.Value, stage: ir.Value, position: list[Any]) -> list[Any]:
+    def load(self, at: Tile, number: ir.Value, stage: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
         """Copies a stage's scales to tensor memory; for the thread that issues the products."""
         self.left.tensor.load(stage)
         self.right.tensor.load(stage)
@@ -146,7 +145,7 @@ _LANES, _QUARTERS = block_scales.LANES, block_scales.QUARTERS
 class _Words:
     """The words of one operand: `blocks` tiles of 128 rows, and `deep` along K, in each of `stages`."""
 
-    matrix: ir.Value | None
+    matrix: ir.Value
     blocks: int
     deep: int
     stages: int
@@ -223,7 +222,6 @@ class WordScales:
         left, right = schedule.swapped(op.role("scale_a"), op.role("scale_b"))
         common = tiles.deep, tiles.stages, schedule.cta_group
         self.left, self.right = _Words(left, tiles.left, *common), _Words(right, tiles.right, *common)
-        self._ring: Any = None
 
     def make_ring(self) -> None:
         """Builds the ring at the insertion point, after all buffers."""
@@ -291,10 +289,10 @@ class WordScales:
         inside = emit.rem(emit.sub(number, at.k_span[0]), self._period)
         return emit.either(emit.equal(inside, 0), [emit.i32()] * 2, copy, lambda: position)
 
-    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, Any]:
+    def of_part(self, part: int, at: Tile, number: ir.Value) -> dict[str, ir.Value | int]:
         """The scales of a part of a tile for K block `number`, as `tile.gemm_async` takes them."""
         rows = block_scales.ROWS
-        scales = {
+        scales: dict[str, ir.Value | int] = {
             "scale_a": self.left.tensor.rows(part * rows, rows),
             "scale_b": self.right.tensor.rows(0, self.schedule.block[1]),
         }

@@ -43,7 +43,7 @@ class Team:
         tile.await_flag(flags, emit.value(index), call, self.limit, proxy=proxy)
 
 
-def each_other(rank: ir.Value, ranks: ir.Value, body: Callable[[Any], None]) -> None:
+def each_other(rank: ir.Value, ranks: ir.Value, body: Callable[[ir.Value], None]) -> None:
     """A loop over the other GPUs of a team, from the one before this on: it needs the rows first."""
 
     def one(step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -158,7 +158,7 @@ class TeamReduction(Reduction):
     def read(self, slot: ir.Value, count: int) -> ir.Value:
         """A thread's sums in a slot of this GPU's memory: a vector of `count` elements."""
         kind, numbers = self.sent.element, [None] * count
-        found = list[Any]()
+        found = list[ir.Value]()
         for index, run in enumerate(self._runs(numbers)):
             of_run, at = ir.VectorType.get([len(run)], kind), self._at(slot, index, numbers)
             loaded = vector.LoadOp(of_run, self.partials, [at], alignment=self.sent.vector_bytes).result

@@ -6,7 +6,6 @@ have an accumulator of their own. With block scales they are multiplied by those
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import TensorMemorySchedule, added_pieces
@@ -43,7 +42,7 @@ class Promotion:
         origins = [self.sums.origin(row, column, of) for of in slices]
         zeros = emit.constant(self.sums.fragment(self.columns).lane_type, 0.0)
 
-        def block(number: Any, carried: list[Any]) -> list[Any]:
+        def block(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             *totals, slot, phase = carried
             # Read before the products are awaited, which hides the loads.
             factors = self._factors(at, number, origins) if self.op.types.scaled else [None] * self.count
@@ -63,7 +62,7 @@ class Promotion:
         corners = [(origin.own_row, origin.own_column) for origin in origins]
         return [LaneScales(self.op, self.schedule, kind, scales, *each).of_block(block) for each in corners]
 
-    def _add(self, total: Any, of: Slice, factors: Any, slot: ir.Value) -> Any:
+    def _add(self, total: ir.Value, of: Slice, factors: ir.Value | None, slot: ir.Value) -> ir.Value:
         """A slice's sums plus those of a K block."""
         lane = tile.to_lane(self.sums.load(slot, of, self.columns))
         return arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
@@ -73,7 +72,7 @@ _READ_COLUMNS = 32  # of tensor memory, whose sums a thread finishes before it r
 _AT_ONCE = 32  # sums of K slices that a thread loads before it adds
 
 
-LaneParts = Iterable[tuple[Any, int]]
+LaneParts = Iterable[tuple[ir.Value, int]]
 """A lane's sums of the parts of a slice, each a vector with its first column in the slice; made on demand."""
 
 
@@ -89,7 +88,7 @@ class WarpgroupTile:
         self.row = emit.add(emit.mul(at.row, m), emit.mul(tiles.half, schedule.cta_rows))
         self.column = emit.mul(at.column, n)
 
-    def origin(self, of: Slice) -> Any:
+    def origin(self, of: Slice) -> SliceOrigin:
         """Where a slice is."""
         return self.sums.origin(self.row, self.column, of)
 
@@ -239,7 +238,7 @@ class Epilogue:
 
     def _promoted(
         self, own_tile: WarpgroupTile, position: list[ir.Value], staging: ir.Value
-    ) -> tuple[list[ir.Value], Any]:
+    ) -> tuple[list[ir.Value], ir.Value]:
         """Takes slices that are in registers, where K blocks are added up."""
         assert self.promotion is not None
         totals, position = self.promotion.totals(

@@ -1,7 +1,6 @@
 """The sums of a `tcgen05` kernel in tensor memory, and the fragments in which the epilogue reads them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.product_types import Types
@@ -21,7 +20,7 @@ class Slice:
     of tensor memory in that part.
     """
 
-    part: Any
+    part: ir.Value | int
     column: ir.Value
 
 
@@ -35,8 +34,8 @@ class SliceOrigin:
 
     row: ir.Value
     column: ir.Value
-    own_row: Any
-    own_column: Any
+    own_row: ir.Value
+    own_column: ir.Value
 
 
 class TensorSums:
@@ -110,5 +109,5 @@ class TensorSums:
         each = schedule.part_columns // columns
         return Slice(emit.div(number, each), emit.mul(emit.rem(number, each), columns))
 
-    def _index(self, slot: ir.Value, part: int) -> ir.Value:
+    def _index(self, slot: ir.Value, part: ir.Value | int) -> ir.Value:
         return emit.value(emit.add(emit.mul(slot, self.schedule.parts), part))

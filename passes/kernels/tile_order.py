@@ -73,8 +73,8 @@ class Slices:
     """
 
     tile: ir.Value | int
-    number: Any
-    count: Any
+    number: ir.Value | int
+    count: ir.Value | int
     slot: ir.Value
 
 
@@ -165,7 +165,7 @@ class MaskedOrder:
 
     filled: ir.Value
     most: ir.Value
-    members: Any
+    members: ir.Value | None
     tile_rows: int
     columns: ir.Value
     group: int
@@ -230,7 +230,7 @@ class GroupedOrder:
     """
 
     order: Order
-    groups: Any
+    groups: ir.Value
     tile_rows: int
     swap: bool = False
 
@@ -284,7 +284,7 @@ class Ends:
     i - 1, rounded up to a multiple of 128. Ends outside of 0..`size` count as the nearest in it.
     """
 
-    ends: Any
+    ends: ir.Value
     size: ir.Value
 
     def begin(self, group: ir.Value) -> ir.Value:
@@ -310,7 +310,7 @@ class Ends:
             return None
         return 0, emit.select(emit.less(emit.mul(tile, tile_rows), self.end(group)), blocks, 1)
 
-    def k_blocks(self, group: ir.Value, block_k: int) -> tuple[Any, Any]:
+    def k_blocks(self, group: ir.Value, block_k: int) -> tuple[ir.Value, ir.Value]:
         """The first block of `block_k` columns of a group, and the one after its last: none if it's empty."""
         begin, end = self.begin(group), self.end(group)
         first = emit.div(begin, block_k)
@@ -465,7 +465,7 @@ class DynamicOrder:
     """The tiles of an `order` whose numbers come through the ring `answers`; a cluster has `ctas`."""
 
     order: Order
-    answers: Any
+    answers: ir.Value
     ctas: int
 
     def walk(
@@ -475,10 +475,10 @@ class DynamicOrder:
         what it carries.
         """
 
-        def before(number: ir.Value | int, *rest: Any) -> tuple[Any, list[ir.Value]]:
+        def before(number: ir.Value, *rest: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             return emit.less(_NONE, number), [number, *rest]
 
-        def after(number: Any, stage: ir.Value, phase: Any, *carried: Any) -> list[Any]:
+        def after(number: ir.Value, stage: ir.Value, phase: ir.Value, *carried: ir.Value) -> list[ir.Value]:
             left = body(self.order.at(number), list(carried))
             tile.await_(self.answers, stage, phase)
             number = self._answer(stage)
@@ -491,7 +491,7 @@ class DynamicOrder:
     def ask(self) -> None:
         """Asks for tiles until there are none left; for one thread of the cluster, in the CTA of rank 0."""
 
-        def before(stage: ir.Value, phase: ir.Value) -> tuple[Any, list[ir.Value]]:
+        def before(stage: ir.Value, phase: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
             tile.acquire(self.answers, stage, phase)
             tile.try_cancel(self.answers, stage)
             tile.await_(self.answers, stage, phase)
@@ -513,7 +513,7 @@ def grid_tile(schedule: AnySchedule, member: ir.Value | None) -> Tile:
     return Tile(*grouped(emit.add(emit.mul(y, rows), x), rows, columns, schedule.group), member)
 
 
-def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, Any]:
+def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, ir.Value | None]:
     """The one tile of a CTA where products have groups, and whether it has a product, an i1 (None: it always
     has). Both are built at the insertion point. `index` is the CTA's in the grid's third dimension.
     """
@@ -540,7 +540,7 @@ def group_tile(op: MatmulOp, schedule: AnySchedule, index: Any) -> tuple[Tile, A
 def _group_of(ends: Ends, count: ir.Value | int, row: ir.Value) -> ir.Value:
     """The first group of rows after which the next one begins after a row; `count` if none does."""
 
-    def before(group: ir.Value) -> tuple[Any, list[ir.Value]]:
+    def before(group: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         end = ends.following(emit.minimum(group, emit.sub(count, 1)))
         ended = arith.cmpi(arith.CmpIPredicate.sle, end, row)
         return arith.andi(emit.less(group, count), ended), [group]

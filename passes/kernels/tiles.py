@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp
@@ -38,7 +38,7 @@ class Tiles(Generic[_S]):
     the number of K blocks of the product.
     """
 
-    def __init__(self, op: MatmulOp, schedule: _S, answers: Any = None) -> None:
+    def __init__(self, op: MatmulOp, schedule: _S, answers: ir.Value | None = None) -> None:
         """Reads the launch's sizes at the insertion point. `answers` is the ring through which cluster launch
         control assigns tiles, where it does.
         """
@@ -55,7 +55,7 @@ class Tiles(Generic[_S]):
         self.half = emit.rem(self.rank, schedule.cta_group)
         sharing = emit.rem(emit.div(self.rank, schedule.cta_group), down * across)
         self.row_in_cluster, self.column_in_cluster = emit.rem(sharing, down), emit.div(sharing, down)
-        self._k_span: tuple[Any, Any] = 0, self.k_blocks
+        self._k_span: tuple[ir.Value | int, ir.Value] = 0, self.k_blocks
         if schedule.splits > 1:
             self._k_span = k_span(self.k_blocks, self.rank, schedule.splits)
 
@@ -158,7 +158,7 @@ def _bits(mask: int, shift: ir.Value | int) -> ir.Value:
 
 
 def every_k_block(
-    tile: Tile, carried: list[ir.Value], body: Callable[[Any, Any, list[ir.Value]], list[ir.Value]]
+    tile: Tile, carried: list[ir.Value], body: Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 ) -> list[ir.Value]:
     """A loop over a tile's K blocks, or one iteration where it has none; returns what the loop carries.
     `body` also takes whether the block isn't the tile's first, an i1.
@@ -174,7 +174,7 @@ def every_k_block(
 def each_k_block(
     tile: Tile,
     carried: list[ir.Value],
-    body: Callable[[Any, list[ir.Value]], list[ir.Value]],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
     at_once: int = 1,
 ) -> list[ir.Value]:
     """A loop over a tile's K blocks after the first, `at_once` at a time while so many are left; returns

@@ -7,7 +7,6 @@ overlap with the epilogue of the current one.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import MIN_CTAS, STAGES
@@ -67,7 +66,7 @@ def _consumer(
     new_feed: Callable[[], _Feed],
     operands: tuple[ReadOperand, ReadOperand],
     staged: TiledScales | None,
-) -> Callable[[Any], None]:
+) -> Callable[[ir.Value], None]:
     """What the warps that multiply do, each with its part of a tile."""
     (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
 
@@ -96,7 +95,7 @@ def _consumer(
     return consume
 
 
-def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[Any], None]:
+def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[ir.Value], None]:
     """What the warpgroup that copies does: one thread keeps the ring full. It `waits` for the launch before
     where that may have written which tiles there are.
     """

@@ -33,9 +33,9 @@ class _Side:
     """The scales of A, or of B: their matrix, its map, and the stages as tiles and as rows x groups."""
 
     matrix: ir.Value
-    map: Any
-    tiles: Any
-    rows: Any
+    map: ir.Value
+    tiles: ir.Value
+    rows: ir.Value
     extent: int
     deep: int
 
@@ -90,11 +90,11 @@ class WarpScales(ABC):
     """The scales of the products of a warp."""
 
     @abstractmethod
-    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
         """The scales of all steps of a tile's stage, as the loop over K blocks carries them."""
 
     @abstractmethod
-    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[Any], int]:
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
         """The scales of A and B, and the number of the first group of them that a step uses."""
 
 
@@ -107,10 +107,10 @@ class UnitScales(WarpScales):
         kinds = fragment_types(rows, columns, GROUPS, ir.Type.parse(UNIT_SCALE))
         self._scales = tuple(tile.from_lane(emit.constant(kind.lane_type, 1.0), kind) for kind in kinds)
 
-    def load(self, at: Tile, stage: ir.Value) -> list[Any]:
+    def load(self, at: Tile, stage: ir.Value) -> list[ir.Value]:
         return []
 
-    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[Any], int]:
+    def of_step(self, step: int, loaded: list[ir.Value]) -> tuple[Sequence[ir.Value], int]:
         return self._scales, 0
 
 
@@ -145,7 +145,7 @@ class LoadedScales(WarpScales):
         return loaded, step * self._groups_of_step
 
 
-_Fragments = tuple[Any, Any]
+_Fragments = tuple[ir.Value, ir.Value]
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class PromotedWarpAccumulator(WarpAccumulator):
         def factors_of(number: ir.Value | int) -> list[ir.Value]:
             return lane.load(at.k_block(number)) if lane else []
 
-        def add(sums: ir.Value, block: Any, factors: list[Any]) -> Any:
+        def add(sums: ir.Value, block: ir.Value, factors: list[ir.Value]) -> ir.Value:
             total, products = tile.to_lane(sums), tile.to_lane(self._sorted(block))
             added = (
                 vector.fma(products, lane.factors(factors), total) if lane else arith.addf(total, products)

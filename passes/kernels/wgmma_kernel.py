@@ -7,7 +7,6 @@ tile after tile, so that the copies of the next tile overlap with the epilogue o
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
@@ -48,7 +47,7 @@ class Role:
     first: int
     warpgroups: int
     registers: int
-    body: Callable[[Any], None]
+    body: Callable[[ir.Value], None]
 
     def emit(self) -> None:
         with tile.role(self.first, self.warpgroups, registers=self.registers) as number:
@@ -142,7 +141,7 @@ def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
 
 def _consumer(
     op: MatmulOp, tiles: Tiles[WarpgroupSchedule], sharing: Together | Turns, reduction: Reduction
-) -> Callable[[Any], None]:
+) -> Callable[[ir.Value], None]:
     """What the warpgroups that multiply do."""
     m, n, _ = tiles.schedule.block
 
@@ -177,7 +176,7 @@ def _producer(
     reduction: Reduction,
     sender: RowSender | None,
     waits: bool,
-) -> Callable[[Any], None]:
+) -> Callable[[ir.Value], None]:
     """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. Other warps send
     rows, if there is a `sender`, or what the `reduction` sends. It `waits` for the launch before where that
     may have written which tiles there are.

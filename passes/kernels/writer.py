@@ -30,6 +30,8 @@ from weft.passes.kernels.matrices import (
 from weft.passes.kernels.preload import Preload
 from weft.passes.kernels.tile_order import Corner
 
+_Part = tuple[ir.Value, int, int]
+"""Sums of a part of a tile, with its row and column."""
 _KEPT = 56  # registers of a thread for addresses and the like beside its sums
 
 
@@ -74,7 +76,7 @@ class Writer:
 
 def fill(
     buffer: ir.Value,
-    pieces: Iterator[tuple[ir.Value, Any, Any]],
+    pieces: Iterator[tuple[ir.Value, ir.Value | int, ir.Value | int]],
     await_read: Callable[[], None],
     warpgroup: ir.Value,
     width: Callable[[ir.Type], int] = lambda _: 0,
@@ -142,7 +144,7 @@ class StagedWriter(Writer):
         loads = len(epilogue_function.matrices(self.op)) > (self.preloaded is not None)
         return epilogue_function.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
 
-    def _write_in_loop(self, parts: list[tuple[Any, int, int]], corner: Corner, phase: Any) -> Any:
+    def _write_in_loop(self, parts: list[_Part], corner: Corner, phase: Any) -> Any:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
         a fifth of the time to compile. Returns the next phase.
         """
@@ -304,7 +306,7 @@ class StripWriter(StagedWriter):
     def write(self, sums: ir.Value, corner: Corner, phase: Any = None) -> Any:
         corner, columns = corner.moved(0, 0), self.schedule.block[1]
         pieces = list(split(sums, columns // gcd(columns, self._width)))
-        strips: list[list[Any]] = [[] for _ in range(-(-columns // self._width))]
+        strips: list[list[_Part]] = [[] for _ in range(-(-columns // self._width))]
         for piece in pieces:
             strips[piece[2] // self._width].append(piece)
         if self._wide > 1 and self._repeats(sums):
@@ -316,29 +318,29 @@ class StripWriter(StagedWriter):
             self._write_strip(strips[-1], self._wide, corner)
         return phase
 
-    def _write_in_loop_of_strips(self, strips: list[list[tuple[ir.Value, int, int]]], corner: Corner) -> None:
+    def _write_in_loop_of_strips(self, strips: list[list[_Part]], corner: Corner) -> None:
         """Stores wide strips with one copy of the code that does."""
 
-        def one(number: ir.Value, _: list[Any]) -> list[Any]:
+        def one(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             part = self._slots.slot(corner.warpgroup, number)
             at = corner.moved(0, emit.mul(number, self._width))
             for which, strip in enumerate(strips):
                 with emit.when(emit.equal(number, which)):
                     # Without the pin, LLVM rounds all strips before the loop, beside the sums.
-                    kept = [(reread(piece) or tile.pin(piece), *offsets) for piece, *offsets in strip]
+                    kept = [(reread(piece) or tile.pin(piece), row, column) for piece, row, column in strip]
                     self._fill(part, kept, which, corner)
             self._store(part, self._slots.map, at)
             return []
 
         emit.loop(0, len(strips), 1, [], one)
 
-    def _write_strip(self, strip: list[tuple[ir.Value, int, int]], number: int, corner: Corner) -> None:
+    def _write_strip(self, strip: list[_Part], number: int, corner: Corner) -> None:
         slots = self._slots if number < self._wide or self._rest is None else self._rest
         part = slots.slot(corner.warpgroup, number)
         self._fill(part, strip, number, corner)
         self._store(part, slots.map, corner.moved(0, number * self._width))
 
-    def _fill(self, part: ir.Value, strip: list[Any], number: int, corner: Corner) -> None:
+    def _fill(self, part: ir.Value, strip: list[_Part], number: int, corner: Corner) -> None:
         """Fills a slot with D of a strip's sums: pieces, each with its row and column in the tile."""
 
         def await_read() -> None:
@@ -349,7 +351,7 @@ class StripWriter(StagedWriter):
         fill(part, self._finished(strip, number, corner), await_read, corner.warpgroup)
 
     def _finished(
-        self, strip: list[tuple[ir.Value, int, int]], number: int, corner: Corner
+        self, strip: list[_Part], number: int, corner: Corner
     ) -> Iterator[tuple[ir.Value, int, int]]:
         """D's fragments of a strip, each with its row and column in the strip."""
         run, ahead = run_of(self.schedule), spare(self.schedule)
