@@ -29,8 +29,8 @@ def run(module: ir.Operation) -> None:
 
 def _lower_buffers(kernel: ir.OpView) -> None:
     """Assigns the buffers of one kernel their offsets, and the kernel the bytes that they span."""
-    address_of: dict[Any, Any] = {}
-    starts: dict[Any, int] = {}
+    address_of: dict[ir.Value, ir.Value] = {}
+    starts: dict[ir.Value, int] = {}
     total = 0
     allocs = operations(kernel, AllocOp)
     base: Any = _base(kernel) if allocs else None

@@ -106,7 +106,7 @@ def _shared(elements: Elements, tensor: ir.Value) -> ByLanes | None:
     return None if isinstance(op, ir.Block) else by_lanes(op, list(op.results).index(tensor), elements.sizes)
 
 
-def _every_row(elements: Elements, tensor: ir.Value, target: Any, shared: ByLanes) -> None:
+def _every_row(elements: Elements, tensor: ir.Value, target: ir.Value, shared: ByLanes) -> None:
     """A loop over the elements that each warp computes."""
     op, sizes = tensor.owner, elements.sizes.shape(tensor)
     thread = gpu.thread_id(gpu.Dimension.x)
@@ -157,7 +157,7 @@ class _ArgumentSizes:
 
     def __init__(self, function: ir.OpView) -> None:
         self.count = 0
-        self._first: dict[Any, int] = {}
+        self._first: dict[ir.Value, int] = {}
         for argument in function.arguments:
             if isinstance(argument.type, ir.MemRefType):
                 self._first[argument] = self.count

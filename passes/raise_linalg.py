@@ -63,7 +63,7 @@ def run(module: ir.Operation, plain: str = "true") -> None:
         instrumentation.remark(remark)
 
 
-def wanted(module: Any) -> list[ir.OpView]:
+def wanted(module: ir.Module | ir.OpView) -> list[ir.OpView]:
     """The functions at the top of a module that contain linalg operations."""
     functions = [op for op in module.operation.regions[0].blocks[0].operations if isinstance(op, func.FuncOp)]
     return [each for each in functions if _has_linalg(each) and not is_plain(each)]
@@ -81,7 +81,7 @@ def _has_linalg(function: ir.OpView) -> bool:
     return found
 
 
-def programs(module: Any, *, plain: bool) -> tuple[dict[str, Raised], list[Diagnostic]]:
+def programs(module: ir.Module | ir.OpView, *, plain: bool) -> tuple[dict[str, Raised], list[Diagnostic]]:
     """Raises what it can, with plain kernels where `plain`: the functions that were raised, by their names,
     and a remark for each that stays.
     """

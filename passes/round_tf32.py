@@ -7,7 +7,6 @@ Fragments are rounded where products of them are lowered.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import refuse
@@ -38,7 +37,7 @@ def run(module: ir.Operation) -> None:
         products = operations(kernel, GemmAsyncOp)
         read = {_memory(each) for op in products for each in (op.a, op.b) if _is_wide(each)}
         writes = operations(kernel, *_COPIES, *_OUT, CopyOp, StoreOp, AddressOp) if read else []
-        maps = dict[Any, Any]()
+        maps = dict[ir.Value, ir.Value]()
         for op in writes:
             if any(is_buffer(each) and _memory(each) in read for each in op.operands):
                 _round(op, maps)
@@ -97,7 +96,7 @@ def _stores(address: ir.Value) -> Iterator[ir.Operation]:
                 yield user
 
 
-def _rounding(source: ir.Value, maps: dict[Any, Any]) -> ir.Value:
+def _rounding(source: ir.Value, maps: dict[ir.Value, ir.Value]) -> ir.Value:
     """The map by which TMA rounds what another one copies."""
     made = None if isinstance(source.owner, ir.Block) else source.owner.opview
     if not isinstance(made, TensorMapOp | MemberOp) or (

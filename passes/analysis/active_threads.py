@@ -1,6 +1,6 @@
 """Which threads of a CTA may reach an operation, computed thread by thread from the conditions around it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ class _Values:
     known: Threads
 
     @staticmethod
-    def of(numbers: Any) -> "_Values":
+    def of(numbers: Sequence[int] | npt.NDArray[np.int64]) -> "_Values":
         return _Values(np.asarray(numbers, np.int64), np.ones(len(numbers), np.bool_))
 
 

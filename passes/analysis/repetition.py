@@ -1,7 +1,5 @@
 """Whether an operation may be executed more than once in a launch."""
 
-from typing import Any
-
 from weft.mlir import ir
 from weft.passes.analysis.uniformity import FUNCTIONS, UNCONDITIONAL
 
@@ -24,7 +22,7 @@ def around(op: ir.OpView) -> str | None:
 
 def _is_in_cycle(block: ir.Block) -> bool:
     """Whether a block may be executed again after itself."""
-    found, left = list[Any](), [block]
+    found, left = list[ir.Block](), [block]
     while left:
         *_, last = left.pop().operations
         new = [each for each in last.successors if each not in found]

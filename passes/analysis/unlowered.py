@@ -1,7 +1,6 @@
 """Refuses operations that no pass of Weft's pipelines lowers, before any pass runs."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from weft import mlir
 from weft.dialects import dialects
@@ -26,7 +25,7 @@ _HINTS = {
 }
 
 
-def check(module: Any, *, tiles: bool = True) -> None:
+def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
     """Raises WeftError, with locations, for operations in a module's kernels that no pass lowers; without
     `tiles`, also for those on tiles.
 

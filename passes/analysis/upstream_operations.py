@@ -7,7 +7,6 @@ Others are refused before a pass of upstream's, which may compute something else
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from weft import mlir
 from weft.errors import Diagnostic
@@ -175,17 +174,17 @@ SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None an
 RISKY = TABLE.keys() - SAFE
 
 
-def has_library(kernel: Any) -> bool:
+def has_library(kernel: ir.OpView) -> bool:
     """Whether a module has functions of CUDA's device library of its own, which upstream's lowering calls."""
     return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
 
 
-def has_exceptions(kernel: Any) -> bool:
+def has_exceptions(kernel: ir.OpView) -> bool:
     """Whether any value has a type, or any operation an attribute, that may make safe operations wrong."""
-    kinds: set[Any] = set()
+    kinds: set[ir.Type] = set()
     attributes: list[str] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         kinds.update([each.type for each in op.results])
         if op.name.startswith(_WITH_ATTRIBUTES):
             attributes.extend(name for name in _ATTRIBUTES if name in op.attributes)

@@ -24,7 +24,7 @@ class Elements:
         self._scalars = {old: new for old, new in arguments.items() if not _is_shaped(old)}
         self._memory = {old: new for old, new in arguments.items() if _is_shaped(old)}
         self.sizes = Sizes(self._leaf, self._count, indices)
-        self._scopes: list[dict[Any, Any]] = [{}]
+        self._scopes: list[dict[object, ir.Value]] = [{}]
 
     def prepare(self, function: ir.OpView) -> None:
         """Computes what threads share: the numbers that aren't elements of tensors."""
@@ -105,7 +105,9 @@ class Elements:
         values = self._body_values(list(block.arguments), list(op.operands), maps_of(op), loops)
         return self._body(block, values, loops)[number]
 
-    def over_lanes(self, op: ir.OpView, number: int, at: Coordinates, lane: ir.Value, by: ByLanes) -> Any:
+    def over_lanes(
+        self, op: ir.OpView, number: int, at: Coordinates, lane: ir.Value, by: ByLanes
+    ) -> ir.Value:
         """The element of a reduction's result, which the lanes of a warp compute together."""
         loops = _loops_at(op, number, at)
         body = self._sums(op, number, loops)
@@ -120,7 +122,9 @@ class Elements:
     def _needed(self, op: ir.OpView, number: int) -> Needed:
         return needed(op.regions[0].blocks[0], len(op.operands) - len(op.results), number)
 
-    def _sums(self, op: ir.OpView, number: int, loops: Coordinates) -> Callable[[Sequence[Any]], list[Any]]:
+    def _sums(
+        self, op: ir.OpView, number: int, loops: Coordinates
+    ) -> Callable[[Sequence[ir.Value]], list[ir.Value]]:
         """A function from the sums so far, of those that a result needs, to the next ones."""
         maps, operands, wanted = maps_of(op), list(op.operands), self._needed(op, number)
         inputs, block = len(operands) - len(op.results), op.regions[0].blocks[0]
@@ -139,7 +143,7 @@ class Elements:
         op: ir.OpView,
         loops: list[Number],
         carried: list[ir.Value],
-        body: Callable[[Sequence[Any]], list[Any]],
+        body: Callable[[Sequence[ir.Value]], list[ir.Value]],
         last: tuple[Number, Number] = (0, 1),
     ) -> list[ir.Value]:
         """The values after loops over the dimensions that have no coordinate. `last` is where the innermost
@@ -195,7 +199,7 @@ class Elements:
                 self._body_operation(op, values, loops)
         raise refuse(block.owner.opview, "has a body without a result")
 
-    def _body_operation(self, op: ir.Operation, values: dict[ir.Value, ir.Value], loops: Coordinates) -> None:
+    def _body_operation(self, op: ir.Operation, values: dict[ir.Value, Any], loops: Coordinates) -> None:
         if op.name == "cf.assert":
             return  # no kernel stops where one fails
         if op.name == "linalg.index":
@@ -229,7 +233,7 @@ class Elements:
         values |= zip(op.results, copy.results, strict=True)
 
     def _renamed(self, copy: ir.OpView, values: Mapping[ir.Value, ir.Value]) -> None:
-        inside = set[Any]()
+        inside = set[ir.Value]()
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             for number, operand in enumerate(op.operands):
@@ -243,22 +247,22 @@ class Elements:
 
         copy.walk(visit, ir.WalkOrder.PRE_ORDER)
 
-    def _constant(self, op: ir.OpView, _: Coordinates) -> Any:
+    def _constant(self, op: ir.OpView, _: Coordinates) -> ir.Value:
         number = op.attributes["value"]
         if not is_splat(number):
             raise refuse(op.opview, "must be the same number everywhere, or an argument of the function")
         return arith.constant(op.results[0].type.element_type, number.get_splat_value())
 
-    def _undefined(self, op: ir.OpView, _: Coordinates) -> Any:
+    def _undefined(self, op: ir.OpView, _: Coordinates) -> ir.Value:
         raise refuse(op.opview, "is read before it is written; fill it first")
 
-    def _cast(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _cast(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         return self.of(op.operands[0], at)
 
-    def _splat(self, op: ir.OpView, _: Coordinates) -> Any:
+    def _splat(self, op: ir.OpView, _: Coordinates) -> Number:
         return self.scalar(op.operands[0])
 
-    def _of_elements(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _of_elements(self, op: ir.OpView, at: Coordinates) -> Number:
         kind = op.results[0].type
         number = indices.linear(at, list(kind.shape))
         values = [self.scalar(each) for each in op.operands]
@@ -268,17 +272,17 @@ class Elements:
             found = arith.select(equal, each, found)
         return found
 
-    def _generate(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _generate(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         block = op.regions[0].blocks[0]
         values = {a: indices.value(c) for a, c in zip(block.arguments, at, strict=True)}
         return self._body(block, values, at)[0]
 
-    def _expand(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _expand(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         sizes = self.sizes.shape(op.results[0])
         small = [indices.linear([at[i] for i in g], [sizes[i] for i in g]) for g in groups(op)]
         return self.of(op.operands[0], small)
 
-    def _collapse(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _collapse(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         sizes = self.sizes.shape(op.operands[0])
         large: list[Number] = [0] * len(sizes)
         for coordinate, group in zip(at, groups(op), strict=True):
@@ -287,7 +291,7 @@ class Elements:
                 large[dimension] = part
         return self.of(op.operands[0], large)
 
-    def _reshape(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _reshape(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         number = indices.linear(at, self.sizes.shape(op.results[0]))
         return self.of(op.operands[0], indices.coordinates(number, self.sizes.shape(op.operands[0])))
 
@@ -303,7 +307,7 @@ class Elements:
         ]
         return self.of(op.operands[0], places)
 
-    def _insert(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _insert(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         source, target = op.operands[0], op.operands[1]
         names = "offsets", "sizes", "strides"
         offsets, sizes, steps = (self.sizes.mixed(op, n, segment(op, i + 2)) for i, n in enumerate(names))
@@ -318,7 +322,7 @@ class Elements:
             lambda: self.of(target, at),
         )
 
-    def _pad(self, op: ir.OpView, at: Coordinates) -> Any:
+    def _pad(self, op: ir.OpView, at: Coordinates) -> ir.Value:
         low = self.sizes.mixed(op, "low", segment(op, 1))
         moved = [indices.sub(coordinate, first) for coordinate, first in zip(at, low, strict=True)]
         block = op.regions[0].blocks[0]
@@ -355,7 +359,11 @@ class Elements:
         )
 
     def _either(
-        self, condition: ir.Value, kind: ir.Type, then: Callable[[], Any], otherwise: Callable[[], Any]
+        self,
+        condition: ir.Value,
+        kind: ir.Type,
+        then: Callable[[], ir.Value],
+        otherwise: Callable[[], ir.Value],
     ) -> ir.Value:
         branch = scf.IfOp(condition, [kind], has_else=True)
         for block, value in ((branch.then_block, then), (branch.else_block, otherwise)):
@@ -375,7 +383,7 @@ def _loops_at(op: ir.OpView, number: int, at: Coordinates) -> list[Number]:
     return loops
 
 
-def _user(value: ir.Value) -> Any:
+def _user(value: ir.Value) -> ir.OpView:
     return next(iter(value.uses)).owner.opview
 
 
@@ -447,7 +455,7 @@ def to_memory(value: ir.Value) -> ir.Value:
     return arith.index_cast(kind, value) if isinstance(value.type, ir.IndexType) else arith.extui(kind, value)
 
 
-_RULES: dict[str, Callable[[Elements, Any, Coordinates], Any]] = {
+_RULES: dict[str, Callable[[Elements, ir.OpView, Coordinates], Number]] = {
     "arith.constant": Elements._constant,
     "tensor.empty": Elements._undefined,
     "bufferization.alloc_tensor": Elements._undefined,

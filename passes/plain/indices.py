@@ -34,8 +34,8 @@ class Sizes:
 
     def __init__(
         self,
-        leaf: Callable[[Any, int], Number | None],
-        scalar: Callable[[Any], Number],
+        leaf: Callable[[ir.Value, int], Number | None],
+        scalar: Callable[[ir.Value], Number],
         arithmetic: Arithmetic,
     ) -> None:
         self._leaf, self._scalar, self._arithmetic = leaf, scalar, arithmetic
@@ -137,7 +137,7 @@ def kept_dimensions(op: ir.OpView, small: ir.Type) -> list[int]:
     return kept
 
 
-_RULES: dict[str, Callable[[Sizes, Any, int], Number]] = {
+_RULES: dict[str, Callable[[Sizes, ir.OpView, int], Number]] = {
     "tensor.empty": Sizes._empty,
     "bufferization.alloc_tensor": Sizes._empty,
     "tensor.splat": Sizes._empty,
@@ -235,7 +235,7 @@ def coordinates(number: Number, sizes: Sequence[Number]) -> list[Number]:
     return [*([number] if sizes else []), *reversed(found)]
 
 
-def applied(expression: Any, loops: Sequence[Number]) -> Number:
+def applied(expression: ir.AffineExpr, loops: Sequence[Number]) -> Number:
     """The value of an affine expression without symbols, whose operands aren't negative where it divides."""
     if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
         return loops[loop.position]

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable
 from math import factorial, log, pi, sqrt
-from typing import Any
 
 from weft.mlir import arith, ir, scf
 from weft.passes.plain.real import Real, counted
@@ -176,7 +175,7 @@ def _erfc(x: Real) -> Real:
     return (x.of(1.0) - _erf_near_zero(x)).where(x.magnitude().below(1.0), far)
 
 
-def _quarter(x: Real) -> tuple[Real, Any]:
+def _quarter(x: Real) -> tuple[Real, ir.Value]:
     """x minus the nearest multiple of pi / 2, and that multiple's number, computed in f64."""
     wide = x.widened()
     n, number = _rounded(wide * (2 / pi))
@@ -238,7 +237,7 @@ def _wave(x: Real, shift: int) -> Real:
     return (-found).where(_bit(number, 1), found).narrowed(x.value.type)
 
 
-def _bit(number: Any, place: int) -> Any:
+def _bit(number: ir.Value, place: int) -> ir.Value:
     """A bit of an integer: an i1 value."""
     masked = arith.andi(number, arith.constant(number.type, 1 << place))
     return arith.cmpi(arith.CmpIPredicate.ne, masked, arith.constant(number.type, 0))
@@ -248,7 +247,7 @@ _POWERS = ("math.powf", "math.fpowi")
 _MOST = 64  # of exponents that become multiplications
 
 
-def _power(base: Any, exponent: ir.Value) -> Real:
+def _power(base: ir.Value, exponent: ir.Value) -> Real:
     """A power. Constant small integers become multiplications; others are computed in f64."""
     x, number = Real(base), _constant(exponent)
     if number is not None and number == int(number) and abs(number) <= _MOST:
@@ -307,7 +306,7 @@ def _is_nan(x: Real) -> ir.Value:
     return arith.cmpf(arith.CmpFPredicate.UNO, x.value, x.value)
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., Real | ir.Value]] = {
     "math.exp": _exp,
     "math.exp2": _exp2,
     "math.expm1": _expm1,
@@ -346,7 +345,7 @@ def _magnitude(x: ir.Value) -> ir.Value:
     return arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x))
 
 
-_INTEGERS: dict[str, Callable[[Any], Any]] = {
+_INTEGERS: dict[str, Callable[[ir.Value], ir.Value]] = {
     "math.absi": _magnitude,
     "math.ctlz": lambda x: counted("ctlz", x),
     "math.cttz": lambda x: counted("cttz", x),

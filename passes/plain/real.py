@@ -1,7 +1,6 @@
 """Floating-point values in a kernel with Python's operators."""
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.mlir import arith, ir, llvm
 
@@ -41,7 +40,7 @@ class Real:
         """A number as a value of this type."""
         return number if isinstance(number, Real) else Real(arith.constant(self.value.type, float(number)))
 
-    def _with(self, build: Callable[[Any, Any], Any], other: "float | Real") -> "Real":
+    def _with(self, build: Callable[[ir.Value, ir.Value], ir.Value], other: "float | Real") -> "Real":
         return Real(build(self.value, self.of(other).value))
 
     def __add__(self, other: "float | Real") -> "Real":

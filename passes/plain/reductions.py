@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from weft import mlir
 from weft.isa.chips import LANES
@@ -16,7 +15,7 @@ def _least(kind: ir.Type) -> int:
 
 
 # What each operation leaves unchanged, by the type of numbers.
-_NEUTRAL: dict[str, Callable[[Any], float]] = {
+_NEUTRAL: dict[str, Callable[[ir.Type], float]] = {
     "arith.addf": lambda _: -0.0,
     "arith.mulf": lambda _: 1.0,
     "arith.maximumf": lambda _: float("-inf"),
@@ -37,7 +36,7 @@ _KINDS = ("f32", "f64", "i32", "i64")
 class Needed:
     """The operations of a body that a result needs, and the numbers of the results whose sums they use."""
 
-    ops: set[Any]
+    ops: set[ir.Operation]
     results: tuple[int, ...]
 
 
@@ -45,7 +44,7 @@ def needed(block: ir.Block, inputs: int, number: int) -> Needed:
     """What result `number` needs of a body whose first `inputs` arguments aren't sums."""
     arguments = list(block.arguments)
     terminator = block.operations[-1].operation
-    wanted, ops = {number}, set[Any]()
+    wanted, ops = {number}, set[ir.Operation]()
     while True:
         values = [terminator.operands[each] for each in wanted]
         used = _used(block, values, ops)
@@ -55,9 +54,9 @@ def needed(block: ir.Block, inputs: int, number: int) -> Needed:
         wanted = more
 
 
-def _used(block: ir.Block, values: Sequence[ir.Value], ops: set[Any]) -> set[ir.Value]:
+def _used(block: ir.Block, values: Sequence[ir.Value], ops: set[ir.Operation]) -> set[ir.Value]:
     """The block's arguments that values are computed from; adds the operations that compute them."""
-    pending, seen = list(values), set[Any]()
+    pending, seen = list(values), set[ir.Value]()
     inside = {each.operation for each in block.operations}
     while pending:
         value = pending.pop()
@@ -124,7 +123,7 @@ def by_lanes(op: ir.OpView, number: int, sizes: Sizes) -> ByLanes | None:
     return ByLanes(value.owner.name, value.type) if str(value.type) in _KINDS else None
 
 
-def _loop(expression: Any) -> ir.AffineExpr:
+def _loop(expression: ir.AffineExpr) -> ir.AffineExpr:
     return mlir.cast(ir.AffineDimExpr, expression)
 
 

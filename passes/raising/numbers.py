@@ -208,8 +208,8 @@ _AFFINE = {
 }
 
 
-def _applied(each: Any, operands: Sequence[Number], op: ir.OpView) -> Number:
-    def visit(expression: Any) -> Number:
+def _applied(each: ir.AffineMap, operands: Sequence[Number], op: ir.OpView) -> Number:
+    def visit(expression: ir.AffineExpr) -> Number:
         if (loop := mlir.cast(ir.AffineDimExpr, expression)) is not None:
             return operands[loop.position]
         if (symbol := mlir.cast(ir.AffineSymbolExpr, expression)) is not None:

@@ -66,10 +66,10 @@ class Values(Protocol):
     def in_memory(self, value: ir.Value) -> Buffer | None:
         """Where a tensor is in memory, if it is."""
 
-    def needed(self, value: ir.Value, op: ir.OpView, within: set[Any]) -> Buffer:
+    def needed(self, value: ir.Value, op: ir.OpView, within: set[ir.Operation]) -> Buffer:
         """Has a tensor written to memory, also where other operations than these use it."""
 
-    def as_product(self, value: ir.Value, op: ir.OpView, within: set[Any]) -> Buffer | None:
+    def as_product(self, value: ir.Value, op: ir.OpView, within: set[ir.Operation]) -> Buffer | None:
         """Has a tensor written to memory if a product computes it."""
 
     def is_elementwise(self, op: ir.OpView) -> bool:
@@ -94,8 +94,8 @@ def collected(
         assert buffer is not None
         return Plain(d, tensor, {tensor: buffer}, (), reason.op, reason.message, numbers.shape(tensor))
     _check(root)
-    group, inputs = {root}, dict[Any, Buffer]()
-    scalars: dict[Any, Number] = {}
+    group, inputs = {root}, dict[ir.Value, Buffer]()
+    scalars: dict[ir.Value, Number] = {}
     pending = set(_tensors(root, root))
     while pending:
         operand = max(pending, key=lambda each: -1 if isinstance(each.owner, ir.Block) else order[each.owner])
@@ -179,7 +179,7 @@ def widened_from(value: ir.Value) -> ir.Value | None:
 
 def _tensors(op: ir.OpView, root: ir.OpView) -> list[ir.Value]:
     """The tensors that an operation uses, also inside its regions."""
-    found: dict[Any, None] = {}
+    found: dict[ir.Value, None] = {}
 
     def visit(each: ir.Operation) -> ir.WalkResult:
         for number, operand in enumerate(each.operands):
@@ -207,7 +207,7 @@ def _is_blank(op: ir.Operation, number: int, root: ir.OpView) -> bool:
 
 
 def _inner(op: ir.OpView) -> set[ir.Operation]:
-    inside: set[Any] = set()
+    inside: set[ir.Operation] = set()
 
     def visit(each: ir.Operation) -> ir.WalkResult:
         if each != op:
@@ -275,7 +275,7 @@ def written(
     entry = made.add_entry_block()
     arguments = list(entry.arguments)
     with ir.InsertionPoint(entry), plain.op.location:
-        values: dict[Any, Any] = {}
+        values: dict[ir.Value, ir.Value] = {}
         for (value, _), argument in zip(buffers, arguments, strict=False):
             values[value] = _to_tensor(argument, value.type)
         values |= zip(plain.scalars, arguments[len(buffers) : -1], strict=True)
@@ -328,7 +328,7 @@ def _cloned(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
     """Copies an operation, and the scalars that it uses, with other operands."""
     inner = _inner(op)
 
-    def before(each: ir.Operation) -> Any:
+    def before(each: ir.Operation) -> ir.WalkResult:
         for operand in each.operands:
             owner = operand.owner
             if operand not in values and not isinstance(owner, ir.Block) and owner not in inner:

@@ -211,8 +211,8 @@ class Reader:
 
     def __init__(self, function: ir.OpView, materialize: Callable[[Expression, Shape, Any], Buffer]) -> None:
         self._materialize = materialize
-        self._known: dict[Any, Expression] = {}
-        self._aliases: dict[Any, Any] = {}
+        self._known: dict[ir.Value, Expression] = {}
+        self._aliases: dict[ir.Value, ir.Value] = {}
         self._written: dict[Any, Any] = {}  # by the op that wrote last
         self._block = function.body.blocks[0]
         for argument in self._block.arguments:
@@ -349,7 +349,7 @@ class Reader:
             raise Unraisable(what, op)
         position = {loop: i for i, loop in enumerate((*out, *inner))}
         sums = Opaque("", "adds to its sums in another way", op)
-        values: dict[Any, Expression] = {block.arguments[len(operands) - 1]: sums}
+        values: dict[ir.Value, Expression] = {block.arguments[len(operands) - 1]: sums}
         for argument, operand, place in zip(block.arguments, operands[:-1], places, strict=False):
             if not is_shaped(operand):
                 values[argument] = _number(operand, op)

@@ -29,10 +29,12 @@ def has_memrefs(function: ir.OpView) -> bool:
 class _Rewriter:
     def __init__(self, function: ir.OpView) -> None:
         self._function = function
-        self._values: dict[Any, Any] = {}
-        self._contents: dict[Any, Any] = {}  # of memrefs that aren't views
-        self._views: dict[Any, tuple[Any, Any]] = {}  # a view's memref, and the operation that makes it
-        self._written: dict[Any, None] = {}
+        self._values: dict[ir.Value, ir.Value] = {}
+        self._contents: dict[ir.Value, ir.Value] = {}  # of memrefs that aren't views
+        self._views: dict[
+            ir.Value, tuple[ir.Value, ir.OpView]
+        ] = {}  # a view's memref, and the operation that makes it
+        self._written: dict[ir.Value, None] = {}
 
     def run(self) -> tuple[ir.OpView, list[int]]:
         old = list(self._function.arguments)
@@ -56,7 +58,7 @@ class _Rewriter:
         made.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
         return made, numbers
 
-    def _body(self) -> list[Any]:
+    def _body(self) -> list[ir.Value]:
         for view in self._function.body.blocks[0].operations:
             op = view.operation
             with op.location:
@@ -87,7 +89,7 @@ class _Rewriter:
             raise Unraisable("uses a memref whose contents aren't known", op)
         return self._contents[value]
 
-    def _viewed(self, view: Any, contents: Any) -> Any:
+    def _viewed(self, view: ir.OpView, contents: ir.Value) -> ir.Value:
         """What a view of a memref contains."""
         kind = _tensor(view.results[0].type, view)
         operands = [contents, *(self._value(each, view) for each in list(view.operands)[1:])]
