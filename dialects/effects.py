@@ -59,7 +59,7 @@ class Effects:
             effects.append(ir.MemoryEffect.Allocate, getattr(op, name))
 
 
-def _in_memory(op: ir.OpView, name: str) -> Iterator[Any]:
+def _in_memory(op: ir.OpView, name: str) -> Iterator[ir.Value]:
     """The operands of a field that are in memory."""
     field = getattr(op, name)
     values = [] if field is None else [field] if isinstance(field, ir.Value) else list(field)

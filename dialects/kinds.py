@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from weft.mlir import ir
 from weft.target import Target
 
-Kind = tuple[Any, ...]
+Kind = tuple[object, ...]
 _Fact = TypeVar("_Fact")
 
 

@@ -403,7 +403,7 @@ def store(
     )
 
 
-def from_lane(lane: Any, fragment: Any) -> ir.Value:
+def from_lane(lane: Any, fragment: ir.Type) -> ir.Value:
     """Builds `tile.from_lane` and returns the fragment, of type `fragment`."""
     return build(FromLaneOp, operands=[lane], results=[fragment]).fragment
 

@@ -392,7 +392,7 @@ def copy_async(
     source: ir.Value,
     row: ir.Value,
     column: ir.Value,
-    tile: ir.Value,
+    tile: Any,
     *,
     vector_bytes: int = 0,
     rows: str = ZERO,
@@ -419,7 +419,7 @@ def copy_out(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Va
 
 
 def tensor_map(
-    matrix: Any,
+    matrix: ir.Value,
     tile: Any,
     *,
     l2_promotion: str | None = None,
@@ -454,7 +454,7 @@ def copy_multicast(
     source: ir.Value,
     row: ir.Value,
     column: ir.Value,
-    tile: ir.Value,
+    tile: Any,
     barrier: ir.Value,
     mask: ir.Value,
     *,
@@ -470,7 +470,7 @@ def gather_async(
     indices: ir.Value,
     first: ir.Value,
     column: ir.Value,
-    tile: ir.Value,
+    tile: Any,
     barrier: ir.Value,
     *,
     cta_group: int = 1,

@@ -1,7 +1,6 @@
 """`tile.epilogue`: what a `tile.matmul` does to its sums, as a function of one element."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from weft.dialects.effects import Pure, reads
 from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
@@ -167,7 +166,7 @@ class YieldOp(Op, dialect=Tile, name="yield", traits=[ir.IsTerminatorTrait, Pure
         return None
 
 
-def epilogue(kind: ir.Type, element: Callable[[Any, Any, Any], Any]) -> ir.Value:
+def epilogue(kind: ir.Type, element: Callable[[ir.Value, ir.Value, ir.Value], ir.Value]) -> ir.Value:
     """Builds `tile.epilogue` for sums of type `kind`, and returns its result, an operand of `matmul`.
     `element` takes the sum, the row and the column of an element of D, and returns the element.
     """

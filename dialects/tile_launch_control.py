@@ -2,8 +2,6 @@
 clusters that haven't started, through a ring that `tile.make_ring` fills by "clc".
 """
 
-from typing import Any
-
 from weft.dialects.effects import ORDERS, reads
 from weft.dialects.op import Operand, Result, build
 from weft.dialects.tile_rings import CLC, RingOp, ring_of, use_complaint
@@ -64,10 +62,10 @@ def try_cancel(ring: ir.Value, stage: ir.Value) -> None:
     build(TryCancelOp, operands=[ring, stage])
 
 
-def query_cancel(ring: ir.Value, stage: ir.Value) -> tuple[Any, tuple[Any, Any, Any]]:
+def query_cancel(ring: ir.Value, stage: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ir.Value, ir.Value]]:
     """Builds `tile.query_cancel` and returns whether there was a cluster, and the CTA's coordinates."""
 
-    def results() -> list[Any]:
+    def results() -> list[ir.Type]:
         return [ir.IntegerType.get_signless(bits) for bits in (1, 32, 32, 32)]
 
     op = build(QueryCancelOp, operands=[ring, stage], results=results)

@@ -6,7 +6,6 @@ barriers.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.effects import ORDERS, Pure, allocates
 from weft.dialects.op import Op, Operand, Result, build
@@ -422,7 +421,7 @@ def full_barrier(ring: ir.Value, stage: ir.Value) -> ir.Value:
     ).barrier
 
 
-def release(ring: ir.Value, stage: ir.Value, mask: Any = None) -> None:
+def release(ring: ir.Value, stage: ir.Value, mask: ir.Value | None = None) -> None:
     """Builds `tile.release`, to the CTAs of `mask` if it is given."""
     build(ReleaseOp, operands=[ring, stage, *([] if mask is None else [mask])])
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import Any
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, check_in_a_module
@@ -76,7 +75,7 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait, ORDERS
 @contextmanager
 def role(
     first: int, warpgroups: int | None = None, *, warps: int | None = None, registers: int = 0
-) -> Iterator[Any]:
+) -> Iterator[ir.Value]:
     """Builds `tile.role` of `warpgroups` or of `warps`; in the block, ops are built in its region.
 
     Yields the number of the warpgroup, or warp, in the role.

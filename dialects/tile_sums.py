@@ -6,7 +6,6 @@ products in them, and the operations of this file use what is there after the wa
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.effects import ALL, ORDERS, reads, writes
 from weft.dialects.op import Op, Operand, Result, build
@@ -140,7 +139,7 @@ def add_products(
     numbers: Sequence[int] = (),
 ) -> None:
     """Builds `tile.add_products`."""
-    attributes: dict[str, Any] = {"first_product": first_product, "first_sum": first_sum, "count": count}
+    attributes: dict[str, object] = {"first_product": first_product, "first_sum": first_sum, "count": count}
     if factors:
         attributes["factor_numbers"] = ir.DenseI64ArrayAttr.get(list(numbers))
     build(AddProductsOp, operands=list(factors), attributes=attributes)

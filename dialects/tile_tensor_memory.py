@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, build, check_in_a_module, refuse
@@ -56,7 +55,7 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
     @property
     def starts(self) -> dict[ir.Value, int]:
         """The first column of each buffer, counted from the first one of the allocation."""
-        starts: dict[Any, int] = {}
+        starts: dict[ir.Value, int] = {}
         total = 0
         for op in self.buffers:
             starts[op.buffer] = next((starts.get(below, 0) for below in op.over), total)

@@ -21,7 +21,6 @@ from weft.mlir import gpu, ir
 from weft.passes.kernels.short_forms import erase, products
 from weft.passes.registry.pass_ import Pass
 from weft.registry import extensions
-from weft.system import late_imports
 
 
 def _in(name: str) -> Callable[[MatmulOp], None]:

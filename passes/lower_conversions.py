@@ -3,7 +3,6 @@ would round to f32, and then to bf16. Conversions of fp8, for which it has none,
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects.op import target_of
 from weft.isa.conversion import BF16_FROM_INTEGERS
@@ -31,7 +30,7 @@ def run(module: ir.Operation) -> None:
             op.operation.erase()
 
 
-def convert_once(module: ir.Operation, chosen: Callable[[Any], bool] = lambda op: True) -> None:
+def convert_once(module: ir.Operation, chosen: Callable[[ir.OpView], bool] = lambda op: True) -> None:
     """Lowers the `chosen` conversions of integers to bf16 that might round twice."""
     for op in operations(module, arith.SIToFPOp, arith.UIToFPOp):
         (number,), made = op.operands, op.operation.results[0]

@@ -4,8 +4,6 @@ Numbers of f16 and bf16 are computed in f32 and rounded once, except by fma. Vec
 element. A module that has functions of the library keeps its calls.
 """
 
-from typing import Any
-
 from weft.dialects.op import refuse, target_of
 from weft.mlir import arith, certainly_has, gpu, ir, operations, vector
 from weft.passes.analysis.upstream_operations import has_library
@@ -21,7 +19,7 @@ _OF_BF16 = 80  # the first architecture with fma of bf16
 def run(module: ir.Operation) -> None:
     """Lowers the functions in all kernels."""
     for kernel in operations(module, gpu.GPUModuleOp):
-        found: list[Any] = []
+        found: list[ir.Operation] = []
 
         def visit(op: ir.Operation, found: list[ir.Operation] = found) -> ir.WalkResult:
             if op.name.startswith("math.") or op.name in _NUMBERS:

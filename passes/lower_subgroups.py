@@ -142,13 +142,15 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     return found, flags[0] if near is None else near
 
 
-def _power_of_two(width: Any) -> ir.Value:
+def _power_of_two(width: ir.Value) -> ir.Value:
     """The least power of two that isn't below a width."""
     zeros = llvm.intr_ctlz(arith.subi(width, emit.value(1)), False)
     return arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
 
 
-def _source(kind: ir.Type, lane: ir.Value, first: ir.Value | int, segment: Any, offset: Any) -> ir.Value:
+def _source(
+    kind: ir.Type, lane: ir.Value, first: ir.Value | int, segment: ir.Value, offset: ir.Value
+) -> ir.Value:
     """The lane that a lane reads, counted from the segment's first."""
     if kind == nvvm.ShflKind.idx:
         return arith.andi(offset, arith.subi(segment, emit.value(1)))

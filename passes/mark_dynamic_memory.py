@@ -4,15 +4,13 @@
 a byte of static memory, so what lies behind it would be other variables.
 """
 
-from typing import Any
-
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes.registry.pass_ import Pass
 
 _SHARED = 3
 
 
-def run(module: Any) -> None:
+def run(module: ir.Operation) -> None:
     """Declares the arrays, which a launch gives their size. Those of a `gpu.module` get the same alignment:
     a GPU aligns each by itself, and they must begin at the same address.
     """
@@ -27,7 +25,7 @@ def run(module: Any) -> None:
                 attributes["alignment"] = ir.IntegerAttr.get(kind, max(alignments))
 
 
-def _is_empty(variable: Any) -> bool:
+def _is_empty(variable: ir.OpView) -> bool:
     """Whether a variable is an array in shared memory without elements."""
     is_array = str(variable.global_type.value).startswith("!llvm.array<0 x")
     return is_array and variable.addr_space is not None and variable.addr_space.value == _SHARED

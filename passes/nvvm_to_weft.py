@@ -26,7 +26,7 @@ class Outcome:
     complaints about others.
     """
 
-    left: list[tuple[Any, str]]
+    left: list[tuple[ir.OpView, str]]
     refused: list[Diagnostic]
 
 
@@ -124,7 +124,7 @@ def _scalar(value: ir.Value) -> ir.Value:
     return llvm.extractelement(value, _index())
 
 
-def _index() -> Any:
+def _index() -> ir.Value:
     return llvm.mlir_constant(integer(32, 0))
 
 
@@ -143,7 +143,7 @@ def _hand_over(old: ir.Value, new: ir.Value) -> None:
         old.replace_all_uses_with(_packed(old.type, new))
 
 
-def _packed(kind: ir.Type, register: Any) -> Any:
+def _packed(kind: ir.Type, register: ir.Value) -> ir.Value:
     empty = llvm.mlir_undef(kind)
     if isinstance(kind, llvm.StructType):
         return llvm.insertvalue(empty, register, [0])

@@ -73,7 +73,7 @@ def _check(function: ir.OpView, ops: list[MatmulOp]) -> None:
         raise refuse(product, "must have a schedule: run --select-schedule before --outline-matmul")
 
 
-def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp) -> Any:
+def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp) -> MatmulOp:
     """Writes a kernel with a copy of the product on the function's arguments; returns the copy."""
     workspace = _workspace_types(product)
     with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
@@ -131,7 +131,7 @@ def _set_launch(product: MatmulOp) -> None:
     contract.REQUIRES.set(kernel, sizes.map(_differences(product, sizes)))
 
 
-def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[Any]:
+def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[ir.AffineExpr]:
     """The CTAs along x, y and z: whole clusters of tiles along M and N, and all CTAs of a tile."""
     d = product.d
     rows, columns = schedule.swapped(sizes.of(d, -2), sizes.of(d, -1))

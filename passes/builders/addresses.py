@@ -1,7 +1,6 @@
 """Pointers, and the addresses of elements of matrices and vectors in global memory."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.tcgen05.pairs import PEER_BIT
@@ -121,8 +120,8 @@ class NearbyElements:
 
     def __init__(self, matrix: Matrix, row: ir.Value, column: ir.Value) -> None:
         self._matrix, self._row, self._column = matrix, row, column
-        self._rows: dict[int, tuple[Any, Any]] = {}
-        self._columns: dict[int, Any] = {}
+        self._rows: dict[int, tuple[ir.Value, ir.Value]] = {}
+        self._columns: dict[int, ir.Value] = {}
 
     def at(self, row: int, column: int) -> tuple[ir.Value, ir.Value]:
         """Whether the element this many rows and columns further is inside of the matrix, an i1, and its

@@ -23,7 +23,9 @@ def i1() -> ir.Type:
     return ir.IntegerType.get_signless(1)
 
 
-_built: ContextVar[tuple[Any, dict[tuple[Any, ...], Any]] | None] = ContextVar("built", default=None)
+_built: ContextVar[tuple[ir.InsertionPoint, dict[tuple[object, ...], ir.Value]] | None] = ContextVar(
+    "built", default=None
+)
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def reused() -> Iterator[None]:
         _built.reset(token)
 
 
-def _once(build: Callable[..., Any], *operands: ir.Value | int) -> ir.Value:
+def _once(build: Callable[..., ir.Value], *operands: ir.Value | int) -> ir.Value:
     """What an operation of these operands returns, which may have been built before."""
     built = _built.get()
     if built is None or ir.InsertionPoint.current is not built[0]:
@@ -215,7 +217,7 @@ def of_lane(own: ir.Value, lane: Number, kind: nvvm.ShflKind = nvvm.ShflKind.idx
     return by_words(own, moved)
 
 
-def by_words(own: ir.Value, moved: Callable[[Any], Any]) -> ir.Value:
+def by_words(own: ir.Value, moved: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """The result of a function of words for a value, which is extended to a word or consists of two."""
     width = own.type.width
     whole = ir.IntegerType.get_signless(width)
@@ -245,7 +247,7 @@ def loop(
     end: Number,
     step: Number,
     carried: list[ir.Value],
-    body: Callable[[Any, list[ir.Value]], list[ir.Value]],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """A loop over every `step`-th number from `first` on, below `end`. `body` takes a number and the carried
     values and returns the next carried values. Returns the last ones.
@@ -258,7 +260,7 @@ def loop(
 
 def repeat(
     carried: list[ir.Value],
-    before: Callable[..., tuple[Any, list[ir.Value]]],
+    before: Callable[..., tuple[ir.Value, list[ir.Value]]],
     after: Callable[..., list[ir.Value]] = lambda *passed: list(passed),
     kinds: list[ir.Type] | None = None,
 ) -> list[ir.Value]:

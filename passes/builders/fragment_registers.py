@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit
 
 def lane_coordinate(digits: tuple[LaneDigit, ...]) -> ir.Value | int:
     """One coordinate of the lane's first element."""
-    total: Any = 0
+    total: ir.Value | int = 0
     for digit in digits:
         number = thread_ids.lane() if digit.axis == "laneid" else thread_ids.warp()
         low = emit.rem(emit.div(number, digit.stride), digit.extent)
@@ -214,7 +213,7 @@ def _before_rounding(fragment: ir.Value) -> list[ir.Value] | None:
     return emit.elements(wide) if wide.type.element_type == ir.F32Type.get() else None
 
 
-def _made_by(value: ir.Value, kind: Any) -> ir.OpView | None:
+def _made_by(value: ir.Value, kind: type[ir.OpView]) -> ir.OpView | None:
     """The operation of this class that has the value as its result; None if another one has."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) or owner.name != kind.OPERATION_NAME else owner

@@ -35,7 +35,7 @@ def sum_name(number: int | str = "") -> str:
     return f"%sums{number}"
 
 
-def lower_all(module: ir.Operation, kinds: Sequence[Any]) -> None:
+def lower_all(module: ir.Operation, kinds: Sequence[type[ir.OpView]]) -> None:
     """Lowers every operation of these classes."""
     calls: dict[Kind, _Call | None] = {}
     chains = _Chains(operations(module, *kinds))
@@ -82,7 +82,7 @@ def _call_of(op: ir.OpView) -> _Call | None:
         return None
     form = op.form
     inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
-    numbers, values = _operand_numbers(op), list[Any]()
+    numbers, values = _operand_numbers(op), list[ir.Attribute | int]()
     for name in form.arguments:
         if inputs[name].role == "immediate":
             values.append(_constant(inputs[name].type, op.attribute(name)))
@@ -217,7 +217,7 @@ class _Chains:
     """
 
     def __init__(self, ops: Sequence[ir.OpView]) -> None:
-        self._left = dict[Any, _Assembly]()
+        self._left = dict[ir.Value, _Assembly]()
         continued = [op.operation for op in ops if _continues(op)]
         # Results, since the hash of an operation changes with its operands.
         self._continued = {each.result for each in continued}
@@ -254,7 +254,7 @@ def _continues(op: ir.OpView) -> bool:
     return updated == op.operation.result and not _has_intrinsic(user)
 
 
-def _adjoining(block: ir.Block, continued: Container[Any]) -> Iterator[ir.Value]:
+def _adjoining(block: ir.Block, continued: Container[ir.Value]) -> Iterator[ir.Value]:
     """Which of the `continued` results in a block come from operations with no effects between them and the
     next one, and with its source location.
     """
@@ -353,7 +353,7 @@ def _result_type(kinds: Sequence[str]) -> ir.Type | None:
     return ir.Type.parse(f'!llvm.struct<"{".".join(runs)}", ({", ".join(kinds)})>')
 
 
-def join(kind: ir.Type, words: Iterator[Any]) -> ir.Value:
+def join(kind: ir.Type, words: Iterator[ir.Value]) -> ir.Value:
     """A value of a type from its next registers; the inverse of `_split`."""
     text = str(kind)
     if text.startswith("!llvm.struct<("):

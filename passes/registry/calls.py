@@ -1,12 +1,11 @@
 """Whether the functions that other packages register can be called as Weft calls them."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from weft.errors import WeftError, shown
 
 
-def check(what: str, function: Any, arguments: Iterable[str], options: Iterable[str] = ()) -> None:
+def check(what: str, function: object, arguments: Iterable[str], options: Iterable[str] = ()) -> None:
     """Raises WeftError where a function can't be called with these arguments, and options by keyword."""
     arguments, options = tuple(arguments), tuple(options)
     if not callable(function):

@@ -62,7 +62,7 @@ class Pass:
                 return f"{subject} lowers must be {legal}; one is {shown(each)}"
         return None
 
-    def configured(self, values: Mapping[str, str]) -> Callable[[Any, Any], None]:
+    def configured(self, values: Mapping[str, str]) -> Callable[[ir.Operation, object], None]:
         """The pass with its options, as MLIR's manager takes it. Raises WeftError for an unknown option."""
         if unknown := sorted(set(values) - set(self.options)):
             known = ", ".join(self.options) or "none"
@@ -74,7 +74,7 @@ class Pass:
             name.replace("-", "_"): values.get(name, default) for name, default in self.options.items()
         }
 
-        def run(op: ir.Operation, _: Any) -> None:
+        def run(op: ir.Operation, _: object) -> None:
             phase.enter(f"running pass '{self.flag}'")
             source = extensions.source("pass", self.flag)
             with op.location:
@@ -86,7 +86,7 @@ class Pass:
         return run
 
     @property
-    def _kinds(self) -> list[Any]:
+    def _kinds(self) -> list[type[ir.OpView]]:
         """The classes of the operations that it lowers."""
         return [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
 
@@ -96,7 +96,7 @@ class Pass:
             raise refuse(left[0], f"survives --{self.flag}")
 
 
-def _is_op(kind: Any) -> bool:
+def _is_op(kind: object) -> bool:
     return hasattr(kind, "OPERATION_NAME")
 
 

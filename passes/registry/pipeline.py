@@ -357,7 +357,7 @@ def pass_names(passes: Iterable[str], pipelines: Mapping[str, Pipeline]) -> set[
     return {*passes, *pipelines, *(each.name for each in (*elements, *inner))}
 
 
-def _telling(element: Element) -> Callable[[Any, Any], None]:
+def _telling(element: Element) -> Callable[[object, object], None]:
     what = f"running pass '{element}'"
     return lambda op, manager: phase.enter(what)
 
@@ -404,10 +404,10 @@ def _has_ours(element: Element, passes: Mapping[str, Pass]) -> bool:
     return element.name in passes or any(_has_ours(inner, passes) for inner in element.inner or ())
 
 
-def _on_nested(manager: Any, name: str) -> Callable[[Any, Any], None]:
+def _on_nested(manager: Any, name: str) -> Callable[[ir.Operation, object], None]:
     """A pass that runs a manager on the operations of a name directly in the one that it gets."""
 
-    def run(op: ir.Operation, _: Any) -> None:
+    def run(op: ir.Operation, _: object) -> None:
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.operations:
