@@ -220,8 +220,9 @@ def test_asynchronous_stores_are_told(monkeypatch):
     told = []
 
     class Watching(Watch):
-        def async_access(self, kind, proxy, cta, space, offsets, threads, line, mbarrier=None):
-            told.append((kind, proxy, cta, space, offsets.tolist(), int(threads.sum()), mbarrier))
+        def async_access(self, access):
+            threads = int(access.threads.sum())
+            told.append((*access[:4], access.offsets.tolist(), threads, access.mbarrier))
 
     monkeypatch.setattr(Observers, "sanitizer", lambda self, wave: Watching())
     body = f"""

@@ -13,6 +13,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.slots import Slots
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, Sanitizer
+from weft.emulator.watch import UnitAccess
 from weft.isa.tcgen05.pipelining import Use
 
 TILE = np.arange(256)
@@ -39,7 +40,8 @@ class Events:
 
     def unit(self, row, kind, line, mbarrier=None, proxy="bulk", cta=0):
         tile = TILE[:128]
-        self.checker.async_access(kind, proxy, cta, "shared", tile, self.threads(row), line, mbarrier)
+        access = UnitAccess(kind, proxy, cta, "shared", tile, self.threads(row), line, mbarrier)
+        self.checker.async_access(access)
 
     def phase(self, line=0, cta=0):
         self.checker.mbarrier("phase", cta, BARRIER, None, line)
@@ -250,7 +252,7 @@ def test_a_cluster_barrier_orders_the_blocks_of_a_cluster():
 def test_tensor_memory():
     events = Events()
     tell, cells = events.checker.tensor_memory, np.arange(32)[:, None] << 16 | np.arange(64, 72)
-    reach = events.checker.async_access
+    reach = lambda *what, use=None: events.checker.async_access(UnitAccess(*what, use=use))  # noqa: E731
     tell("alloc", 0, 64, 32, 10)
     accumulator = Use("mma", (128, 8, 64))
     reach("store", "tcgen05", 0, "tensor", cells, events.threads(0), 11, use=accumulator)

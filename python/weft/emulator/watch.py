@@ -103,6 +103,26 @@ class Traffic(NamedTuple):
     spread_shared: SpreadShared | None = None
 
 
+class UnitAccess(NamedTuple):
+    """An asynchronous unit reads or writes (`kind`: load, store, reduce) bytes.
+
+    `proxy` is the unit: bulk (cp.async.bulk and TMA), st.async, wgmma, tcgen05. `space` is shared (offsets in
+    the shared memory of `cta`), global (addresses) or tensor (lane << 16 | column). `threads` issued the
+    operation. `mbarrier` (CTA and offset) will signal its completion; None: threads wait for groups. `use`:
+    how an operation of tcgen05 that one thread issues uses tensor memory.
+    """
+
+    kind: str
+    proxy: str
+    cta: int
+    space: str
+    offsets: Offsets | Chunks | Cells
+    threads: Bools
+    line: int
+    mbarrier: tuple[int, int] | None = None
+    use: Use | None = None
+
+
 class Watch:
     """Receives every event and does nothing. Observers override the methods that they need."""
 
@@ -114,25 +134,8 @@ class Watch:
         which an observer watches.
         """
 
-    def async_access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        space: str,
-        offsets: Offsets | Chunks | Cells,
-        threads: Bools,
-        line: int,
-        mbarrier: tuple[int, int] | None = None,
-        use: Use | None = None,
-    ) -> None:
-        """An asynchronous unit reads or writes (`kind`: load, store, reduce) these bytes.
-
-        `proxy` is the unit: bulk (cp.async.bulk and TMA), st.async, wgmma, tcgen05. `space` is shared
-        (offsets in the shared memory of `cta`), global (addresses) or tensor (lane << 16 | column). `threads`
-        issued the operation. `mbarrier` (CTA and offset) will signal its completion; None: threads wait for
-        groups. `use`: how an operation of tcgen05 that one thread issues uses tensor memory.
-        """
+    def async_access(self, access: UnitAccess) -> None:
+        """An asynchronous unit reads or writes memory."""
 
     def shared_loads(
         self, proxy: str, ctas: Mapping[int, slice], chunks: Chunks, threads: Bools, line: int
@@ -143,7 +146,7 @@ class Watch:
         for cta, rows in ctas.items():
             mine = np.zeros_like(threads)
             mine[rows] = threads[rows]
-            self.async_access("load", proxy, cta, "shared", chunks, mine, line)
+            self.async_access(UnitAccess("load", proxy, cta, "shared", chunks, mine, line))
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         """The bulk unit reads the tensor map at this address of global memory for threads."""

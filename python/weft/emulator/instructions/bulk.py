@@ -7,7 +7,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import CHUNK, Chunks
+from weft.emulator.watch import CHUNK, Chunks, UnitAccess
 
 PROXY = "bulk"
 _WIDE = np.dtype(np.complex128)
@@ -68,7 +68,7 @@ def notify_global(
         wave.changes += 1
     if wave.watch is not None:
         wave.memory.moving = data
-        wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
+        wave.watch.async_access(UnitAccess(kind, PROXY, 0, "global", flat, one.threads(), line, barrier))
 
 
 def notify_shared(
@@ -88,7 +88,7 @@ def notify_shared(
     wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + len(flat)
     if wave.watch is not None:
         wave.memory.used = used
-        wave.watch.async_access(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier)
+        wave.watch.async_access(UnitAccess(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier))
 
 
 def get(memory: Octets, chunks: Chunks) -> Octets:

@@ -13,6 +13,7 @@ from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece,
 from weft.emulator.reading.syntax import Sink
 from weft.emulator.reading.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import UnitAccess
 
 table = Table()
 _OFFSET = (1 << RANK_SHIFT) - 1
@@ -139,7 +140,9 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
         for owner in np.unique(chosen // stride):
             begin = chosen[chosen // stride == owner] % stride
             offsets = (begin[:, None] + np.arange(size)).ravel()
-            watch.async_access(event, "st.async", int(owner), "shared", offsets, threads, line, (cta, offset))
+            watch.async_access(
+                UnitAccess(event, "st.async", int(owner), "shared", offsets, threads, line, (cta, offset))
+            )
 
 
 def _complete(lanes: Lanes, marks: Addresses, size: int, line: int) -> None:
@@ -191,7 +194,9 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
         wave.watch.launch_cancel(first is not None, marks, lanes.threads(), line)
         bytes_, threads = np.arange(offset, offset + _RESPONSE), lanes.threads()
         for cta in ctas:
-            wave.watch.async_access("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))
+            wave.watch.async_access(
+                UnitAccess("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))
+            )
 
     def finish() -> None:
         for cta in ctas:

@@ -14,7 +14,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import Places
-from weft.emulator.watch import CHUNK, Chunks
+from weft.emulator.watch import CHUNK, Chunks, UnitAccess
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
 from weft.layout import SWIZZLES as PATTERNS
@@ -100,7 +100,9 @@ def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: 
     if lanes.wave.watch is not None:
         octets = offsets.reshape(-1)
         watched = Chunks(octets) if used == CHUNK else (octets[:, None] + np.arange(used)).reshape(-1)
-        lanes.wave.watch.async_access("load", proxy, cta, "shared", watched, lanes.threads(), line)
+        lanes.wave.watch.async_access(
+            UnitAccess("load", proxy, cta, "shared", watched, lanes.threads(), line)
+        )
     shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):
         past = int(offsets.max())

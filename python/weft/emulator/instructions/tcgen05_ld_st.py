@@ -19,7 +19,7 @@ from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells as Rectangle
-from weft.emulator.watch import Watch
+from weft.emulator.watch import UnitAccess, Watch
 from weft.isa.family import Registers, ptx_registers
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
@@ -101,7 +101,9 @@ def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, 
     cells = lane << LANE_SHIFT | column
     for at, row in enumerate(lanes.row_numbers().tolist()):
         cta = int(lanes.wave.cta_of_row[row])
-        watch.async_access(kind, unit, cta, "tensor", cells[at].ravel(), _threads(lanes, at), line)
+        watch.async_access(
+            UnitAccess(kind, unit, cta, "tensor", cells[at].ravel(), _threads(lanes, at), line)
+        )
 
 
 def _threads(lanes: Lanes, at: int) -> Bools:
@@ -125,7 +127,7 @@ def _notify_whole(
         if calls.record(calls.prepared(touches), line):
             return
     for at, (cta, each, _) in enumerate(accesses):
-        watch.async_access(kind, unit, cta, "tensor", each, _threads(lanes, at), line)
+        watch.async_access(UnitAccess(kind, unit, cta, "tensor", each, _threads(lanes, at), line))
 
 
 def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:

@@ -18,7 +18,7 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import CHUNK, Cells
+from weft.emulator.watch import CHUNK, Cells, UnitAccess
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
@@ -94,7 +94,7 @@ class Matrices:
         watch = self.one.wave.watch
         if watch is not None:
             threads, use = self.one.threads(), self.use(D)
-            watch.async_access(kind, PROXY, cta, "tensor", block, threads, self.line, use=use)
+            watch.async_access(UnitAccess(kind, PROXY, cta, "tensor", block, threads, self.line, use=use))
 
     def _half_sized(self) -> bool:
         return isinstance(self.idesc, InstructionDescriptor) and self.idesc.d_type == "f16"

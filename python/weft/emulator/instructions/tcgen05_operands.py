@@ -5,6 +5,7 @@ from functools import lru_cache
 from weft.emulator.errors import Fault
 from weft.emulator.memory.tensor_memory import Numbers
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.watch import UnitAccess
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
@@ -41,4 +42,6 @@ def notify_tensor(
     """Reports the cells of tensor memory that a thread's operation accesses to observers."""
     if one.wave.watch is not None:
         cells = (lane << LANE_SHIFT | column).reshape(-1)
-        one.wave.watch.async_access(kind, PROXY, cta, "tensor", cells, one.threads(), line, use=use)
+        one.wave.watch.async_access(
+            UnitAccess(kind, PROXY, cta, "tensor", cells, one.threads(), line, use=use)
+        )

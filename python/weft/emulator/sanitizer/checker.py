@@ -29,8 +29,7 @@ from weft.emulator.sanitizer.registers import RegisterState, instrumented
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
-from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Traffic, Watch
-from weft.isa.tcgen05.pipelining import Use
+from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Traffic, UnitAccess, Watch
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
 _RELEASES = {"acq_rel", "sc", "release"}
@@ -152,20 +151,11 @@ class Sanitizer(Watch):
 
     # Asynchronous units
 
-    def async_access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        space: str,
-        offsets: Offsets | Chunks | Cells,
-        threads: Bools,
-        line: int,
-        mbarrier: tuple[int, int] | None = None,
-        use: Use | None = None,
-    ) -> None:
+    def async_access(self, access: UnitAccess) -> None:
+        kind, proxy, cta, space, offsets, threads, line, mbarrier, use = access
+        rows = rows_of(threads)
         if isinstance(offsets, Cells):
-            for row in rows_of(threads).tolist():
+            for row in rows.tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line, use)
             return
         if self.launch_before is not None and space == "global":
@@ -173,21 +163,20 @@ class Sanitizer(Watch):
         if self.launch_before is not None and mbarrier is not None:
             self.launch_before.order(threads, self.table.clocks(mbarrier)[0])
         if space == "global":
-            for row in rows_of(threads).tolist():
+            for row in rows.tolist():
                 name: Hashable = ("mbarrier", *mbarrier) if mbarrier else ("bulk.write", row)
                 self.globals.unit(kind, self.clocks.column(name), row, offsets, line, mbarrier is not None)
             return
         if mbarrier is not None:
-            self._use(mbarrier, rows_of(threads), line, proxy)
+            self._use(mbarrier, rows, line, proxy)
             column = self.clocks.column(("mbarrier", *mbarrier))
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "tensor":
             assert not isinstance(offsets, Chunks)
-            for row in rows_of(threads).tolist():
+            for row in rows.tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line, use)
-        if space != "shared" or not len(offsets):
-            return
-        self._units_access(kind, proxy, cta, offsets, rows_of(threads).tolist(), line, mbarrier)
+        elif space == "shared" and len(offsets):
+            self._units_access(access, rows.tolist())
 
     def unit_may_signal(self, mbarrier: tuple[int, int], row: int) -> bool:
         """Whether the bulk unit's use of an mbarrier for a warp breaks no rule."""
@@ -207,36 +196,28 @@ class Sanitizer(Watch):
         rows = rows_of(threads).tolist()
         for cta, part in ctas.items():
             mine = [row for row in rows if part.start <= row < part.stop]
-            self._units_access("load", proxy, cta, chunks, mine, line, None)
+            self._units_access(UnitAccess("load", proxy, cta, "shared", chunks, threads, line), mine)
 
-    def _units_access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        offsets: Offsets | Chunks,
-        rows: Sequence[int],
-        line: int,
-        mbarrier: tuple[int, int] | None,
-    ) -> None:
+    def _units_access(self, access: UnitAccess, rows: Sequence[int]) -> None:
         """The units of some warps access the shared memory of a CTA."""
-        begin = cta * self.wave.memory.shared_stride
-        own = proxy in _OWN_PROXY
+        begin = access.cta * self.wave.memory.shared_stride
+        own = access.proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows:
-            units.setdefault(self._unit_name(proxy, row, mbarrier), row)
+            units.setdefault(self._unit_name(access.proxy, row, access.mbarrier), row)
         inside: Offsets | Chunks | None = None
         for unit, row in units.items():
             column = self.clocks.column(unit, own)
             if inside is None:
-                inside = self._inside(offsets)
+                assert not isinstance(access.offsets, Cells)
+                inside = self._inside(access.offsets)
                 inside = inside.moved(begin) if isinstance(inside, Chunks) else inside + begin
             if not len(inside):
                 return
-            if kind == "load":
-                self.races.unit_reads(column, row, inside, line, copies=proxy == "bulk")
+            if access.kind == "load":
+                self.races.unit_reads(column, row, inside, access.line, copies=access.proxy == "bulk")
             else:
-                self.races.unit_writes(column, row, inside, line, proxy == "bulk")
+                self.races.unit_writes(column, row, inside, access.line, access.proxy == "bulk")
 
     def _inside(self, offsets: Offsets | Chunks) -> Offsets | Chunks:
         """Those in a CTA's shared memory; the others will fault later."""

@@ -1,19 +1,18 @@
 """Accesses to memory, as hooks learn of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.watch import CHUNK, Cells, Chunks, Offsets, Watch
+from weft.emulator.watch import CHUNK, Cells, Chunks, UnitAccess, Watch
 from weft.emulator.watching.hooks import Hook
 from weft.emulator.watching.launched import MemoryEvent
 from weft.emulator.watching.stopped import Stopped
 from weft.isa.mbarriers import BYTES
-from weft.isa.tcgen05.pipelining import Use
 
 _MBARRIERS = {"init": "store", "inval": "store", "arrive": "atomic", "expect_tx": "atomic", "observe": "load"}
 
@@ -25,11 +24,11 @@ class AccessWatch(Watch):
         self._wave, self._hooks, self._stopped = wave, hooks, stopped
 
     def access(self, access: Access) -> None:
-        threads = access.lanes.threads()
-        enabled = access.lanes.enabled()
+        threads, enabled = access.lanes.threads(), access.lanes.enabled()
+        event = partial(MemoryEvent, access.kind, "", access.space, width=access.width, line=access.line)
         if access.space != "shared":
             addresses = access.address[enabled].astype(np.int64)
-            self._tell(access.kind, "", access.space, None, addresses, access.width, threads, access.line)
+            self._tell(event(cta=None, addresses=addresses, threads=threads))
             return
         stride = max(1, self._wave.memory.shared_stride)
         offsets = access.offsets[enabled].astype(np.int64)
@@ -38,46 +37,28 @@ class AccessWatch(Watch):
             chosen = offsets // stride == cta
             mine = np.zeros_like(threads)
             mine[tuple(places[chosen].T)] = True
-            where = offsets[chosen] % stride
-            self._tell(access.kind, "", "shared", cta, where, access.width, mine, access.line)
+            self._tell(event(cta=cta, addresses=offsets[chosen] % stride, threads=mine))
 
-    def async_access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        space: str,
-        offsets: Offsets | Chunks | Cells,
-        threads: Bools,
-        line: int,
-        mbarrier: tuple[int, int] | None = None,
-        use: Use | None = None,
-    ) -> None:
+    def async_access(self, access: UnitAccess) -> None:
+        offsets, width = access.offsets, 1
         if isinstance(offsets, Chunks):
-            addresses, width = offsets.first, CHUNK
-        else:
-            addresses, width = offsets.each() if isinstance(offsets, Cells) else offsets, 1
-        where = None if space == "global" else cta
-        self._tell(kind, proxy, space, where, addresses.astype(np.int64).reshape(-1), width, threads, line)
+            offsets, width = offsets.first, CHUNK
+        elif isinstance(offsets, Cells):
+            offsets = offsets.each()
+        cta, addresses = (
+            None if access.space == "global" else access.cta,
+            offsets.astype(np.int64).reshape(-1),
+        )
+        unit = access.kind, access.proxy, access.space
+        self._tell(MemoryEvent(*unit, cta, addresses, width, access.threads, access.line))
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         kind = _MBARRIERS.get(event.removesuffix("_relaxed"))
         if kind is not None:
             some = np.zeros((self._wave.warps, 32), np.bool_) if threads is None else threads
-            self._tell(kind, "", "shared", cta, np.array([offset]), BYTES, some, line)
+            self._tell(MemoryEvent(kind, "", "shared", cta, np.array([offset]), BYTES, some, line))
 
-    def _tell(
-        self,
-        kind: str,
-        unit: str,
-        space: str,
-        cta: int | None,
-        addresses: npt.NDArray[np.int64],
-        width: int,
-        threads: Bools,
-        line: int,
-    ) -> None:
-        event = MemoryEvent(kind, unit, space, cta, addresses, width, threads, line)
+    def _tell(self, event: MemoryEvent) -> None:
         for hook in self._hooks:
-            if space in hook.spaces:
-                hook.call(self._stopped(threads), event)
+            if event.space in hook.spaces:
+                hook.call(self._stopped(event.threads), event)

@@ -14,10 +14,9 @@ from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
-from weft.emulator.watch import Cells, Chunks, Offsets, Watch
+from weft.emulator.watch import Cells, Chunks, UnitAccess, Watch
 from weft.emulator.watching.source_map import instructions
 from weft.isa.chips import CHIPS
-from weft.isa.tcgen05.pipelining import Use
 from weft.system import output_files, processes
 
 _BANKS = 32
@@ -213,22 +212,12 @@ class _Trace(Watch):
             if passes > least:
                 self.recorder.count(f"shared.bank_conflicts.line_{access.line}", passes - least)
 
-    def async_access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        space: str,
-        offsets: Offsets | Chunks | Cells,
-        threads: Bools,
-        line: int,
-        mbarrier: tuple[int, int] | None = None,
-        use: Use | None = None,
-    ) -> None:
-        row = int(threads.argmax()) // 32
+    def async_access(self, access: UnitAccess) -> None:
+        row, offsets = int(access.threads.argmax()) // 32, access.offsets
         size = len(offsets) if isinstance(offsets, Chunks | Cells) else int(np.size(offsets))
-        self.recorder.count(f"async.{proxy}.{space}.{kind}", size)
-        self._instant(row, f"{proxy} {kind}", "async", {"line": line, "space": space, "elements": size})
+        self.recorder.count(f"async.{access.proxy}.{access.space}.{access.kind}", size)
+        args = {"line": access.line, "space": access.space, "elements": size}
+        self._instant(row, f"{access.proxy} {access.kind}", "async", args)
 
     def async_done(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
         for row in np.flatnonzero(threads.any(axis=1)).tolist():
