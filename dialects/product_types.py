@@ -7,7 +7,6 @@ from weft.errors import shown
 from weft.isa.block_scales import BlockScaling, multiple_of_k, scaling_of
 from weft.isa.computed import computed
 from weft.isa.types import ELEMENT_TYPES
-from weft.system import late_imports
 
 PROMOTED = 128
 """Elements along K, after which promoted sums leave the tensor cores. A scale of B is for as many rows and
@@ -160,8 +159,7 @@ def bit_op_complaint(bit_op: str | None, types: Types) -> str | None:
     bits = {types.a, types.b} == {BIT}
     if not bits and not bit_op:
         return None
-    with late_imports.whole():
-        from weft.isa.mma import BIT_OPS
+    from weft.isa.mma import BIT_OPS
 
     if bits and bit_op not in BIT_OPS:
         legal = " or ".join(BIT_OPS)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
-from weft.system import late_imports
 
 LEFT_OUT: Mapping[str, bool] = {"left out": True}
 """The metadata of a flag that is written only where it is true."""
@@ -34,8 +33,7 @@ class Written:
         """The attribute that states this schedule. Fields that are 0 are left out: it is their default. So
         are flags that are false, if their metadata is LEFT_OUT.
         """
-        with late_imports.whole():
-            from weft.mlir import ir
+        from weft.mlir import ir
 
         i64 = ir.IntegerType.get_signless(64)
 
@@ -62,9 +60,8 @@ def check_names(entries: Iterable[str], *kinds: Iterable[str]) -> None:
 
 
 def _value(name: str, attribute: ir.Attribute, count: int | None, flag: bool) -> Any:
-    with late_imports.whole():
-        from weft import mlir
-        from weft.mlir import ir
+    from weft import mlir
+    from weft.mlir import ir
 
     if count is not None:
         if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:

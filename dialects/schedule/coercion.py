@@ -13,7 +13,6 @@ from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.tma_mma import TmaMmaSchedule
 from weft.dialects.schedule.wmma import WmmaSchedule
 from weft.errors import Diagnostic, WeftError, shown
-from weft.system import late_imports
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 _EXAMPLES = {
@@ -44,8 +43,7 @@ def as_schedule(schedule: object) -> AnySchedule | None:
 def _read(text: str) -> AnySchedule:
     if not text.isascii():
         raise WeftError(f"schedule must be ASCII text, such as {_EXAMPLE}, got {shown(text)}")
-    with late_imports.whole():
-        from weft import mlir  # noqa: F401  # which may be missing: that isn't a mistake in the text
+    from weft import mlir  # noqa: F401  # which may be missing: that isn't a mistake in the text
 
     try:
         return read_schedule(text)

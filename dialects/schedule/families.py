@@ -33,7 +33,7 @@ from weft.isa.chips import ChipSet
 from weft.isa.family import choice
 from weft.isa.suggest import did_you_mean
 from weft.registry import extensions
-from weft.system import late_imports, locks
+from weft.system import locks
 
 
 class Families:
@@ -87,8 +87,7 @@ class Families:
 
     def of(self, attribute: Any) -> AnySchedule:
         """The schedule that an attribute states. Raises WeftError for one that is none."""
-        with late_imports.whole():
-            from weft.mlir import ir
+        from weft.mlir import ir
 
         if not isinstance(attribute, ir.DictAttr):
             raise WeftError(f"schedule must be a dictionary, got {attribute}")
@@ -161,9 +160,8 @@ def read_schedule(text: str) -> AnySchedule:
     mlir_text.check(text, "<schedule>")
     if not text:
         raise WeftError("schedule must not be empty")  # MLIR's parser would crash
-    with late_imports.whole():
-        from weft import mlir
-        from weft.mlir import ir
+    from weft import mlir
+    from weft.mlir import ir
 
     with ir.Context(load_on_create_dialects=()):  # dialects take 5 ms to load, and no schedule names one
         return schedule_of(mlir.parse_attribute(text, "<schedule>"))

@@ -9,7 +9,6 @@ from weft.dialects.product_types import GROUP_ROWS, Types
 from weft.dialects.schedule.attribute import Written
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
-from weft.system import late_imports
 from weft.target import Target
 
 SWIZZLES = {mode.width: mode.name for mode in reversed(descriptors.SWIZZLES.values()) if mode.name != "none"}
@@ -101,8 +100,7 @@ class AnySchedule(Written):
         """Why the schedule can't be lowered, or can't run on `target`."""
 
     def _repr_html_(self) -> str:
-        with late_imports.whole():
-            from weft.dialects.schedule import page
+        from weft.dialects.schedule import page
 
         return page.page(self)
 

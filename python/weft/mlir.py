@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import bindings, mlir_text, sound_types, unknown_names
 from weft.ir.conversions import kept_conversions
-from weft.system import late_imports, phase
+from weft.system import phase
 
 _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
@@ -127,8 +127,7 @@ def find_dialect(name: str, module: str) -> None:
 
 def version() -> str:
     """The PyPI project and version of the bindings."""
-    with late_imports.whole():
-        return bindings.distribution(DISTRIBUTION)
+    return bindings.distribution(DISTRIBUTION)
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:

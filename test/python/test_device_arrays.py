@@ -1,14 +1,11 @@
 """`a @ b` with a DeviceArray: whose product it is, without a GPU."""
 
-import threading
-
 import numpy as np
 import pytest
 from fake_driver import two_gpus
 
 import weft
 from weft.launch import runtime
-from weft.system import late_imports
 
 
 @pytest.fixture(autouse=True)
@@ -86,22 +83,3 @@ def test_numpys_functions_leave_products_to_operators(products):
     with pytest.raises(TypeError, match="__array_ufunc__"):
         ours * np.ones((4, 4), np.float16)
     assert not products
-
-
-def test_other_threads_import_and_fork_while_a_product_is_made(monkeypatch):
-    ours = device_array()
-
-    def multiply(a, b):
-        done = []
-
-        def enter():
-            with late_imports._changed:
-                done.append(not late_imports._depths)
-
-        other = threading.Thread(target=enter)
-        other.start()
-        other.join()
-        return done
-
-    monkeypatch.setattr(weft, "matmul", multiply)
-    assert ours @ ours == [True]

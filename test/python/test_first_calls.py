@@ -17,7 +17,6 @@ from weft.errors import WeftError
 from weft.mlir import arith, operations
 from weft.multiply import product_kernel
 from weft.multiply.kernels import casts
-from weft.system import late_imports
 
 WIDE = WarpgroupSchedule((128, 224, 64), 2, 4)
 """Stages D in two parts, and rounds the sums of both before it stores the first."""
@@ -193,22 +192,6 @@ def test_programs_share_the_entries_of_casts():
         kernels.append(casts.maxima.compile("bf16", by="tensor", unit=8, arch="sm_90a"))
     first, second = kernels
     assert first is not second and first.ptx == second.ptx and "test_first_calls" not in first.ptx
-
-
-@pytest.mark.parametrize("collects", [True, False])
-def test_nothing_is_collected_during_imports(collects):
-    """Each collection visits the objects of all libraries that are loaded."""
-    if not collects:
-        gc.disable()
-    try:
-        with pytest.raises(ImportError), late_imports.whole():
-            with late_imports.whole():
-                assert not gc.isenabled()
-            assert not gc.isenabled()
-            raise ImportError
-        assert gc.isenabled() == collects
-    finally:
-        gc.enable()
 
 
 def test_passes_collect_no_garbage(monkeypatch):

@@ -37,73 +37,36 @@ def test_threads_compile_multiply_build_and_fork_at_once():
 
 
 FORKS_DURING_AN_IMPORT = """
-import os, threading, time
-from weft.system import late_imports
-import logging
-
-def importing():
-    with late_imports.whole():
-        inside.set()
-        time.sleep(0.5)  # until the other thread forks
-        logging.getLogger("imported")
-        import concurrent.futures.thread
+import os, sys, threading
+import weft.system.locks
 
 inside = threading.Event()
-thread = threading.Thread(target=importing)
+thread = threading.Thread(target=__import__, args=("planted",))
 thread.start()
 inside.wait()
 if not (child := os.fork()):
+    import planted
     os._exit(0)
-os.waitpid(child, 0)
+assert os.waitpid(child, 0)[1] == 0
 thread.join()
 """
-
-
-IMPORTED_BY_TWO_THREADS = """
-import os, threading
-from weft.system import late_imports
-
-def plain():
-    import planted
-
-def late():
-    with late_imports.whole():
-        inside.set()
-        import planted
-
-importing, inside = threading.Event(), threading.Event()
-first, second = threading.Thread(target=plain), threading.Thread(target=late)
-first.start()
-importing.wait()
-second.start()
-first.join()
-second.join()
-if not (child := os.fork()):
-    with late_imports.whole():
-        os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-"""
 PLANTED = """
-import __main__
-from weft.system import late_imports
+import __main__, logging, time
 
-__main__.importing.set()
-__main__.inside.wait()
-with late_imports.whole():
-    pass
+__main__.inside.set()
+time.sleep(0.5)  # until the other thread forks
+logging.getLogger("imported")
+import concurrent.futures.thread
 """
 
 
-def test_an_import_statement_and_a_late_import_do_not_wait_for_each_other(tmp_path):
+def test_a_fork_waits_for_imports_and_for_the_locks_that_they_need(tmp_path):
+    """Otherwise the child waits forever for a module that no thread of it imports."""
     (tmp_path / "planted.py").write_text(PLANTED)
-    program = f"import sys; sys.path.append({str(tmp_path)!r})\n{IMPORTED_BY_TWO_THREADS}"
-    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
-
-
-def test_a_fork_waits_for_imports_and_for_the_locks_that_they_need():
-    """A lock that were first known while the fork waits would be released without having been acquired."""
-    program = [sys.executable, "-c", FORKS_DURING_AN_IMPORT]
-    done = subprocess.run(program, timeout=60, check=True, capture_output=True, text=True)
+    program = f"import sys; sys.path.append({str(tmp_path)!r})\n{FORKS_DURING_AN_IMPORT}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], timeout=60, check=True, capture_output=True, text=True
+    )
     assert not done.stderr
 
 

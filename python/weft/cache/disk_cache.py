@@ -20,7 +20,7 @@ from typing import Any
 
 from weft.cache import loaded
 from weft.errors import WeftError, warn
-from weft.system import file_locks, late_imports, locks, output_files
+from weft.system import file_locks, locks, output_files
 
 LIMIT_BYTES = 1 << 30
 _MOST_BYTES = 1 << 28  # of an entry: a larger one is neither kept nor read into memory
@@ -294,8 +294,7 @@ def default() -> Cache:
         return _cache(None)
     if name := os.environ.get("WEFT_CACHE_DIR"):
         return _cache(_named(name))
-    with late_imports.whole():
-        import platformdirs
+    import platformdirs
 
     directory = Path(platformdirs.user_cache_dir("weft"))
     # "~" stays as it is for a user whom the system doesn't know: that would be a directory of this name here.

@@ -18,7 +18,6 @@ from weft.ir import instrumentation, mlir_text
 from weft.isa.chips import WARPGROUP
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.system import late_imports
 from weft.target import Target
 
 _PRODUCT = "wgmma.mma_async"
@@ -50,9 +49,8 @@ class Compiled:
 
     def module(self) -> Any:
         """A copy of the module before any pass, in a context of its own."""
-        with late_imports.whole():
-            from weft import mlir
-            from weft.dialects import context
+        from weft import mlir
+        from weft.dialects import context
 
         return mlir.parse_bytecode(self.bytecode, context(), self.name)
 
@@ -74,8 +72,7 @@ class Compiled:
         multiply, with sums in named registers or of 256 columns, and some if sums are values. Small products
         keep level 3, and functions that call others need it.
         """
-        with late_imports.whole():
-            from weft.passes.builders import named_sums
+        from weft.passes.builders import named_sums
 
         threads = [launch.block[0] for launch in self.launches.values() if launch.block is not None]
         several, named = min(threads, default=0) > 2 * WARPGROUP, named_sums.are_declared(self.llvm)
@@ -133,8 +130,7 @@ class Compiled:
 
     def stages(self) -> tuple[str, ...]:
         """The passes that made the kernel, in order: what `ir` can show."""
-        with late_imports.whole():
-            from weft.compiler import pipeline
+        from weft.compiler import pipeline
 
         return tuple(pipeline.elements(self.target, self.rows))
 
@@ -146,8 +142,7 @@ class Compiled:
         """
         if after == "source":
             return self.source
-        with late_imports.whole():
-            from weft.compiler import pipeline
+        from weft.compiler import pipeline
 
         done: list[str] = []
         for element in self.stages():

@@ -8,7 +8,7 @@ from weft.distributed.devices import Host, different
 from weft.distributed.meetings import Meeting, Work
 from weft.errors import WeftError, warn
 from weft.launch import arrays
-from weft.system import late_imports, upper
+from weft.system import upper
 
 _MOST_REPORTED = 3  # findings in one message
 
@@ -81,8 +81,7 @@ class Together:
 
     def _emulated(self, given: list[Any]) -> list[Any]:
         """What each rank gets."""
-        with late_imports.whole():
-            from weft import emulator
+        from weft import emulator
 
         world = emulator.World(self._devices.size)
         teams = self._teams(world, self._devices.chip)

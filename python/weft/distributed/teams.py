@@ -17,7 +17,7 @@ import numpy as np
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
 from weft.launch.arrays import ArrayView
-from weft.system import late_imports, locks, upper
+from weft.system import locks, upper
 from weft.target import Target
 
 if TYPE_CHECKING:
@@ -69,9 +69,8 @@ class Team:
         """A team for each GPU of a world in the emulator. Calls take NumPy arrays, and `world.run` runs them
         all.
         """
-        with late_imports.whole():
-            from weft.distributed.emulated import WorldDevices
-            from weft.emulator import World
+        from weft.distributed.emulated import WorldDevices
+        from weft.emulator import World
 
         if not isinstance(world, World):
             raise WeftError(

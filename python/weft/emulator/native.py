@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.cache import disk_cache
 from weft.emulator import sources
-from weft.system import late_imports, locks
+from weft.system import locks
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []
@@ -63,8 +63,7 @@ class Library:
 
 def linked(data: bytes, names: Sequence[str]) -> Mapping[str, int]:
     """The addresses of functions of an object file, which live until the process ends."""
-    with late_imports.whole():
-        import llvmlite.binding as llvm  # type: ignore[import-untyped]
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     with _lock:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(0))
@@ -81,9 +80,8 @@ def _host() -> tuple[str, str, str]:
     (`vpternlog`), and the upper half of a product by a vector that it finds to be 1. Most kernels are as fast
     without; conversions of unsigned integers take twice as long.
     """
-    with late_imports.whole():
-        import llvmlite
-        from llvmlite import binding as llvm
+    import llvmlite
+    from llvmlite import binding as llvm
 
     features = re.sub(r"\+(?=avx512|avx10)", "-", llvm.get_host_cpu_features().flatten())
     return llvm.get_host_cpu_name(), features, llvmlite.__version__

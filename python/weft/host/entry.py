@@ -13,7 +13,7 @@ from weft.host.lowered import Launched, Lowered
 from weft.host.on_gpu import Gpu
 from weft.host.runtime import C_TYPES, Device, Runtime
 from weft.launch.cuda_driver import entered, primary
-from weft.system import late_imports, phase
+from weft.system import phase
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,7 @@ def _compiled(text: str, callable_of: Callable[[str, str], Any]) -> Any:
     """LLVM IR in memory, whose functions `get_function_address` finds while the result lives. `callable_of`
     returns what implements a function that the IR declares, by its name and type: a function of ctypes.
     """
-    with late_imports.whole():
-        import llvmlite.binding as llvm  # type: ignore[import-untyped]
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -29,7 +29,6 @@ from weft.jax.products import matmul
 from weft.jax.signatures import Arrays, Context, Lowered, Operands
 from weft.launch import arrays, runtime
 from weft.multiply import xla_target
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.distributed.xla_call import TeamCall
@@ -47,8 +46,8 @@ def _read(text: str) -> "TeamCall":
 
 def _call() -> ModuleType:
     """The module with calls of Weft's handler: programs without several GPUs don't need it."""
-    with late_imports.whole():
-        from weft.distributed import xla_call
+    from weft.distributed import xla_call
+
     return xla_call
 
 

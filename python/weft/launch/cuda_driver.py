@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.errors import Diagnostic, WeftError
-from weft.system import late_imports
 
 # The last launch, in words: the driver reports a kernel's fault at a later call.
 launched = ""
@@ -25,8 +24,7 @@ def api() -> Any:
 @functools.cache
 def _initialized() -> Any:
     try:
-        with late_imports.whole():
-            from cuda.bindings import driver  # type: ignore[import-untyped]
+        from cuda.bindings import driver  # type: ignore[import-untyped]
     except ModuleNotFoundError:  # on macOS, for which there is no package
         reason = "cuda-bindings isn't installed, through which Weft calls the NVIDIA driver"
         raise WeftError(f"{reason}: pip install cuda-bindings (Linux and Windows)") from None

@@ -34,7 +34,6 @@ from weft.launch.kernel_arguments import (
 from weft.launch.launcher import Extents, Parameter
 from weft.launch.plans import Plans
 from weft.launch.workspace import PerStream, Pool
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft import emulator
@@ -54,9 +53,8 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     compiled, and WeftInternalError with a reproducer if MLIR crashes. Any number of threads may compile.
     """
     _check_arguments(module, arch, kernel)
-    with late_imports.whole():
-        from weft.compiler.apart import compile_input
-        from weft.construction.module import Module
+    from weft.compiler.apart import compile_input
+    from weft.construction.module import Module
 
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module
@@ -67,8 +65,7 @@ def compile_shared(module: "Module", arch: str) -> "Kernel":
     """As `compile`, for a module that Weft itself makes. It has no source locations, so that all programs
     share its entries of the cache. Errors have locations.
     """
-    with late_imports.whole():
-        from weft import passes
+    from weft import passes
 
     copy = module.mlir.operation.clone()
     passes.manager("strip-debuginfo", module.context).run(copy)
@@ -90,8 +87,7 @@ def compiled_before(bytecode: bytes, arch: str) -> "Kernel | None":
 
 
 def _compiled(module: Any, arch: str) -> "Kernel":
-    with late_imports.whole():
-        from weft.compiler.apart import compile_input
+    from weft.compiler.apart import compile_input
 
     return _selected(compile_input(module, arch, default=None, own=True), None)
 
@@ -199,8 +195,7 @@ class Kernel:
 
     @computed
     def _module(self) -> "emulator.Module":
-        with late_imports.whole():
-            from weft import emulator
+        from weft import emulator
 
         return emulator.Module(self.ptx)
 
@@ -252,8 +247,7 @@ class Kernel:
 
         Raises WeftError if the program itself requires aligned rows.
         """
-        with late_imports.whole():
-            from weft.compiler.stages import compile_module
+        from weft.compiler.stages import compile_module
 
         source = self.compiled
         compiled = compile_module(source.module(), self.chip, name=source.name, rows="any", own=True)
@@ -369,8 +363,7 @@ class Kernel:
         self, views: Sequence[Any], spaces: Sequence[Space], memories: Sequence[Any]
     ) -> list[Any]:
         """The kernel's parameters for the emulator, with the memory of its workspaces."""
-        with late_imports.whole():
-            from weft import emulator
+        from weft import emulator
 
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         passed: dict[int, Any] = dict(buffers)

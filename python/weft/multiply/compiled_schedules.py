@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weft.cache import disk_cache as cache
 from weft.compiler import cache_keys
 from weft.errors import WeftError
-from weft.system import late_imports, locks
+from weft.system import locks
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -86,8 +86,7 @@ def _written(schedules: "Collection[AnySchedule]") -> bytes:
 
 def _read(entry: bytes | None) -> "list[AnySchedule]":
     """The schedules of an entry, except those of unknown families."""
-    with late_imports.whole():
-        from weft.dialects.schedule.families import FAMILIES
+    from weft.dialects.schedule.families import FAMILIES
 
     families = {family.key: family for family in FAMILIES}
     return [

@@ -26,7 +26,6 @@ from weft.launch.launcher import OVERLAP, Extents
 from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply.row_copies import Rows
-from weft.system import late_imports
 
 _MOST_UNIT = 4  # bytes
 _MOST_NUMBERED = 2**31 - 1024  # vectors that i32 can number, with those beyond the last of a CTA
@@ -147,8 +146,7 @@ def _plan_copies(chip: str, rows: Sequence[Rows]) -> Prepared:
     """The launch that copies one matrix or two, whose addresses are those of each source and its copy in
     turn. One alone is there twice.
     """
-    with late_imports.whole():
-        from weft.multiply.kernels.copies import copy_rows
+    from weft.multiply.kernels.copies import copy_rows
 
     arguments, meta = copy_arguments(rows)
     return copy_rows.compile(*arguments, arch=chip, **meta).plan(arguments)

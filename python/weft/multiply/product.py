@@ -15,7 +15,6 @@ from weft.isa.chips import CHIPS, unknown_chip
 from weft.launch import arrays
 from weft.multiply import block_formats
 from weft.multiply.block_formats import Kind
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -94,8 +93,7 @@ def _schedule(value: "AnySchedule | str | None") -> "AnySchedule | None":
     """The schedule that a caller names, of which a compiled kernel needs no class. Raises WeftError."""
     if value is None:
         return None
-    with late_imports.whole():
-        from weft.dialects.schedule.coercion import as_schedule
+    from weft.dialects.schedule.coercion import as_schedule
 
     return as_schedule(value)
 

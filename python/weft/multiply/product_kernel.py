@@ -16,7 +16,6 @@ from weft.launch.kernel_arguments import aligned_to
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
 from weft.schedules import tuned_files
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -67,8 +66,7 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. `copies`: it reads copies of A or B, whose rows are
     aligned. Raises WeftError where there is none.
     """
-    with late_imports.whole():
-        from weft.schedules import choice
+    from weft.schedules import choice
 
     chip = _chip(operands)
     if choice.layout_complaint(operands.types, chip):
@@ -78,8 +76,7 @@ def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
 
 def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | None":
     """The schedule of the kernel that `of` returns. None where no kernel multiplies these types."""
-    with late_imports.whole():
-        from weft.schedules import choice, loading
+    from weft.schedules import choice, loading
 
     types, sizes = operands.types, operands.sizes
     chip, schedule = _chip(operands), operands.product.schedule
@@ -132,8 +129,7 @@ def transposed(operands: Operands) -> tuple[int, ...]:
     types, sizes = operands.types, operands.sizes
     if operands.product.schedule is not None or not any(types.transposed):
         return ()
-    with late_imports.whole():
-        from weft.schedules import transposing
+    from weft.schedules import transposing
 
     a, b = operands.views[:2]
     elements = prod(a.shape), prod(b.shape)
@@ -184,8 +180,7 @@ def _chip(operands: Operands) -> str:
 
 def emulated_chip(types: Types) -> str:
     """The chip that is emulated unless one is named: the first that multiplies elements of these types."""
-    with late_imports.whole():
-        from weft.schedules import choice
+    from weft.schedules import choice
 
     able = (chip for chip in _EMULATED if choice.complaint(types, chip) is None)
     return next(able, _EMULATED[0])
@@ -245,9 +240,8 @@ def _loaded(bytecode: bytes, chip: str) -> kernel.Kernel:
 
 def _module(asked: Asked, schedule: "AnySchedule | None") -> Any:
     """The module of a product."""
-    with late_imports.whole():
-        from weft.construction.module import Module, memref
-        from weft.dialects import tile
+    from weft.construction.module import Module, memref
+    from weft.dialects import tile
 
     types, ranks, added, transposed, alpha, beta, promote, activation = asked
     with Module() as module:

@@ -5,8 +5,6 @@ import hashlib
 import os
 from pathlib import Path
 
-from weft.system import late_imports
-
 VARIABLE = "WEFT_SCHEDULES"
 
 
@@ -22,8 +20,7 @@ def own_file() -> Path | None:
 
 @functools.cache
 def _default_file() -> Path:
-    with late_imports.whole():
-        import platformdirs
+    import platformdirs
 
     return Path(platformdirs.user_data_dir("weft")) / "schedules.jsonl"
 

@@ -1,5 +1,9 @@
 """Locks that are free in a forked child, even if a thread of its parent held them."""
 
+# They have locks that a fork takes: after those of this module, if they are imported before it.
+import concurrent.futures.thread  # noqa: F401
+import importlib
+import logging  # noqa: F401
 import os
 import sys
 import threading
@@ -30,6 +34,22 @@ def at_fork(**functions: Callable[[], object]) -> None:
         os.register_at_fork(**functions)
 
 
+_bootstrap: Any = importlib._bootstrap
+_imports: dict[str, Callable[[], object]] = _bootstrap._module_locks
+"""A reference to the lock of each module that is being imported."""
+
+
+def _wait_for_imports() -> None:
+    """Waits until no other thread is within an import, whose lock nobody would release in the child."""
+    own = None, threading.get_ident()
+    while held := [name for name, ref in _imports.copy().items() if getattr(ref(), "owner", None) not in own]:
+        for name in held:
+            _bootstrap._lock_unlock_module(name)
+
+
+# The functions that are registered last run first. So other threads, whose imports may need locks of
+# libraries, can finish them, and hardly any import can begin between this function and the fork.
+at_fork(before=_wait_for_imports)
 _whole = threading.RLock()
 
 
@@ -66,8 +86,6 @@ def _release_llvm() -> None:
         lock.__exit__(None, None, None)
 
 
-# Before `late_imports` registers its lock, which a thread that imports llvmlite holds while it enters LLVM:
-# the lock that is registered last is taken first.
 at_fork(before=_hold_llvm, after_in_parent=_release_llvm, after_in_child=_release_llvm)
 
 

@@ -20,7 +20,6 @@ from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA
 from weft.emulator.sanitizer.global_memory import COLUMN_BITS
 from weft.isa.tensor_map import ALIGNMENT, BYTES, GATHERED_ROWS, MAX_RANK
-from weft.system import late_imports
 
 _WORTH = 64
 """The copies of a process after which code is made, which takes as long as some hundred by the
@@ -258,7 +257,7 @@ class Boxes:
 
 def _function(name: str) -> Callable[..., int]:
     """A function of `box_code`."""
-    with late_imports.whole():
-        from weft.emulator.compiled import box_code
+    from weft.emulator.compiled import box_code
+
     address = box_code.library(name).addresses()[name]
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(address)

@@ -16,7 +16,6 @@ from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.mbarrier_table import NONE
 from weft.isa.mbarriers import MOST_ARRIVALS
-from weft.system import late_imports
 
 _WORTH = 200
 """The operations of a process after which they are compiled."""
@@ -30,8 +29,8 @@ _CLOCKS = slice(Field.WATCHED, None)
 @cache
 def _function(name: str) -> Callable[[int], int]:
     """A function of `mbarrier_code`."""
-    with late_imports.whole():
-        from weft.emulator.compiled import mbarrier_code
+    from weft.emulator.compiled import mbarrier_code
+
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(mbarrier_code.library().addresses()[name])
 
 

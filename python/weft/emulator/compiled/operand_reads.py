@@ -16,7 +16,6 @@ from weft.emulator.running.product_code import Numbers, Read
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import Clocks, Rows
 from weft.emulator.watch import CHUNK
-from weft.system import late_imports
 
 _MOST_KNOWN = 4096
 
@@ -85,8 +84,8 @@ class OperandReads:
 
 @cache
 def _function() -> Callable[[int, int], int]:
-    with late_imports.whole():
-        from weft.emulator.compiled import granule_checks, plain_code
+    from weft.emulator.compiled import granule_checks, plain_code
+
     text = lambda: plain_code.text({"reads": granule_checks.read_each}, Reads, Part)  # noqa: E731
     address = native.Library("operand reads", text, ["reads"]).addresses()["reads"]
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)

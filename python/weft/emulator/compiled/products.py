@@ -17,7 +17,6 @@ from weft.emulator.running.product_code import ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.isa.types import ELEMENT_TYPES
-from weft.system import late_imports
 
 
 class Products:
@@ -64,8 +63,8 @@ class _Function:
     """The code of one kind, with the memory that it works in."""
 
     def __init__(self, kind: ProductKind, rule: Rule | None) -> None:
-        with late_imports.whole():
-            from weft.emulator.compiled.product_code import LEAST, Part
+        from weft.emulator.compiled.product_code import LEAST, Part
+
         self._parts: npt.NDArray[np.int64] = np.zeros(len(Part), np.int64)
         self._blocks = int(Part.BLOCKS)
         self._kept: list[npt.NDArray[np.float64]] = []
@@ -102,7 +101,7 @@ def _table(name: str) -> npt.NDArray[np.float64]:
 
 @cache
 def _compiled(kind: ProductKind) -> Callable[..., Any]:
-    with late_imports.whole():
-        from weft.emulator.compiled.product_code import text_of
+    from weft.emulator.compiled.product_code import text_of
+
     at = addresses(text_of(kind), ["product"], code=2, whole=True)["product"]
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(at)

@@ -13,7 +13,6 @@ from weft.emulator.memory.tensor_memory import Touch, Touches
 from weft.emulator.reading.types import Array
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.tensor_memory import Shadow
-from weft.system import late_imports
 
 _WORTH = 200
 """The loads of a process after which code is made for them."""
@@ -24,8 +23,7 @@ _asked = [0]
 
 @cache
 def _function() -> Callable[[int], int]:
-    with late_imports.whole():
-        from weft.emulator.compiled import tensor_code
+    from weft.emulator.compiled import tensor_code
 
     address = next(iter(tensor_code.library().addresses().values()))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)

@@ -8,7 +8,7 @@ from weft.emulator.running.code import Code
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.errors import WeftError, shown
-from weft.system import late_imports, locks
+from weft.system import locks
 
 _WORTH = 20_000
 """The steps that the interpreter runs before it compiles a program, and before it compiles more of it."""
@@ -52,8 +52,8 @@ class Tier:
         return True
 
     def code(self, wave: Wave, limit: int) -> Code:
-        with late_imports.whole():
-            from weft.emulator.compiled import plan, runtime
+        from weft.emulator.compiled import plan, runtime
+
         with self._lock:
             made = self._plan
             if not isinstance(made, plan.Plan):

@@ -10,7 +10,6 @@ from weft.emulator.numerics.arithmetic import Rule, Terms
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.isa.accumulation import Accumulation
-from weft.system import late_imports
 
 _WORTH = 1 << 21
 """The multiply-adds by a rule after which it is compiled: NumPy takes as long for them as the compiler."""
@@ -30,8 +29,8 @@ def _add(terms: Terms, part: slice | Array, total: Doubles, d_type: str, how: Ac
     plain = terms.absent is None and columns % COLUMNS == 0
     if not plain or not is_worth(rule, n * m * depth * columns):
         return arithmetic.aligned_sum(terms, part, total, d_type, how)
-    with late_imports.whole():
-        from weft.emulator.numerics import native_sums
+    from weft.emulator.numerics import native_sums
+
     return native_sums.sums(left, right, total, rule)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import Location, WeftError, shown
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.mlir import ir
@@ -33,8 +32,7 @@ def ceil_div(a: object, b: Any) -> object:
 
 def _affine() -> "type[ir.AffineExpr]":
     """MLIR's class of expressions, which only the trace of a kernel needs."""
-    with late_imports.whole():
-        from weft.mlir import ir
+    from weft.mlir import ir
 
     return ir.AffineExpr
 

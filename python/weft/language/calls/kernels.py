@@ -27,7 +27,7 @@ from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile, compile_unlocated, compiled_before
 from weft.launch.plans import Found
 from weft.launch.runtime import Bound, Prepared
-from weft.system import late_imports, locks
+from weft.system import locks
 
 if TYPE_CHECKING:
     from weft.construction.module import Module
@@ -340,8 +340,7 @@ class KernelFunction:
             self._plans = plans.Plans(list(self.signature.arguments.values()))
 
     def _build(self, special: Specialization, chip: str, *, located: bool = True) -> "Module":
-        with late_imports.whole():
-            from weft.language.calls import building
+        from weft.language.calls import building
 
         return building.build(self._function, self.signature, special, self._options, chip, located=located)
 

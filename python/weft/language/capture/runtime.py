@@ -2,14 +2,11 @@
 such code first runs: it needs MLIR, which a compiled kernel doesn't.
 """
 
-from weft.system import late_imports
-
 
 def __getattr__(name: str) -> object:
     if name.startswith("__"):  # such as __warningregistry__, which unittest and others ask all modules for
         raise AttributeError(f"{__name__} has no '{name}'")
-    with late_imports.whole():
-        from weft.language.capture import conditions, control, mutation
+    from weft.language.capture import conditions, control, mutation
 
     homes = (conditions, control, mutation)
     for home in homes:

@@ -5,7 +5,6 @@ from types import TracebackType
 
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.ir import callers
-from weft.system import late_imports
 
 
 def mistake(message: str, *notes: tuple[str, Location | None]) -> WeftError:
@@ -44,8 +43,7 @@ def not_called(name: str) -> str:
 
 def check_value(value: object, name: str) -> None:
     """Raises WeftError unless a new value of a type of this name is one of MLIR, as Weft's own calls pass."""
-    with late_imports.whole():
-        from weft.mlir import ir
+    from weft.mlir import ir
 
     if not isinstance(value, ir.Value):
         raise mistake(not_called(name))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.language.messages.mistakes import mistake
-from weft.system import late_imports
 
 if TYPE_CHECKING:
     from weft.mlir import ir
@@ -27,8 +26,7 @@ class DType:
     @property
     def type(self) -> "ir.Type":
         """The MLIR type, in the current context."""
-        with late_imports.whole():
-            from weft.mlir import ir
+        from weft.mlir import ir
 
         return ir.Type.parse(self.name)
 
