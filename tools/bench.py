@@ -1,8 +1,8 @@
 """`weft bench`: times Weft's products and those of other libraries in turns, in one run."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
@@ -192,7 +192,7 @@ def report_of(path: str) -> "Report":
         raise WeftError(f"cannot read '{path}': {error.diagnostics[0].message}") from None
 
 
-def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
+def _listed(option: str, text: str, known: Collection[str]) -> list[str]:
     """The names of a list between commas, each once. Raises WeftError for one that isn't known."""
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
@@ -206,7 +206,7 @@ def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
 def _report(
     options: Namespace,
     implementations: "Sequence[Implementation]",
-    device: dict[str, Any],
+    device: dict[str, object],
     versions: dict[str, str],
 ) -> "Report":
     from datetime import UTC, datetime

@@ -18,6 +18,8 @@ from weft.ir import mlir_text
 from weft.isa.suggest import did_you_mean
 from weft.system import output_files, processes
 
+Record = dict[str, Any]
+"""An object of JSON."""
 STDIN = "<stdin>"
 _PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
 
@@ -35,14 +37,14 @@ class UsageError(WeftError):
 class Parser(ArgumentParser):
     """An argument parser whose complaints are UsageErrors, and which takes no abbreviations."""
 
-    def _check_value(self, action: Action, value: Any) -> None:
+    def _check_value(self, action: Action, value: object) -> None:
         try:
             super()._check_value(action, value)
         except ArgumentError as error:
             error.message += did_you_mean(str(value), map(str, action.choices or ()))
             raise
 
-    def print_help(self, file: Any = None) -> None:
+    def print_help(self, file: object = None) -> None:
         """Raises WeftError where stdout takes nothing, which argparse ignores."""
         say(self.format_help().removesuffix("\n"))
 
@@ -140,7 +142,7 @@ def _remember(name: str, text: str) -> None:
 def _warnings_told_by(tool: str) -> Iterator[None]:
     """Prints Python's warnings as messages: the line of Weft's that raised one means nothing to a user."""
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+    def show(message: Warning | str, *_: object, **__: object) -> None:
         report([Diagnostic(str(message), severity="warning")], tool)
 
     with warnings.catch_warnings():
@@ -283,12 +285,12 @@ def _refused(path: str, action: Callable[[Path], None]) -> None:
         raise processes.refusal(f"cannot write '{path}'", failure) from None
 
 
-def say_json(value: Any) -> None:
+def say_json(value: object) -> None:
     """Prints a value as one JSON document; numbers that aren't finite, which JSON lacks, as null."""
     say(json.dumps(_finite(value), indent=2, ensure_ascii=False))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

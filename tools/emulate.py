@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from weft.errors import Diagnostic, WeftError, warn
 from weft.tools import cli, sarif, values
@@ -155,7 +155,7 @@ def _launched(
     launch: "Callable[..., Report]",
     arguments: list[values.Argument],
     options: Namespace,
-    limits: dict[str, Any],
+    limits: cli.Record,
 ) -> "Report":
     """Launches once, or with `--seeds` in many interleavings, whose findings are the report's."""
     if not options.bar:
@@ -185,7 +185,7 @@ def _launched(
     return replace(exploration.report, findings=exploration.findings)
 
 
-def _options(options: Namespace) -> dict[str, Any]:
+def _options(options: Namespace) -> cli.Record:
     """The options of a launch in the emulator that are the same for PTX and .mlir files."""
     if options.dependent and options.no_sanitize:
         raise WeftError("--dependent can't be used with --no-sanitize: it is for the sanitizer")
@@ -211,13 +211,13 @@ def _options(options: Namespace) -> dict[str, Any]:
     }
 
 
-def finding_json(finding: "Finding") -> dict[str, Any]:
+def finding_json(finding: "Finding") -> cli.Record:
     """A finding as JSON has it."""
     record = asdict(finding)
     return record | {"thread": finding.thread and str(finding.thread)}
 
 
-def error_json(error: "Fault | Deadlock") -> dict[str, Any]:
+def error_json(error: "Fault | Deadlock") -> cli.Record:
     """What ended a launch, and what was found before, as JSON has it."""
     findings = cast("tuple[Finding, ...]", error.findings)
     records = [finding_json(finding) for finding in findings]

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from weft.dialects.op import refuse
 from weft.dialects.tile import EpilogueOp, LoadElementOp
 from weft.launch.arrays import numpy_dtype
 from weft.mlir import ir
-
-Array = npt.NDArray[Any]
+from weft.reference import Array
 
 _LEAST = 2.0**-126
 _LAST_PLACES = 16  # half units of the last place by which an approximation may be wrong
@@ -26,7 +23,7 @@ class Values:
     """
 
     values: Array
-    error: Any = 0
+    error: Array | int = 0
 
 
 def results(
@@ -37,7 +34,7 @@ def results(
     """
     row, column = np.ogrid[: sums.shape[0], : sums.shape[1]]
     given = Values(sums, error), Values(row), Values(column)
-    known: dict[Any, Values] = dict(zip(function.block.arguments, given, strict=True))
+    known: dict[ir.Value, Values] = dict(zip(function.block.arguments, given, strict=True))
 
     def of(value: ir.Value) -> Values:
         if value not in known:
@@ -48,7 +45,7 @@ def results(
     return np.broadcast_to(found.values, sums.shape), np.broadcast_to(found.error, sums.shape)
 
 
-def _result(op: ir.OpView, of: Callable[[Any], Values], loaded: Mapping[ir.Value, Array]) -> Values:
+def _result(op: ir.OpView, of: Callable[[ir.Value], Values], loaded: Mapping[ir.Value, Array]) -> Values:
     name, kind = op.operation.name, op.operation.results[0].type
     if isinstance(op, LoadElementOp):
         array = loaded[op.source]
@@ -75,7 +72,7 @@ def _result(op: ir.OpView, of: Callable[[Any], Values], loaded: Mapping[ir.Value
     return Values(values, error + rounds * unit * np.maximum(np.abs(values) + error, _LEAST))
 
 
-def _unknown(op: Any) -> Exception:
+def _unknown(op: ir.OpView) -> Exception:
     return refuse(
         op, "can't be checked by weft run: give each argument by --arg, and check the result yourself"
     )
@@ -112,7 +109,7 @@ def _monotone(function: Callable[[Array], Array], x: Values, own: float) -> Valu
     return Values(y, np.maximum(np.abs(y - low), np.abs(high - y)) + own * np.abs(y) + _LEAST)
 
 
-def _divided(a: Values, b: Values) -> tuple[Array, Any, int]:
+def _divided(a: Values, b: Values) -> tuple[Array, Array | int, int]:
     with np.errstate(invalid="ignore", divide="ignore"):
         values = a.values / b.values
         least = np.abs(b.values) - b.error
@@ -120,25 +117,25 @@ def _divided(a: Values, b: Values) -> tuple[Array, Any, int]:
     return values, error, 2  # roundings, as approximations have
 
 
-def _greater(a: Values, b: Values) -> tuple[Array, Any, int]:
+def _greater(a: Values, b: Values) -> tuple[Array, Array | int, int]:
     return np.maximum(a.values, b.values), np.maximum(a.error, b.error), 0
 
 
-def _smaller(a: Values, b: Values) -> tuple[Array, Any, int]:
+def _smaller(a: Values, b: Values) -> tuple[Array, Array | int, int]:
     return np.minimum(a.values, b.values), np.maximum(a.error, b.error), 0
 
 
-def _times(a: Values, b: Values) -> tuple[Array, Any, int]:
+def _times(a: Values, b: Values) -> tuple[Array, Array | int, int]:
     error = np.abs(a.values) * b.error + np.abs(b.values) * a.error + a.error * b.error
     return a.values * b.values, error, 1
 
 
-def _fused(a: Values, b: Values, c: Values) -> tuple[Array, Any, int]:
+def _fused(a: Values, b: Values, c: Values) -> tuple[Array, Array | int, int]:
     values, error, _ = _times(a, b)
     return values + c.values, error + c.error, 1
 
 
-_ARITHMETIC: dict[str, Callable[..., tuple[Array, Any, int]]] = {
+_ARITHMETIC: dict[str, Callable[..., tuple[Array, Array | int, int]]] = {
     "arith.addf": lambda a, b: (a.values + b.values, a.error + b.error, 1),
     "arith.subf": lambda a, b: (a.values - b.values, a.error + b.error, 1),
     "arith.mulf": _times,

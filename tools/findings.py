@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS, unknown_chip
@@ -13,6 +13,10 @@ from weft.isa.family import Verdict
 from weft.isa.text import reader, written
 from weft.isa.text.other_opcodes import OTHER
 from weft.tools import cli
+
+if TYPE_CHECKING:
+    from weft.dialects.op import Related
+    from weft.mlir import ir
 
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
 _OLDER = re.compile(r"sm_[1-6]\d")
@@ -38,7 +42,7 @@ class Finding(NamedTuple):
     def json(self) -> str:
         """The finding as one line of JSON."""
         verdict = self.verdict
-        remark: dict[str, Any] = {"remark": self.remark} if self.remark else {}
+        remark: dict[str, object] = {"remark": self.remark} if self.remark else {}
         if verdict and verdict.related:
             line, _, note = verdict.related
             remark["note"] = {"line": line, "text": note}
@@ -93,7 +97,7 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
 
 
 @contextmanager
-def parsing(name: str) -> Iterator[Any]:
+def parsing(name: str) -> "Iterator[ir.Context]":
     """A new context in which illegal operations can be parsed; errors call the text `name`."""
     from weft.dialects import context as new_context
     from weft.dialects.op import unchecked
@@ -104,7 +108,9 @@ def parsing(name: str) -> Iterator[Any]:
         yield context
 
 
-def lint_module(module: Any, name: str, chip: str | None = None) -> list[tuple[Finding, Any]]:
+def lint_module(
+    module: "ir.Module", name: str, chip: str | None = None
+) -> "list[tuple[Finding, ir.OpView | None]]":
     """Judges the operations of a module that was parsed in `parsing`, in the order of the text. Each finding
     comes with its operation, or with None where upstream's operations stay.
     """
@@ -136,7 +142,7 @@ def _related(note: Diagnostic) -> tuple[int, int, str]:
     return line, column, note.message
 
 
-def _left(op: Any, name: str, remark: str) -> Finding:
+def _left(op: "ir.OpView", name: str, remark: str) -> Finding:
     """What stays as upstream has it."""
     from weft import mlir
 
@@ -144,15 +150,15 @@ def _left(op: Any, name: str, remark: str) -> Finding:
     return Finding(location.line, location.column, str(op.name), None, f"'{op.name}' op", remark)
 
 
-def _operations(module: Any) -> list[Any]:
+def _operations(module: "ir.Module") -> "list[ir.OpView]":
     """The operations of Weft's dialects and of registered ones, in the order of the text."""
     from weft.dialects import dialects
     from weft.mlir import ir
 
     namespaces = {dialect.DIALECT_NAMESPACE for dialect in dialects()}
-    operations: list[Any] = []
+    operations: list[ir.OpView] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: "ir.OpView") -> "ir.WalkResult":
         if op.name.partition(".")[0] in namespaces:
             operations.append(op)
         return ir.WalkResult.ADVANCE
@@ -161,7 +167,7 @@ def _operations(module: Any) -> list[Any]:
     return [op.opview for op in operations]
 
 
-def judge_operation(op: Any, name: str, unlike: Any = None) -> Finding:
+def judge_operation(op: "ir.OpView", name: str, unlike: "str | Related | None" = None) -> Finding:
     """Judges one operation of Weft's on the target around it. `unlike` is how it doesn't fit to another."""
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
@@ -185,7 +191,7 @@ def judge_operation(op: Any, name: str, unlike: Any = None) -> Finding:
     return Finding(location.line, location.column, instruction, verdict, subject)
 
 
-def _verdict(rule: str, op: Any, wrong: Any) -> Verdict:
+def _verdict(rule: str, op: "ir.OpView", wrong: "str | Related") -> Verdict:
     from weft.dialects.op import Related, refuse
 
     if not isinstance(wrong, Related):

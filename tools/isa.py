@@ -6,7 +6,7 @@ import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.tools import cli
@@ -15,7 +15,7 @@ from weft.tools.command import Command
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from weft.isa.family import Family, Registers
+    from weft.isa.family import Family, Form, Registers
 
 # The width of tables where there is no terminal.
 _WIDTH = 120
@@ -78,14 +78,14 @@ def _matmul(options: Namespace) -> int:
     return 0
 
 
-def _missing(name: str, families: "Sequence[Family[Any]]", chip: str) -> str:
+def _missing(name: str, families: "Sequence[Family[Form]]", chip: str) -> str:
     from weft.isa.chips import describe
 
     having = describe(frozenset().union(*(family.chips() for family in families)))
     return f"{chip} has no form of {name}, which needs {having}"
 
 
-def chosen(name: str | None) -> "tuple[Family[Any], ...]":
+def chosen(name: str | None) -> "tuple[Family[Form], ...]":
     """The families of a table, or the one of an instruction. Raises WeftError for a name of neither."""
     from weft.isa.suggest import did_you_mean
 
@@ -103,7 +103,7 @@ def chosen(name: str | None) -> "tuple[Family[Any], ...]":
     return matching
 
 
-def _tables() -> "dict[str, tuple[Family[Any], ...]]":
+def _tables() -> "dict[str, tuple[Family[Form], ...]]":
     """The families of each table, and those of each dialect of an installed extension."""
     from weft.isa.tables import TABLES
     from weft.registry import extensions
@@ -118,7 +118,7 @@ def _tables() -> "dict[str, tuple[Family[Any], ...]]":
     return tables
 
 
-def entries(family: "Family[Any]", chip: str | None = None) -> Iterator[dict[str, Any]]:
+def entries(family: "Family[Form]", chip: str | None = None) -> Iterator[cli.Record]:
     """The forms of a family as JSON has them."""
     from weft.isa.chips import CHIPS
     from weft.tools.isa_rows import version_text
@@ -137,8 +137,8 @@ def entries(family: "Family[Any]", chip: str | None = None) -> Iterator[dict[str
         }
 
 
-def _operand(operand: "Registers") -> dict[str, Any]:
-    entry: dict[str, Any] = {
+def _operand(operand: "Registers") -> cli.Record:
+    entry: cli.Record = {
         "name": operand.name,
         "count": operand.count,
         "type": operand.type,
@@ -187,7 +187,7 @@ def _overview(chip: str | None) -> "RenderableType":
     return overview
 
 
-def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]":
+def _table(family: "Family[Form]", chip: str | None) -> "Iterator[RenderableType]":
     """One family: how it is spelled, what all rows share, and its rows."""
     from rich import box
     from rich.markup import escape

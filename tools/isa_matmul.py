@@ -1,7 +1,7 @@
 """What `tile.matmul` multiplies on each chip: `weft isa --matmul`."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.schedules import matrix
 from weft.schedules.matrix import Cell
@@ -27,7 +27,7 @@ def cells_of(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def entry(cell: Cell) -> dict[str, Any]:
+def entry(cell: Cell) -> dict[str, object]:
     """A cell as JSON has it. `complaint` is None where the chip multiplies the product."""
     return {
         "chip": cell.chip,

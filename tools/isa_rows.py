@@ -22,7 +22,7 @@ class Row:
 
     family: Family[Any]
     forms: tuple[Any, ...]
-    values: tuple[tuple[Any, ...], ...]
+    values: tuple[tuple[object, ...], ...]
     support: Support
 
     @property
@@ -37,7 +37,7 @@ class Row:
     @property
     def types(self) -> str:
         """Types, operands that have the same choice together, and the kind of element."""
-        alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+        alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
         for axis, values in self._axes():
             if axis.endswith("_type"):
                 alike[values].append(_operand_of(axis))
@@ -77,7 +77,7 @@ class Row:
         """The first PTX version with the forms."""
         return version_text(self.support.ptx)
 
-    def _axes(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _axes(self) -> Iterator[tuple[str, tuple[object, ...]]]:
         return zip(self.family.axes, self.values, strict=True)
 
 
@@ -88,7 +88,7 @@ def _operand_of(axis: str) -> str:
     return axis.removesuffix("_type").upper() if len(axis) == len("a_type") else axis.removesuffix("_type")
 
 
-def _choice(values: Iterable[Any]) -> str:
+def _choice(values: Iterable[object]) -> str:
     return "|".join(str(value) if value or value is False else "none" for value in values)
 
 
@@ -170,7 +170,7 @@ def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
     return tuple(sorted(merged, key=lambda row: order[row.forms[0]]))
 
 
-Box = tuple[frozenset[Any], ...]
+Box = tuple[frozenset[object], ...]
 
 
 def _boxes(forms: Iterable[Any], axes: Sequence[str]) -> list[Box]:
@@ -186,7 +186,7 @@ def _merged(points: Sequence[Box], order: Sequence[int]) -> list[Box]:
     while True:
         before = len(boxes)
         for axis in order:
-            alike: dict[Box, list[frozenset[Any]]] = defaultdict(list)
+            alike: dict[Box, list[frozenset[object]]] = defaultdict(list)
             for box in boxes:
                 alike[box[:axis] + box[axis + 1 :]].append(box[axis])
             boxes = [

@@ -3,10 +3,9 @@
 import io
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from weft import mlir, passes
 from weft.compiler import stages
@@ -17,7 +16,7 @@ from weft.errors import Diagnostic, WeftError
 from weft.ir import mlir_text
 from weft.ir.instrumentation import Instrumentation, instrumented
 from weft.isa.suggest import did_you_mean
-from weft.mlir import operations
+from weft.mlir import ir, operations
 from weft.passes import weft_to_binary
 from weft.passes.registry.pipeline import Element, reproduced
 from weft.registry import extensions
@@ -44,7 +43,7 @@ def listing() -> str:
     return "\n".join([*lines, "  https://mlir.llvm.org/docs/Passes/"])
 
 
-def _entry(flag: str, summary: str, options: Any) -> list[str]:
+def _entry(flag: str, summary: str, options: Mapping[str, str]) -> list[str]:
     source = passes.source(flag)
     lines = [f"  --{flag:<24} {summary}" + (f" ({source})" if source else "")]
     return lines + [f"      {name}={default or '…'}" for name, default in options.items()]
@@ -64,7 +63,7 @@ def dialects() -> str:
     return f"Available Dialects: {','.join(names_in(new_context()))}"
 
 
-def _define(definitions: Any, context: Any) -> None:
+def _define(definitions: ir.Module, context: ir.Context) -> None:
     """Loads the dialects of a file of IRDL. Raises WeftError for one that exists, which ends the process."""
     for op in operations(definitions, mlir.irdl.DialectOp):
         if mlir.symbol(op) in names_in(context):
@@ -134,12 +133,12 @@ def chunks(text: str, marker: str = _MARKER) -> Iterator[str]:
 
 
 def _process(
-    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: ir.Context
 ) -> tuple[str | bytes | None, list[Diagnostic]]:
     """One chunk's result, None where it failed, and everything that was said about it."""
     diagnostics: list[Diagnostic] = []
 
-    def hear(info: Any) -> bool:
+    def hear(info: ir.DiagnosticInfo) -> bool:
         diagnostics.append(mlir.diagnostic(info, name))
         return True
 
@@ -156,7 +155,7 @@ def _process(
 
 
 def _transform(
-    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: ir.Context
 ) -> str | bytes:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     whole = not (options.split_input_file or options.run_reproducer)
@@ -177,7 +176,7 @@ def _transform(
     return _printed(module, options, name)
 
 
-def _printed(module: Any, options: Namespace, name: str) -> str:
+def _printed(module: ir.Module, options: Namespace, name: str) -> str:
     """The result as text. Raises WeftError where --verify-roundtrip finds another module in it."""
     if options.verify_roundtrip:
         text, other = str(module), new_context()
@@ -200,7 +199,7 @@ def _printed(module: Any, options: Namespace, name: str) -> str:
     return written if options.mlir_print_local_scope else mlir_text.with_aliases(written)
 
 
-def _pipeline(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str | None:
+def _pipeline(options: Namespace, flags: Sequence[tuple[str, str]], context: ir.Context) -> str | None:
     """The pipeline that the command line asks for, if any. Raises WeftError for an unknown pass."""
     if options.pass_pipeline is not None:
         return str(options.pass_pipeline)
@@ -233,7 +232,7 @@ def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumen
     )
 
 
-def _nested(element: Element, context: Any) -> Element:
+def _nested(element: Element, context: ir.Context) -> Element:
     """A flag's pass, below the operation that upstream restricts it to: `mlir-opt` nests flags too."""
     try:
         with instrumented(Instrumentation()):

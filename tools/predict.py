@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.tools import bench, cli
@@ -11,8 +11,10 @@ from weft.tools.command import Command
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
     from weft.dialects.tile import MatmulOp
+    from weft.mlir import ir
     from weft.schedules.predict_gpus import Gpu
     from weft.schedules.predict_model import Prediction
+    from weft.target import Target
     from weft.tools.product import Shape
 
 
@@ -66,7 +68,7 @@ def _run(options: Namespace) -> int:
     return 0
 
 
-def _product(module: Any, name: str, text: str | None) -> "tuple[MatmulOp, Shape]":
+def _product(module: "ir.Module", name: str, text: str | None) -> "tuple[MatmulOp, Shape]":
     """The only tile.matmul of a module, and its sizes. Raises WeftError where it isn't one product."""
     from weft.dialects.op import refuse
     from weft.dialects.tile import MatmulOp
@@ -94,7 +96,7 @@ def _members(op: "MatmulOp") -> int:
     return max(sizes, default=1)
 
 
-def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: Any) -> "list[AnySchedule]":
+def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: "Target") -> "list[AnySchedule]":
     """Those that were named, otherwise the op's, otherwise the chosen one; all are legal."""
     from weft.dialects.op import refuse
     from weft.schedules import choice
@@ -121,7 +123,7 @@ def _predicted(
     return predict_schedule(schedule, *shape, op.types, gpu, members=_members(op), burst=burst)
 
 
-def _json(found: "list[tuple[AnySchedule, Prediction]]") -> list[dict[str, Any]]:
+def _json(found: "list[tuple[AnySchedule, Prediction]]") -> list[cli.Record]:
     return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in found]
 
 

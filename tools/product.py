@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft import reference
 from weft.compiler.launch_record import Launch, MemrefArgument
@@ -26,12 +25,12 @@ from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
 from weft.launch import arrays
 from weft.mlir import cast, ir, operations
+from weft.reference import Array
 from weft.system import processes
 from weft.tools.epilogue_values import results
 from weft.tools.values import drawn, integer_limits
 
 DEFAULT_SIZE = 256
-Array = npt.NDArray[Any]
 Shape = tuple[int, int, int]
 _UNLESS_GIVEN = "unless each argument is given by --arg, such as --arg 0=random:2x64x64"
 

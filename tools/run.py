@@ -15,9 +15,10 @@ from weft.tools.command import Command
 
 if TYPE_CHECKING:
     from weft.launch.kernel import Kernel
+    from weft.reference import Array
     from weft.tools.inputs import Prepared
-    from weft.tools.product import Array
 
+Dims = tuple[int, ...] | None
 _REPEATS = 10
 
 
@@ -117,7 +118,7 @@ def _misfit(kernel: "Kernel") -> str | None:
     return None
 
 
-def _launched(prepared: "Prepared", on: str, asked: tuple[Any, Any], *, as_json: bool) -> dict[str, Any]:
+def _launched(prepared: "Prepared", on: str, asked: tuple[Dims, Dims], *, as_json: bool) -> cli.Record:
     """Runs the kernel; what ends it in the emulator is reported as JSON, too, before it is raised."""
     from weft.emulator import Deadlock, Fault
     from weft.tools.emulate import error_json
@@ -131,13 +132,13 @@ def _launched(prepared: "Prepared", on: str, asked: tuple[Any, Any], *, as_json:
         raise
 
 
-def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, Any]:
+def _launch(prepared: "Prepared", on: str, grid: Dims, block: Dims) -> cli.Record:
     """Runs the kernel, and returns the report as JSON has it."""
     kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
     expected = product.expected(operands) if product else None
     run = _on_gpu if on == "gpu" else _in_emulator
     spent = run(prepared, grid, block)
-    report: dict[str, Any] = {
+    report: cli.Record = {
         "kernel": kernel.name,
         "chip": kernel.chip,
         "on": on,
@@ -162,7 +163,7 @@ def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, A
     return report
 
 
-def _on_gpu(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
+def _on_gpu(prepared: "Prepared", grid: Dims, block: Dims) -> cli.Record:
     from weft.launch import runtime
 
     kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
@@ -197,7 +198,7 @@ def _resident(operand: "Array") -> Any:
     return replace(arrays.view(DeviceArray.from_numpy(whole)), shape=operand.shape)
 
 
-def _in_emulator(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
+def _in_emulator(prepared: "Prepared", grid: Dims, block: Dims) -> cli.Record:
     from weft.tools.emulate import LIMIT, finding_json
 
     start, kernel = time.perf_counter(), prepared.kernel
@@ -219,7 +220,7 @@ def _schedule(kernel: "Kernel") -> str:
     return str(op.schedule)
 
 
-def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, block: Any) -> dict[str, Any]:
+def _dimensions(kernel: "Kernel", operands: "list[object]", on: str, grid: Dims, block: Dims) -> cli.Record:
     from weft.launch import arrays, dimensions
 
     views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
@@ -228,7 +229,7 @@ def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, blo
     return {"grid": list(ctas), "block": list(threads), "cluster": list(kernel.launch.cluster)}
 
 
-def _resources(kernel: "Kernel") -> dict[str, Any]:
+def _resources(kernel: "Kernel") -> cli.Record:
     """What ptxas reports; the emulator runs without it."""
     try:
         return {"resources": asdict(kernel.resources)}
@@ -236,7 +237,7 @@ def _resources(kernel: "Kernel") -> dict[str, Any]:
         return {"resources": None, "no_resources": error.diagnostics[0].message}
 
 
-def _rows(report: dict[str, Any]) -> dict[str, str]:
+def _rows(report: cli.Record) -> dict[str, str]:
     """The report as lines with a name each."""
     where = f"{report['chip']} on the GPU" if report["on"] == "gpu" else f"{report['chip']} in the emulator"
     where += ", for rows of any alignment" if report["rows"] == "any" else ""
@@ -260,7 +261,7 @@ def _rows(report: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in (rows | _spent(report) | _results(report)).items() if text}
 
 
-def _spent(report: dict[str, Any]) -> dict[str, str]:
+def _spent(report: cli.Record) -> dict[str, str]:
     if "milliseconds" in report:
         rate = f"{report['milliseconds']:.4g} ms, {report['tflops']:.4g} TFLOP/s"
         return {"time": f"{rate} (median of {_REPEATS} on {report['device']})"}
@@ -275,7 +276,7 @@ def _spent(report: dict[str, Any]) -> dict[str, str]:
     return spent
 
 
-def _results(report: dict[str, Any]) -> dict[str, str]:
+def _results(report: cli.Record) -> dict[str, str]:
     if "error" not in report:
         return values.rows(report["arguments"])
     if not report["finite"]:
@@ -284,7 +285,7 @@ def _results(report: dict[str, Any]) -> dict[str, str]:
     return {"error": f"{error} {bound}; {report['ratio']:.2g} of the bound at most"}
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: cli.Record) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

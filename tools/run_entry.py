@@ -3,11 +3,14 @@
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.tools import cli
 from weft.tools.emulate import LIMIT, error_json, finding_json
+
+if TYPE_CHECKING:
+    from weft.host.lowered import Launched
 
 _OF_KERNELS = ("arg", "out", "save", "grid", "block", "shape", "kernel")
 
@@ -34,7 +37,7 @@ def run(options: Namespace) -> int:
             module, options.entry, options.arch, runtime.default_chip(), name, machine_code=on == "gpu"
         )
     printed: list[str] = []
-    report: dict[str, Any] = {"entry": options.entry, "on": on, "chips": list(lowered.chips)}
+    report: cli.Record = {"entry": options.entry, "on": on, "chips": list(lowered.chips)}
     if reason is not None and not options.json:
         cli.say(f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator")
     say = printed.append if options.json else _say
@@ -59,7 +62,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()  # what kernels on a GPU print goes past Python's buffer
 
 
-def _described(launched: Any) -> dict[str, Any]:
+def _described(launched: "Launched") -> cli.Record:
     described = {"kernel": launched.kernel, "grid": list(launched.grid), "block": list(launched.block)}
     if launched.report is not None:
         described["instructions"] = launched.report.instructions
@@ -67,7 +70,7 @@ def _described(launched: Any) -> dict[str, Any]:
     return described
 
 
-def _lines(report: dict[str, Any]) -> list[str]:
+def _lines(report: cli.Record) -> list[str]:
     """The report: the function, its launches, and what the emulator found in each."""
     where = "on the GPU" if report["on"] == "gpu" else "in the emulator"
     chips = f" for {', '.join(report['chips'])}" if report["chips"] else ""

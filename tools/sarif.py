@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from weft.tools import cli
@@ -19,7 +19,7 @@ def write(path: str, findings: "Sequence[Finding]", name: str) -> None:
     cli.write(path, json.dumps(document(findings, name), indent=2) + "\n")
 
 
-def document(findings: "Sequence[Finding]", name: str) -> dict[str, Any]:
+def document(findings: "Sequence[Finding]", name: str) -> cli.Record:
     """One run of one tool, with its rules and a result for each finding."""
     from weft.emulator.sanitizer import RULES
 
@@ -33,7 +33,7 @@ def document(findings: "Sequence[Finding]", name: str) -> dict[str, Any]:
     }
 
 
-def _result(finding: "Finding", name: str) -> dict[str, Any]:
+def _result(finding: "Finding", name: str) -> cli.Record:
     """A finding at its source line, where the PTX names one, with the PTX line as a related location."""
     ptx = _location(name, finding.line)
     file, _, line = finding.source.rpartition(":")
@@ -49,10 +49,10 @@ def _result(finding: "Finding", name: str) -> dict[str, Any]:
     }
 
 
-def _location(file: str, line: int) -> dict[str, Any]:
+def _location(file: str, line: int) -> cli.Record:
     path = Path(file)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
-    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    physical: cli.Record = {"artifactLocation": {"uri": uri}}
     if line:
         physical["region"] = {"startLine": line}
     return {"physicalLocation": physical}

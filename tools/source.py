@@ -1,18 +1,18 @@
 """The .mlir text that a command reads, and the kernel in it that the user picks."""
 
 from pathlib import Path
-from typing import Any
 
 from weft import mlir
 from weft.compiler import kernel_choice
 from weft.dialects import context
 from weft.errors import WeftError
+from weft.mlir import ir
 from weft.passes import raise_linalg
 from weft.passes.analysis import unlowered
 from weft.tools import cli
 
 
-def load(path: str, kernel: str | None = None, text: str | None = None) -> Any:
+def load(path: str, kernel: str | None = None, text: str | None = None) -> ir.Module:
     """The module in a file or on stdin (`-`), of several kernels only `kernel`. Raises WeftError.
 
     `text` is the file's, where it has been read already.

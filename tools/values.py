@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from weft.reference import Array
+
 _INTEGERS = {
     f"{kind}{bits}": ("u" if kind in "ub" else "i", bits) for kind in "usb" for bits in (8, 16, 32, 64)
 }
@@ -59,7 +61,7 @@ class Argument:
     before: bytes = b""
 
     @classmethod
-    def of_array(cls, array: "npt.NDArray[Any]", file: Path | None = None) -> "Argument":
+    def of_array(cls, array: "Array", file: Path | None = None) -> "Argument":
         """An argument that the launch may change."""
         return cls(array, file, array.tobytes())
 
@@ -207,7 +209,7 @@ def new_array(
 
 def filled(
     kind: str, dtype: str, shape: Sequence[int], seed: int, strides: Sequence[int | None] | None = None
-) -> "npt.NDArray[Any]":
+) -> "Array":
     """A new array, `random` or `zeros`; `strides` are the type's, None where it leaves them open.
 
     Raises WeftError for an unknown type, and for more memory than the machine has.
@@ -231,9 +233,7 @@ def filled(
     return arrays.strided(flat, shape, steps)
 
 
-def drawn(
-    generator: "np.random.Generator", shape: int | tuple[int, ...], dtype: "np.dtype[Any]"
-) -> "npt.NDArray[Any]":
+def drawn(generator: "np.random.Generator", shape: int | tuple[int, ...], dtype: "np.dtype[Any]") -> "Array":
     """Integers from all of 8 bits or fewer, or normal numbers."""
     import numpy as np
 
@@ -290,7 +290,7 @@ def keep(arguments: Sequence[Argument], folder: str | None, files: Mapping[int, 
         _write(file, arguments[number].value)
 
 
-def _write(path: str, array: "npt.NDArray[Any]") -> None:
+def _write(path: str, array: "Array") -> None:
     from io import BytesIO
 
     import numpy as np
@@ -300,15 +300,15 @@ def _write(path: str, array: "npt.NDArray[Any]") -> None:
     cli.write(path, data.getvalue())
 
 
-def described(arguments: Sequence[Argument]) -> list[dict[str, Any]]:
+def described(arguments: Sequence[Argument]) -> list[cli.Record]:
     """What became of each argument: of an array its type, if it changed, its least and greatest number."""
     return [_described(number, argument) for number, argument in enumerate(arguments)]
 
 
-def _described(number: int, argument: Argument) -> dict[str, Any]:
+def _described(number: int, argument: Argument) -> cli.Record:
     import numpy as np
 
-    record: dict[str, Any] = {"number": number}
+    record: cli.Record = {"number": number}
     if not isinstance(argument.value, np.ndarray):
         return record | {"value": argument.value if isinstance(argument.value, int | float) else None}
     array = argument.value
@@ -323,7 +323,7 @@ def _described(number: int, argument: Argument) -> dict[str, Any]:
     return record
 
 
-def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def rows(described: Sequence[cli.Record]) -> dict[str, str]:
     """A line for each array that the launch has changed."""
     texts = {}
     for entry in described:

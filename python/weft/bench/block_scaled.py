@@ -1,12 +1,15 @@
 """Operands whose scales the tensor cores apply, on PyTorch's arrays: random ones, and what they stand for."""
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.isa import block_scales as layout
 from weft.isa.block_scales import FORMATS
 from weft.isa.types import ELEMENT_TYPES
+
+if TYPE_CHECKING:
+    import torch
 
 # PyTorch's names of the types; bytes hold elements that it has no type for.
 _ELEMENTS = {"e4m3": "float8_e4m3fn", "e2m3": "uint8", "e2m1": "float4_e2m1fn_x2"}
@@ -22,7 +25,9 @@ def kind(name: str) -> str:
     return f"{name}_{element}" if _ELEMENTS[element] == "uint8" else name
 
 
-def operand(name: str, rows: int, k: int, generator: Any) -> tuple[Any, Any]:
+def operand(
+    name: str, rows: int, k: int, generator: "torch.Generator"
+) -> "tuple[torch.Tensor, torch.Tensor]":
     """A random matrix of a format, `rows` x `k`, and its scales in the 128x4 layout: from 1/4 to 4 for ue8m0,
     from 0.5 to 1.5 for ue4m3. Raises WeftError for a K whose rows aren't whole bytes.
     """
@@ -48,7 +53,9 @@ def operand(name: str, rows: int, k: int, generator: Any) -> tuple[Any, Any]:
     return elements, scales.view(getattr(torch, _SCALES[format_.scale]))
 
 
-def values(name: str, elements: Any, scales: Any, rows: Any) -> Any:
+def values(
+    name: str, elements: "torch.Tensor", scales: "torch.Tensor", rows: "torch.Tensor"
+) -> "torch.Tensor":
     """Some rows of a matrix times their scales, in float64, as `weft.reference` computes them."""
     # Not with the module: the tools' help needs neither.
     import ml_dtypes

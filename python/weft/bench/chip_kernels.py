@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.bench.compiling import chosen, default_jobs, product_of
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import INPUTS, Buffers, Problem
 from weft.bench.trials import milliseconds
 from weft.compiler import ptxas
+from weft.dialects.product_types import Types
 from weft.errors import WeftError
 from weft.isa.computed import computed
 from weft.launch import runtime
@@ -34,7 +35,7 @@ class _ForGpu(Kernel):
 
 def weft(chip: str, schedule: str | None = None) -> Implementation:
     """Weft's kernel for `chip`, with its own choice of a schedule, or with `schedule` as it is written."""
-    kernels: dict[tuple[Any, str], _ForGpu] = {}
+    kernels: dict[tuple[Types, str], _ForGpu] = {}
 
     def used(problem: Problem) -> str:
         return schedule or chosen(product_of(problem, chip))
@@ -77,7 +78,9 @@ class _Triton:
     """Triton's kernels for a chip, each compiled once."""
 
     chip: str
-    loaded: dict[Any, tuple["Compiled", runtime.Loaded] | None] = field(default_factory=dict)
+    loaded: dict[tuple[str, "Config", bool, bool], tuple["Compiled", runtime.Loaded] | None] = field(
+        default_factory=dict
+    )
 
     def prepare(self, problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         """The calls of the configuration that is fastest for this problem. Raises Refusal if none runs."""

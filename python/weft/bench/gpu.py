@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import weft
 from weft.bench import problem as problems
@@ -19,6 +19,9 @@ from weft.compiler import ptxas
 from weft.errors import WeftError
 from weft.launch import runtime
 from weft.system import processes
+
+if TYPE_CHECKING:
+    import torch
 
 _PACKAGES = (
     "torch",
@@ -60,8 +63,8 @@ class TorchGpu:
     def __init__(self) -> None:
         import torch
 
-        self._torch: Any = torch
-        self._stream: Any = torch.cuda.Stream()
+        self._torch = torch
+        self._stream = torch.cuda.Stream()
 
     def buffers(self, problem: Problem) -> Sequence[Buffers]:
         with self._refusing():
@@ -79,14 +82,14 @@ class TorchGpu:
             self._stream.synchronize()
         return calls
 
-    def capture(self, calls: Sequence[Call]) -> Any:
+    def capture(self, calls: Sequence[Call]) -> "torch.cuda.CUDAGraph":
         graph = self._torch.cuda.CUDAGraph()
         with self._refusing(), self._torch.cuda.graph(graph, stream=self._stream):
             for call in calls:
                 call()
         return graph
 
-    def replay(self, graph: Any, untimed: int, timed: int) -> list[float]:
+    def replay(self, graph: "torch.cuda.CUDAGraph", untimed: int, timed: int) -> list[float]:
         events = [self._torch.cuda.Event(enable_timing=True) for _ in range(timed + 1)]
         with self._refusing(), self._torch.cuda.stream(self._stream):
             for _ in range(untimed):
@@ -101,7 +104,7 @@ class TorchGpu:
     def idle(self, milliseconds: float) -> None:
         time.sleep(milliseconds / 1000)
 
-    def check(self, problem: Problem, sets: Sequence[Buffers], graph: Any) -> Check:
+    def check(self, problem: Problem, sets: Sequence[Buffers], graph: "torch.cuda.CUDAGraph") -> Check:
         problems.poison(sets)
         self._torch.cuda.synchronize()
         self.replay(graph, 0, 1)

@@ -1,6 +1,6 @@
 """What is measured: Weft and other libraries, each with its name and a function that prepares its calls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -12,6 +12,8 @@ from weft.bench.problem import CUBLAS_ROWS, CUBLAS_SCALES, INPUTS, OUTPUTS, Buff
 from weft.isa.types import E4M3
 
 if TYPE_CHECKING:
+    import torch
+
     from weft.dialects.schedule import AnySchedule
 
 
@@ -34,7 +36,9 @@ def weft(schedule: str | None = None) -> Implementation:
     )
 
 
-def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySchedule | None") -> None:
+def _weft_matmul(
+    matmul: Callable[..., object], problem: Problem, each: Buffers, schedule: "AnySchedule | None"
+) -> None:
     import torch
 
     # Asked for at each call: while a graph is captured, the stream is another.
@@ -96,12 +100,12 @@ def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if row.format in ("mxfp6", "mxfp4"):
         raise Refusal(f"PyTorch has no product of {row.format} by cuBLAS")
     if row.format:
-        return [_scaled_mm(each, a, b, each.scale_a, each.scale_b, False) for a, b, each in operands]
+        return [_scaled_mm(each, a, b, each.scale_a, each.scale_b, fast=False) for a, b, each in operands]
     if row.block_scales:
         if (blocks := sets[0].scale_b.shape[-1]) % CUBLAS_SCALES:
             legal = f"K must have a multiple of {CUBLAS_SCALES} blocks of 128 for cuBLAS"
             raise Refusal(f"{legal}, which expects padded scales of B otherwise, got {blocks}")
-        return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), False) for a, b, each in operands]
+        return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), fast=False) for a, b, each in operands]
     if row.element == E4M3:
         return _scaled_by_one(problem, sets, fast=not row.promoted)
     if row.torch == OUTPUTS[problem.output]:
@@ -114,16 +118,16 @@ def _scaled_by_one(problem: Problem, sets: Sequence[Buffers], *, fast: bool) -> 
 
     one = torch.ones((), device=sets[0].a.device)
     return [
-        _scaled_mm(each, each.a, each.b.t() if problem.transpose_b else each.b, one, one, fast)
+        _scaled_mm(each, each.a, each.b.t() if problem.transpose_b else each.b, one, one, fast=fast)
         for each in sets
     ]
 
 
-def _scaled_mm(each: Buffers, a: Any, b: Any, scale_a: Any, scale_b: Any, fast: bool) -> Call:
+def _scaled_mm(each: Buffers, *operands: "torch.Tensor", fast: bool) -> Call:
     import torch
 
     kind = each.d.dtype
-    return partial(torch._scaled_mm, a, b, scale_a, scale_b, out_dtype=kind, use_fast_accum=fast, out=each.d)
+    return partial(torch._scaled_mm, *operands, out_dtype=kind, use_fast_accum=fast, out=each.d)
 
 
 def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
@@ -155,7 +159,7 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     return [partial(function, *_of_deepgemm(problem, each)) for each in sets]
 
 
-def _of_deepgemm(problem: Problem, each: Buffers) -> tuple[Any, ...]:
+def _of_deepgemm(problem: Problem, each: Buffers) -> tuple[object, ...]:
     """The arguments of a product: A and B, each with its scales, D, and what specifies the groups."""
     a, b = (each.a, each.b) if each.scale_a is None else ((each.a, each.scale_a), (each.b, each.scale_b))
     groups = () if each.groups is None else (each.groups,)

@@ -8,10 +8,13 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
+
+if TYPE_CHECKING:
+    import torch
 
 GRAPH_MS = 1.5
 REST_MS = 12.0
@@ -86,16 +89,16 @@ class Gpu(Protocol):
     ) -> Sequence[Call]:
         """The implementation's calls, each of which has run once: nothing is compiled or allocated later."""
 
-    def capture(self, calls: Sequence[Call]) -> Any:
+    def capture(self, calls: Sequence[Call]) -> "torch.cuda.CUDAGraph":
         """A graph of the calls, one after another."""
 
-    def replay(self, graph: Any, untimed: int, timed: int) -> list[float]:
+    def replay(self, graph: "torch.cuda.CUDAGraph", untimed: int, timed: int) -> list[float]:
         """Queues all replays, waits for them and returns the milliseconds of each timed one."""
 
     def idle(self, milliseconds: float) -> None:
         """Leaves the GPU without work."""
 
-    def check(self, problem: Problem, sets: Sequence[Buffers], graph: Any) -> Check:
+    def check(self, problem: Problem, sets: Sequence[Buffers], graph: "torch.cuda.CUDAGraph") -> Check:
         """Poisons the outputs, replays the graph and holds them against float64."""
 
     def reading(self) -> dict[str, str]:
@@ -106,7 +109,7 @@ class Gpu(Protocol):
 class Captured:
     """A graph, the calls in it, and about how long it takes."""
 
-    graph: Any
+    graph: "torch.cuda.CUDAGraph"
     calls: int
     milliseconds: float
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 from weft.bench import block_scaled
 from weft.errors import WeftError
 from weft.isa.types import BF16, E2M1, E2M3, E4M3, F16, F32, S8, S32, TF32, ElementType
+
+if TYPE_CHECKING:
+    import torch
 
 # Three times the L2 cache of an H200, so that no call finds its inputs there.
 _INPUT_BYTES = 180_000_000
@@ -193,12 +196,12 @@ class Buffers:
     and `groups` has the rows of each group.
     """
 
-    a: Any
-    b: Any
-    d: Any
-    scale_a: Any = None
-    scale_b: Any = None
-    groups: Any = None
+    a: "torch.Tensor"
+    b: "torch.Tensor"
+    d: "torch.Tensor"
+    scale_a: "torch.Tensor" = None
+    scale_b: "torch.Tensor" = None
+    groups: "torch.Tensor" = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +248,9 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
     return created
 
 
-def _of_format(problem: Problem, format_: str, output: Any, generator: Any) -> Buffers:
+def _of_format(
+    problem: Problem, format_: str, output: "torch.dtype", generator: "torch.Generator"
+) -> Buffers:
     import torch
 
     a, scale_a = block_scaled.operand(format_, problem.m, problem.k, generator)
@@ -260,7 +265,7 @@ def _batches(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return () if problem.most is None else of_b, of_b
 
 
-def _random(problem: Problem, shape: tuple[int, ...], generator: Any) -> Any:
+def _random(problem: Problem, shape: tuple[int, ...], generator: "torch.Generator") -> "torch.Tensor":
     import torch
 
     row = INPUTS[problem.inputs]
@@ -270,7 +275,7 @@ def _random(problem: Problem, shape: tuple[int, ...], generator: Any) -> Any:
     return values.to(getattr(torch, row.torch))
 
 
-def _placed(problem: Problem, matrix: Any) -> Any:
+def _placed(problem: Problem, matrix: "torch.Tensor") -> "torch.Tensor":
     """The same matrix where the problem has it in memory."""
     if not problem.shift and not problem.gap:
         return matrix
@@ -281,7 +286,7 @@ def _placed(problem: Problem, matrix: Any) -> Any:
     return placed.copy_(matrix)
 
 
-def _scales(problem: Problem, generator: Any) -> tuple[Any, Any]:
+def _scales(problem: Problem, generator: "torch.Generator") -> "tuple[torch.Tensor, torch.Tensor]":
     """Scales from 0.5 to 1.5, which a product can't do without."""
     import torch
 
@@ -294,7 +299,7 @@ def _scales(problem: Problem, generator: Any) -> tuple[Any, Any]:
     return of_a.mT, of_b
 
 
-def _groups(problem: Problem, device: str) -> Any:
+def _groups(problem: Problem, device: str) -> "torch.Tensor | None":
     import torch
 
     if problem.groups is None:
@@ -361,7 +366,7 @@ def _error(problem: Problem, each: Buffers) -> float:
     return math.sqrt(wrong / size) if size else math.sqrt(wrong)
 
 
-def _left(problem: Problem, each: Buffers, picked: Any) -> Any:
+def _left(problem: Problem, each: Buffers, picked: "torch.Tensor") -> "torch.Tensor":
     """Some rows of A as float64, scaled."""
     if format_ := INPUTS[problem.inputs].format:
         return block_scaled.values(format_, each.a, each.scale_a, picked)
@@ -369,7 +374,7 @@ def _left(problem: Problem, each: Buffers, picked: Any) -> Any:
     return left if each.scale_a is None else left * _spread(each.scale_a[picked], 1, problem.k)
 
 
-def _columns(problem: Problem, each: Buffers) -> Iterator[tuple[slice, Any]]:
+def _columns(problem: Problem, each: Buffers) -> "Iterator[tuple[slice, torch.Tensor]]":
     """B as float64, scaled, K x N, some columns at a time; whole blocks of them."""
     import torch
 
@@ -389,6 +394,6 @@ def _columns(problem: Problem, each: Buffers) -> Iterator[tuple[slice, Any]]:
         yield columns, part
 
 
-def _spread(scales: Any, axis: int, size: int) -> Any:
+def _spread(scales: "torch.Tensor", axis: int, size: int) -> "torch.Tensor":
     """Each scale 128 times along an axis, which has `size` elements then."""
     return scales.double().repeat_interleave(SCALED_BLOCK, axis).narrow(axis, 0, size)

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import triton
@@ -121,7 +120,7 @@ def _call(problem: Problem, each: Buffers, config: Config) -> Call:
     )
     tiles = math.ceil(problem.m / config.block_m) * math.ceil(problem.n / config.block_n)
     processors = torch.cuda.get_device_properties(each.a.device).multi_processor_count
-    launch: Any = partial(
+    return partial(
         _product[(min(processors, tiles),)],
         *operands,
         problem.m,
@@ -136,5 +135,3 @@ def _call(problem: Problem, each: Buffers, config: Config) -> Call:
         num_stages=config.stages,
         num_warps=config.warps,
     )
-    call: Call = launch
-    return call

@@ -6,7 +6,6 @@ It imports Triton, so `chip_kernels` imports it only where that is installed.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -123,7 +122,7 @@ def compiled(inputs: str, config: Config, chip: str, *, even_k: bool, one_row: b
     operand, result, sums, out, size = _TYPES[inputs]
     numbers = ("m", "n", "k", "stride_a", "stride_b", "stride_d")
     signature = {"a": operand, "b": operand, "d": result} | dict.fromkeys(numbers, "i32")
-    constants: dict[str, Any] = {
+    constants: dict[str, object] = {
         "BLOCK_M": config.block_m,
         "BLOCK_N": config.block_n,
         "BLOCK_K": config.block_k_bytes // size,

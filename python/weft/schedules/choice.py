@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import (
@@ -45,6 +46,7 @@ REUSED = 1.03
 """The factor between the predicted times of two schedules up to which the compiled one replaces the chosen
 one. The model's own errors are larger.
 """
+_T = TypeVar("_T")
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
 
@@ -82,12 +84,13 @@ def _all_modeled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> 
     return time_model.all_modeled(schedules, *request.mnk, request.types, model, members=request.members)
 
 
-def _of_wgmma(request: Request) -> dict[str, Any]:
-    """What the model of `wgmma` needs to know in addition to sizes."""
-    return {"members": request.members, "known_k": request.k is not None}
+def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
+    """What a function of the model of `wgmma` returns for a request."""
+    model, known_k = chip_model(request.chip), request.k is not None
+    return schedules(*request.mnk, request.types, model, members=request.members, known_k=known_k)
 
 
-def _tma_mma(chip: str) -> Any:
+def _tma_mma(chip: str) -> ModuleType:
     """The module that chooses schedules of `mma.sync` with TMA for a chip."""
     return mn_major if chip in CHIP_MODELS else tma_mma
 
@@ -124,8 +127,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
         lambda r: _tma_mma(r.chip).ranked(*r.mnk, r.types, r.chip),
     ),
     WarpgroupSchedule: Chooser(
-        lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
-        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip), **_of_wgmma(r)),
+        lambda r: _of_wgmma(r, time_model.choose),
+        lambda r: _of_wgmma(r, time_model.ranked),
         _modeled,
         _all_modeled,
     ),

@@ -136,7 +136,7 @@ class Entry:
         return None
 
 
-def _is_timed(own: Any) -> bool:
+def _is_timed(own: object) -> bool:
     """Whether this is a schedule and its time, which may be null."""
     kinds = {"schedule": (str,), "microseconds": (int, float, type(None))}
     return isinstance(own, dict) and all(type(own.get(n, ...)) in kinds[n] for n in kinds)
@@ -233,7 +233,7 @@ def _with(entry: Entry, measured: Collection[str], path: Path) -> list[str]:
     return [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
 
 
-def _order(product: Product) -> tuple[Any, ...]:
+def _order(product: Product) -> tuple[object, ...]:
     return product.chip, tuple(asdict(product.types).values()), product.n, product.k, product.m
 
 

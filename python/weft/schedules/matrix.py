@@ -210,14 +210,14 @@ def groups(chosen: Sequence[Cell]) -> Iterator[tuple[list[str], list[Cell]]]:
     by_chip: dict[str, list[Cell]] = {}
     for cell in chosen:
         by_chip.setdefault(cell.chip, []).append(cell)
-    alike: dict[tuple[Any, ...], list[str]] = {}
+    alike: dict[tuple[object, ...], list[str]] = {}
     for chip, of_chip in by_chip.items():
         alike.setdefault(tuple(map(_facts, of_chip)), []).append(chip)
     for chips in alike.values():
         yield chips, by_chip[chips[0]]
 
 
-def _facts(cell: Cell) -> tuple[Any, ...]:
+def _facts(cell: Cell) -> tuple[object, ...]:
     """What the matrix states of a cell, except for its chip's name."""
     return (
         *(bool(cell.complaint), cell.families, cell.instruction, cell.layouts),

@@ -3,7 +3,7 @@
 Times are cycles of a multiprocessor; `chip_models` has the model's numbers for each chip.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from math import gcd
@@ -67,7 +67,7 @@ class Kernels:
         names = ("tile", "stages", "splits", "global_splits", "height", "width", "stream_k")
         return replace(self, **{name: vars(self)[name][index] for name in names})
 
-    def of_tile(self, name: str, value: Any) -> Array:
+    def of_tile(self, name: str, value: Callable[[WarpgroupSchedule], float]) -> Array:
         """A column of what a function returns for each tile. It is called once for all columns of a name."""
         if name not in self.of_tiles:
             self.of_tiles[name] = np.array([value(tile) for tile in self.tiles])
