@@ -177,9 +177,11 @@ def _start_worker(command, phases, said):
 
 
 def _run_code() -> None:
-    """`warm-python -c CODE` or `warm-python FILE ARGUMENTS`"""
+    """`warm-python -c CODE ARGUMENTS` or `warm-python FILE ARGUMENTS`"""
     if sys.argv[1] == "-c":
-        exec(compile(sys.argv[2], "<string>", "exec"), {"__name__": "__main__"})
+        code = sys.argv[2]
+        sys.argv = ["-c", *sys.argv[3:]]
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.argv = sys.argv[1:]
         sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120

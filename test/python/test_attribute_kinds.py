@@ -1,7 +1,6 @@
 """Attributes of every kind are answered in every place that takes text, in processes of their own."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +35,7 @@ def test_a_schedule_of_a_kind_without_a_class_is_answered_first() -> None:
         "try: weft.matmul(a, a, schedule=schedule)\n"
         "except weft.WeftError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    command = [warm_tools.folder() / "warm-python", "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     wanted = "schedule field 'block' must be an array<i64> of 3, got array<si32: 64, 64, 64>"
     assert run.stdout.startswith(wanted), run.stderr

@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
+import warm_tools
 
 from weft import emulator
 from weft.tools import bar, sarif
@@ -201,8 +201,7 @@ def test_a_file_that_is_no_array(emulate, tmp_path, data):
 
 def test_the_tool_runs_by_itself(tmp_path):
     (tmp_path / "k.ptx").write_text(STRUCT)
-    script = "import sys; from weft.tools.weft import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "emulate", str(tmp_path / "k.ptx"), "--kernel", "b"]
+    command = [warm_tools.folder() / "weft", "emulate", tmp_path / "k.ptx", "--kernel", "b"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "" and "no findings" in done.stdout
 

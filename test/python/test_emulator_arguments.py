@@ -2,11 +2,11 @@
 
 import gc
 import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
+import warm_tools
 from emulator_ptx import module
 
 from weft import emulator
@@ -73,7 +73,11 @@ def test_an_array_of_objects_keeps_its_objects():
         "args=[a, 1.0, bytes(16), 3, bytes(128)])\nexcept WeftError: pass\nprint(a); del a; gc.collect()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [warm_tools.folder() / "warm-python", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0 and "object object" in done.stdout, done.stderr[-2000:]
 

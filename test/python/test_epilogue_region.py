@@ -87,7 +87,10 @@ def test_weft_run_finds_a_wrong_epilogue(tmp_path, monkeypatch, capfd):
         ),
     )
     monkeypatch.setenv("WEFT_CACHE", "0")
-    assert run(SQUARED.replace(",\n    schedule = SCHEDULE", ""), "sm_90a", "--shape", "24x40x32") == 1
+    with weft.Module():
+        schedule, chip = next(iter(SCHEDULES.items()))
+        text = SQUARED.replace("SCHEDULE", str(schedule.attribute()))
+    assert run(text, chip, "--shape", "24x40x32") == 1
     assert "FAIL" in capfd.readouterr().out
 
 
@@ -174,7 +177,8 @@ def test_sums_of_integers_and_doubles(kind, tmp_path, monkeypatch, capfd):
     def function(x: Any, row: Any, column: Any, residual: Any) -> Any:
         return getattr(arith, add)(x, tile.load_element(residual, row, column))
 
-    text = str(product(function, (("?x?", sums),), (kind, sums)))
+    schedule = Schedule((64, 64, 64 if kind == "i8" else 8), (2, 2), 2)
+    text = str(product(function, (("?x?", sums),), (kind, sums), schedule=schedule))
     assert run(text, "sm_80", "--shape", "24x40x32") == 0, capfd.readouterr().err
 
 

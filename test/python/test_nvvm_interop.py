@@ -6,13 +6,13 @@ Upstream's translation runs in a process of its own, since it dies of what it do
 import random
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+import warm_tools
 from form_kernels import OPERATIONS, module
 
 import weft
@@ -144,7 +144,7 @@ def translated(directory, modules):
         path = directory / f"{name}.mlir"
         path.write_text(run("convert-nvvm-to-llvm", made).operation.get_asm(assume_verified=True))
         paths.append(path)
-    subprocess.run([sys.executable, "-c", TRANSLATE, *map(str, paths)], check=True)
+    subprocess.run([warm_tools.folder() / "warm-python", "-c", TRANSLATE, *paths], check=True)
     return {name: path.with_suffix(".mlir.ll").read_text() for name, path in zip(modules, paths, strict=True)}
 
 
