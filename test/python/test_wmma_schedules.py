@@ -48,9 +48,12 @@ def test_products(chip: str, made: Product) -> None:
     assert "wmma.mma" in kernel.ptx and "mma.sync.aligned.m" not in kernel.ptx
     for case in (Case((131, 70, 41), "integers"), Case((40, 56, 80), made.regimes[0])):
         assert complaint(made, case, kernel, "emulator") is None
-    # A second CTA on each multiprocessor makes products of tf32 1.6 times as fast: worth three spills.
-    spilled, stack = (12, 16) if made.a == "f32" else (0, 0)
-    assert kernel.resources.spill_stores <= spilled and kernel.resources.stack_bytes <= stack
+    # ptxas makes room for a second CTA on each multiprocessor, with which products of tf32 are 1.6 times as
+    # fast: worth three spills, and the eight of a batch with both operands MN-major.
+    most = 0 if made.a != "f32" else 32 if made.many and all(made.transposed) else 16
+    resources = kernel.resources
+    assert resources.spill_stores <= most and resources.stack_bytes <= most
+    assert not resources.spill_stores or resources.registers <= 128
 
 
 @pytest.mark.slow
