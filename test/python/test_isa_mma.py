@@ -50,12 +50,6 @@ def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
     assert not certify.disagreements(mma, family, points)
 
 
-@pytest.mark.sampled(8)
-@by_family
-def test_every_form_assembles_from_its_ptx_version_on_and_not_before(family):
-    assert not certify.version_faults(family)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mma.block_scale", "mma.sp.block_scale", "ldmatrix", "stmatrix", "movmatrix"]

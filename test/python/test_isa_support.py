@@ -14,6 +14,8 @@ from weft.isa.mma import LDMATRIX, Ldmatrix
 from weft.isa.tables import TABLES
 from weft.isa.text.reader import instructions
 
+by_family = pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
+
 
 def examples(table):
     """The first form of each row of a table, by family."""
@@ -33,6 +35,13 @@ def version_faults(supports):
 def test_each_row_has_the_first_ptx_version_that_spells_it():
     every = {form: support for table in TABLES for _, few in examples(table) for form, support in few.items()}
     assert version_faults(every) == []
+
+
+@pytest.mark.sampled(12)
+@by_family
+def test_forms_of_each_family_assemble_from_their_ptx_version_on_and_not_before(family):
+    few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])
+    assert version_faults(few) == []
 
 
 def test_no_row_has_a_ptx_version_that_knows_none_of_its_chips():
@@ -70,12 +79,14 @@ def test_a_row_with_a_wrong_version_is_noticed():
         assert len(version_faults({form: Support(chips, wrong)})) == 1
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_each_row_is_read_back_from_what_it_spells(table):
-    for family, few in examples(table):
-        for form in few:
-            (found,) = instructions(certify.Entry.of(form).line)
-            assert tables.read(found.opcode, found.operands) == (family, form)
+@by_family
+def test_each_form_is_read_back_from_its_own_kernel_by_its_family_alone(family):
+    (table,) = (table for table in TABLES if family in table.families)
+    for form in family.table:
+        (found,) = instructions(certify.Entry.of(form).line)
+        read = {each.name: each.parse(found.opcode, found.operands) for each in table.families}
+        assert {name: other for name, other in read.items() if other is not None} == {family.name: form}
+        assert tables.read(found.opcode, found.operands) == (family, form)
 
 
 def test_points_outside_the_rows_are_in_no_row():

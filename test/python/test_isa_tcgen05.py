@@ -43,13 +43,6 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(tcgen05, family, points) == []
 
 
-@pytest.mark.slow
-@FAMILIES
-def test_ptx_versions_are_the_first(family):
-    few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])
-    assert certify.version_faults(replace(family, legal=few.items)) == []
-
-
 def test_a_form_that_no_chip_has_is_noticed():
     wrong = replace(F16, collector_a="fill", a="tensor", ashift=True)
     family = Tcgen05Family("tcgen05.mma", Mma, lambda: [(wrong, MMA.table[F16])], MMA.parse)
@@ -127,18 +120,6 @@ def test_forms_that_llvm_lacks_are_those_of_ptx_9_4_and_few_more():
     assert all(form.num == 1 and form.shape in ("32x32b", "16x64b", "16x32bx2") for form in moves)
     assert all(not form.space for name, form in older if name == "tcgen05.commit")
     assert all(form.scale_vec.endswith("X") for name, form in older if name.endswith("block_scale"))
-
-
-@pytest.mark.each_value(3)
-@pytest.mark.sampled(4)
-@FAMILIES
-def test_every_form_is_read_back_from_its_own_kernel(family):
-    for form in family.table:
-        (found,) = instructions(certify.Entry.of(form).line)
-        assert [
-            other.name for other in tcgen05.FAMILIES if other.parse(found.opcode, found.operands) is not None
-        ] == [family.name]
-        assert family.parse(found.opcode, found.operands) == form
 
 
 @pytest.mark.parametrize(
