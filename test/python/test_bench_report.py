@@ -26,6 +26,7 @@ from weft.bench.report import Report, table
 from weft.errors import WeftError
 from weft.tools import bench, weft
 
+ROOT = Path(__file__).parents[2]
 DEVICE = {
     "name": "A GPU",
     "chip": "sm_90a",
@@ -115,13 +116,12 @@ def test_tables_of_one_run_stand_under_each_other() -> None:
 
 
 def test_the_tables_of_figures_are_those_of_the_runs() -> None:
-    readme = Path(__file__).parents[2] / "benchmarks" / "README.md"
+    readme = ROOT / "benchmarks" / "README.md"
     assert readme.read_text("utf-8") == figures_docs.page(), "run python docs/generate/figures_docs.py"
 
 
 def test_the_speeds_in_the_readmes_are_the_means_of_the_runs() -> None:
     """Both summaries are written by hand; the tables below them are not."""
-    root = Path(__file__).parents[2]
     text = figures_docs.page()
     summary, _, tables = text.partition(figures_docs._BEGIN)
     of_column: dict[str, str] = {}
@@ -135,19 +135,18 @@ def test_the_speeds_in_the_readmes_are_the_means_of_the_runs() -> None:
         if column != "M x N x K" and "sustained" not in column and "deepgemm" not in column
     ]
     (speeds,) = (line for line in summary.split("\n") if line.startswith("| speed, geometric mean"))
-    readme = (root / "README.md").read_text("utf-8").partition("| A and B | shapes | speed |")[2]
+    readme = (ROOT / "README.md").read_text("utf-8").partition("| A and B | shapes | speed |")[2]
     for shown in (re.findall(r"\d\.\d{3}", speeds), re.findall(r"\| (\d\.\d{3}) \|", readme)):
         assert sorted(shown) == sorted(weft)
 
 
 def test_each_card_of_the_readme_has_the_figures_of_the_benchmarks() -> None:
-    root = Path(__file__).parents[2]
     heading = "| kernels | compared with | H200 | H100 | measured |\n"
-    rows = (root / "README.md").read_text("utf-8").partition(heading)[2].partition("\n\n")[0].split("\n")[1:]
+    rows = (ROOT / "README.md").read_text("utf-8").partition(heading)[2].partition("\n\n")[0].split("\n")[1:]
     page, checked = "", 0
     for row in rows:
         if link := re.search(r"\(([\w/]+\.md)", row):
-            page = (root / link[1]).read_text("utf-8")
+            page = (ROOT / link[1]).read_text("utf-8")
         assert row.startswith("|---") or re.search(r"\b[0-9a-f]{8}\b|the same", row)  # a commit
         for figure in re.findall(r"\d\.\d+", row.split(" | ", 2)[2]):
             assert figure in page, row
@@ -234,12 +233,13 @@ def measured(tmp_path: Path, *arguments: str, fails: str = "nothing") -> tuple[i
     for name in ("weft", "python"):
         (stub / name).write_text(text.format(name))
         (stub / name).chmod(0o755)
-    shutil.copy(Path(__file__).parents[2] / "benchmarks" / "measure", folder)
+    shutil.copy(ROOT / "benchmarks" / "measure", folder)
     (tmp_path / "said").write_text("")
     command = ["sh", folder / "measure", *arguments]
     done = subprocess.run(
         command, env={"PATH": f"{stub}:/usr/bin:/bin"}, capture_output=True, check=False, timeout=60
     )
+    assert done.returncode == 2 or (b"a run failed" in done.stderr) == bool(done.returncode)
     return done.returncode, (tmp_path / "said").read_text().splitlines()
 
 
@@ -252,6 +252,8 @@ def test_all_figures_are_measured_by_one_script(tmp_path: Path, name: str, forma
     if formats:
         tested, *runs = runs
         assert tested.startswith("python -m pytest -q -m  ../test/gpu/")
+        files = [word for word in tested.split() if word.endswith(".py")]
+        assert len(files) == 2 and all((ROOT / "benchmarks" / file).is_file() for file in files)
     assert status == 0
     assert tables == "python docs/generate/figures_docs.py ."
     assert compared == f"weft predict --measured {name}-*.json"
@@ -264,6 +266,13 @@ def test_all_figures_are_measured_by_one_script(tmp_path: Path, name: str, forma
         assert given.sustained and given.json == given.svg.replace(".svg", ".json")
         assert given.json.startswith(f"{name}-")
     assert seen == {row.name for row in INPUTS.values() if formats or not row.format}
+    written = {path.name for path in (tmp_path / "benchmarks").iterdir()}
+    assert f"{name}-predicted.txt" in written and (f"{name}-tests.txt" in written) == formats
+
+
+def test_integers_are_measured_where_the_chip_multiplies_them(tmp_path: Path) -> None:
+    _, lines = measured(tmp_path, "b300")
+    assert lines and not any("--types s8 " in line for line in lines)
 
 
 def test_the_script_that_measures_goes_on_after_a_wrong_result(tmp_path: Path) -> None:
