@@ -1,11 +1,14 @@
 """Kernels with upstream's operations are compiled, and are refused where a chip lacks their form."""
 
+import os
 import re
 
 import pytest
 
 from weft.compiler import stages
 from weft.errors import WeftError
+from weft.mlir import ir
+from weft.tools import weft_opt
 
 KERNEL = """gpu.module @m [#nvvm.target<chip = "{chip}">] {{
   gpu.func @k(%out: memref<8xi32>) kernel {{
@@ -120,3 +123,35 @@ def test_subgroup_operations_are_held_to_the_tables_too(chip, legal):
         ) as caught:
             stages.compile_module(text)
         assert all(d.location for d in caught.value.diagnostics)
+
+
+# The arguments of a function and a wrong operation, one for each kind that upstream's own tests have.
+MBARRIER = "%b: !llvm.ptr<3>, %c: !llvm.ptr<7>, %n: i32, %p: i1"
+WRONG = {
+    "%v: i32": "nvvm.redux.sync add %v, %v {abs = true}: i32 -> i32",
+    "%v: f32, %n: i32": "nvvm.redux.sync add %v, %n: f32 -> f32",
+    "%n: i32, %v: f32": "nvvm.shfl.sync bfly %n, %v, %n, %n : f32 -> i32",
+    "": "nvvm.fence.proxy {kind = #nvvm.proxy_kind<generic>}",
+    "%x: i32": "nvvm.fence.proxy {kind = #nvvm.proxy_kind<alias>, space = #nvvm.shared_space<cta>}",
+    "%s: i32": "nvvm.prmt #nvvm.permute_mode<rc16> %s, %s, %s : i32",
+    MBARRIER: "nvvm.mbarrier.arrive %c : !llvm.ptr<7> -> i64",
+    f"{MBARRIER}, %x: i1": "nvvm.mbarrier.test.wait %b, %n : !llvm.ptr<3>, i32 -> i64",
+    "%s: vector<2xbf16>": "nvvm.convert.bf16x2.to.f8x2 %s : vector<2xbf16> -> vector<2xi8> (f6E2M3FN)",
+    "%t: !llvm.ptr": "nvvm.cp.async.bulk.tensor.prefetch %t, box[] : !llvm.ptr",
+    "%a: !llvm.ptr": "nvvm.mbarrier.unknown %a : !llvm.ptr",
+}
+
+
+@pytest.mark.parametrize(("arguments", "operation"), WRONG.items(), ids=str)
+def test_a_wrong_operation_gets_the_message_of_mlir(arguments, operation, tmp_path, capfd):
+    """As the bindings print it, at the same location, and `--verify-diagnostics` expects it there."""
+    path, text = tmp_path / "k.mlir", f"llvm.func @f({arguments}) {{\n  {operation}\n  llvm.return\n}}\n"
+    with ir.Context(), pytest.raises(ir.MLIRError) as caught:
+        ir.Module.parse(text)
+    (own,) = caught.value.error_diagnostics
+    line, column = re.search(r":(\d+):(\d+)", str(own.location)).groups()
+    path.write_text(text)
+    assert weft_opt.main([str(path), "-o", os.devnull]) == 1
+    assert capfd.readouterr().err.startswith(f"{path}:{line}:{column}: error: {own.message}")
+    path.write_text(text.replace("  nvvm", f"  // expected-error @below {{{{{own.message}}}}}\n  nvvm"))
+    assert weft_opt.main([str(path), "--verify-diagnostics", "-o", os.devnull]) == 0
