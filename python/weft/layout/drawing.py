@@ -1,14 +1,11 @@
 """Draws layouts: a cell for each element, with the lane and register, or the address, that holds it."""
 
 from math import log, prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from weft.display.svg import Svg
 from weft.layout.arguments import Shape, whole
 from weft.layout.iterators import MEMORY
-
-if TYPE_CHECKING:
-    from weft.layout import Layout
 
 _HEIGHT, _LEFT, _TOP = 18, 30, 36
 _MOST_ROWS, _MOST_COLUMNS = 32, 32
@@ -23,7 +20,7 @@ _MEANINGS = {
 _HUES = ("#a5d8ff", "#b2f2bb", "#ffec99", "#ffc9c9", "#d0bfff", "#99e9f2", "#ffd8a8", "#eebefa")
 
 
-def draw(layout: "Layout", shape: Shape = (), element_bits: int | None = None) -> Svg:
+def draw(layout: Any, shape: Shape = (), element_bits: int | None = None) -> Svg:
     """A drawing of the layout of a matrix: at most its first 32 rows and columns. Without a shape, iterators
     become rows and columns so that the matrix is as square as can be. A swizzle needs `element_bits`; 16 is
     assumed. Raises LayoutError for a shape that isn't the layout's.
@@ -67,7 +64,7 @@ def draw(layout: "Layout", shape: Shape = (), element_bits: int | None = None) -
     return svg
 
 
-def _near_square(layout: "Layout") -> tuple[int, int]:
+def _near_square(layout: Any) -> tuple[int, int]:
     """Rows and columns, each of whole iterators: of the first ones and of the others."""
     extents = [it.extent for it in layout.shard]
     splits = [(prod(extents[:i]), prod(extents[i:])) for i in range(len(extents) + 1)]
@@ -90,9 +87,7 @@ def _color(position: dict[str, int]) -> str:
     return _HUES[position.get(MEMORY, 0) // 8 % len(_HUES)]
 
 
-def _note(
-    layout: "Layout", rows: int, columns: int, shown: tuple[int, int], copies: int, bits: int | None
-) -> str:
+def _note(layout: Any, rows: int, columns: int, shown: tuple[int, int], copies: int, bits: int | None) -> str:
     """What a reader must know of the cells."""
     parts = [f"{rows} x {columns}", *(_MEANINGS[axis] for axis in layout.axes if axis in _MEANINGS)]
     if MEMORY in layout.axes:
