@@ -44,7 +44,7 @@ def written(kind, pieces):
     found = np.full((rows * columns, size), -1)
     for row, column, offset in pieces.starts:
         assert (BASE + offset) % BOX_ALIGNMENT == 0
-        taken = tensor_map.of_box(fields, (column, row))
+        taken = tensor_map.of_box(fields, (column, row), in_chunks=False)
         assert taken.inside.all()
         elements = taken.bytes // size
         assert (found[elements] == -1).all(), "an element in two boxes"

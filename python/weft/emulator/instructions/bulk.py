@@ -91,16 +91,18 @@ def notify_shared(
         wave.watch.async_access(UnitAccess(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier))
 
 
-def get(memory: Octets, chunks: Chunks) -> Octets:
-    """The bytes of chunks."""
-    octets: Octets = _in_chunks(memory).take(chunks.first // CHUNK).view(np.uint8)
+def get(memory: Octets, offsets: Numbers | Chunks) -> Octets:
+    """Reads bytes or chunks."""
+    if not isinstance(offsets, Chunks):
+        return memory[offsets]
+    octets: Octets = _in_chunks(memory).take(offsets.first // CHUNK).view(np.uint8)
     return octets
 
 
 def put(memory: Octets, offsets: Numbers | Chunks, data: Octets) -> None:
     """Writes bytes or chunks."""
     if isinstance(offsets, Chunks):
-        _in_chunks(memory)[offsets.first // CHUNK] = data.view(_WIDE)
+        _in_chunks(memory)[offsets.first // CHUNK] = data.reshape(-1).view(_WIDE)
     else:
         memory[offsets] = data
 

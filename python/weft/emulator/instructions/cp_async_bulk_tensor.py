@@ -163,7 +163,9 @@ def _check_aligned(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: in
         aligned(one, "innermost coordinate, in bytes,", where[0] * map_.unit_bytes, CHUNK, line)
 
 
-def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
+def _taken(
+    one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int, *, in_chunks: bool = True
+) -> Taken:
     """The units that a copy at these coordinates accesses. Fault if the hardware rejects them."""
     where, offsets = tuple(at.tolist()), tuple(moved.tolist())
     _check_aligned(one, map_, where, line)
@@ -173,7 +175,7 @@ def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line
             raise fault(one, what, line, map_.address, "descriptor")
         return tensor_map.of_rows(map_, where[0], where[1:])
     if mode == "tile":
-        return tensor_map.of_box(map_, where)
+        return tensor_map.of_box(map_, where, in_chunks=in_chunks)
     _check_pixel(one, map_, where, line)
     return tensor_map.of_pixels(map_, where, offsets)
 
@@ -209,48 +211,12 @@ def _packed(octets: Octets) -> Octets:
     return np.packbits(bits.reshape(len(octets), -1), axis=1, bitorder="little")
 
 
-class _Box:
-    """A box inside its tensor in chunks: where they are in the buffer and in a CTA's shared memory."""
-
-    def __init__(self, map_: TensorMap, chunks: Numbers, goes: Numbers) -> None:
-        self.map = map_
-        self._chunks, self._goes = chunks, goes
-
-    def shared(self, begin: int) -> Chunks:
-        """The chunks of the box that begins at this offset."""
-        return Chunks(tensor_map.swizzled(self.map, begin + self._goes))
-
-    def buffer(
-        self,
-        one: Lanes,
-        line: int,
-        kind: str,
-        barrier: tuple[int, int] | None = None,
-        data: Octets | None = None,
-    ) -> tuple[Octets, Chunks]:
-        """The bytes of the buffer, and the chunks of them. Observers are notified."""
-        address, first, last = self.map.address, int(self._chunks.min()), int(self._chunks.max())
-        segment = bulk.global_segment(one, address, first, last + CHUNK, line, writes=kind != "load")
-        chunks = Chunks(self._chunks + address)
-        notify_global(one, kind, chunks, line, barrier, data)
-        return segment.data, chunks.moved(-segment.base)
-
-
-def _box(one: Lanes, map_: TensorMap, mode: str, at: Array, line: int) -> _Box | None:
-    """The box of a copy at these coordinates, if it is a tile of chunks inside the tensor."""
-    inner = tensor_map.inner(map_) if mode == "tile" else None
-    if inner is None:
-        return None
-    where = tuple(at.tolist())
-    _check_aligned(one, map_, where, line)
-    chunks = inner.at(where)
-    return None if chunks is None else _Box(map_, chunks, inner.goes)
-
-
-def _offsets(map_: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
-    """The offsets in a CTA's shared memory of the bytes of a copy, `width` of each unit, in order."""
-    octets = begin + taken.goes[..., None] + np.arange(width)
-    return tensor_map.swizzled(map_, octets).reshape(-1)
+def _spots(map_: TensorMap, taken: Taken, begin: int, width: int) -> Numbers | Chunks:
+    """The bytes of a copy in a CTA's shared memory, `width` of each unit, in order."""
+    first = begin + taken.goes
+    if taken.in_chunks:
+        return Chunks(tensor_map.swizzled(map_, first).reshape(-1))
+    return tensor_map.swizzled(map_, first[..., None] + np.arange(width)).reshape(-1)
 
 
 def _global(
@@ -262,27 +228,33 @@ def _global(
     kind: str,
     barrier: tuple[int, int] | None = None,
     data: Octets | None = None,
-) -> tuple[Octets, Numbers]:
-    """The bytes of the buffer, and the indices of those of the units in `some`, `[units, unit]`. Observers
-    are notified.
-    """
+) -> tuple[Octets, Numbers | Chunks]:
+    """The bytes of the buffer, and where in it the units in `some` are. Observers are notified."""
     inside = taken.bytes[some]
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
     segment = bulk.global_segment(one, map_.address, int(inside.min()), last, line, writes=kind != "load")
-    addresses: Numbers = (inside + map_.address)[:, None] + np.arange(taken.unit)
+    first = inside + map_.address
+    if taken.in_chunks:
+        chunks = Chunks(first)
+        notify_global(one, kind, chunks, line, barrier, data)
+        return segment.data, chunks.moved(-segment.base)
+    addresses: Numbers = first[:, None] + np.arange(taken.unit)
     notify_global(one, kind, addresses, line, barrier, data)
     return segment.data, addresses - segment.base
 
 
 def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
     """The bytes of a load, with fill values out of bounds."""
-    data, addresses = _global(one, map_, taken, taken.inside, line, "load", barrier)
+    memory, spots = _global(one, map_, taken, taken.inside, line, "load", barrier)
+    data = _rounded(map_, bulk.get(memory, spots)).reshape(-1, taken.unit)
+    if len(data) == taken.inside.size:
+        return data.reshape(-1)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
     if map_.oob_fill == OOB_FILLS[1]:
         out.reshape(-1).view(np.uint16)[:] = _NAN
-    out[taken.inside] = _rounded(map_, data[addresses]) if len(addresses) else 0
+    out[taken.inside] = data
     return out.reshape(-1)
 
 
@@ -336,21 +308,15 @@ def copy(op: Op) -> Step:
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
             map_ = tensor.map(one, at, maps)
-            box = _box(one, map_, tensor.mode, where[at], line)
+            taken = _taken(one, map_, tensor.mode, where[at], moved[at], line)
             owner, begin = divmod(int(targets[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             mark = divmod(int(marks[at]), stride)
             _check_barrier(one, owner, mark[0], pair, line)
             # A multicast signals several mbarriers.
             awaited = mark if masks is None else None
-            spots: Numbers | Chunks
-            if box is not None:
-                data = _rounded(map_, bulk.get(*box.buffer(one, line, "load", awaited)))
-                spots = box.shared(begin)
-            else:
-                taken = _taken(one, map_, tensor.mode, where[at], moved[at], line)
-                data = _loaded(one, map_, taken, line, awaited)
-                spots = _offsets(map_, taken, begin, taken.unit)
+            data = _loaded(one, map_, taken, line, awaited)
+            spots = _spots(map_, taken, begin, taken.unit)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
@@ -394,7 +360,7 @@ def _store(
         begins = source.of(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
-            box = _box(one, map_, tensor.mode, where[at], line)
+            taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line, in_chunks=not reduces)
             _check_store(one, map_, line)
             write = writer(map_)
             if reduces and write is None:
@@ -402,28 +368,22 @@ def _store(
                 raise fault(one, what, line, map_.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
-            if box is not None and not reduces:
-                chunks = box.shared(begin)
-                shared = bulk.bounded(one, cta, chunks, line)
-                notify_shared(one, "load", cta, chunks, line)
-                data = bulk.get(shared, chunks)
-                bulk.put(*box.buffer(one, line, "store", data=data), data)
-                continue
-            taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line)
             width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
-            sources = _offsets(map_, taken, begin, width)
+            sources = _spots(map_, taken, begin, width)
             shared = bulk.bounded(one, cta, sources, line)
-            some = taken.inside if reduces else taken.written
-            used = sources.reshape(*taken.bytes.shape, width)[some]
-            notify_shared(one, "load", cta, sources, line, used=None if some.all() else used)
-            data = shared[used]
+            some, used = taken.inside if reduces else taken.written, None
+            if not some.all():
+                octets = sources.octets() if isinstance(sources, Chunks) else sources
+                used = octets.reshape(*some.shape, width)[some]
+            notify_shared(one, "load", cta, sources, line, used=used)
+            data = bulk.get(shared, sources).reshape(*some.shape, width)[some]
             if map_.element.bits == _SIX:
                 data = _packed(data)
             kind = "reduce" if write else "store"
             memory, spots = _global(one, map_, taken, some, line, kind, data=data)
             if write is None:
-                memory[spots] = data
-            else:
+                bulk.put(memory, spots, data)
+            elif not isinstance(spots, Chunks):
                 write(memory, spots, data)
 
     return run if reduces else by_code(quick, run)

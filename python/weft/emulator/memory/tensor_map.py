@@ -172,7 +172,7 @@ def _checked(fields: isa.TensorMap) -> isa.TensorMap:
 class Taken:
     """The elements of one copy: for each unit of `unit` bytes, in the order of shared memory, its byte in the
     tensor, `[rows, units]`; whether it is `inside` the tensor; whether a store has `written` it; and the byte
-    of shared memory's box to which it `goes`.
+    of shared memory's box to which it `goes`. `in_chunks`: the units are aligned chunks of 16 bytes.
     """
 
     unit: int
@@ -180,45 +180,51 @@ class Taken:
     inside: npt.NDArray[np.bool_]
     written: npt.NDArray[np.bool_]
     goes: Numbers
+    in_chunks: bool
 
 
-def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
-    """The units of a tile at these coordinates. With an interleave, dimension 0 counts slices of channels,
-    and the copy takes one slice of the slices' own dimension (as an H200 does; the ISA leaves it open).
+def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...], *, in_chunks: bool = True) -> Taken:
+    """The units of a tile at these coordinates, which are chunks if possible and `in_chunks`. With an
+    interleave, dimension 0 counts slices of channels, and the copy takes one slice of the slices' own
+    dimension (as an H200 does; the ISA leaves it open).
     """
-    box = [-(-map_.box[0] // map_.packing), *map_.box[1:]]
+    unit = isa.ROW_BYTES if in_chunks and _has_chunks(map_) else map_.unit_bytes
+    first = coordinates[0] // map_.packing * map_.unit_bytes // unit
+    axes, last, origin = _tile(map_, unit)
+    where = first, *coordinates[1:]
+    if all(0 <= at <= most for at, most in zip(where, last, strict=True)):
+        moved = sum(map(mul, where, (unit, *map_.strides)))
+        return replace(origin, bytes=origin.bytes + _wrapped(moved))
+    return _taken(map_, [axis + at for axis, at in zip(axes, where, strict=True)], unit)
+
+
+def _has_chunks(map_: isa.TensorMap) -> bool:
+    """Whether the rows of a tensor and of its boxes consist of aligned chunks of 16 bytes, which the swizzle
+    moves as a whole.
+    """
+    sizes = map_.address, *map_.strides, map_.dims[0] * map_.unit_bytes, map_.box[0] * map_.unit_bytes
+    plain = map_.interleave == "none" and map_.packing == 1 and map_.atom != "32B_FLIP_8B"
+    whole = not any(size % isa.ROW_BYTES for size in sizes)
+    return plain and whole and isa.ROW_BYTES % map_.unit_bytes == 0
+
+
+@lru_cache(64)
+def _tile(map_: isa.TensorMap, unit: int) -> tuple[list[Numbers], list[int], Taken]:
+    """The coordinates of all units of a tile at the origin, `[rows, units]` by dimension, the last
+    coordinates at which a tile is inside the tensor, and the tile at the origin.
+    """
+    box = [-(-map_.box[0] // map_.packing) * map_.unit_bytes // unit, *map_.box[1:]]
     steps = list(map_.element_strides)
     if map_.interleave == "none":
         steps[0] = 1
     else:
         box[-2] = 1
-    axes = [
-        at + step * np.arange(-(-size // step), dtype=np.int64)
-        for at, size, step in zip(_units(map_, coordinates), box, steps, strict=True)
-    ]
+    axes = [step * np.arange(-(-size // step), dtype=np.int64) for size, step in zip(box, steps, strict=True)]
     grid = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
-    return _taken(map_, [axis.reshape(-1, len(axes[0])) for axis in grid])
-
-
-@dataclass(frozen=True)
-class Inner:
-    """A box that is inside its tensor, in chunks of 16 bytes in the order of shared memory: the byte of each
-    in the tensor, if the box begins at the origin, and in shared memory's box; and, for each dimension, the
-    last coordinate at which the box may begin, and the bytes from one coordinate to the next.
-    """
-
-    bytes: Numbers
-    goes: Numbers
-    most: tuple[int, ...]
-    steps: tuple[int, ...]
-
-    def at(self, coordinates: tuple[int, ...]) -> Numbers | None:
-        """The bytes in the tensor of the chunks of a box at these coordinates; None if part of it is
-        outside.
-        """
-        if not all(0 <= at <= most for at, most in zip(coordinates, self.most, strict=True)):
-            return None
-        return self.bytes + _wrapped(sum(map(mul, coordinates, self.steps)))
+    by_unit = [axis.reshape(-1, len(axes[0])) for axis in grid]
+    sizes = -(-map_.dims[0] // map_.packing) * map_.unit_bytes // unit, *map_.dims[1:]
+    last = [size - 1 - int(axis[-1]) for size, axis in zip(sizes, axes, strict=True)]
+    return by_unit, last, _taken(map_, by_unit, unit)
 
 
 def _wrapped(number: int) -> int:
@@ -233,29 +239,6 @@ def decoded(data: bytes) -> isa.TensorMap:
     """
     map_ = isa.TensorMap.decode(data)
     return replace(map_, address=_wrapped(map_.address))
-
-
-@lru_cache(64)
-def inner(map_: isa.TensorMap) -> Inner | None:
-    """The boxes of a map that consist of chunks; None if there are none, or none that fits."""
-    plain = map_.interleave == "none" and map_.box and map_.packing == 1 and map_.atom != "32B_FLIP_8B"
-    if any(each % isa.ROW_BYTES for each in (map_.address, *map_.strides)):
-        return None
-    if not plain or map_.unit_bytes != map_.shared_unit_bytes or isa.ROW_BYTES % map_.unit_bytes:
-        return None
-    steps = (1, *map_.element_strides[1:])
-    reach = [(size - 1) // step * step for size, step in zip(map_.box, steps, strict=True)]
-    most = tuple(dim - 1 - far for dim, far in zip(map_.dims, reach, strict=True))
-    units = isa.ROW_BYTES // map_.unit_bytes
-    if min(most) < 0 or map_.box[0] % units:
-        return None
-    taken = of_box(map_, (0,) * map_.rank)
-    return Inner(
-        taken.bytes[:, ::units].reshape(-1),
-        taken.goes[:, ::units].reshape(-1),
-        most,
-        (map_.unit_bytes, *map_.strides),
-    )
 
 
 def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
@@ -298,24 +281,28 @@ def _units(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> tuple[int, ...]
     return coordinates[0] // map_.packing, *coordinates[1:]
 
 
-def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
-    sizes = -(-map_.dims[0] // map_.packing), *map_.dims[1:]
+def _taken(map_: isa.TensorMap, axes: list[Numbers], unit: int = 0) -> Taken:
+    """The units at these coordinates. `unit`: their bytes, if they aren't the map's own."""
+    unit = unit or map_.unit_bytes
+    in_chunks = unit != map_.unit_bytes
+    sizes = -(-map_.dims[0] // map_.packing) * map_.unit_bytes // unit, *map_.dims[1:]
     inside = np.logical_and.reduce([(a >= 0) & (a < size) for a, size in zip(axes, sizes, strict=True)])
-    unit, written = map_.unit_bytes, inside
-    if map_.interleave == "none" and isa.ROW_BYTES % unit == 0:
+    written = inside
+    if map_.interleave == "none" and isa.ROW_BYTES % unit == 0 and not in_chunks:
         # A store continues to a row's next multiple of 16 bytes, as on an H200.
         ends = -(-sizes[0] * unit // isa.ROW_BYTES) * isa.ROW_BYTES // unit
         rows_inside = [(a >= 0) & (a < size) for a, size in zip(axes, (ends, *sizes[1:]), strict=True)]
         written = np.logical_and.reduce(rows_inside)
     offsets = axes[0] * unit + sum(a * s for a, s in zip(axes[1:], map_.strides, strict=True))
     rows, units = axes[0].shape
-    row_bytes = units * map_.shared_unit_bytes
+    spread = unit if in_chunks else map_.shared_unit_bytes
+    row_bytes = units * spread
     # Rows are as wide as the swizzle; with an interleave they are contiguous.
     pitch = row_bytes
     if map_.swizzle != "none" and map_.interleave == "none":
         pitch = max(row_bytes, int(map_.swizzle.rstrip("B")))
-    goes = np.arange(rows, dtype=np.int64)[:, None] * pitch + np.arange(units) * map_.shared_unit_bytes
-    return Taken(unit, np.where(written, offsets, 0), inside, written, goes)
+    goes = np.arange(rows, dtype=np.int64)[:, None] * pitch + np.arange(units) * spread
+    return Taken(unit, np.where(written, offsets, 0), inside, written, goes, in_chunks)
 
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:

@@ -4,9 +4,11 @@ Sums of floats follow the rules of `weft.isa.accumulation`. Integers and single 
 chain of fused multiply-adds in the order of k.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +42,14 @@ _ZERO_EXPONENT = -4000
 # The exponent of infinity and NaN: above every number's, and small enough for scaling.
 _NO_NUMBER_EXPONENT = 128
 _MOST_EXPONENT = 256
+_CODES = 1 << 16
+_operands: defaultdict[tuple[str, str], int] = defaultdict(int)
+"""The elements so far that have been decoded in a format; a table takes as long as one of all codes."""
 _QUIET = np.uint64(1 << 51)
 _NEW_NAN = np.uint64(0xFFF8000000000000)
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """`depth` products enter a sum, in steps of `step` that are rounded one by one; with `group`, that many
     products enter as one exact term. `half`: D is f16, otherwise it is f32 and keeps `kept` fraction bits.
     """
@@ -107,30 +111,47 @@ def multiply_accumulate(
         return _wrapped(product + c.view(np.int32), satfinite)
     if a_type == "f64":
         return _chain(decode(a, a_type), decode(b, b_type), decode(c, c_type), rounding or "rn")
-    left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
     by_row = by_column = None
     if scales is not None:
-        by_row = np.repeat(scales[0], left.shape[2] // scales[0].shape[2], axis=2)
-        by_column = np.repeat(scales[1], right.shape[1] // scales[1].shape[1], axis=1)
+        by_row = np.repeat(scales[0], a.shape[2] // scales[0].shape[2], axis=2)
+        by_column = np.repeat(scales[1], b.shape[1] // scales[1].shape[1], axis=1)
+    total = decode(c, c_type)
     if how is None:
+        left, right = decode(a, a_type), decode(b, b_type)
         left, right = (x if y is None else x * y for x, y in ((left, by_row), (right, by_column)))
         return encode(_plain(left, right, absent) + total, d_type)
     # By halves, the inputs are converted to f16, in which e4m3's subnormal numbers are normal.
     like = ("f16", "f16") if how.order == "halves" else (a_type, b_type)
-    rows, columns = _operand(left, like[0], by_row), _operand(right, like[1], by_column)
+    rows, columns = _operand(a, a_type, like[0], by_row), _operand(b, b_type, like[1], by_column)
     matters = absent is not None and not np.isfinite(columns[0]).all()
     terms = Terms(rows, columns, how.group, absent if matters else None)
     # For a result of f16 from C of f32, the sum is rounded to f32, and then to f16.
     like_d, sparse = c_type if d_type == "f16" else d_type, absent is not None
     step = how.step_bytes // max(1, ELEMENT_TYPES[like[0]].bits // 8)
-    return encode(_accumulated(terms, total, like_d, how, step, add or aligned_sum, sparse=sparse), d_type)
+    d = _accumulated(terms, total, like_d, how, step, add or aligned_sum, sparse=sparse)
+    return encode(d, d_type) if d.dtype == np.float64 or d_type != "f32" else d.view(np.uint32)
 
 
-def _operand(value: Doubles, name: str, scales: Doubles | None) -> Operand:
-    """Values of a format, times their scales, and their exponents."""
-    if scales is None:
-        return value, exponents(value, name)
-    return value * scales, exponents(value, name) + powers(scales)
+def _operand(bits: Array, name: str, like: str, scales: Doubles | None) -> Operand:
+    """The values of bits in format `name`, times their scales, with the exponents that they have in format
+    `like`.
+    """
+    _operands[name, like] += bits.size
+    if ELEMENT_TYPES[name].bits <= 16 and _operands[name, like] > _CODES:
+        values, exponents_ = _table(name, like)
+        value, exponent = values.take(bits), exponents_.take(bits)
+    else:
+        value = decode(bits, name)
+        exponent = exponents(value, like)
+    return (value, exponent) if scales is None else (value * scales, exponent + powers(scales))
+
+
+@cache
+def _table(name: str, like: str) -> Operand:
+    """The value and the exponent of every code."""
+    codes = np.arange(_CODES).astype(np.uint16) if name in floats.WIDE else np.arange(256).astype(np.uint8)
+    value = decode(codes, name)
+    return value, exponents(value, like)
 
 
 def _plain(left: Doubles, right: Doubles, absent: Bools | None) -> Doubles:
@@ -197,19 +218,27 @@ class Terms:
     def depth(self) -> int:
         return self.left[0].shape[2]
 
-    def of(self, part: slice | Array) -> tuple[Doubles, Exponents]:
+    def only(self, part: Bools) -> "Terms":
+        """Those of some k."""
+        absent = None if self.absent is None else self.absent[:, :, part]
+        (left, left_power), (right, right_power) = self.left, self.right
+        rows = left[:, :, part], left_power[:, :, part]
+        return Terms(rows, (right[:, part], right_power[:, part]), self.group, absent)
+
+    def of(self, part: slice) -> tuple[Doubles, Exponents]:
         """Those of some k, `[terms, n, m, n']`, and the largest exponent in each sum."""
         of_a, of_b = (2, 0, 1), (1, 0, 2)
         (left, left_power), (right, right_power) = self.left, self.right
-        products = left.transpose(of_a)[part][..., None] * right.transpose(of_b)[part][:, :, None]
-        powers = left_power.transpose(of_a)[part][..., None] + right_power.transpose(of_b)[part][:, :, None]
+        rows, row_powers = np.ascontiguousarray(left.transpose(of_a)[part]), left_power.transpose(of_a)[part]
+        products = rows[..., None] * right.transpose(of_b)[part][:, :, None]
+        powers = np.ascontiguousarray(row_powers)[..., None] + right_power.transpose(of_b)[part][:, :, None]
         if self.absent is not None:
             products = np.where(self.absent.transpose(of_a)[part][..., None], 0.0, products)
         return joined(products, powers, self.group)
 
 
-Add = Callable[[Terms, "slice | Array", Doubles, str, Accumulation], Doubles]
-"""One sum: of some k of the terms and C, in a type, by a rule."""
+Add = Callable[[Terms, Doubles, Rule], Doubles]
+"""The sum of terms and C by a rule."""
 
 
 def joined(products: Doubles, exponents: Exponents, group: int) -> tuple[Doubles, Exponents]:
@@ -249,8 +278,9 @@ def _accumulated(
     if how.order == "halves":
         # A sparse A's pairs represent chunks of four.
         first = np.arange(terms.depth) % 8 < 4 if sparse else np.arange(terms.depth) % 4 < 2
-        half = add(terms, first, np.zeros_like(total), d_type, how)
-        return nearest(add(terms, ~first, half, d_type, how), total, d_type)
+        rule = Rule.of(how, terms.depth // 2, terms.depth // 2, d_type)
+        half = add(terms.only(first), np.zeros_like(total), rule)
+        return nearest(add(terms.only(~first), half, rule), total, d_type)
     if how.order:
         products, _ = terms.of(slice(None))
         if how.order == "chain":
@@ -261,21 +291,19 @@ def _accumulated(
         for k in range(0, terms.depth, 2):
             total = nearest(total, nearest(products[k], products[k + 1], "f32"), "f32")
         return total
-    step = step or terms.depth
-    for k in range(0, terms.depth, step):
-        total = add(terms, slice(k, k + step), total, d_type, how)
-    return total
+    return add(terms, total, Rule.of(how, terms.depth, step or terms.depth, d_type))
 
 
 def nearest(a: Doubles, b: Doubles, name: str) -> Doubles:
     """`a + b` rounded to nearest in a format."""
-    return decode(encode(floats.sum_odd(a, b), name), name)
+    return decode(encode(floats.sum_odd(a.astype(np.float64), b), name), name)
 
 
-def aligned_sum(terms: Terms, part: slice | Array, total: Doubles, d_type: str, how: Accumulation) -> Doubles:
-    """One sum: `total` and the terms of some k, aligned, truncated, added and rounded."""
-    products, largest = terms.of(part)
-    return rounded_sum(products, largest, total, Rule.of(how, terms.depth, terms.depth, d_type))
+def aligned_sum(terms: Terms, total: Doubles, rule: Rule) -> Doubles:
+    """Sums of `total` and terms, aligned, truncated, added and rounded."""
+    for k in range(0, rule.depth, rule.step):
+        total = rounded_sum(*terms.of(slice(k, k + rule.step)), total, rule)
+    return total
 
 
 def rounded_sum(terms: Doubles, largest: Exponents, total: Doubles, rule: Rule) -> Doubles:
@@ -290,24 +318,30 @@ def rounded_sum(terms: Doubles, largest: Exponents, total: Doubles, rule: Rule) 
     terms *= up
     np.trunc(terms, out=terms)
     # It is a sum of integers, which has no negative zero.
-    result: Doubles = (np.add.reduce(terms, axis=0) + np.trunc(total * up) + 0.0) * down
+    result: Doubles = np.add.reduce(terms, axis=0)
+    result += np.trunc(total * up)
+    result += 0.0
+    result *= down
     return _to_half(result) if rule.half else _to_single(result, rule.kept)
 
 
 def _to_half(total: Doubles) -> Doubles:
     """Numbers rounded to f16, to nearest even. A number that underflows loses its sign."""
-    least = np.int64(1023 - 14 << 52)
-    power = np.maximum(np.abs(total).view(np.int64) & np.int64(0x7FF << 52), least)
+    size = np.abs(total)
+    power = np.maximum(size.view(np.int64) & np.int64(0x7FF << 52), np.int64(1023 - 14 << 52))
     # Adding 1.5 * 2**42 times the power of two rounds to ten bits below it.
     big = (power + np.int64(42 << 52 | 1 << 51)).view(np.float64)
-    return _overflow(total, total + big - big + 0.0, 65520.0)
+    value = total + big
+    value -= big
+    value += 0.0
+    return _overflow(total, size, value, 65520.0)
 
 
 def _to_single(total: Doubles, kept: int) -> Doubles:
     """Numbers truncated to `kept` fraction bits, and to multiples of the least subnormal number."""
-    bits = total.view(np.int64) & np.int64(-1 << 52 - kept)
-    value = _overflow(total, bits.view(np.float64), 2.0**128)
     size = np.abs(total)
+    bits = total.view(np.int64) & np.int64(-1 << 52 - kept)
+    value = _overflow(total, size, bits.view(np.float64), 2.0**128)
     small = (size < 2.0**-126) & (size > 0)
     if small.any():
         tiny = np.trunc(total * 2.0 ** (126 + kept)) * 2.0 ** -(126 + kept)
@@ -315,9 +349,9 @@ def _to_single(total: Doubles, kept: int) -> Doubles:
     return value
 
 
-def _overflow(total: Doubles, value: Doubles, bound: float) -> Doubles:
-    """`value`, or from `bound` on an infinity with the sign of `total`, or NaN."""
-    over = ~(np.abs(total) < bound)
+def _overflow(total: Doubles, size: Doubles, value: Doubles, bound: float) -> Doubles:
+    """`value`; from a size of `bound` on, an infinity with the sign of `total`, or NaN."""
+    over = ~(size < bound)
     if over.any():
         value = np.where(over, np.copysign(np.inf, total), value)
         value = np.where(np.isnan(total), total, value)

@@ -17,18 +17,19 @@ from weft.emulator.numerics.emit import LANES, Emitter, element, vector
 from weft.emulator.numerics.floats import NAN_BITS, Doubles
 from weft.emulator.numerics.shuffles import shuffle
 from weft.emulator.numerics.symbols import Stack, Symbol
+from weft.emulator.reading.types import Array
 
 
-def sums(left: Operand, right: Operand, c: Doubles, rule: Rule) -> Doubles:
+def sums(left: Operand, right: Operand, c: Doubles, rule: Rule) -> Array:
     """`left @ right + c` by a rule. Left is `[n, m, k]`, right `[n, k, columns]`; c and the result are
-    `[n, m, columns]`. The columns must be a multiple of eight.
+    `[n, m, columns]`, float32 unless D is f16. The columns must be a multiple of eight.
     """
-    total = c if rule.half else c.astype(np.float32)
+    total: Array = c if rule.half else c.astype(np.float32)
     arrays = [np.ascontiguousarray(x) for x in (*left, *right, total)]
     out = np.empty_like(arrays[-1])
     n, m, columns = out.shape
     _function(rule)(*(x.ctypes.data for x in (*arrays, out)), n, m, columns)
-    return out.astype(np.float64)
+    return out
 
 
 @cache
