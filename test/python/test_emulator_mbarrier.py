@@ -5,7 +5,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.memory.mbarrier import State
+from weft.emulator.memory.mbarrier import State, initial, settled
 
 SEEDS = (None, 1, 2, 3)
 
@@ -31,9 +31,10 @@ def launch(body, count=32, block=32, grid=1, words=1, **options):
 
 @pytest.mark.parametrize("tx", [-(1 << 20) + 1, -4096, -1, 0, 1, 4096, (1 << 20) - 1])
 def test_a_barriers_word_has_all_of_its_state(tx):
-    for parity in (0, 1):
-        state = State((1 << 20) - 1, 5, tx, parity)
-        assert State.of(state.word()) == state
+    most = (1 << 20) - 1
+    word = settled(initial(most), most - 5, tx)
+    assert State.of(word) == State(most, 5, tx, 0)
+    assert State.of(settled(word, 5, -tx)) == State(most, most, 0, 1)
 
 
 ONE = "setp.eq.u32 %p1, %r0, 0;\n"

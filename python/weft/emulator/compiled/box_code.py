@@ -19,9 +19,9 @@ from weft.emulator.compiled.granule_checks import (
 )
 from weft.emulator.compiled.plain_code import Value, view
 from weft.emulator.memory.boxes import Shape
-from weft.emulator.memory.mbarrier import MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
+from weft.emulator.memory.mbarrier import is_initialized, pending_of, settled, tx_of
 from weft.emulator.memory.tensor_map import PATTERN_SHIFT
-from weft.isa.mbarriers import MOST_ARRIVALS, MOST_TRANSACTION_BYTES
+from weft.isa.mbarriers import MOST_TRANSACTION_BYTES
 
 _WORD, _CHUNK = 8, 16
 _EXPONENT, _FRACTION, _QUIET = 0x7F800000, 0x7FFFFF, 0x7FFFE000
@@ -197,14 +197,10 @@ def _rounded(word: int) -> int:
 # The mbarriers
 
 
-def _is_mark(word: int) -> bool:
-    return word >> MARK_SHIFT & 3 == 1
-
-
 def _has_marks(call: Value, part: Value) -> bool:
     """Whether there still are all mbarriers."""
     for owner in range(call.COUNT):
-        if not _is_mark(view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")[0]):
+        if not is_initialized(view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")[0]):
             return False
     return True
 
@@ -213,13 +209,13 @@ def _count_down(call: Value, part: Value) -> int:
     """Counts the bytes that have arrived, where that is legal and doesn't complete the phase. Returns the
     CTAs, by bits, where it isn't.
     """
-    left, field = 0, (1 << TX_BITS) - 1 << TX_SHIFT
+    left = 0
     for owner in range(call.COUNT):
         word = view(part.SHARED[Cta(call.CTAS[len(Cta) * owner :]).MARK :], "i8")
-        rest = (word[0] >> TX_SHIFT << 64 - TX_BITS >> 64 - TX_BITS) - call.TOTAL
-        pending = word[0] >> PENDING_SHIFT & MOST_ARRIVALS
-        if _is_mark(word[0]) and -MOST_TRANSACTION_BYTES <= rest <= MOST_TRANSACTION_BYTES and rest | pending:
-            word[0] = word[0] & ~field | rest << TX_SHIFT & field
+        rest = tx_of(word[0]) - call.TOTAL
+        legal = is_initialized(word[0]) and -MOST_TRANSACTION_BYTES <= rest <= MOST_TRANSACTION_BYTES
+        if legal and rest | pending_of(word[0]):
+            word[0] = settled(word[0], 0, -call.TOTAL)
         else:
             left |= 1 << owner
     return left

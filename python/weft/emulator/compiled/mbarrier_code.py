@@ -11,7 +11,7 @@ from weft.emulator import native
 from weft.emulator.compiled import plain_code
 from weft.emulator.compiled.mbarrier_state import Field
 from weft.emulator.compiled.plain_code import Value, bit_count, set_bits
-from weft.emulator.memory.mbarrier import MARK, MARK_SHIFT, PENDING_SHIFT, TX_BITS, TX_SHIFT
+from weft.emulator.memory.mbarrier import PENDING_SHIFT, is_initialized, pending_of, settled, tx_of
 from weft.emulator.memory.segments import RANK_SHIFT
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
@@ -59,7 +59,7 @@ def arrive(s: Value) -> int:
         _add_up(s, index)
     for index in range(s.COUNT):
         word, total = s.SHARED[s.WORDS[index]], s.TOTALS[index]
-        legal = 0 < total <= _pending(word) and _tx(word) + s.BYTES[index] <= MOST_TRANSACTION_BYTES
+        legal = 0 < total <= pending_of(word) and tx_of(word) + s.BYTES[index] <= MOST_TRANSACTION_BYTES
         if s.LEADERS[index] == index and not legal:
             return 0
         row, number = s.ROWS[index], s.NUMBERS[index]
@@ -145,16 +145,7 @@ def _find(s: Value, index: int) -> bool:
 
 def _number_at(s: Value, place: int) -> int:
     """The number of the mbarrier at a byte of shared memory; negative if none is alive."""
-    alive = s.SHARED[place // BYTES] >> MARK_SHIFT & 3 == 1
-    return s.PLACES[place // BYTES] - 1 if alive else -1
-
-
-def _pending(word: int) -> int:
-    return word >> PENDING_SHIFT & MOST_ARRIVALS
-
-
-def _tx(word: int) -> int:
-    return word >> TX_SHIFT << 64 - TX_BITS >> 64 - TX_BITS
+    return s.PLACES[place // BYTES] - 1 if is_initialized(s.SHARED[place // BYTES]) else -1
 
 
 def _add_up(s: Value, index: int) -> None:
@@ -176,7 +167,7 @@ def _give_states(s: Value) -> None:
     for index in range(s.COUNT):
         first, word = s.LEADERS[index], s.SHARED[s.WORDS[index]]
         if first == index:
-            s.COMPLETED[first] = _pending(word)
+            s.COMPLETED[first] = pending_of(word)
         for lane in set_bits(s.MASKS[index]):
             at, left = _LANES * index + lane, s.COMPLETED[first]
             s.STATES[at] = word & ~(MOST_ARRIVALS << PENDING_SHIFT) | left << PENDING_SHIFT
@@ -188,12 +179,8 @@ def _settle(s: Value, number: int, at: int, count: int, size: int) -> bool:
     this one is complete.
     """
     word = s.SHARED[at]
-    expected, pending = word & MOST_ARRIVALS, _pending(word) - count
-    tx = _tx(word) + size & (1 << TX_BITS) - 1
-    complete = pending | tx == 0
-    phase = (word >> 63 & 1 ^ complete) << 63
-    left = expected if complete else pending
-    s.SHARED[at] = expected | left << PENDING_SHIFT | tx << TX_SHIFT | phase | MARK
+    new = settled(word, count, size)
+    s.SHARED[at], complete = new, new >> 63 != word >> 63
     if complete and s.WATCHED:
         for layer in range(s.LAYERS):
             waiting = _clock(s, s.PENDING, number, layer)
@@ -232,7 +219,7 @@ def _find_targets(s: Value, index: int) -> int:
 def _may_commit(s: Value, row: int, place: int) -> bool:
     """No phase must be complete before the last arrival, and uses must be ordered after the inits."""
     number = _number_at(s, place)
-    if s.TALLY[number] > _pending(s.SHARED[place // BYTES]):
+    if s.TALLY[number] > pending_of(s.SHARED[place // BYTES]):
         return False
     near = 0 <= place - s.OWN[row] < s.STRIDE and s.INIT_FENCES == 0
     return s.WATCHED == 0 or _may_use(s, row, number, near)

@@ -10,7 +10,7 @@ from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import End, Step, Table
 from weft.emulator.memory.access import GPU
-from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key
+from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key, pending_of
 from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.syntax import Address, Sink
 from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
@@ -168,13 +168,13 @@ def _arrive(
     mbarriers = lanes.wave.mbarriers
     cta, offset, mask = target
     mine, bytes_ = counts[mask].astype(np.int64), sizes[mask].astype(np.int64)
-    before = mbarriers.state(cta, offset, line)
-    total = int(mine.sum())
-    if total <= before.pending:
+    before = mbarriers.word(cta, offset, line)
+    total, left = int(mine.sum()), pending_of(before)
+    if total <= left:
         threads = threads_of(lanes, mask)
         mbarriers.arrive(cta, offset, line, how, total, int(bytes_.sum()), threads)
-        pending = (before.pending - np.cumsum(mine) + mine).astype(np.uint64)
-        states[mask] = np.uint64(before._replace(pending=0).word()) | pending << np.uint64(PENDING_SHIFT)
+        arrived = (np.cumsum(mine) - mine).astype(np.uint64)
+        states[mask] = np.uint64(before) - (arrived << np.uint64(PENDING_SHIFT))
         return
     if lanes.wave.watch is not None and how.complete:
         lanes.wave.watch.mbarrier("part", cta, offset, lanes.narrowed(mask).threads(), line)

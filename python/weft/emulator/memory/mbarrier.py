@@ -23,7 +23,7 @@ TX_SHIFT = 40
 TX_BITS = 21
 MARK_SHIFT = 61
 MARK = 1 << MARK_SHIFT
-_TX_MASK = (1 << TX_BITS) - 1
+_TX_MASK, _TX_SIGN = (1 << TX_BITS) - 1, 1 << TX_BITS - 1
 TEST_TICKS = 100
 WAIT_TICKS = 20_000
 """The most ticks for which test_wait and try_wait let others run while the phase isn't complete."""
@@ -32,6 +32,40 @@ WAIT_TICKS = 20_000
 Key = tuple[int, int]
 """CTA of the wave, and offset in its shared memory."""
 Numbers = npt.NDArray[np.intp]
+
+
+# The word, for the interpreter and as a part of compiled code
+
+
+def is_initialized(word: int) -> bool:
+    """Whether a word is that of an mbarrier."""
+    return word >> MARK_SHIFT & 3 == 1
+
+
+def initial(count: int) -> int:
+    """The word of an mbarrier whose phases expect `count` arrivals."""
+    return count | count << PENDING_SHIFT | MARK
+
+
+def pending_of(word: int) -> int:
+    """The arrivals that complete the phase."""
+    return word >> PENDING_SHIFT & MOST_ARRIVALS
+
+
+def tx_of(word: int) -> int:
+    """The bytes that complete the phase; fewer than 0 if they arrive before they are expected."""
+    return (word >> TX_SHIFT & _TX_MASK ^ _TX_SIGN) - _TX_SIGN
+
+
+def settled(word: int, count: int, size: int) -> int:
+    """The word after `count` arrivals, and `size` more bytes that are expected. If this phase is complete,
+    the next one begins, and the parity changes.
+    """
+    expected, pending, tx = word & MOST_ARRIVALS, pending_of(word) - count, tx_of(word) + size & _TX_MASK
+    complete = pending | tx == 0
+    phase = (word >> 63 & 1 ^ complete) << 63
+    pending = expected if complete else pending
+    return expected | pending << PENDING_SHIFT | tx << TX_SHIFT | phase | MARK
 
 
 class State(NamedTuple):
@@ -44,13 +78,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, word: int) -> "State":
-        tx = word >> TX_SHIFT & _TX_MASK
-        pending = word >> PENDING_SHIFT & MOST_ARRIVALS
-        return cls(word & MOST_ARRIVALS, pending, tx - (tx >> TX_BITS - 1 << TX_BITS), word >> 63)
-
-    def word(self) -> int:
-        tx = (self.tx & _TX_MASK) << TX_SHIFT
-        return self.expected | self.pending << PENDING_SHIFT | tx | MARK | self.parity << 63
+        return cls(word & MOST_ARRIVALS, pending_of(word), tx_of(word), word >> 63)
 
 
 class Arrival(NamedTuple):
@@ -140,11 +168,11 @@ class Mbarriers:
                 offset,
                 "mbarrier-count",
             )
-        self._word(cta, offset, line)
+        self._memory(cta, offset, line)
         self.alive[cta, offset] = line
         self.places[self._place(cta, offset)] = self.number((cta, offset)) + 1
         self.advanced.discard((cta, offset))
-        self._put(cta, offset, State(count, count, 0, 0))
+        self._put(cta, offset, initial(count))
         self._notify("init", cta, offset, threads, line)
         self._wake(cta, offset)
 
@@ -152,9 +180,8 @@ class Mbarriers:
         """Initializes different mbarriers at legal offsets in the wave's shared memory, with legal counts.
         Observers are not told.
         """
-        at, count = offsets // BYTES, counts.astype(np.uint64)
-        words = count | count << np.uint64(PENDING_SHIFT) | np.uint64(MARK)
-        self.memory.shared.view(BYTES)[at] = words
+        at = offsets // BYTES
+        self.memory.shared.view(BYTES)[at] = [initial(count) for count in counts.tolist()]
         self.places[at] = [self.number(key) + 1 for key in keys]
         self.alive.update(dict.fromkeys(keys, line))
         self.advanced.difference_update(keys)
@@ -165,10 +192,10 @@ class Mbarriers:
 
     def inval(self, cta: int, offset: int, line: int, threads: Bools | None = None) -> None:
         """Makes the mbarrier's memory available for other uses."""
-        self.state(cta, offset, line)
+        self.word(cta, offset, line)
         del self.alive[cta, offset]
         self.places[self._place(cta, offset)] = 0
-        self._word(cta, offset, line)[0] = 0
+        self._memory(cta, offset, line)[0] = 0
         self._notify("inval", cta, offset, threads, line)
         self._wake(cta, offset)
 
@@ -183,42 +210,47 @@ class Mbarriers:
         threads: Bools | None = None,
     ) -> int:
         """Expects `tx` more bytes, then arrives `count` times; returns the word from before."""
-        before = self.state(cta, offset, line)
+        before = self.word(cta, offset, line)
         if tx:
             self.expect_tx(cta, offset, tx, line, threads)
-        state = self.state(cta, offset, line)
-        if not 0 <= count <= state.pending:
-            what = f"the mbarrier at 0x{offset:x} has {state.pending} pending arrivals, got {count}"
+        word = self.word(cta, offset, line)
+        pending = pending_of(word)
+        if not 0 <= count <= pending:
+            what = f"the mbarrier at 0x{offset:x} has {pending} pending arrivals, got {count}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         self._notify(how.event, cta, offset, threads, line)
-        state = state._replace(
-            pending=state.pending - count, expected=state.expected - (count if how.drop else 0)
-        )
-        if not how.complete and state.pending == 0:
+        if not how.complete and count == pending:
             raise Fault(f"arrive.noComplete must not complete a phase of the mbarrier at 0x{offset:x}", line)
-        self._settle(cta, offset, state, line)
-        return before.word()
+        self._settle(cta, offset, word - (count if how.drop else 0), line, count=count)
+        return before
 
     def expect_arrivals(self, cta: int, offset: int, count: int, line: int) -> None:
         """This phase alone completes only after `count` more arrivals."""
-        state = self.state(cta, offset, line)
-        if state.pending + count > MOST_ARRIVALS:
-            expected = f"must expect at most {MOST_ARRIVALS} arrivals, got {state.pending + count}"
+        word = self.word(cta, offset, line)
+        if (pending := pending_of(word) + count) > MOST_ARRIVALS:
+            expected = f"must expect at most {MOST_ARRIVALS} arrivals, got {pending}"
             what = f"the mbarrier at 0x{offset:x} {expected}"
             raise Fault(what, line, None, offset, "mbarrier-count")
-        self._put(cta, offset, state._replace(pending=state.pending + count))
+        self._put(cta, offset, word + (count << PENDING_SHIFT))
 
     def expect_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
         """The phase completes only after `size` more bytes."""
-        state = self.state(cta, offset, line)
-        self._notify("expect_tx", cta, offset, threads, line)
-        self._settle(cta, offset, self._counted(state, size, offset, line), line)
+        self._transact("expect_tx", cta, offset, size, line, threads)
 
     def complete_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
         """`size` bytes have arrived."""
-        state = self.state(cta, offset, line)
-        self._notify("complete_tx", cta, offset, threads, line)
-        self._settle(cta, offset, self._counted(state, -size, offset, line), line)
+        self._transact("complete_tx", cta, offset, -size, line, threads)
+
+    def _transact(
+        self, event: str, cta: int, offset: int, more: int, line: int, threads: Bools | None
+    ) -> None:
+        word = self.word(cta, offset, line)
+        self._notify(event, cta, offset, threads, line)
+        if abs(tx := tx_of(word) + more) > MOST_TRANSACTION_BYTES:
+            legal = f"must be in -{MOST_TRANSACTION_BYTES}..{MOST_TRANSACTION_BYTES}, got {tx}"
+            what = f"the transaction count of the mbarrier at 0x{offset:x} {legal}"
+            raise Fault(what, line, None, offset, "mbarrier-count")
+        self._settle(cta, offset, word, line, size=more)
 
     def completed(self, cta: int, offset: int, parity: int, line: int = 0) -> bool:
         """Whether the phase of that parity is complete, as the one before the current phase is."""
@@ -228,41 +260,37 @@ class Mbarriers:
 
     def state(self, cta: int, offset: int, line: int) -> State:
         """The state of an mbarrier. Fault if it was not initialized, or overwritten since."""
-        word = int(self._word(cta, offset, line)[0])
+        return State.of(self.word(cta, offset, line))
+
+    def word(self, cta: int, offset: int, line: int) -> int:
+        """The word of an mbarrier, with the faults of `state`."""
+        word = int(self._memory(cta, offset, line)[0])
         if (cta, offset) not in self.alive:
             what = f"no mbarrier was initialized at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "mbarrier-uninitialized")
-        if word >> MARK_SHIFT & 3 != 1:
+        if not is_initialized(word):
             what = f"the mbarrier at shared address 0x{offset:x} was overwritten"
             raise Fault(what, line, None, offset, "mbarrier-uninitialized")
-        return State.of(word)
+        return word
 
-    def _word(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
+    def _memory(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
         if offset % BYTES:
             what = f"misaligned mbarrier at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "misaligned")
         self.memory.check_shared(offset, BYTES, line)
         return self.memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
 
-    def _put(self, cta: int, offset: int, state: State) -> None:
-        self._word(cta, offset, 0)[0] = np.uint64(state.word())
+    def _put(self, cta: int, offset: int, word: int) -> None:
+        self._memory(cta, offset, 0)[0] = np.uint64(word)
         self.memory.host.changes += 1
 
-    def _counted(self, state: State, more: int, offset: int, line: int) -> State:
-        if abs(state.tx + more) > MOST_TRANSACTION_BYTES:
-            legal = f"must be in -{MOST_TRANSACTION_BYTES}..{MOST_TRANSACTION_BYTES}, got {state.tx + more}"
-            what = f"the transaction count of the mbarrier at 0x{offset:x} {legal}"
-            raise Fault(what, line, None, offset, "mbarrier-count")
-        return state._replace(tx=state.tx + more)
-
-    def _settle(self, cta: int, offset: int, state: State, line: int) -> None:
-        """Writes the state, and begins the next phase if this one is complete."""
-        if state.pending or state.tx:
-            self._put(cta, offset, state)
-            return
-        self._put(cta, offset, state._replace(pending=state.expected, parity=state.parity ^ 1))
-        self._notify("phase", cta, offset, None, line)
-        self.completed_phase((cta, offset))
+    def _settle(self, cta: int, offset: int, word: int, line: int, *, count: int = 0, size: int = 0) -> None:
+        """Writes the word after arrivals and bytes, and begins the next phase if this one is complete."""
+        new = settled(word, count, size)
+        self._put(cta, offset, new)
+        if new >> 63 != word >> 63:
+            self._notify("phase", cta, offset, None, line)
+            self.completed_phase((cta, offset))
 
     def completed_phase(self, key: tuple[int, int]) -> None:
         """A phase is complete, so those who wait for it continue."""
