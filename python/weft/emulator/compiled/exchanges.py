@@ -10,12 +10,9 @@ from functools import partial
 
 from weft.emulator.compiled.pieces import SCRATCH
 from weft.emulator.compiled.plain_code import Value, bit_count, copy, memory, octet_bits, view
+from weft.emulator.instructions.warp import beyond_segment, named_lane
 
 LANES = 32
-_SHUFFLES = ("up", "down", "bfly", "idx")
-_UP, _DOWN, _BFLY, _IDX = range(len(_SHUFFLES))
-_VOTES = ("all", "any", "uni", "ballot")
-_EVERY, _ANY, _UNI, _BALLOT = range(len(_VOTES))
 
 
 def _register(s: Value, op: Value, warp: int, number: int) -> Value:
@@ -37,7 +34,7 @@ def _are_whole(s: Value, op: Value, members: int) -> bool:
     return whole
 
 
-def _shuffle(s: Value, op: Value, mode: int) -> int:
+def _shuffle(s: Value, op: Value, mode: str) -> int:
     """Registers: the result, whether its lane is inside, the value, the distance, the control, the mask."""
     if not _are_whole(s, op, 5):
         return 0
@@ -58,29 +55,23 @@ def _shuffle(s: Value, op: Value, mode: int) -> int:
     return 1
 
 
-def _target(s: Value, op: Value, warp: int, lane: int, mode: int) -> int:
+def _target(s: Value, op: Value, warp: int, lane: int, mode: str) -> int:
     """The lane that a lane asks for."""
-    distance, segment = _register(s, op, warp, 3)[lane] & 31, _register(s, op, warp, 4)[lane] >> 8 & 31
-    if mode == _UP:
-        return lane - distance
-    if mode == _DOWN:
-        return lane + distance
-    return lane ^ distance if mode == _BFLY else lane & segment | distance & ~segment
+    distance, control = _register(s, op, warp, 3)[lane] & 31, _register(s, op, warp, 4)[lane]
+    return named_lane(lane, distance, control, mode)
 
 
-def _is_inside(s: Value, op: Value, warp: int, lane: int, mode: int) -> bool:
-    control, target = _register(s, op, warp, 4)[lane], _target(s, op, warp, lane, mode)
-    segment = control >> 8 & 31
-    highest = lane & segment | control & 31 & ~segment
-    return target >= highest if mode == _UP else target <= highest
+def _is_inside(s: Value, op: Value, warp: int, lane: int, mode: str) -> bool:
+    control = _register(s, op, warp, 4)[lane]
+    return beyond_segment(lane, _target(s, op, warp, lane, mode), control, mode) <= 0
 
 
-def _source(s: Value, op: Value, warp: int, lane: int, mode: int) -> int:
+def _source(s: Value, op: Value, warp: int, lane: int, mode: str) -> int:
     """The lane that a lane reads: its own, if the one that it asks for is outside."""
     return _target(s, op, warp, lane, mode) if _is_inside(s, op, warp, lane, mode) else lane
 
 
-def _vote(s: Value, op: Value, mode: int) -> int:
+def _vote(s: Value, op: Value, mode: str) -> int:
     """Registers: the result, the votes, the mask."""
     if not _are_whole(s, op, 2):
         return 0
@@ -89,12 +80,12 @@ def _vote(s: Value, op: Value, mode: int) -> int:
         masks, result = _register(s, op, warp, 2), _predicate(s, op, warp, 0)
         for lane in range(LANES):
             held = votes & masks[lane]
-            if mode == _BALLOT:
+            if mode == "ballot":
                 view(result, "u4")[lane] = held
-            elif mode == _ANY:
+            elif mode == "any":
                 result[lane] = held != 0
             else:
-                result[lane] = (held == masks[lane]) | ((mode == _UNI) & (held == 0))
+                result[lane] = (held == masks[lane]) | ((mode == "uni") & (held == 0))
     return 1
 
 
@@ -112,8 +103,8 @@ def _elect(s: Value, op: Value) -> int:
 
 
 FUNCTIONS: dict[str, Callable[..., int]] = {
-    **{f"shfl.{name}": partial(_shuffle, mode=mode) for mode, name in enumerate(_SHUFFLES)},
-    **{f"vote.{name}": partial(_vote, mode=mode) for mode, name in enumerate(_VOTES)},
+    **{f"shfl.{mode}": partial(_shuffle, mode=mode) for mode in ("up", "down", "bfly", "idx")},
+    **{f"vote.{mode}": partial(_vote, mode=mode) for mode in ("all", "any", "uni", "ballot")},
     "elect": _elect,
 }
 """By their names in an `Exchange`."""

@@ -1,7 +1,7 @@
 """Instructions by which the lanes of a warp exchange values."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ table = Table()
 _LANE = np.arange(32, dtype=np.int64)
 _BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)
 _EVERY = np.uint32(0xFFFFFFFF)
+_Lane = TypeVar("_Lane", int, npt.NDArray[np.int64])
 
 
 def ballot(votes: Bools) -> Array:
@@ -27,6 +28,25 @@ def ballot(votes: Bools) -> Array:
 
 def _optional(op: Op, operand: Operand | None) -> int:
     return op.slots.scrap(PRED) if operand is None else op.destination(operand, PRED)
+
+
+def named_lane(lane: _Lane, distance: _Lane, control: _Lane, mode: str) -> _Lane:
+    """The lane that a lane of a shuffle names. Lanes are numbers in compiled code, otherwise arrays."""
+    if mode == "up":
+        return lane - distance
+    if mode == "down":
+        return lane + distance
+    if mode == "bfly":
+        return lane ^ distance
+    segment = control >> 8 & 31
+    return lane & segment | distance & ~segment
+
+
+def beyond_segment(lane: _Lane, named: _Lane, control: _Lane, mode: str) -> _Lane:
+    """How far the lane that a lane names is beyond the end of its segment; inside, it is 0 or less."""
+    segment = control >> 8 & 31
+    end = lane & segment | control & 31 & ~segment
+    return end - named if mode == "up" else named - end
 
 
 @table.collective("shfl.sync")
@@ -41,22 +61,9 @@ def shfl(op: Op) -> Collective:
 
     def sources(read: Callable[[int], Array]) -> tuple[Array, Bools]:
         """The lane that each lane reads, and whether the one that it names is in its segment."""
-        distance = (read(by) & np.uint32(31)).astype(np.int64)
-        packed = read(control).astype(np.int64)
-        clamp, segment = packed & 31, packed >> 8 & 31
-        lowest = _LANE & segment
-        highest = lowest | (clamp & ~segment)
-        if mode == "up":
-            lane = _LANE - distance
-            inside = lane >= highest
-        else:
-            if mode == "down":
-                lane = _LANE + distance
-            elif mode == "bfly":
-                lane = _LANE ^ distance
-            else:
-                lane = lowest | (distance & ~segment)
-            inside = lane <= highest
+        distance, ends = (read(by) & np.uint32(31)).astype(np.int64), read(control).astype(np.int64)
+        lane = named_lane(_LANE, distance, ends, mode)
+        inside: Bools = beyond_segment(_LANE, lane, ends, mode) <= 0
         return np.where(inside, lane, _LANE), inside
 
     op.sources.append((value, lambda read: sources(read)[0]))
