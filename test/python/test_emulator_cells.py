@@ -9,7 +9,7 @@ import pytest
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.watch import Cells
+from weft.emulator.watch import Cells, UnitAccess
 from weft.isa.tcgen05.pipelining import Use
 
 WARPS = 4
@@ -44,7 +44,8 @@ def step(rng, found):
         found.clocks.times[column_of_unit] += 1
         found.clocks.all[:, row] = 9
         found.clocks.met[row] = 9
-    return kind, proxy, 0, cells, row, int(rng.integers(2, 99)), use
+    threads = np.zeros((WARPS, 32), np.bool_)
+    return UnitAccess(kind, proxy, 0, "tensor", cells, threads, int(rng.integers(2, 99)), use=use), row
 
 
 @pytest.mark.each_value(1)
@@ -55,10 +56,10 @@ def test_rectangles_are_their_cells(fences):
         whole, rng = history(seed, fences)
         single = copy.deepcopy(whole)
         for _ in range(3):
-            kind, proxy, cta, cells, *rest = step(rng, whole)
+            access, row = step(rng, whole)
             single.clocks = copy.deepcopy(whole.clocks)
-            whole.access(kind, proxy, cta, cells, *rest)
-            single.access(kind, proxy, cta, cells.each(), *rest)
+            whole.access(access, row)
+            single.access(access._replace(offsets=access.offsets.each()), row)
         assert whole.findings.all() == single.findings.all()
         whole._of[0].refine()
         single._of[0].refine()

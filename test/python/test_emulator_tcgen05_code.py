@@ -16,7 +16,7 @@ from weft.emulator.memory.tensor_memory import Touch, Touches
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.watch import Cells
+from weft.emulator.watch import Cells, UnitAccess
 from weft.isa.tcgen05.pipelining import D, Use
 
 MX = {"vec": "block32", "blocks": 1, "type": "ue8m0"}
@@ -194,6 +194,12 @@ def event(rng):
     return [Touch(str(rng.choice(["load", "store"])), proxy, 0, cells, row, use)], line
 
 
+def accessed(memory, kind, proxy, cta, cells, row, line, use=None):
+    """A warp's unit accesses cells."""
+    none = np.zeros((ROWS, 32), np.bool_)
+    memory.access(UnitAccess(kind, proxy, cta, "tensor", cells, none, line, use=use), row)
+
+
 def accesses(seed, fences, how):
     """What random accesses to tensor memory leave: the findings, the shadow's arrays, with operations by
     their numbers, and how many of them code of the host has checked, with coarse granules and with fine
@@ -212,7 +218,7 @@ def accesses(seed, fences, how):
     careful = seed % 2 == 0
     memory.event("alloc", 0, 0, 128 if careful else 120, 1, ())
     if careful:
-        memory.access("store", "tcgen05.st", 0, Cells(0, 128, 0, 128), 0, 2)
+        accessed(memory, "store", "tcgen05.st", 0, Cells(0, 128, 0, 128), 0, 2)
         clocks.times[:] += 1
         clocks.known[:] = 1
         clocks.published[:] = clocks.met[:] = 1
@@ -223,7 +229,7 @@ def accesses(seed, fences, how):
             used[memory.of(0).granule > 1] += 1
         else:
             for kind, proxy, cta, cells, row, use in touches:
-                memory.access(kind, proxy, cta, cells, row, line, use)
+                accessed(memory, kind, proxy, cta, cells, row, line, use)
         if rng.random() < 0.5 + more:
             for touch in touches:
                 clocks.times[clocks.column((touch.proxy, touch.row), touch.proxy == "tcgen05")] += 1

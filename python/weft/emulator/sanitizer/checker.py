@@ -152,11 +152,11 @@ class Sanitizer(Watch):
     # Asynchronous units
 
     def async_access(self, access: UnitAccess) -> None:
-        kind, proxy, cta, space, offsets, threads, line, mbarrier, use = access
+        kind, proxy, _, space, offsets, threads, line, mbarrier, _ = access
         rows = rows_of(threads)
         if isinstance(offsets, Cells):
             for row in rows.tolist():
-                self.tensor.access(kind, proxy, cta, offsets, row, line, use)
+                self.tensor.access(access, row)
             return
         if self.launch_before is not None and space == "global":
             self.launch_before.unit_access(kind, offsets, threads, line)
@@ -172,9 +172,8 @@ class Sanitizer(Watch):
             column = self.clocks.column(("mbarrier", *mbarrier))
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "tensor":
-            assert not isinstance(offsets, Chunks)
             for row in rows.tolist():
-                self.tensor.access(kind, proxy, cta, offsets, row, line, use)
+                self.tensor.access(access, row)
         elif space == "shared" and len(offsets):
             self._units_access(access, rows.tolist())
 

@@ -10,7 +10,7 @@ from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.watch import Cells
+from weft.emulator.watch import Cells, Chunks, UnitAccess
 from weft.isa.tcgen05.pipelining import Use, in_order
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
 
@@ -160,108 +160,96 @@ class TensorMemory:
             return
         shadow.refine()
         lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
-        self._order(shadow, "dealloc", "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
+        flat = lane << LANE_SHIFT | freed
+        access = UnitAccess("dealloc", "", 0, "tensor", flat, np.zeros((0, 0), np.bool_), line)
+        self._order(shadow, access, (lane, freed), flat, row)
 
-    def access(
-        self,
-        kind: str,
-        proxy: str,
-        cta: int,
-        offsets: npt.NDArray[np.intp] | Cells,
-        row: int,
-        line: int,
-        use: Use | None = None,
-    ) -> None:
+    def access(self, access: UnitAccess, row: int) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
-        here = self.of(cta)
-        if isinstance(offsets, Cells):
-            if here.fits(offsets) and self._plain(here, kind, proxy, offsets, row, line, use):
+        here, cells, line = self.of(access.cta), access.offsets, access.line
+        if isinstance(cells, Cells):
+            if here.fits(cells) and self._plain(here, access, here.index(cells), row):
                 return
-            offsets = offsets.each()
-        flat = np.asarray(offsets).reshape(-1)
+            cells = cells.each()
+        assert not isinstance(cells, Chunks)
+        flat = np.asarray(cells).reshape(-1)
         if not len(flat):
             return
         here.refine()
-        cells = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
-        bad = here.allocated[cells[1]] == 0
+        index = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
+        bad = here.allocated[index[1]] == 0
         if bad.any():
             self._report("tmem-unallocated", "is not allocated", flat[bad], row, line)
-        ending = here.ending[cells[1]]
+        ending = here.ending[index[1]]
         if ending.any():
             since = int(ending[int(ending.argmax())])
-            what = f"is {_DONE[kind]} after line {since} of the other CTA of the pair deallocates it"
+            what = f"is {_DONE[access.kind]} after line {since} of the other CTA of the pair deallocates it"
             self._report("tmem-race", what, flat[ending > 0], row, line)
-        self._order(here, kind, proxy, cells, flat, row, line, use)
-        if kind == "store":
-            here.filled[cells] = True
-            return
-        empty: Bools = ~bad & ~here.filled[cells]
-        if empty.any():
+        self._order(here, access, index, flat, row)
+        empty: Bools = ~bad & ~here.filled[index]
+        self._record(here, access, index, row)
+        if access.kind == "load" and empty.any():
             self._report("uninitialized-tensor", "is read but was never written", flat[empty], row, line)
 
-    def _plain(
-        self, here: Shadow, kind: str, proxy: str, cells: Cells, row: int, line: int, use: Use | None
-    ) -> bool:
+    def _plain(self, here: Shadow, access: UnitAccess, index: tuple[slice, slice], row: int) -> bool:
         """Records an access to a rectangle, if no earlier access to the cells, or to others between the first
         and the last of those, can break a rule. Otherwise returns False, and changes nothing.
         """
-        index, column = here.index(cells), self.unit(proxy, row)
         if not here.allocated[index[1]].all() or here.ending[index[1]].any():
             return False
-        if kind == "load" and not here.filled[index].all():
+        if access.kind == "load" and not here.filled[index].all():
             return False
-        for before in (here.writes, here.reads)[: 1 if kind == "load" else 2]:
-            owner, time, _, rows, uses = here.between(before[index])[1]
-            late: Bools = time > self.clocks.known[row, owner]
-            if use is not None and late.any():
-                late &= (owner != column) | ~self._in_order(use)[uses]
-            if late.any() or (self.fences and self._bare(row, owner, time, rows).any()):
+        for before in (here.writes, here.reads)[: 1 if access.kind == "load" else 2]:
+            _, _, late, bare = self._late(here, before[index], access, row)
+            if late.any() or bare.any():
                 return False
-        number = here.number(column, self.clocks.times[column] + 1, line, row, self.number(use))
-        (here.writes if kind == "store" else here.reads)[index] = number
-        if kind == "store":
-            here.filled[index] = True
+        self._record(here, access, index, row)
         return True
 
+    def _late(
+        self, here: Shadow, numbers: Times, access: UnitAccess, row: int
+    ) -> tuple[int, Times, Bools, Bools]:
+        """The lowest of the numbers of earlier operations, and from it to the highest: the line of each,
+        whether it may still run, and whether fences between it and the access are missing.
+        """
+        first, (owner, time, lines, rows, uses) = here.between(numbers)
+        late: Bools = time > self.clocks.known[row, owner]
+        if access.use is not None and late.any():
+            late &= (owner != self.unit(access.proxy, row)) | ~self._in_order(access.use)[uses]
+        # The next owner of deallocated columns is not a thread that could fence together with these.
+        if not self.fences or access.kind == "dealloc":
+            return first, lines, late, np.zeros_like(late)
+        passed: Times = self.passed[row]
+        return first, lines, late, (rows != row) & (time > passed[owner]) & ~late
+
+    def _record(self, here: Shadow, access: UnitAccess, index: Index | tuple[slice, slice], row: int) -> None:
+        column = self.unit(access.proxy, row)
+        use = self.number(access.use)
+        number = here.number(column, self.clocks.times[column] + 1, access.line, row, use)
+        (here.writes if access.kind == "store" else here.reads)[index] = number
+        if access.kind == "store":
+            here.filled[index] = True
+
     def _order(
-        self,
-        here: Shadow,
-        kind: str,
-        proxy: str,
-        cells: Index,
-        flat: npt.NDArray[np.intp],
-        row: int,
-        line: int,
-        use: Use | None = None,
+        self, here: Shadow, access: UnitAccess, cells: Index, flat: npt.NDArray[np.intp], row: int
     ) -> None:
         """The last write must be complete. Before a write or a deallocation, the last read must be complete,
         too.
         """
-        # The next owner of deallocated columns is not a thread that could fence together with these.
-        fences = bool(self.fences) and kind != "dealloc"
-        column = self.unit(proxy, row)
+        done = _DONE[access.kind]
         for before, verb in ((here.writes, "writes"), (here.reads, "reads")):
-            if verb == "reads" and kind == "load":
+            if verb == "reads" and access.kind == "load":
                 continue
             numbers = before[cells]
-            first, (owner, time, lines, rows, uses) = here.between(numbers)
-            late: Bools = time > self.clocks.known[row, owner]
-            if use is not None and late.any():
-                late &= (owner != column) | ~self._in_order(use)[uses]
-            bare = self._bare(row, owner, time, rows) & ~late if fences else late
-            done = _DONE[kind]
-            if late.any() and (touched := late[numbers - first]).any():
-                since = int(lines[numbers[int(touched.argmax())] - first])
-                what = f"is {done} before anything waits for line {since}, which {verb} it"
-                self._report("tmem-race", what, flat[touched], row, line)
-            if fences and bare.any() and (touched := bare[numbers - first]).any():
-                since = int(lines[numbers[int(touched.argmax())] - first])
-                what = f"is {done} after line {since}, which {verb} it, without a tcgen05.fence on both sides"
-                self._report("tcgen05-fence", what, flat[touched], row, line)
-        if kind == "dealloc":
-            return
-        number = here.number(column, self.clocks.times[column] + 1, line, row, self.number(use))
-        (here.writes if kind == "store" else here.reads)[cells] = number
+            first, lines, late, bare = self._late(here, numbers, access, row)
+            for rule, some, what in (
+                ("tmem-race", late, "before anything waits for line {}, which {} it"),
+                ("tcgen05-fence", bare, "after line {}, which {} it, without a tcgen05.fence on both sides"),
+            ):
+                if some.any() and (touched := some[numbers - first]).any():
+                    since = int(lines[numbers[int(touched.argmax())] - first])
+                    what = f"is {done} {what.format(since, verb)}"
+                    self._report(rule, what, flat[touched], row, access.line)
 
     def number(self, use: Use | None) -> int:
         """The number of a use."""
@@ -292,15 +280,6 @@ class TensorMemory:
     def unit(self, proxy: str, row: int) -> int:
         """The column of the operations of a warp's unit."""
         return self.clocks.column((proxy, row), proxy == _UNIT)
-
-    def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
-        """The operations of other warps that have not passed the fences that the kernel has."""
-        bare: Bools = (rows != row) & (time > self._passed(row)[owner])
-        return bare
-
-    def _passed(self, row: int) -> Times:
-        passed: Times = self.passed[row]
-        return passed
 
     @property
     def passed(self) -> Times:
