@@ -4,12 +4,13 @@ import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from weft.emulator.reading.types import Bools
 from weft.emulator.watching.hooks import PTX, Hook, is_file, positions_of
 from weft.emulator.watching.launched import Launched
+from weft.emulator.watching.stopped import Stopped
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import source_files
@@ -67,11 +68,11 @@ class Watchpoint:
     enabled: bool = True
     hits: int = 0
     hooks: list[Hook] = field(default_factory=list)
-    before: Any = None
+    before: bytes | None = None
     """The bytes as they were."""
-    dtype: Any = None
+    dtype: np.dtype[np.generic] | None = None
     """The type of the element that is watched, if it is one of an array."""
-    writers: Any = None
+    writers: Bools | None = None
     """The threads that have written the bytes last, or for which an asynchronous unit has."""
 
     @property
@@ -84,11 +85,11 @@ class Watchpoint:
         hits = f" hit {self.hits} time{'' if self.hits == 1 else 's'}" if self.hits else ""
         return f"{self.number}  {self.kind} {self.name}{state}{hits}"
 
-    def content(self, stopped: Any) -> Any:
+    def content(self, stopped: Stopped) -> bytes | None:
         """The bytes now; None if the CTA doesn't run."""
         if self.space == "global":
             return bytes(stopped.global_bytes(self.first, self.size))
-        if self.cta not in stopped.ctas():
+        if self.cta is None or self.cta not in stopped.ctas():
             return None
         number = stopped.cta_number(self.cta)
         if self.space == "shared":

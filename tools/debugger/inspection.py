@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.locations import inlined_of_lines
 from weft.emulator.running.words import lanes_in_words, ranges
-from weft.emulator.watching.stopped import MbarrierState, Stopped, WarpState
+from weft.emulator.watching.stopped import Cta, MbarrierState, Stopped, WarpState
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import expressions, matrices, operands, source_files
@@ -49,7 +49,7 @@ def printed(session: Session, text: str, formats: str) -> str:
     return "\n".join([f"{name} in cta {session.focus.cta} warp {session.focus.warp}", *rows])
 
 
-def _number(value: Any, formats: str) -> str:
+def _number(value: npt.ArrayLike, formats: str) -> str:
     """A number in text."""
     value = np.asarray(value)[()]
     if isinstance(value, bool | np.bool_):
@@ -214,7 +214,7 @@ def memory(session: Session, words: Sequence[str]) -> str:
 def warps(session: Session) -> str:
     """All warps of the CTAs that run, those with the same state together."""
     stopped, focus = session.here(), session.focus
-    rows, groups = [], dict[tuple[Any, ...], list[WarpState]]()
+    rows, groups = [], dict[tuple[Cta, str, int, str], list[WarpState]]()
     for state in stopped.warps():
         key = state.cta, lanes_in_words(state.lanes), state.line, state.waits
         groups.setdefault(key, []).append(state)
@@ -273,7 +273,7 @@ def _mbarrier(session: Session, stopped: Stopped, barrier: MbarrierState) -> str
     waiting = ""
     if barrier.waiting:
         wave = stopped.wave
-        ctas: dict[Any, list[int]] = {}
+        ctas: dict[Cta, list[int]] = {}
         for row in barrier.waiting:
             ctas.setdefault(wave.cta(row), []).append(int(wave.warp_of_row[row]))
         own = ctas.pop(session.focus.cta, [])
@@ -396,7 +396,7 @@ def sources(session: Session) -> str:
     )
 
 
-def element(session: Session, text: str) -> tuple[int, Any]:
+def element(session: Session, text: str) -> tuple[int, np.dtype[np.generic]]:
     """The address and the type of an element of an array argument: `d[3, 5]`."""
     launched = session.launched
     assert launched is not None

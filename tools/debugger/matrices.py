@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.numerics import arithmetic
+from weft.emulator.reading.types import Array
 from weft.emulator.running.wave import Wave
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.layout import AXES, MEMORY, Layout
 from weft.tools.debugger.expressions import Tile
 
-Matrix = npt.NDArray[Any]
+Matrix = Array
 _ALIASES = {
     "f8E4M3FN": "e4m3",
     "f8E5M2": "e5m2",

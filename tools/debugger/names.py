@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.reading.types import Array
 from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variable, Variables
 from weft.errors import WeftError
@@ -47,7 +48,7 @@ class Unavailable(WeftError):
 class ThreadNames:
     """Names for some threads: see `expressions.Names`. `arrays` are those of the launch."""
 
-    def __init__(self, threads: Threads, variables: Variables, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, threads: Threads, variables: Variables, arrays: Mapping[str, Array]) -> None:
         self._threads, self._stopped = threads, threads.stopped
         self._all, self._arrays = variables, arrays
         self.known = visible(variables, self._stopped)
@@ -79,7 +80,7 @@ class ThreadNames:
             raise WeftError(f"{function} takes the bits of a number")
         return matrices.typed(_bits(np.asarray(value), _CONVERSIONS[function]), function)
 
-    def bits(self, name: str) -> tuple[npt.NDArray[Any], int]:
+    def bits(self, name: str) -> tuple[Array, int]:
         """The bits of a register in each thread, and their number."""
         whole = self._stopped.register(name)
         size = self._stopped.registers()[name].type.bits
@@ -171,7 +172,7 @@ def visible(variables: Variables, stopped: Stopped) -> dict[str, Variable]:
     return dict(sorted(named.items(), key=lambda item: item[1].line))
 
 
-def _constant(text: str) -> Any:
+def _constant(text: str) -> float:
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -180,7 +181,7 @@ def _constant(text: str) -> Any:
         return float(text)
 
 
-def _bits(value: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def _bits(value: Array, size: int) -> Array:
     """The lowest bits of numbers; of floats, those of f32 or, for 64 bits, of f64."""
     if value.dtype.kind == "f":
         wide = value.astype(np.float64 if size == 64 else np.float32)

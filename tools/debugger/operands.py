@@ -27,6 +27,7 @@ from weft.emulator.reading.syntax import (
     Vector,
 )
 from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
 from weft.emulator.watching.source_map import Position
 from weft.emulator.watching.stopped import Stopped
 from weft.errors import WeftError
@@ -257,7 +258,7 @@ def _of_tcgen05(at: Site, name: str) -> Tile:
 
 
 @contextmanager
-def _unwatched(wave: Any) -> Iterator[None]:
+def _unwatched(wave: Wave) -> Iterator[None]:
     """In the block, no observer learns of accesses: those of a debugger aren't the kernel's."""
     watch, wave.watch = wave.watch, None
     try:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import FrameType
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -436,7 +437,7 @@ class Session:
     def interruptible(self) -> Iterator[None]:
         """In the block, Ctrl-C stops a kernel that runs."""
 
-        def handler(number: int, frame: Any) -> None:
+        def handler(number: int, frame: FrameType | None) -> None:
             if self.hooks.current is None or self.stopped is not None:
                 raise KeyboardInterrupt
             self.interrupt()

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from weft.emulator.decoding.ends import collective
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Collective, End, Step
 from weft.emulator.memory.access import Threads
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
@@ -354,7 +354,7 @@ def _size(span: Span) -> int:
     return span.stop - span.start if isinstance(span, slice) else len(span)
 
 
-def _put(array: "npt.NDArray[Any]", registers: Span, rows: Span, value: Any) -> None:
+def _put(array: Array, registers: Span, rows: Span, value: npt.ArrayLike) -> None:
     """Sets the entries of warps of some registers."""
     if isinstance(registers, list) and isinstance(rows, list):
         array[np.ix_(registers, rows)] = value

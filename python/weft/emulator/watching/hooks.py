@@ -233,19 +233,19 @@ def is_file(path: str, named: str) -> bool:
     return not wanted or parts[-len(wanted) :] == wanted
 
 
-def _function(function: Any) -> Callable[..., None]:
+def _function(function: object) -> Callable[..., None]:
     if not callable(function):
         raise WeftError(f"a hook must be a function, got {shown(function)}")
     return function
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise WeftError(f"{name} must be text, got {shown(value)}")
     return value
 
 
-def _line(line: Any) -> int:
+def _line(line: object) -> int:
     if not isinstance(line, int) or line < 1:
         raise WeftError(f"line must be a number from 1 on, got {shown(line)}")
     return line
@@ -266,7 +266,7 @@ def hooked(hooks: Hooks) -> Iterator[Hooks]:
         _now.reset(token)
 
 
-def checked(hooks: Any) -> Hooks:
+def checked(hooks: object) -> Hooks:
     """`hooks`, which must be some. Raises WeftError."""
     if not isinstance(hooks, Hooks):
         raise WeftError(f"hooks must be emulator.Hooks, got {shown(hooks)}")

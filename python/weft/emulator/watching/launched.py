@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.memory.device import Device
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.watching.source_map import SourceMap
 from weft.errors import WeftError
@@ -61,7 +60,7 @@ class Launched:
     program: Program
     launch: Launch
     map: SourceMap
-    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
     """The arrays among the arguments, by their names or those of their parameters."""
 
     def address_of(self, device: Device, name: str) -> int:
