@@ -9,13 +9,13 @@ from weft.emulator.memory.access import GPU, SYSTEM, Access
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checked import Checked, at_once, changes
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_memory import COLUMN_BITS, EVERYONE, GlobalMemory, GlobalShadow
 from weft.emulator.sanitizer.kernel_properties import Kernel
 from weft.emulator.sanitizer.observed import Observed
 from weft.emulator.sanitizer.padding import in_chunks, is_padding
-from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Index, Times
 from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
@@ -104,42 +104,45 @@ class GlobalRaces:
             self._fill(access, access.segment.filled, offsets)
         index, count = shadow.elements(offsets, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
+        of = Checked(index, rows, access.line, access, count, used)
         if access.kind == "load":
             if shadow.is_written:
-                self._after(shadow, 0, access, index, rows, count, level)
+                self._after(shadow, 0, of, access, level)
                 if access.line in self._constant:
-                    self._check_constant(shadow, access, index, count)
+                    self._check_constant(shadow, of)
             if access.segment.writable and not level:
                 self._read_by(shadow, index, rows, access.line)
             return
         for slot in range(1 if level else 3):
             if slot or shadow.is_written:
-                self._after(shadow, slot, access, index, rows, count, level)
+                self._after(shadow, slot, of, access, level)
         owner = self._owners(rows)
         shadow.owner[0, index], shadow.time[0, index] = owner, self.clocks.known[rows, rows]
         shadow.line[0, index], shadow.level[index], shadow.is_written = access.line, level, True
         if level < GPU and len(rows) and rows[0] != rows[-1]:
-            mixed: Bools = shadow.owner[0, index] != owner
-            several = np.count_nonzero(mixed)
-            if several and level:
-                mixed &= self.wave.distances(rows, shadow.owner[0, index] & _COLUMN) >= level
-            elif several:
-                mixed &= np.repeat(disagree(access, self.wave), count)
-            if several and mixed.any():
-                alone = ", and their scopes don't include each other" if level else ""
-                self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
+            writers = shadow.owner[0, index] - (self.number << COLUMN_BITS)
+            what, mixed = at_once(of, self.wave, writers, level)
+            self._report("global-race", what, shadow, access.segment, of, mixed)
 
-    def _check_constant(self, shadow: GlobalShadow, access: Access, index: Index, count: int) -> None:
+    def _check_constant(self, shadow: GlobalShadow, of: Checked) -> None:
         """The launch must not have written what its loads cache like constants."""
-        stale: Bools = shadow.time[0, index] > 0
-        for wave in np.unique(shadow.owner[0, index[stale]] >> COLUMN_BITS).tolist():
+        stale: Bools = shadow.time[0, of.index] > 0
+        waves = shadow.owner[0, of.index] >> COLUMN_BITS
+        for wave in np.unique(waves[stale]).tolist():
             if self.memory.users[wave] != self.wave.device.user:
-                stale &= shadow.owner[0, index] >> COLUMN_BITS != wave
+                stale &= waves != wave
+        assert of.access is not None
         if stale.any():
-            at = self._access_at(shadow, 0, index[int(stale.argmax())])
-            self._report_access(
-                f"is read by ld.global.nc, but the kernel writes it {at}", access, stale, count
-            )
+            at = self._access_at(shadow, 0, int(of.index[int(stale.argmax())]))
+            what = f"is read by ld.global.nc, but the kernel writes it {at}"
+            self._report("global-race", what, shadow, of.access.segment, of, stale)
+
+    def _report(
+        self, rule: str, what: str, shadow: GlobalShadow, segment: Segment, of: Checked, bad: Bools
+    ) -> None:
+        if bad.any():
+            address = segment.base + int(of.index[int(bad.argmax())]) * shadow.granule
+            of.report(self.findings, self.wave, rule, f"global memory at 0x{address:x}", what, bad)
 
     def _read_by(self, shadow: GlobalShadow, index: Index, rows: Index, line: int) -> None:
         """Threads read, or let cp.async read until they have waited."""
@@ -174,10 +177,6 @@ class GlobalRaces:
                 self.findings.add_lanes("uninitialized-global", what, self.wave, access, empty, 1, used)
         if access.kind != "load":
             filled[every] = True
-
-    def _report_unit(self, rule: str, what: str, row: int, line: int, address: int, bad: Bools) -> None:
-        message, count = f"global memory at 0x{address:x} {what}", int(np.count_nonzero(bad))
-        self.findings.add(rule, message, line, self.wave.thread(row, 0), address, count)
 
     def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
         return rows | self.number << COLUMN_BITS
@@ -236,30 +235,21 @@ class GlobalRaces:
             known[here] = snapshot[columns[here]]
         return known
 
-    def _after(
-        self,
-        shadow: GlobalShadow,
-        slot: int,
-        access: Access,
-        index: Index,
-        rows: Index,
-        count: int,
-        level: int,
-    ) -> None:
-        late = self._late(shadow, slot, index, rows)
+    def _after(self, shadow: GlobalShadow, slot: int, of: Checked, access: Access, level: int) -> None:
+        late = self._late(shadow, slot, of.index, of.rows)
         if late is None:
             return
         if level:
-            late &= ~self._may_meet(shadow, index, rows, level)
+            late &= ~self._may_meet(shadow, of.index, of.rows, level)
         elif access.kind != "load":
-            late &= np.repeat(changes(access, self.wave), count)
+            late &= np.repeat(changes(access, self.wave), of.count)
+        base, known = access.segment.base, self.clocks.known
         if late.any() and not slot:
-            writes = shadow.owner[0, index], shadow.time[0, index]
-            offsets = index * shadow.granule
-            late = self._observed.after(access.segment.base, late, offsets, rows, writes, self.clocks.known)
+            writes = shadow.owner[0, of.index], shadow.time[0, of.index]
+            late = self._observed.after(base, late, of.index * shadow.granule, of.rows, writes, known)
         if late.any():
-            what = self._unordered(shadow, slot, access.kind, int(index[int(late.argmax())]))
-            self._report_access(what, access, late, count)
+            what = self._unordered(shadow, slot, access.kind, int(of.index[int(late.argmax())]))
+            self._report("global-race", what, shadow, access.segment, of, late)
 
     def observe(self, segment: Segment, offset: int, rows: Index) -> None:
         """Warps see the last write at an offset of a buffer, of which they may not know otherwise."""
@@ -302,10 +292,6 @@ class GlobalRaces:
         meet: Bools = common > far
         return meet
 
-    def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
-        lanes = self._used_lanes(access)
-        self.findings.add_lanes("global-race", what, self.wave, access, bad, count, lanes)
-
     def postpone(self, segment: Segment, row: int, index: Index, *, reads: bool) -> None:
         """Dates the last reads or writes of granules by a warp to now."""
         shadow = self.memory.shadow(segment)
@@ -334,8 +320,9 @@ class GlobalRaces:
             if empty.any():
                 empty &= ~in_chunks(every, empty)
             if kind != "store" and empty.any():
-                address, what = int(octets[int(empty.argmax())]), "is read but was never written"
-                self._report_unit("uninitialized-global", what, row, line, address, empty)
+                first, what = int(octets[int(empty.argmax())]), "is read but was never written"
+                name, octet = f"global memory at 0x{first:x}", Checked(every, np.full(len(every), row), line)
+                octet.report(self.findings, self.wave, "uninitialized-global", name, what, empty)
             segment.filled[every] |= kind != "load"
         shadow = self.memory.shadow(segment)
         if isinstance(addresses, Chunks):
@@ -343,9 +330,9 @@ class GlobalRaces:
         else:
             index = shadow.covered(addresses.astype(np.intp) - segment.base)
         rows = np.full(len(index), row)
+        of = Checked(index, rows, line)
         if shadow.is_written:
-            hidden = self._hidden(shadow, index, rows, DATA)
-            self._report_hidden(kind, segment, shadow, index, hidden, row, line)
+            self._check_hidden(kind, segment, shadow, of, DATA)
         for slot in range(1 if kind != "store" else 3):
             if not (slot or shadow.is_written):
                 continue
@@ -359,10 +346,8 @@ class GlobalRaces:
             if kind == "reduce":
                 late &= (shadow.level[index] < GPU) | ~self._may_meet(shadow, index, rows, GPU)
             if late.any():
-                first = int(late.argmax())
-                what = self._unordered(shadow, slot, kind, int(index[first]))
-                address = segment.base + int(index[first]) * shadow.granule
-                self._report_unit("global-race", what, row, line, address, late)
+                what = self._unordered(shadow, slot, kind, int(index[int(late.argmax())]))
+                self._report("global-race", what, shadow, segment, of, late)
         owner, time = column | self.number << COLUMN_BITS, self.clocks.times[column] + 1
         if kind == "load":
             if awaited:
@@ -393,8 +378,8 @@ class GlobalRaces:
         shadow = self.memory.shadow(segment)
         if shadow.is_written:
             index = shadow.covered(np.arange(MAP_BYTES) + (address - segment.base))
-            hidden = self._hidden(shadow, index, np.full(len(index), row), MAPS)
-            self._report_hidden("map", segment, shadow, index, hidden, row, line)
+            of = Checked(index, np.full(len(index), row), line)
+            self._check_hidden("map", segment, shadow, of, MAPS)
 
     def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
         """Where the unit may not see writes that the warps know of."""
@@ -414,24 +399,14 @@ class GlobalRaces:
             hidden[here] = (time[here] <= known) & (time[here] > seen)
         return hidden
 
-    def _report_hidden(
-        self,
-        kind: str,
-        segment: Segment,
-        shadow: GlobalShadow,
-        index: Index,
-        hidden: Bools,
-        row: int,
-        line: int,
-    ) -> None:
-        if not hidden.any():
-            return
-        first = int(index[hidden.argmax()])
-        address, since = segment.base + first * shadow.granule, self._access_at(shadow, 0, first)
-        done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
-        fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
-        what = f"is {done} without a {fence} after its write {since}"
-        self._report_unit("missing-proxy-fence", what, row, line, address, hidden)
+    def _check_hidden(self, kind: str, segment: Segment, shadow: GlobalShadow, of: Checked, how: int) -> None:
+        hidden = self._hidden(shadow, of.index, of.rows, how)
+        if hidden.any():
+            since = self._access_at(shadow, 0, int(of.index[hidden.argmax()]))
+            done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
+            fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
+            what = f"is {done} without a {fence} after its write {since}"
+            self._report("missing-proxy-fence", what, shadow, segment, of, hidden)
 
 
 def _joined(a: Clocks, b: Clocks) -> Clocks:

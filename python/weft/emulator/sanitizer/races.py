@@ -1,7 +1,6 @@
 """Accesses to shared memory, each compared with the last ones to the same granules."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +8,7 @@ import numpy.typing as npt
 from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
+from weft.emulator.sanitizer.checked import Checked, at_once, changes
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.observed import Observed
@@ -23,19 +23,6 @@ _LANE_ROWS = 32
 _ALLOC = "tcgen05.alloc"
 _OWN_WAITS = ("cp.async", "wgmma")
 """Units whose operations end with the warp, so that it needn't wait for them before its end."""
-
-
-@dataclass(frozen=True)
-class _Checked:
-    """What is checked: granules, the warp that accesses each, and the line. Of threads: their access, and the
-    number of granules of each lane; otherwise a unit accesses them for a warp.
-    """
-
-    index: Index
-    rows: Rows
-    line: int
-    access: Access | None = None
-    count: int = 1
 
 
 class Races:
@@ -64,7 +51,7 @@ class Races:
 
     # Accesses of threads
 
-    def _of_lanes(self, access: Access) -> _Checked:
+    def _of_lanes(self, access: Access) -> Checked:
         """The granules of an access, those of each lane together."""
         lanes = access.lanes
         offsets = access.offsets.view(np.intp)
@@ -74,7 +61,7 @@ class Races:
         else:
             offsets, rows = offsets[lanes.mask], rows[lanes.mask.reshape(-1)]
         index, count = self.shadow.elements(offsets, access.width)
-        return _Checked(index, rows if count == 1 else np.repeat(rows, count), access.line, access, count)
+        return Checked(index, rows if count == 1 else np.repeat(rows, count), access.line, access, count)
 
     def load(self, access: Access) -> None:
         """Threads read: the last write must have happened before."""
@@ -120,15 +107,8 @@ class Races:
             index_of, lines = index[parts != 0], parts[parts != 0]
             shadow.written[index_of], shadow.write_line[index_of] = NEVER, lines
         if not self.wave.memory.by_unit and len(rows) and rows[0] != rows[-1]:
-            mixed = shadow.writer[index] != rows
-            several = np.count_nonzero(mixed)
-            if several and level:
-                mixed &= self.wave.distances(rows, shadow.writer[index]) >= level
-            elif several:
-                mixed &= np.repeat(disagree(access, self.wave), count)
-            if several and mixed.any():
-                alone = ", and their scopes don't include each other" if level else ""
-                self._report("shared-race", f"is written by two warps at once{alone}", of, mixed)
+            what, mixed = at_once(of, self.wave, shadow.writer[index], level)
+            self._report("shared-race", what, of, mixed)
 
     def _by_unit(self, index: Index, rows: Rows) -> None:
         """The unit that allocates tensor memory writes for warps, which continue after the write."""
@@ -158,13 +138,13 @@ class Races:
         shadow.writer[index], shadow.written[index] = columns[rows], times[rows]
         shadow.write_line[index] = access.line
 
-    def _late(self, of: _Checked) -> Bools:
+    def _late(self, of: Checked) -> Bools:
         """Where the warps don't know of the last write."""
         writer = self.shadow.writer[of.index]
         late: Bools = self.shadow.written[of.index] > self.clocks.known[of.rows, writer]
         return late
 
-    def _after_write(self, of: _Checked) -> Bools | None:
+    def _after_write(self, of: Checked) -> Bools | None:
         """The same for threads, which may have seen the write; None if there is no such element."""
         bad, shadow = self._late(of), self.shadow
         if not np.count_nonzero(bad):
@@ -182,7 +162,7 @@ class Races:
         if len(late) and written != NEVER:
             self._observed.note(0, offset, late, self.clocks.known, (writer, written))
 
-    def _after_reads(self, of: _Checked) -> None:
+    def _after_reads(self, of: Checked) -> None:
         """Before a write, all reads must be known."""
         shadow, known, index, rows = self.shadow, self.clocks.known, of.index, of.rows
         first = rows - self._rank[rows]
@@ -204,7 +184,7 @@ class Races:
             what = "is written while the operation of line {} may still read it"
             self._report("async-source-overwritten", what, of, held, shadow.read_line)
 
-    def _report_unordered(self, of: _Checked, bad: Bools, verb: str) -> None:
+    def _report_unordered(self, of: Checked, bad: Bools, verb: str) -> None:
         """Reports each kind of last write that the access isn't ordered after."""
         shadow, index = self.shadow, of.index
         never = bad & (shadow.written[index] == NEVER)
@@ -223,19 +203,15 @@ class Races:
         what = f"is {verb}, and written by another warp at line {{}}; nothing orders the two"
         self._report("shared-race", what, of, by_warp, shadow.write_line)
 
-    def _report(self, rule: str, what: str, of: _Checked, bad: Bools, lines: Lines | None = None) -> None:
+    def _report(self, rule: str, what: str, of: Checked, bad: Bools, lines: Lines | None = None) -> None:
         """Reports what is `bad`, if anything; `lines` has the line of the other access, by granule."""
         if not bad.any():
             return
         granule = int(of.index[int(bad.argmax())])
         if lines is not None:
             what = what.format(int(lines[granule]))
-        if of.access is not None:
-            self.findings.add_lanes(rule, what, self.wave, of.access, bad, of.count)
-            return
         address = granule * self.shadow.granule % self.wave.memory.shared_stride
-        message, thread = f"shared memory at 0x{address:x} {what}", self.wave.thread(int(of.rows[0]), 0)
-        self.findings.add(rule, message, of.line, thread, address, int(np.count_nonzero(bad)))
+        of.report(self.findings, self.wave, rule, f"shared memory at 0x{address:x}", what, bad)
 
     def postpone(self, row: int, index: Index, *, reads: bool) -> None:
         """Dates the last reads or writes of granules by a warp to now."""
@@ -258,9 +234,9 @@ class Races:
         """The row of the shadow with the reads of a unit."""
         return self.shadow.slot(self._in_cluster(self.clocks.names[column]))
 
-    def _of_unit(self, row: int, offsets: Index | Chunks, line: int) -> _Checked:
+    def _of_unit(self, row: int, offsets: Index | Chunks, line: int) -> Checked:
         index = self.shadow.covered(offsets)
-        return _Checked(index, np.full(len(index), row), line)
+        return Checked(index, np.full(len(index), row), line)
 
     def unit_reads(
         self, column: int, row: int, offsets: Index | Chunks, line: int, *, copies: bool = False
@@ -293,7 +269,7 @@ class Races:
             return name[0], name[1] % self.wave.launch.cluster_size, name[2]
         return name[0], name[1] % self._per_cluster
 
-    def _hidden(self, of: _Checked, late: Bools, verb: str) -> None:
+    def _hidden(self, of: Checked, late: Bools, verb: str) -> None:
         """The asynchronous proxy may not see writes that the warp itself knows of."""
         shadow, clocks = self.shadow, self.clocks
         time, writer = shadow.written[of.index], shadow.writer[of.index]
@@ -320,7 +296,7 @@ class Races:
         shadow.writer[index], shadow.written[index] = column, self.clocks.times[column] + 1
         shadow.write_line[index] = line
 
-    def _hidden_reads(self, of: _Checked, row: int) -> None:
+    def _hidden_reads(self, of: Checked, row: int) -> None:
         """Before a write through the asynchronous proxy, each read of threads needs a fence: their data may
         not have arrived yet when the threads announce the reads.
         """
@@ -390,32 +366,3 @@ class Races:
         self.findings.add(
             "async-at-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
         )
-
-
-def changes(access: Access, wave: Wave) -> Bools:
-    """The lanes of a store that change the value in memory; warps may write the same value without a race."""
-    value = wave.memory.storing
-    if value is None or value.shape != access.offsets.shape:
-        return np.ones(access.lanes.active, np.bool_)
-    enabled = access.lanes.enabled()
-    there = access.segment.view(access.width)[access.offsets[enabled].view(np.intp) // access.width]
-    return _differ(there, value[enabled])
-
-
-def disagree(access: Access, wave: Wave) -> Bools:
-    """The lanes of a store that write another value than the last lane with the same address."""
-    value = wave.memory.storing
-    if value is None or value.shape != access.offsets.shape:
-        return np.ones(access.lanes.active, np.bool_)
-    enabled = access.lanes.enabled()
-    offsets, values = access.offsets[enabled], value[enabled]
-    _, last, inverse = np.unique(offsets[::-1], return_index=True, return_inverse=True)
-    winner = len(offsets) - 1 - last
-    return _differ(values, values[winner[inverse[::-1]]])
-
-
-def _differ(a: Array, b: Array) -> Bools:
-    """The elements whose bits differ; as numbers, a NaN would differ from itself."""
-    as_bytes = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in (a, b)]
-    differ: Bools = np.logical_or.reduce(as_bytes[0] != as_bytes[1], axis=1)
-    return differ
