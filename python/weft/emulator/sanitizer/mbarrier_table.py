@@ -92,16 +92,8 @@ class MbarrierTable:
         self.columns[at] = column
         return column
 
-    def begin(self, key: Key, row: int, time: int) -> int:
-        """An mbarrier is initialized; its uses begin anew. Returns its number."""
-        at = self.number(key)
-        self.init_rows[at], self.init_times[at] = row, time
-        self.fenced_columns[at] = NONE
-        self.use_orders[at] = 0
-        return at
-
-    def begin_each(self, keys: list[Key], rows: Rows, times: Clocks) -> list[int]:
-        """The same for different mbarriers, whose columns are noted, too. Returns their numbers."""
+    def begin(self, keys: list[Key], rows: Rows, times: Clocks) -> list[int]:
+        """Different mbarriers are initialized; their uses begin anew. Returns their numbers."""
         numbers = [self._mbarriers.number(key) for key in keys]
         columns = [self._clocks.column(("mbarrier", *key)) for key in keys]
         self.fit()

@@ -53,20 +53,20 @@ class MbarrierUses:
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
-        number = self.table.begin(key, row, int(self.clocks.known[row, row]))
-        life = self._lives[key] = _Life(line, row, number)
-        self._unfenced.setdefault(row, []).append(life)
+        self._begin([key], np.array([row]), line)
 
     def init_each(self, keys: list[Key], rows: Rows, line: int) -> bool:
         """Warps initialize different mbarriers. False, and nothing has changed, if one is in use."""
-        lives = self._lives
-        if not lives.keys().isdisjoint(keys):
+        if not self._lives.keys().isdisjoint(keys):
             return False
-        numbers = self.table.begin_each(keys, rows, self.clocks.known[rows, rows])
-        for key, row, number in zip(keys, rows.tolist(), numbers, strict=True):
-            life = lives[key] = _Life(line, row, number)
-            self._unfenced.setdefault(row, []).append(life)
+        self._begin(keys, rows, line)
         return True
+
+    def _begin(self, keys: list[Key], rows: Rows, line: int) -> None:
+        numbers = self.table.begin(keys, rows, self.clocks.known[rows, rows])
+        for key, row, number in zip(keys, rows.tolist(), numbers, strict=True):
+            life = self._lives[key] = _Life(line, row, number)
+            self._unfenced.setdefault(row, []).append(life)
 
     def inval(self, key: Key, row: int, line: int) -> None:
         """A warp invalidates an mbarrier; all uses must have happened before."""

@@ -101,17 +101,17 @@ class Hooks:
         `file` is the end of the path of the source file, or "<ptx>" for lines of the PTX. Without it, it is a
         line of any source file, or of the PTX if that has no `.loc`.
         """
-        return self._add(Hook(_function(function), self, "line", file=_text("file", file), line=_line(line)))
+        return self._add(Hook(function, self, "line", file=_text("file", file), line=_line(line)))
 
     def on_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """Calls `function(stopped)` before threads execute an instruction whose opcode begins with `opcode`,
         such as "wgmma.mma_async"; by default before each one.
         """
-        return self._add(Hook(_function(function), self, "instruction", opcode=_text("opcode", opcode)))
+        return self._add(Hook(function, self, "instruction", opcode=_text("opcode", opcode)))
 
     def after_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """As `on_instruction`, after the instruction."""
-        return self._add(Hook(_function(function), self, "after", opcode=_text("opcode", opcode)))
+        return self._add(Hook(function, self, "after", opcode=_text("opcode", opcode)))
 
     def on_access(
         self, function: Callable[[Stopped, MemoryEvent], None], spaces: Sequence[str] = SPACES
@@ -122,29 +122,31 @@ class Hooks:
         for space in (spaces := list(spaces)):
             if space not in SPACES:
                 raise WeftError(f"spaces must be among {', '.join(SPACES)}, got {shown(space)}")
-        return self._add(Hook(_function(function), self, "access", spaces=frozenset(spaces)))
+        return self._add(Hook(function, self, "access", spaces=frozenset(spaces)))
 
     def on_finding(self, function: Callable[[Stopped | None, Finding], None]) -> Hook:
         """Calls `function(stopped, finding)` when the sanitizer finds a mistake that it hasn't found yet."""
-        return self._add(Hook(_function(function), self, "finding"))
+        return self._add(Hook(function, self, "finding"))
 
     def on_error(self, function: Callable[[Stopped, Fault | Deadlock], None]) -> Hook:
         """Calls `function(stopped, error)` when a launch ends with a fault or a deadlock."""
-        return self._add(Hook(_function(function), self, "error"))
+        return self._add(Hook(function, self, "error"))
 
     def on_launch(self, function: Callable[[Launched], None]) -> Hook:
         """Calls `function(launched)` before each launch."""
-        return self._add(Hook(_function(function), self, "launch"))
+        return self._add(Hook(function, self, "launch"))
 
     def on_end(self, function: Callable[[Launched], None]) -> Hook:
         """Calls `function(launched)` after each launch."""
-        return self._add(Hook(_function(function), self, "end"))
+        return self._add(Hook(function, self, "end"))
 
     def on_block(self, function: Callable[[Stopped], None]) -> Hook:
         """Calls `function(stopped)` between blocks of instructions, compiled or not: often, and cheaply."""
-        return self._add(Hook(_function(function), self, "block"))
+        return self._add(Hook(function, self, "block"))
 
     def _add(self, hook: Hook) -> Hook:
+        if not callable(hook.function):
+            raise WeftError(f"a hook must be a function, got {shown(hook.function)}")
         self._hooks.append(hook)
         self._version += 1
         return hook
@@ -231,12 +233,6 @@ def is_file(path: str, named: str) -> bool:
     """Whether a path ends in the path that somebody has named."""
     parts, wanted = PurePath(path).parts, PurePath(named).parts
     return not wanted or parts[-len(wanted) :] == wanted
-
-
-def _function(function: object) -> Callable[..., None]:
-    if not callable(function):
-        raise WeftError(f"a hook must be a function, got {shown(function)}")
-    return function
 
 
 def _text(name: str, value: object) -> str:

@@ -149,7 +149,7 @@ class Stopped:
 
     def warps(self) -> list[WarpState]:
         """All warps of the wave; several entries for one whose lanes have diverged."""
-        found = [*self._of_groups(), *self._at_barriers()]
+        found = [*self._of_groups(), *(state for state, _ in self._barrier_states())]
         known = np.zeros_like(self.wave.live)
         for state in found:
             known[state.row] |= state.lanes
@@ -202,17 +202,9 @@ class Stopped:
 
     def _waits_at_barrier(self, row: int) -> Bools:
         waiting = np.zeros(32, np.bool_)
-        cta = int(self.wave.cta_of_row[row])
-        inside = row - self.wave.rows_of(cta).start
-        for (owner, _), barrier in self._machine.barriers.pending.items():
-            for part in barrier.waiting if owner == cta else ():
-                waiting |= part.threads[inside]
-        for part, _ in self._machine.clusters.waiting:
-            waiting |= part.threads[row]
+        for state, _ in self._barrier_states():
+            waiting |= state.lanes & (state.row == row)
         return waiting
-
-    def _at_barriers(self) -> Iterator[WarpState]:
-        return (state for state, _ in self._barrier_states())
 
     def _barrier_states(self) -> Iterator[tuple[WarpState, Frame]]:
         wave = self.wave
