@@ -15,7 +15,7 @@ from weft.ir import mlir_text
 from weft.tools import cli, findings, opt
 from weft.tools.language_server import mlir_fixes, mlir_tokens
 from weft.tools.language_server.problem import Fix, Problem, preferring_one, problem, replacement
-from weft.tools.language_server.text import Text
+from weft.tools.language_server.text import Text, line_around
 
 _NAME = cli.STDIN
 _MOST = 500
@@ -87,7 +87,7 @@ class _Chunk:
             return token.span
         if token is not None:
             return token.start if token.start < offset else offset, token.end
-        start, _ = self._whole.line_around(offset)
+        start, _ = line_around(self._text, offset)
         before = self._text[start:offset].rstrip()
         return (start + len(before), offset) if before else (offset, min(offset + 1, len(self._text)))
 

@@ -11,6 +11,7 @@ from weft.tools.language_server.answers import Completion, Hover, Span, Symbol
 from weft.tools.language_server.catalog import Facts, OpFacts
 from weft.tools.language_server.mlir_places import Place, place
 from weft.tools.language_server.mlir_tokens import Operation, Token
+from weft.tools.language_server.text import line_around
 
 _TARGET = re.compile(r'#nvvm\.target<[^<>\n]*?chip\s*=\s*"(sm_\w+)"')
 _MOST_COMPLETIONS = 300
@@ -19,9 +20,8 @@ _BEFORE_OPERATIONS = frozenset({"=", "{", "}", ""})
 
 def chip_at(text: str, offset: int) -> str | None:
     """The chip of the target that is named last before an offset."""
-    end = text.find("\n", offset)
     last = None
-    for match in _TARGET.finditer(text, 0, len(text) if end < 0 else end):
+    for match in _TARGET.finditer(text, 0, line_around(text, offset)[1]):
         last = match[1]
     return last if last in CHIPS else None
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from weft.tools.language_server import mlir_tokens
 from weft.tools.language_server.mlir_tokens import Operation, Token
-from weft.tools.language_server.text import Text
+from weft.tools.language_server.text import line_around
 
 _BACK = 20_000  # characters before an offset in which its operation is searched
 
@@ -53,8 +53,7 @@ def place(text: str, offset: int) -> Place:
 
 def _read(text: str, offset: int) -> tuple[list[Token], list[_Bracket]]:
     """The tokens before an offset, and the brackets that are open there."""
-    whole = Text(text)
-    start, end = whole.line_around(max(0, offset - _BACK))[0], whole.line_around(offset)[1]
+    start, end = line_around(text, max(0, offset - _BACK))[0], line_around(text, offset)[1]
     seen, brackets, closed = list[Token](), list[_Bracket](), dict[int, int | None]()
     for token in mlir_tokens.tokens(text, start, end):
         if token.start >= offset:

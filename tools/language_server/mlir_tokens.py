@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from weft.tools.language_server.text import line_around
+
 _NAME = r"[\w$.-]+"
 _TOKEN = re.compile(
     rf"""(?P<comment>//[^\n]*) | (?P<string>"(?:[^"\\\n]|\\[^\n])*"?) | (?P<value>%{_NAME}(?:\#\d+)?)
@@ -42,10 +44,8 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]
 
 def at(text: str, offset: int) -> Token | None:
     """The token that contains an offset, or ends there; None in comments and blanks."""
-    start = text.rfind("\n", 0, offset) + 1
-    end = text.find("\n", offset)
     found = None
-    for match in _TOKEN.finditer(text, start, len(text) if end < 0 else end):
+    for match in _TOKEN.finditer(text, *line_around(text, offset)):
         if match.start() > offset:
             break
         if offset < match.end() or (offset == match.end() and match.lastgroup != "mark"):

@@ -12,6 +12,7 @@ from weft.isa.text.other_opcodes import OTHER
 from weft.tools.language_server import forms
 from weft.tools.language_server.answers import Completion, Hover, Span, Symbol
 from weft.tools.language_server.catalog import Facts
+from weft.tools.language_server.text import line_around
 
 _OPCODE = re.compile(r"(?<![\w.%$])[A-Za-z_]\w*(?:\s*\.[\w:]+)*")
 _PREFIX = re.compile(r"(?<![\w.%$@])[A-Za-z_]\w*(?:\.[\w:]*)*$")
@@ -37,8 +38,7 @@ def hover(text: str, offset: int, chip: str | None, facts: Facts) -> Hover | Non
     """What is known of the word at an offset, on `chip` or on the chip that the text names."""
     shown = reader.code(text)
     chip = chip or _known(reader.target(text))
-    begin, end = shown.rfind("\n", 0, offset) + 1, shown.find("\n", offset)
-    for match in _OPCODE.finditer(shown, begin, len(shown) if end < 0 else end):
+    for match in _OPCODE.finditer(shown, *line_around(shown, offset)):
         if match.start() <= offset <= match.end():
             return _of_opcode(shown, match, offset, chip)
     if (named := _name_at(shown, offset)) and (where := definition(text, offset)) is not None:
@@ -134,9 +134,7 @@ def _of_prefix(prefix: str, span: Span, chip: str | None) -> Iterator[Completion
 
 def _name_at(shown: str, offset: int) -> tuple[str, Span] | None:
     """The name at an offset, and where it is."""
-    begin = shown.rfind("\n", 0, offset) + 1
-    end = shown.find("\n", offset)
-    for match in _NAME.finditer(shown, begin, len(shown) if end < 0 else end):
+    for match in _NAME.finditer(shown, *line_around(shown, offset)):
         if match.start() <= offset <= match.end():
             return match[0], match.span()
     return None

@@ -10,6 +10,12 @@ Position = tuple[int, int]
 """A line and UTF-16 units in it, both from 0."""
 
 
+def line_around(text: str, offset: int) -> tuple[int, int]:
+    """Where the line of an offset begins and ends."""
+    end = text.find("\n", offset)
+    return text.rfind("\n", 0, offset) + 1, len(text) if end < 0 else end
+
+
 class Text:
     """An unchangeable text. Offsets count code points."""
 
@@ -72,11 +78,6 @@ class Text:
         start = self._newlines[max(line - 1, 0)]
         end = self.text.find("\n", start)
         return start, len(self.text) if end < 0 else end
-
-    def line_around(self, offset: int) -> tuple[int, int]:
-        """Where the line of an offset begins and ends."""
-        end = self.text.find("\n", offset)
-        return self.text.rfind("\n", 0, offset) + 1, len(self.text) if end < 0 else end
 
     def edited(self, first: int, last: int, text: str) -> "Text":
         """The text with the part from `first` to `last` replaced."""
