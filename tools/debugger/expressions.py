@@ -4,15 +4,21 @@ import ast
 import operator
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from weft.emulator.reading.types import Array
 from weft.errors import WeftError
 
+Plain = Array | np.generic | int | float
+"""A number, or one for each thread."""
+Numbers = Plain | tuple[Plain, ...]
+Value: TypeAlias = "Numbers | Tile"
+Index = int | slice | tuple[int | slice, ...]
 _REGISTER = re.compile(r"%([A-Za-z_$][\w$.]*)")
 _PREFIX = "register__"
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+_BINARY: dict[type, Callable[..., Plain]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -25,7 +31,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
 }
-_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
+_COMPARED: dict[type, Callable[..., Plain]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -33,7 +39,7 @@ _COMPARED: dict[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_UNARY: dict[type, Callable[[Any], Any]] = {
+_UNARY: dict[type, Callable[..., Plain]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
     ast.Invert: operator.invert,
@@ -45,25 +51,25 @@ _MOST_SHIFT = 1 << 12
 class Names(Protocol):
     """What names mean. Methods raise WeftError for unknown names, with those that there are."""
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> Value:
         """A number, an array with one for each thread, a tuple of such arrays, or a `Tile`."""
 
     def has(self, name: str) -> bool:
         """Whether there is such a name, which may have dots and brackets."""
 
-    def call(self, function: str, value: Any) -> Any:
+    def call(self, function: str, value: Value) -> Value:
         """A function of a value, such as `f32(%r1)`."""
 
 
 class Tile:
     """A matrix of one tile, which all threads share: `sums[0:4, 3]` is a part of it."""
 
-    def __init__(self, matrix: Any, title: str = "") -> None:
+    def __init__(self, matrix: Array, title: str = "") -> None:
         self.matrix, self.title = matrix, title
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Value:
         try:
-            part = self.matrix[index]
+            part: Value = self.matrix[index]
         except IndexError as error:
             raise WeftError(f"a tile of {' x '.join(map(str, self.matrix.shape))}: {error}") from None
         return Tile(part, self.title) if isinstance(part, np.ndarray) and part.ndim else part
@@ -89,7 +95,7 @@ def names_in(node: ast.AST) -> list[str]:
     return [shown(each) for each in found]
 
 
-def evaluated(node: ast.AST, names: Names) -> Any:
+def evaluated(node: ast.AST, names: Names) -> Value:
     """The value of an expression. Raises WeftError for what it can't have, and unknown names."""
     with np.errstate(all="ignore"):
         try:
@@ -98,7 +104,7 @@ def evaluated(node: ast.AST, names: Names) -> Any:
             raise WeftError(f"{shown(node)}: {error}") from None
 
 
-def _value(node: ast.AST, names: Names) -> Any:
+def _value(node: ast.AST, names: Names) -> Value:
     if isinstance(node, ast.Constant):
         if isinstance(node.value, bool | int | float):
             return node.value
@@ -106,14 +112,14 @@ def _value(node: ast.AST, names: Names) -> Any:
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         return _named(node, names)
     if isinstance(node, ast.Tuple):
-        return tuple(_value(each, names) for each in node.elts)
+        return tuple(_plain(each, names) for each in node.elts)
     if isinstance(node, ast.UnaryOp):
         return _UNARY[type(node.op)](_number(node.operand, names))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         return _binary(node, names)
     if isinstance(node, ast.BoolOp):
-        values = [_number(each, names) for each in node.values]
-        combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+        values = [_plain(each, names) for each in node.values]
+        combine: Callable[..., Plain] = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
         total = values[0]
         for each in values[1:]:
             total = combine(total, each)
@@ -125,7 +131,7 @@ def _value(node: ast.AST, names: Names) -> Any:
     raise WeftError(f"an expression can't have {shown(node)}")
 
 
-def _named(node: ast.Name | ast.Attribute | ast.Subscript, names: Names) -> Any:
+def _named(node: ast.Name | ast.Attribute | ast.Subscript, names: Names) -> Value:
     text = shown(node)
     if names.has(text) or isinstance(node, ast.Name):
         return names.value(text)
@@ -137,10 +143,15 @@ def _named(node: ast.Name | ast.Attribute | ast.Subscript, names: Names) -> Any:
     whole = _value(node.value, names)
     if not isinstance(whole, tuple | Tile):
         raise WeftError(f"{shown(node.value)} is a number, and has no elements")
-    return whole[_index(node.slice, names)]
+    index = _index(node.slice, names)
+    if isinstance(whole, tuple):
+        if isinstance(index, tuple):
+            raise WeftError(f"{shown(node)}: coordinates have one index")
+        return whole[index]
+    return whole[index]
 
 
-def indices(node: ast.AST, names: Names) -> Any:
+def indices(node: ast.AST, names: Names) -> Index:
     """The indices of `array[…]`. Raises WeftError for another expression."""
     if not isinstance(node, ast.Subscript):
         raise WeftError(f"expects an element such as d[3, 5], got {shown(node)}")
@@ -151,9 +162,13 @@ def _is_tuple(node: ast.Attribute, names: Names) -> bool:
     return isinstance(node.value, ast.Name) and names.has(node.value.id)
 
 
-def _index(node: ast.AST, names: Names) -> Any:
+def _index(node: ast.AST, names: Names) -> Index:
     if isinstance(node, ast.Tuple):
-        return tuple(_index(each, names) for each in node.elts)
+        return tuple(_one_index(each, names) for each in node.elts)
+    return _one_index(node, names)
+
+
+def _one_index(node: ast.AST, names: Names) -> int | slice:
     if isinstance(node, ast.Slice):
         parts = (node.lower, node.upper, node.step)
         return slice(*(None if part is None else _whole(part, names) for part in parts))
@@ -167,26 +182,33 @@ def _whole(node: ast.AST, names: Names) -> int:
     return int(value[0])
 
 
-def _number(node: ast.AST, names: Names) -> Any:
+def _number(node: ast.AST, names: Names) -> Numbers:
     value = _value(node, names)
     return value.matrix if isinstance(value, Tile) else value
 
 
-def _binary(node: ast.BinOp, names: Names) -> Any:
+def _plain(node: ast.AST, names: Names) -> Plain:
+    value = _number(node, names)
+    if isinstance(value, tuple):
+        raise WeftError(f"expects a number, got {shown(node)}")
+    return value
+
+
+def _binary(node: ast.BinOp, names: Names) -> Plain:
     left, right = _number(node.left, names), _number(node.right, names)
     if isinstance(node.op, ast.LShift) and np.any(np.asarray(right) > _MOST_SHIFT):
         raise WeftError(f"{shown(node)}: the shift is too large")
     return _BINARY[type(node.op)](_wide(left), _wide(right))
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: Numbers) -> Numbers:
     """Whole numbers as 64-bit ones, so that sums of small ones don't wrap around."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iub":
         return value.astype(np.int64)
     return value
 
 
-def _compared(node: ast.Compare, names: Names) -> Any:
+def _compared(node: ast.Compare, names: Names) -> Plain:
     left, total = _number(node.left, names), None
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         if type(op) not in _COMPARED:
@@ -195,16 +217,17 @@ def _compared(node: ast.Compare, names: Names) -> Any:
         one = _equal(op, left, right)
         total = one if total is None else np.logical_and(total, one)
         left = right
+    assert total is not None
     return total
 
 
-def _equal(op: ast.cmpop, left: Any, right: Any) -> Any:
+def _equal(op: ast.cmpop, left: Numbers, right: Numbers) -> Plain:
     if not isinstance(left, tuple) and not isinstance(right, tuple):
         return _COMPARED[type(op)](_wide(left), _wide(right))
     if not isinstance(op, ast.Eq | ast.NotEq):
         raise WeftError("coordinates can be compared by == and != only")
     one, other = (each if isinstance(each, tuple) else (each,) for each in (left, right))
-    same: Any = True
+    same: Plain = True
     for at in range(3):
         mine, theirs = (each[at] if at < len(each) else 0 for each in (one, other))
         same = np.logical_and(same, mine == theirs)

@@ -79,7 +79,9 @@ def variables(session: Session) -> str:
         elif variable.kind in ("constant", "scalar"):
             rows.append(f"{name} = {_number(np.asarray(names.value(name)).reshape(-1)[0], '')}")
         else:
-            rows.append(str(names.value(name).title))
+            tile = names.value(name)
+            assert isinstance(tile, Tile)
+            rows.append(tile.title)
     assert session.launched is not None
     for name, array in session.launched.arrays.items():
         if name in visible(session.variables(), stopped):
@@ -112,7 +114,7 @@ def registers(session: Session, pattern: str) -> str:
     rows = []
     for name in chosen[: None if pattern else _MOST_REGISTERS]:
         bits, size = names.bits(name)
-        value = names.value(name)
+        value = np.asarray(names.value(name))
         float_ = f"  f32 {_number(bits[0], 'f')}" if size == 32 else ""
         hexadecimal = "" if size == 1 else f"  {_number(bits[0], 'x')}"
         rows.append(f"{name:<8} .{known[name].type.name:<5} {_number(value[0], '')}{hexadecimal}{float_}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from weft.emulator.watching.variables import Variable, Variables
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import matrices, source_files
-from weft.tools.debugger.expressions import Tile
+from weft.tools.debugger.expressions import Tile, Value
 
 COORDINATES = ("cta", "warp", "lane", "thread", "tid", "grid", "block", "cluster")
 _CONVERSIONS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8}
@@ -57,7 +56,7 @@ class ThreadNames:
         special = name in COORDINATES or name in self._arrays or name.startswith("%")
         return special or name in self.known
 
-    def value(self, name: str) -> Any:
+    def value(self, name: str) -> Value:
         if name in COORDINATES:
             return self._coordinate(name)
         if name.startswith("%"):
@@ -68,9 +67,12 @@ class ThreadNames:
             return Tile(matrices.of_array(self._arrays[name]), f"array {name}")
         raise self._unknown(name)
 
-    def call(self, function: str, value: Any) -> Any:
+    def call(self, function: str, value: Value) -> Value:
         if function == "abs":
-            return abs(value)
+            if isinstance(value, tuple | Tile):
+                raise WeftError("abs takes a number")
+            positive: Value = np.abs(value)
+            return positive
         if function not in _CONVERSIONS:
             known = [*_CONVERSIONS, "abs"]
             raise WeftError(
@@ -86,7 +88,7 @@ class ThreadNames:
         size = self._stopped.registers()[name].type.bits
         return whole[self._threads.rows, self._threads.lanes], size
 
-    def _coordinate(self, name: str) -> Any:
+    def _coordinate(self, name: str) -> Value:
         wave, rows, lanes = self._stopped.wave, self._threads.rows, self._threads.lanes
         if name == "warp":
             return wave.warp_of_row[rows]
@@ -100,7 +102,7 @@ class ThreadNames:
         parts = wave.ctaid[rows, 0] if name == "cta" else wave.tid[rows, lanes]
         return tuple(parts[:, axis] for axis in range(3))
 
-    def _register(self, name: str) -> Any:
+    def _register(self, name: str) -> Value:
         bits, size = self.bits(name)
         kind = self._stopped.registers()[name].type.name
         if kind == "pred":
@@ -109,7 +111,7 @@ class ThreadNames:
             return matrices.typed(bits, kind)
         return bits if size > 64 else matrices.typed(bits, f"{'u' if kind[0] == 'u' else 's'}{size}")
 
-    def _variable(self, variable: Variable) -> Any:
+    def _variable(self, variable: Variable) -> Value:
         if variable.kind == "constant":
             return _constant(variable.text)
         if variable.kind == "pending":

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,10 +73,10 @@ class Recorder:
         self._written(output_files.check_writable)
         self.events: list[dict[str, Any]] = []
         self.dropped = 0
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.labels = [_label(block.opcodes) for block in program.blocks]
         self.tensor = [sum(op.startswith(_TENSOR) for op in block.opcodes) for block in program.blocks]
-        self.classes = [_by_class(block.opcodes) for block in program.blocks]
+        self.classes = [Counter(map(instruction_class, block.opcodes)) for block in program.blocks]
         self.told = told_blocks(program)
         """The blocks that the interpreter must run for the trace."""
 
@@ -84,7 +85,7 @@ class Recorder:
         return _Trace(self, wave)
 
     def count(self, name: str, times: int = 1) -> None:
-        self.counts[name] = self.counts.get(name, 0) + times
+        self.counts[name] += times
 
     def add(self, event: dict[str, Any]) -> None:
         """Records an event, up to a limit."""
@@ -117,14 +118,6 @@ def _label(opcodes: list[str]) -> str:
     """The most significant class of a block."""
     classes = {instruction_class(opcode) for opcode in opcodes}
     return next((name for name in _RANK if name in classes), "arithmetic")
-
-
-def _by_class(opcodes: list[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for opcode in opcodes:
-        name = f"class.{instruction_class(opcode)}"
-        counts[name] = counts.get(name, 0) + 1
-    return counts
 
 
 def told_blocks(program: Program) -> Bools:
@@ -164,7 +157,7 @@ class _Trace(Watch):
         self.clock = clock
         count = len(warps)
         for name, times in recorder.classes[block].items():
-            recorder.count(name, times * count)
+            recorder.count(f"class.{name}", times * count)
         if recorder.tensor[block]:
             recorder.count("tensor_operations", recorder.tensor[block] * count)
         label, line = recorder.labels[block], recorder.program.blocks[block].line
