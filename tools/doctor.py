@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from weft import __version__
 from weft.errors import WeftError
@@ -84,6 +85,15 @@ def _gpu() -> str:
     return f"{device.name} ({device.chip}), {device.memory_bytes >> 30} GiB, {shared}"
 
 
+def _host_code() -> str:
+    from weft.launch import host, host_in_python
+
+    if host.functions is not host_in_python:
+        return "host.c is compiled"
+    state = "is older than host.c" if find_spec("weft.launch.compiled") else "is missing"
+    raise WeftError(f"compiled host.c {state}: calls take longer; install Weft again, with a C compiler")
+
+
 def _cache() -> str:
     from weft.cache import disk_cache as cache
 
@@ -132,6 +142,7 @@ _CHECKS: tuple[tuple[str, bool, Callable[[], str]], ...] = (
     ("ptxas", sys.platform != "darwin", _ptxas),  # there is none for macOS
     ("nvdisasm", False, _nvdisasm),
     ("GPU", False, _gpu),
+    ("host code", False, _host_code),
     ("emulator", True, _emulator),
     ("cache", False, _cache),
     ("extensions", True, _extensions),

@@ -16,7 +16,7 @@ import pytest
 
 from weft import reference
 from weft.errors import Diagnostic, Location, WeftError
-from weft.launch import runtime
+from weft.launch import host, host_in_python, runtime
 from weft.launch.kernel import Kernel
 from weft.tools import bar, cli, doctor, verify_diagnostics, weft, weft_opt
 from weft.tools.product import Product, shape_of
@@ -477,6 +477,17 @@ def test_the_doctor_fails_only_for_what_is_required(
     monkeypatch.setattr(doctor, "_CHECKS", (("heart", True, missing),))
     assert weft.main(["doctor"]) == 1
     assert "MISSING  heart      not found: get it there\nMissing: heart.\n" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("spec", "state"), [(None, "is missing"), (object(), "is older than host.c")])
+def test_the_doctor_names_host_code_that_runs_in_python(
+    spec: object, state: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(host, "functions", host_in_python)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: spec)
+    monkeypatch.setattr(doctor, "_CHECKS", (("host code", False, doctor._host_code),))
+    assert weft.main(["doctor"]) == 0
+    assert f"none     host code  compiled host.c {state}: calls take longer" in capfd.readouterr().out
 
 
 def test_the_doctor_needs_no_metadata(

@@ -7,6 +7,7 @@
 // CHECK-NEXT: ok       ptxas      {{[0-9.]+}} ({{.*}}ptxas); assembles for {{.*}}sm_80
 // CHECK-NEXT: {{ok|none}} {{ +}}nvdisasm
 // CHECK-NEXT: {{ok|none}} {{ +}}GPU
+// CHECK-NEXT: {{ok|none}} {{ +}}host code
 // CHECK-NEXT: ok       emulator
 // CHECK-NEXT: ok       cache      {{.*}}/build/cache: {{[0-9]+}} entries{{.*}}
 // CHECK-NEXT: ok       extensions none installed
