@@ -156,24 +156,26 @@ class _Worker:
 def _start_worker(command, phases, said):
     """`weft.compiler.channels.start` by a fork of this process, which has imported what the worker needs."""
     channels = importlib.import_module("weft.compiler.channels")
-    ours, theirs = socket.socketpair()
+    requests, answers = os.pipe(), os.pipe()
     if (pid := os.fork()) == 0:
         status = 1
         try:
             os.setpgid(0, 0)
-            for number, file in enumerate((theirs, said, said)):
-                os.dup2(file.fileno(), number)
+            for number, descriptor in enumerate((requests[0], answers[1], said.fileno())):
+                os.dup2(descriptor, number)
             sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
             kept = {0, 1, 2, *phases.inherited}
             for number in {int(each.name) for each in Path("/dev/fd").iterdir()} - kept:
                 with contextlib.suppress(OSError):
                     os.close(number)
-            importlib.import_module(command[-1]).serve(["socket", phases.path])
+            importlib.import_module(command[-1]).serve([phases.path])
             status = 0
         finally:
             os._exit(status)
-    theirs.close()
-    return _Worker(pid), channels._Socket(ours)
+    os.close(requests[0])
+    os.close(answers[1])
+    ours = os.fdopen(answers[0], "rb", buffering=0), os.fdopen(requests[1], "wb", buffering=0)
+    return _Worker(pid), channels.Channel(*ours)
 
 
 def _run_code() -> None:

@@ -142,7 +142,7 @@ class _Process:
         self._said.truncate()
         with self._noticing_death():
             self._channel.send({"timeout": timeout, "request": request})
-            answer = self._channel.receive(timeout)
+            answer = self._channel.receive_within(timeout)
             if answer is None:
                 raise EOFError
         return answer
@@ -209,11 +209,11 @@ def serve(answer: Callable[[Message], Message], opened: list[str]) -> None:
 
     `opened` is what the module's own `serve` got.
     """
-    connected, phases = opened
+    (phases,) = opened
     _write_no_core()
     with Path(phases).open("r+b") as file:
         phase.share(mmap.mmap(file.fileno(), _PHASE_BYTES))
-    channel = channels.inherited(connected)
+    channel = channels.inherited()
     while message := channel.receive():
         with _ends_after(int(message["timeout"]) + _GRACE_SECONDS):
             reply = answer(message["request"])
