@@ -226,7 +226,7 @@ def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
 
 
 def _sound(root: Any, text: str | None, name: str) -> Any:
-    """What was parsed. Raises WeftError for wrong types and attributes of Python-defined dialects."""
+    """Returns what was parsed. Raises WeftError for wrong types and attributes of Python-defined dialects."""
     defining = (each.name for each in ext.Dialect.__subclasses__() if each.types or each.attributes)
     walks = text is None or any(f"!{each}." in text or f"#{each}." in text for each in defining)
     if walks and (wrong := sound_types.diagnostics(ir, root, lambda at: location(at, name))):
@@ -355,7 +355,7 @@ def torch_exporter() -> Any:
 
 
 def torch_exporter_error() -> type[Exception]:
-    """What the exporter raises for a module that it can't lower."""
+    """The error that the exporter raises for a module that it can't lower."""
     return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError
 
 

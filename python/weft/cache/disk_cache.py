@@ -1,4 +1,4 @@
-"""What was compiled once, kept on disk for every process of this user."""
+"""A cache on disk for compiled code, shared by a user's processes."""
 
 import contextlib
 import errno
@@ -143,7 +143,7 @@ class Cache:
                 total -= entry.bytes
 
     def entries(self) -> "list[Entry]":
-        """What is kept. Raises OSError where the directory can't be read."""
+        """The kept entries. Raises OSError where the directory can't be read."""
         return self._files(_ENTRY)
 
     def _files(self, name: re.Pattern[str]) -> "list[Entry]":

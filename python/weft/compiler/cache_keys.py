@@ -1,4 +1,4 @@
-"""What each stage's output depends on besides its input: a part of the cache's keys."""
+"""Identifies the tools and options that decide about each stage's output, for the cache's keys."""
 
 from dataclasses import astuple
 

@@ -1,4 +1,4 @@
-"""What a module must satisfy to be compiled, beyond what verifiers and passes check: each function raises
+"""Checks of modules before they are compiled, beyond those of verifiers and passes: each function raises
 WeftError with the source location of the mistake.
 """
 

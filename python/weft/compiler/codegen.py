@@ -161,7 +161,7 @@ def _first_line(text: str) -> str:
 
 
 def serve(opened: list[str]) -> None:
-    """What the worker does."""
+    """Answers requests in the worker."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_all_targets()

@@ -113,7 +113,7 @@ class Compiled:
         return ptxas.disassemble(self.cubin)
 
     def record(self) -> dict[str, Any]:
-        """What it is made of as plain values, from which `of_record` makes it again."""
+        """Returns its parts as plain values, from which `of_record` makes it again."""
         kept = {name: getattr(self, name) for name in ("name", "ptx_version", "llvm", "rows")}
         launches = [launch.record() for launch in self.launches.values()]
         bytecode = base64.b64encode(self.bytecode).decode()
@@ -168,8 +168,8 @@ def key_of(bytecode: bytes, target: Target, name: str, rows: str) -> cache.Key |
 
 
 def kept(bytecode: bytes, arch: str) -> Compiled | None:
-    """What `compile_module` has made for a chip of a module without a name, with these bytes, if it is on
-    disk.
+    """Finds the result of `compile_module` on disk, for a chip and a module without a name, with these bytes.
+    None if it isn't there.
     """
     if instrumentation.current().watches:
         return None

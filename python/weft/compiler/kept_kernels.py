@@ -1,4 +1,4 @@
-"""What is compiled, found on disk by a description of what makes it, or made and kept there."""
+"""Finds compiled kernels in the cache, or compiles and stores them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,8 +18,8 @@ def found_or_made(
     entry_of: Callable[[_T], bytes],
     same: Callable[[], bool] = lambda: True,
 ) -> _T:
-    """What an entry of that kind leads to, by `load`, which returns None if that isn't on disk. Otherwise it
-    is made, and its entry is written.
+    """Loads the kernels that an entry of that kind names; `load` returns None if they aren't on disk. Then it
+    makes them, and writes the entry.
 
     `described` is what decides in addition to what lowering depends on; None where that isn't known. `same`
     is whether it still describes the same.

@@ -133,7 +133,7 @@ class WorkspaceParameter:
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launch of a kernel needs.
+    """The parameters and sizes that a launch of a kernel needs.
 
     `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
@@ -166,7 +166,7 @@ class Launch:
 
     @property
     def parameters(self) -> list[str]:
-        """What the kernel's parameters are, in their order in PTX: memrefs as MLIR's descriptors of them."""
+        """The kernel's parameters in their order in PTX: memrefs as MLIR's descriptors of them."""
         names: list[str] = []
         for number, argument in enumerate(self.arguments):
             match argument:
@@ -183,7 +183,7 @@ class Launch:
         return [*names, *(f"map {number}" for number in range(len(self.maps)))]
 
     def description(self) -> dict[str, Any]:
-        """What a launch of the cubin needs, as JSON values. docs/launch.md explains them."""
+        """Describes a launch of the cubin by JSON values. docs/launch.md explains them."""
         left_out = {"name", "names"}
         if not self.tensor_columns:
             left_out |= {"tensor_columns"} if self.stages else {"tensor_columns", "stages"}

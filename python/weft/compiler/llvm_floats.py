@@ -76,7 +76,7 @@ def _spelled(kind: str, literal: str) -> str:
 
 
 def _bits(literal: str, width: int, fraction: int) -> int:
-    """What a constant means in a format: one sign bit, exponent, fraction."""
+    """The value of a constant in a format: one sign bit, exponent, fraction."""
     if literal.startswith("f0x"):
         return int(literal[3:], 16)
     sign = literal.startswith("-") << (width - 1)

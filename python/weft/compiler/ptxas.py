@@ -29,7 +29,7 @@ _PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel uses: `shared_bytes` for each CTA (only static ones count), the rest for each thread."""
+    """The resources of a kernel: `shared_bytes` of a CTA (only static ones count), the rest of a thread."""
 
     registers: int
     shared_bytes: int
@@ -115,7 +115,7 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
 
 
 def identity() -> list[str]:
-    """What identifies the programs that `assemble` may run, for the cache's keys."""
+    """Identifies the programs that `assemble` may run, for the cache's keys."""
     return [part for program in _assemblers() for part in _identity(program)]
 
 
@@ -149,7 +149,7 @@ def _identity(program: Path) -> tuple[str, ...]:
 
 
 def _state(program: Path) -> tuple[tuple[str, ...], bool]:
-    """What changes with a file, and whether it is a program, not a script."""
+    """The values of a file that change with it, and whether it is a program, not a script."""
     try:
         resolved = program.resolve(strict=True)
         status = resolved.stat()

@@ -1,4 +1,4 @@
-"""What a kernel uses, as notebooks show it."""
+"""The resources of a kernel, as notebooks show them."""
 
 from typing import Any
 

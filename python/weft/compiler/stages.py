@@ -86,7 +86,7 @@ def _is_module(value: ir.Module | ir.OpView) -> bool:
 
 
 def _compile(module: ir.Module | ir.OpView, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
-    """What `compile_module` makes of a module. One that is `ours` may be changed."""
+    """Compiles a module as `compile_module` does. One that is `ours` may be changed."""
     on_disk = cache.default()
     # What is to be shown of the passes shows only where they run.
     if on_disk.directory is None or not decides_all(module) or instrumentation.current().watches:

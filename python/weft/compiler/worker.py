@@ -39,7 +39,7 @@ class DeathError(Exception):
 
     @property
     def cause(self) -> str:
-        """What it ended with: the signal's name, or the status."""
+        """The name of the signal that ended it, or its status."""
         if self.status < 0:
             return signal.Signals(-self.status).name
         return f"status {processes.status_text(self.status)}"

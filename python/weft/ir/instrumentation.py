@@ -1,4 +1,4 @@
-"""What is shown of passes while they run: the IR, the pipeline, a reproducer, the chosen candidates."""
+"""Options that control what is printed while passes run: IR, the pipeline, a reproducer, candidates."""
 
 import re
 import sys
@@ -80,7 +80,7 @@ def instrumented(wanted: Instrumentation) -> Iterator[None]:
 
 
 def current() -> Instrumentation:
-    """What this thread is to print."""
+    """Returns the requests of this thread."""
     return _current.get()
 
 

@@ -10,7 +10,7 @@ from weft.registry import extensions
 
 
 def complaint(ir: Any, kinds: Iterable[Any]) -> str | None:
-    """What is wrong with one of these types and attributes, or with one in them."""
+    """Describes a mistake in one of these types and attributes, or in one inside them."""
     return next(iter(_complaints(ir, kinds, set())), None)
 
 

@@ -1,1 +1,1 @@
-"""What other packages register, and what users ask passes to print."""
+"""Entries that other packages register, and flags of passes."""

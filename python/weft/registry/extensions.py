@@ -94,7 +94,7 @@ class Registry(Generic[T]):
         return {**self.own, **{name: entry.value for name, entry in self._entries.items()}}
 
     def entries(self) -> tuple[Entry[T], ...]:
-        """What others have registered so far."""
+        """The entries that other packages have registered so far."""
         return tuple(self._entries.values())
 
     def source(self, name: str) -> Source | None:
