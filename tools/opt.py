@@ -159,6 +159,7 @@ def _transform(
 ) -> str | bytes:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     whole = not (options.split_input_file or options.run_reproducer)
+    module: ir.Operation | ir.Module
     if options.no_implicit_module:
         module = mlir.parse_operation(text, context, name)
     elif whole and Path(options.input).is_file():
@@ -176,7 +177,7 @@ def _transform(
     return _printed(module, options, name)
 
 
-def _printed(module: ir.Module, options: Namespace, name: str) -> str:
+def _printed(module: ir.Operation | ir.Module, options: Namespace, name: str) -> str:
     """The result as text. Raises WeftError where --verify-roundtrip finds another module in it."""
     if options.verify_roundtrip:
         text, other = str(module), new_context()

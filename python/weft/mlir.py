@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.ir import bindings, mlir_text, sound_types, unknown_names
@@ -24,8 +25,11 @@ _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
 LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
+T = TypeVar("T")
+Op = TypeVar("Op", bound="ir.OpView")
 
-def _module(name: str) -> Any:
+
+def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{DISTRIBUTION}.{name}")
 
 
@@ -130,7 +134,7 @@ def version() -> str:
     return bindings.distribution(DISTRIBUTION)
 
 
-def location(loc: Any, name: str | None = None) -> Location | None:
+def location(loc: ir.Location, name: str | None = None) -> Location | None:
     """The source location of an MLIR location, or None. `name` replaces the file name `-`."""
     if (in_file := cast(ir.FileLineColLoc, loc)) is not None:
         file = str(in_file.filename).strip('"')
@@ -158,7 +162,7 @@ def cast(kind: Any, value: Any) -> Any:
 INTEGER = "an integer of at most 64 bits"
 
 
-def is_integer(attribute: Any) -> bool:
+def is_integer(attribute: ir.Attribute) -> bool:
     """Whether an attribute is an integer of at most 64 bits. Python can't print integers of thousands of
     bits.
     """
@@ -195,7 +199,7 @@ def located(name: str | None = None) -> Iterator[None]:
         raise error(failure, name) from None
 
 
-def parse(text: str, context: Any, name: str = "-") -> Any:
+def parse(text: str, context: ir.Context, name: str = "-") -> ir.Module:
     """Parses a module. Raises WeftError with the source location of each mistake, in the file `name`."""
     with _parsing(text, name):
         return _sound(ir.Module.parse(text, context), text, name)
@@ -212,20 +216,20 @@ def _parsing(text: str, name: str) -> Iterator[None]:
         raise _parse_error(failure, text, name) from None
 
 
-def parse_operation(text: str, context: Any, name: str = "-") -> Any:
+def parse_operation(text: str, context: ir.Context, name: str = "-") -> ir.Operation:
     """Parses a single operation, as `parse` does with a module."""
     with _parsing(text, name):
         return _sound(ir.Operation.parse(text, source_name=name, context=context), text, name)
 
 
-def parse_bytecode(data: bytes, context: Any, name: str) -> Any:
+def parse_bytecode(data: bytes, context: ir.Context, name: str) -> ir.Module:
     """Parses a module in MLIR's bytecode. Raises WeftError where that can't be done."""
     phase.enter(f"parsing {name}")
     with located(name):
         return _sound(ir.Module.parse(data, context), None, name)
 
 
-def _sound(root: Any, text: str | None, name: str) -> Any:
+def _sound(root: T, text: str | None, name: str) -> T:
     """Returns what was parsed. Raises WeftError for wrong types and attributes of Python-defined dialects."""
     defining = (each.name for each in ext.Dialect.__subclasses__() if each.types or each.attributes)
     walks = text is None or any(f"!{each}." in text or f"#{each}." in text for each in defining)
@@ -234,7 +238,7 @@ def _sound(root: Any, text: str | None, name: str) -> Any:
     return root
 
 
-def parse_attribute(text: str, name: str) -> Any:
+def parse_attribute(text: str, name: str) -> ir.Attribute:
     """Parses an attribute in the current context. Raises WeftError as `parse` does."""
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
@@ -249,7 +253,7 @@ def parse_attribute(text: str, name: str) -> Any:
     return parsed
 
 
-def parse_file(path: str | Path, context: Any) -> Any:
+def parse_file(path: str | Path, context: ir.Context) -> ir.Module:
     """Parses a .mlir file, or MLIR's bytecode. Source locations of text contain the file's name. Raises
     WeftError as `parse` does.
     """
@@ -329,7 +333,7 @@ def _defined_in_python() -> set[str]:
     return names
 
 
-def strides(kind: Any) -> tuple[list[int], int] | None:
+def strides(kind: ir.Type) -> tuple[list[int], int] | None:
     """The strides and the offset of a memref type; None if its layout isn't strided."""
     try:
         each, offset = kind.get_strides_and_offset()
@@ -338,7 +342,7 @@ def strides(kind: Any) -> tuple[list[int], int] | None:
     return list(each), int(offset)
 
 
-def indexing_maps(op: Any) -> list[Any] | None:
+def indexing_maps(op: ir.OpView) -> list[ir.AffineMap] | None:
     """The affine maps by which a linalg operation indexes its operands; None for an operation without."""
     maps = _module("dialects.linalg").get_indexing_maps(op)
     return None if maps is None else [each.value for each in maps]
@@ -349,7 +353,7 @@ def display_mode(name: str) -> Any:
     return getattr(_module("passmanager").PassDisplayMode, name.upper())
 
 
-def torch_exporter() -> Any:
+def torch_exporter() -> ModuleType:
     """The exporter of PyTorch's modules to MLIR. Raises ImportError where it is missing."""
     return importlib.import_module("torch_mlir.fx")
 
@@ -359,14 +363,14 @@ def torch_exporter_error() -> type[Exception]:
     return importlib.import_module("torch_mlir.compiler_utils").TorchMlirCompilerError
 
 
-def constant(value: Any) -> int | None:
+def constant(value: ir.Value) -> int | None:
     """The number of an `arith.constant`; None for any other value."""
     owner = value.owner
     is_constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
     return owner.opview.literal_value if is_constant else None
 
 
-def splat(value: Any) -> int | None:
+def splat(value: ir.Value) -> int | None:
     """The number of an `arith.constant`, or that of all elements of a vector; None for any other value."""
     owner = value.owner
     if not isinstance(value.type, ir.VectorType):
@@ -377,12 +381,12 @@ def splat(value: Any) -> int | None:
     return elements.get_splat_value().value if elements.is_splat else None
 
 
-def symbol(op: Any) -> str:
+def symbol(op: ir.OpView) -> str:
     """The name of a function."""
     return str(op.operation.attributes["sym_name"].value_bytes.decode("utf-8", "backslashreplace"))
 
 
-def kernel(name: str, arguments: Iterable[Any]) -> Any:
+def kernel(name: str, arguments: Iterable[ir.Type]) -> ir.OpView:
     """A `gpu.func` kernel with these argument types and an empty body.
 
     Upstream's constructor sets another attribute, which lowering duplicates; MLIR can't parse the result.
@@ -393,7 +397,7 @@ def kernel(name: str, arguments: Iterable[Any]) -> Any:
     return function
 
 
-def operations(op: Any, *kinds: Any) -> list[Any]:
+def operations(op: ir.Operation | ir.Module, *kinds: type[Op]) -> list[Op]:
     """The operations of these classes in `op`, including `op` itself, in pre-order."""
     names = {kind.OPERATION_NAME for kind in kinds}
     if _reachable.get():
@@ -403,12 +407,12 @@ def operations(op: Any, *kinds: Any) -> list[Any]:
     return [inner.opview for inner in _named(op, names)]
 
 
-def _named(op: Any, names: set[str]) -> list[Any]:
+def _named(op: ir.Operation | ir.Module, names: set[str]) -> list[Any]:
     """The operations with these names in `op`, including itself, in pre-order."""
     only_functions = names <= _FUNCTIONS
     visited = []
 
-    def visit(inner: Any) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         name = inner.name
         if name in names:
             visited.append(inner)
@@ -425,7 +429,7 @@ _reachable: ContextVar[bool] = ContextVar("reachable", default=False)
 
 
 @contextmanager
-def only_reachable_blocks(module: Any) -> Iterator[None]:
+def only_reachable_blocks(module: ir.Operation | ir.Module) -> Iterator[None]:
     """Makes `operations` a hundred times as fast in the block, if `module` has no unreachable basic block.
 
     MLIR's own search for operations skips unreachable blocks. No lowering pass creates one.
@@ -437,10 +441,10 @@ def only_reachable_blocks(module: Any) -> Iterator[None]:
         _reachable.reset(token)
 
 
-def _every_block_is_reachable(module: Any) -> bool:
+def _every_block_is_reachable(module: ir.Operation | ir.Module) -> bool:
     unreachable = False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal unreachable
         for region in op.regions:
             unreachable = unreachable or _has_unreachable_block(region)
@@ -450,7 +454,7 @@ def _every_block_is_reachable(module: Any) -> bool:
     return not unreachable
 
 
-def _has_unreachable_block(region: Any) -> bool:
+def _has_unreachable_block(region: ir.Region) -> bool:
     blocks = list(region.blocks)
     reached = blocks[:1]
     for block in reached:  # `reached` grows in the loop
@@ -491,7 +495,7 @@ def _in_pre_order(matches: list[Any]) -> list[Any]:
     return ordered
 
 
-def certainly_has(op: Any, *, only: Iterable[str] = (), no: Iterable[str] = ()) -> bool:
+def certainly_has(op: ir.Operation, *, only: Iterable[str] = (), no: Iterable[str] = ()) -> bool:
     """Whether it is certain that all operations in `op` have the dialects or names in `only`, and none has
     those in `no`. If blocks may be unreachable, this is False.
 

@@ -14,9 +14,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from weft.cache import loaded
 from weft.errors import WeftError, warn
@@ -255,11 +255,11 @@ def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int],
 
 
 # A call that Ctrl-C ends has nothing to remove here. A callback of a reference would lose a Ctrl-C.
-_locks: "dict[Path, weakref.ref[Any]]" = {}
+_locks: "dict[Path, weakref.ref[AbstractContextManager[bool]]]" = {}
 _guard = threading.Lock()
 
 
-def _lock_of(path: Path) -> Any:
+def _lock_of(path: Path) -> AbstractContextManager[bool]:
     """The lock of an entry, of which one thread of this process reads or makes it at a time."""
     with _guard:
         lock = known() if (known := _locks.get(path)) is not None else None

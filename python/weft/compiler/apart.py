@@ -13,6 +13,7 @@ from weft import mlir
 from weft.cache import disk_cache as cache
 from weft.cache import loaded
 from weft.compiler import cache_keys, reproducer, stages, worker
+from weft.compiler.channels import Message
 from weft.compiler.compiled import Compiled, of_entry, to_entry
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
@@ -26,7 +27,7 @@ _worker = worker.Worker(__name__, "MLIR's process")
 
 
 def compile_input(
-    module: Any,
+    module: stages.Source,
     arch: str | None,
     *,
     name: str = NAME,
@@ -70,7 +71,7 @@ def check_parses(module: str | Path) -> None:
     cache.default().get_or_make("parsed", key, make, same=lambda: _content(module) == content)
 
 
-def _text(module: Any) -> str:
+def _text(module: stages.Source) -> str:
     if isinstance(module, Path):
         return reproducer.text_of(module)
     return module if isinstance(module, str) else str(module)
@@ -84,7 +85,7 @@ def _content(module: str | Path) -> str | bytes:
         return f"cannot be read: {failure.strerror}"  # an error, which is never kept
 
 
-def _compiled_apart(module: str | Path, options: dict[str, Any], decides: cache.Key) -> Compiled:
+def _compiled_apart(module: str | Path, options: Message, decides: cache.Key) -> Compiled:
     """The result of the separate process, or of an earlier one from the cache."""
 
     def make() -> bytes:
@@ -117,7 +118,7 @@ class _Passing(Exception):
         self.entry = entry
 
 
-def _asked(module: str | Path, options: dict[str, Any], work: str = "compile") -> dict[str, Any]:
+def _asked(module: str | Path, options: Message, work: str = "compile") -> Message:
     """The other process's answer. Raises the error that was raised there."""
     request = {
         "path": str(module) if isinstance(module, Path) else None,
@@ -143,7 +144,7 @@ def _asked(module: str | Path, options: dict[str, Any], work: str = "compile") -
     return answer
 
 
-def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
+def _diagnostic(plain: Message) -> Diagnostic:
     location = plain["location"] and Location(**plain["location"])
     return Diagnostic(plain["message"], location, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
 
@@ -153,7 +154,7 @@ def serve(opened: list[str]) -> None:
     worker.serve(_answer, opened)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: Message) -> Message:
     for name in [name for name in os.environ if name.startswith("WEFT_")]:
         del os.environ[name]
     os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # the parent process has the cache
@@ -165,7 +166,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     return answer | {"warnings": [str(warning.message) for warning in said]}
 
 
-def _done(work: Callable[..., dict[str, Any]], module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def _done(work: Callable[..., Message], module: str | Path, options: Message) -> Message:
     phase.enter(f"reading {options['name']}")
     try:
         return work(module, **options)
@@ -176,12 +177,12 @@ def _done(work: Callable[..., dict[str, Any]], module: str | Path, options: dict
         return {"error": [asdict(d) for d in failure.diagnostics], "internal": True}
 
 
-def _compile(module: str | Path, **options: Any) -> dict[str, Any]:
+def _compile(module: str | Path, **options: Any) -> Message:
     compiled = stages.compile_module(module, **options)
     return {"compiled": compiled.record(), "lasting": stages.decides_all(compiled.module())}
 
 
-def _parse(module: str | Path, name: str) -> dict[str, Any]:
+def _parse(module: str | Path, name: str) -> Message:
     if isinstance(module, Path):
         mlir.parse_file(module, new_context())
     else:
@@ -189,4 +190,4 @@ def _parse(module: str | Path, name: str) -> dict[str, Any]:
     return {}
 
 
-_WORK: dict[str, Callable[..., dict[str, Any]]] = {"compile": _compile, "parse": _parse}
+_WORK: dict[str, Callable[..., Message]] = {"compile": _compile, "parse": _parse}

@@ -41,7 +41,7 @@ def sizes(module: ir.Module | ir.OpView) -> None:
 def shared_bytes(module: ir.Module | ir.OpView, launches: dict[str, Launch], target: Target) -> None:
     """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
     holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
-    taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
+    taken: list[tuple[ir.OpView, int]] = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
     for op, count in (*taken, *holding):
         if count > target.chip.shared_bytes:
             limit = f"at most {target.chip.shared_bytes} bytes on {target}"

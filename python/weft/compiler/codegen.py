@@ -187,7 +187,7 @@ def _optimize(llvm: Any, module: Any, machine: Any, level: int, passes: str) -> 
             builder.getFunctionPassManager().run(function, builder)
 
 
-def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
+def _generate(llvm: Any, request: channels.Message) -> dict[str, str]:
     # A context per module, or the worker would keep every type that it ever saw.
     try:
         module = llvm.parse_assembly(request["ir"], llvm.create_context())

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.cache import disk_cache as cache
 from weft.compiler import cache_keys, codegen, ptxas
@@ -19,6 +19,9 @@ from weft.isa.chips import WARPGROUP
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.mlir import ir
 
 _PRODUCT = "wgmma.mma_async"
 """In the instructions of `wgmma`."""
@@ -47,7 +50,7 @@ class Compiled:
         """The text of the module before any pass, which takes ten times as long as bytecode."""
         return mlir_text.with_aliases(str(self.module()))
 
-    def module(self) -> Any:
+    def module(self) -> "ir.Module":
         """A copy of the module before any pass, in a context of its own."""
         from weft import mlir
         from weft.dialects import context

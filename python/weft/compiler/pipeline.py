@@ -1,8 +1,7 @@
 """The passes that lower a module to LLVM's dialect, as a textual pipeline, and what runs parts of it."""
 
-from typing import Any
-
 from weft import mlir, passes
+from weft.mlir import ir
 from weft.system import phase
 from weft.target import Target
 
@@ -20,7 +19,7 @@ def elements(target: Target, rows: str) -> list[str]:
     return [str(each) for each in passes.elements(text(target, rows))]
 
 
-def run(module: Any, pipeline: str, name: str) -> None:
+def run(module: ir.Module | ir.OpView, pipeline: str, name: str) -> None:
     """Runs passes on a module, in place, and verifies the result. Raises WeftError."""
     with mlir.located(name):
         manager = passes.manager(pipeline, module.context)

@@ -2,7 +2,6 @@
 
 import io
 from pathlib import Path
-from typing import Any
 
 from weft import mlir, passes
 from weft.cache import disk_cache as cache
@@ -25,9 +24,11 @@ from weft.schedules import tuned_files
 from weft.system import garbage, phase
 from weft.target import Target, with_default_note
 
+Source = ir.Module | str | Path
+
 
 def compile_module(
-    module: Any,
+    module: Source,
     arch: str | None = None,
     *,
     name: str = "-",
@@ -152,7 +153,7 @@ def _lowered_in_place(module: ir.Module | ir.OpView, target: Target, name: str, 
     return Compiled(bytecode, name, target, version, text, launches, rows)
 
 
-def _apart(module: Any) -> ir.Module:
+def _apart(module: ir.Module | ir.OpView) -> ir.Module:
     """A copy in a context of its own: passes of several threads in one would get each other's errors."""
     with mlir.located():
         return ir.Module.parse(_bytecode(module), new_context())

@@ -10,13 +10,15 @@ none if they are built for the limited API of Python (3.12 and later).
 
 import sys
 import threading
+from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
 
 from weft.errors import Diagnostic, WeftError
 from weft.ir import callers
 from weft.mlir import ir
 from weft.system import locks
+
+_Builder = Callable[..., object]
 
 
 class _Thread(threading.local):
@@ -34,14 +36,16 @@ class Block:
     ) -> None:
         below = _thread.top
         inherited = ir.Location.current if below is not None and below.unknown is unknown else None
-        self.unknown: Any = unknown
-        self.point: Any = point
+        self.unknown: ir.Location = unknown
+        self.point = point
         self.location = inherited or unknown  # the user's own location, if one is current
         self.context = point.block.owner.context
         self.below = below
         self.task, self.thread = _task(), threading.get_ident()
         self.source = callers.source(caller)
-        self.locations: dict[tuple[CodeType, int], Any] = below.locations if inherited and below else {}
+        self.locations: dict[tuple[CodeType, int], ir.Location] = (
+            below.locations if inherited and below else {}
+        )
         self.closed = False
         self.located = located
         self.location.__enter__()
@@ -123,7 +127,7 @@ def _check(top: Block, frame: FrameType) -> None:
         raise WeftError(Diagnostic(f"{complaint}: {advice}", callers.source(callers.caller_of(frame))))
 
 
-def _location(frame: FrameType) -> Any:
+def _location(frame: FrameType) -> ir.Location | None:
     """The location of an operation that is built now without one; None to leave it to the bindings."""
     if (top := _thread.top) is None or not top.located or ir.Context.current is not top.context:
         return None
@@ -151,7 +155,7 @@ def _of(frame: FrameType, context: ir.Context) -> ir.Location:
     return ir.Location.name(name, location, context)
 
 
-def _point() -> Any:
+def _point() -> ir.InsertionPoint | None:
     try:
         return ir.InsertionPoint.current
     except ValueError:
@@ -180,20 +184,20 @@ class _Builders:
             elif before and not self._blocks:
                 self._replace(*self._own)
 
-    def _replace(self, build: Any, create: Any) -> None:
+    def _replace(self, build: _Builder, create: _Builder) -> None:
         ir.OpView.__init__, ir.Operation.create = build, staticmethod(create)
 
 
-def _located(build: Any, create: Any) -> tuple[Any, Any]:
+def _located(build: _Builder, create: _Builder) -> tuple[_Builder, _Builder]:
     """Upstream's functions, with the location of the user's code where a block is entered and none given."""
 
-    def located_build(self: ir.OpView, *arguments: Any, **named: Any) -> None:
+    def located_build(self: ir.OpView, *arguments: object, **named: object) -> None:
         # With keywords it builds; with an operation alone it wraps.
         if named and _thread.top is not None and named.get("loc") is None:
             named["loc"] = _location(sys._getframe(1))
         build(self, *arguments, **named)
 
-    def located_create(*arguments: Any, **named: Any) -> ir.Operation:
+    def located_create(*arguments: object, **named: object) -> object:
         if _thread.top is not None and named.get("loc") is None:
             named["loc"] = _location(sys._getframe(1))
         return create(*arguments, **named)

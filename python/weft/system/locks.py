@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 _locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
@@ -21,7 +22,7 @@ def lock() -> threading.Lock:
     return new
 
 
-def reentrant() -> Any:
+def reentrant() -> AbstractContextManager[bool]:
     """As `lock`, but the thread that holds it may acquire it again."""
     new = threading.RLock()
     _locks.add(new)
@@ -53,7 +54,7 @@ at_fork(before=_wait_for_imports)
 _whole = threading.RLock()
 
 
-def whole_process() -> Any:
+def whole_process() -> AbstractContextManager[bool]:
     """A block in which no other thread forks this process, for pipes whose end somebody waits for: a child
     that has inherited the other end keeps it open as long as it lives.
     """
@@ -66,7 +67,7 @@ at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_w
 class _Held(threading.local):
     """The lock of llvmlite that this thread has taken to fork; None: llvmlite isn't imported."""
 
-    lock: Any = None
+    lock: AbstractContextManager[object] | None = None
 
 
 _held = _Held()

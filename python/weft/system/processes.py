@@ -72,7 +72,7 @@ def own_group() -> dict[str, Any]:
     return {"process_group": 0}
 
 
-def _kill(process: "subprocess.Popen[Any]") -> None:
+def _kill(process: "subprocess.Popen[str]") -> None:
     """Kills a process that was started with `own_group`, on POSIX with all processes that it started."""
     if sys.platform == "win32":
         process.kill()
