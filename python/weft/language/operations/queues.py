@@ -1,7 +1,6 @@
 """`w.tile_queue`: tiles that the CTAs of a persistent kernel take from a counter, one after the other."""
 
 from math import prod
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import build
@@ -13,7 +12,6 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations.ranges import Tiles
 from weft.language.operations.roles import cta, ctas
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar
 from weft.mlir import arith, ir, llvm, memref
@@ -48,8 +46,8 @@ class Queue:
     def begin(self) -> None:
         """Sets the positions of a role that begins."""
         zero = Scalar(emit.value(0))
-        self.filled: Any = (zero, zero)
-        self.taken: Any = (zero, zero)
+        self.filled: tuple[Scalar, Scalar] = (zero, zero)
+        self.taken: tuple[Scalar, Scalar] = (zero, zero)
 
     @property
     def _is_alone(self) -> bool:
@@ -77,7 +75,7 @@ class Queue:
         known = 0 if first else attributes["consumers"].value
         attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known + warps)
 
-    def item(self, number: Scalar) -> Traced:
+    def item(self, number: Scalar) -> object:
         return self._tiles.item(number)
 
     def ask(self) -> None:
@@ -130,7 +128,7 @@ class Queue:
         return Scalar(following[0]), Scalar(following[1])
 
 
-def tile_queue(counter: Traced) -> Queue:
+def tile_queue(counter: object) -> Queue:
     """The tiles of a persistent kernel, assigned dynamically to CTAs that are free: `for x, y in queue:`,
     with the coordinates of `w.tiles`. So tiles that take longer than others don't delay those after them; the
     longest tiles should come first.

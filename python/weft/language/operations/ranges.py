@@ -11,8 +11,8 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations.inspection import check
 from weft.language.operations.roles import cta, ctas
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar
+from weft.mlir import ir
 from weft.passes.builders import emit
 
 
@@ -45,7 +45,7 @@ class Range:
         if middle is not end:
             yield Part(middle, end, step, (0,))
 
-    def item(self, number: Scalar) -> Scalar:
+    def item(self, number: Scalar) -> object:
         """The value of the loop's variable, from a number of the loop."""
         return number
 
@@ -54,13 +54,13 @@ class Range:
 class Part:
     """A loop from `begin` on, below `end`, and the distances of the numbers of one iteration from its own."""
 
-    begin: Any
-    end: Any
-    step: Any
-    distances: tuple[Any, ...]
+    begin: ir.Value
+    end: ir.Value
+    step: ir.Value
+    distances: tuple[ir.Value | int, ...]
 
 
-def range_(first: Traced, end: Traced = None, step: Traced = 1, *, unroll: int = 1) -> Range:
+def range_(first: object, end: object = None, step: object = 1, *, unroll: int = 1) -> Range:
     """A loop of the GPU over every `step`-th number from `first` on, below `end`: `for i in w.range(n)`.
 
     With one argument, it begins at 0. The step must be positive: the kernel stops if it isn't. With `unroll`,
@@ -79,7 +79,7 @@ def range_(first: Traced, end: Traced = None, step: Traced = 1, *, unroll: int =
     return Range(begin, stop, step, unroll)
 
 
-Order = Callable[[Scalar, tuple[Scalar, ...]], Any]
+Order = Callable[[Scalar, tuple[Scalar, ...]], object]
 
 
 class Tiles(Range):
@@ -93,7 +93,7 @@ class Tiles(Range):
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "order", order)
 
-    def item(self, number: Scalar) -> Traced:
+    def item(self, number: Scalar) -> object:
         """The coordinates of a tile, from its number."""
         coordinates, rest = list[Scalar](), number.value
         counts: tuple[Scalar, ...] = self.counts  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ class Tiles(Range):
         return tuple(coordinates) if len(counts) > 1 else coordinates[0]
 
 
-def tiles(*, order: Order | None = None) -> Traced:
+def tiles(*, order: Order | None = None) -> object:
     """The coordinates in the grid of the tiles that this CTA computes: `for x, y in w.tiles():`.
 
     There are as many coordinates as the grid has numbers. A kernel with `persistent=` has a CTA for each
@@ -135,6 +135,6 @@ class _Single:
     def __init__(self, rank: int) -> None:
         self._rank = rank
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         coordinates = tuple(cta(axis) for axis in range(self._rank))
         yield coordinates if self._rank > 1 else coordinates[0]

@@ -3,7 +3,6 @@ and of warps through shared memory.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
@@ -17,7 +16,7 @@ from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import operators, registers
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Loaded, Scalar, condition
 from weft.layout import MEMORY, Iter, Layout
@@ -57,7 +56,7 @@ def across_lanes(value: ir.Value, name: str, distances: tuple[int, ...]) -> ir.V
 _DISTANCES = tuple(1 << bit for bit in range(LANES.bit_length() - 1))
 
 
-def total(x: Traced, name: str, axis: int | None, within: str | None) -> Scalar:
+def total(x: object, name: str, axis: int | None, within: str | None) -> Scalar:
     """The reduction of all elements of a fragment, or of a number of each thread; the same in all threads."""
     if isinstance(x, Fragment):
         if within is not None:
@@ -106,7 +105,7 @@ def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
 
 
 def columns_across_warps(
-    x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[Any]], Any]
+    x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[ir.Value]], ir.Value]
 ) -> Fragment:
     """A vector of the columns of a tile, from what each warp has for each of a lane's columns."""
     current, columns = trace.current(), x.shape[1]
@@ -131,7 +130,7 @@ def columns_across_warps(
     rows, zero = WARPS if fit else 1, emit.value(0)
     together = Layout((Iter(rows, count), *of_columns.shard), of_columns.replica)
     kind = FragmentType.of((rows, columns), x.dtype.type, together)
-    of_column = dict[int, list[Any]]()
+    of_column = dict[int, list[ir.Value]]()
     for warp in range(0, WARPS, rows):
         read = Fragment.of(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
         for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
@@ -141,7 +140,7 @@ def columns_across_warps(
     return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
 
 
-def _reduce(x: Traced, name: str, axis: int | None, within: str | None) -> Traced:
+def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragment | Scalar:
     """A vector of rows or columns, along an axis; or one number."""
     axis = _checked_axis(x, axis, name)
     if not isinstance(x, Fragment) or axis is None or (len(x.shape) == 1 and axis == 0):
@@ -166,7 +165,7 @@ def _reduce(x: Traced, name: str, axis: int | None, within: str | None) -> Trace
     other = x.shape[1 - axis]
     count = 2 ** len(distances or ()) if lanes else 1
     shape = ((other, count) if axis == 1 else (count, other)) if lanes else (other,)
-    groups = dict[int, list[Any]]()
+    groups = dict[int, list[ir.Value]]()
     for at, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
         groups.setdefault(at[1 - axis], []).append(element)
     folded = {key: reduced(name, elements) for key, elements in groups.items()}
@@ -178,7 +177,7 @@ def _reduce(x: Traced, name: str, axis: int | None, within: str | None) -> Trace
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
 
 
-def _checked_axis(x: Traced, axis: Any, name: str) -> Traced:
+def _checked_axis(x: object, axis: object, name: str) -> int | None:
     """An axis, counted from the first one. Raises WeftError for a second value in its place."""
     if axis is None or (isinstance(axis, int) and not isinstance(axis, bool)):
         return from_first(x, axis)
@@ -187,7 +186,7 @@ def _checked_axis(x: Traced, axis: Any, name: str) -> Traced:
     raise mistake(f"axis must be None, 0 or 1, got {got}{hint}")
 
 
-def warp_any(x: Traced) -> Scalar:
+def warp_any(x: object) -> Scalar:
     """Whether a condition is true in any lane of the warp, for any of the lane's elements. All lanes get the
     same result, so a branch on it doesn't diverge.
     """
@@ -195,7 +194,7 @@ def warp_any(x: Traced) -> Scalar:
     return Scalar(votes.in_warp(_any_of_lane(x, "w.warp_any")))
 
 
-def warpgroup_any(x: Traced) -> Scalar:
+def warpgroup_any(x: object) -> Scalar:
     """Whether a condition is true in any thread of the warpgroup, for any of its elements. All threads get
     the same result, so they can multiply in a branch on it. All threads of the warpgroup must execute it; it
     is a barrier.
@@ -206,7 +205,7 @@ def warpgroup_any(x: Traced) -> Scalar:
     return Scalar(votes.in_warpgroup(roles.own_barrier(role), WARPGROUP, condition_))
 
 
-def _any_of_lane(x: Traced, name: str) -> ir.Value:
+def _any_of_lane(x: object, name: str) -> ir.Value:
     """The i1 of a condition, which is that of any of the lane's elements. `name` is that of the caller."""
     if isinstance(x, Fragment):
         if x.dtype != i1:
@@ -218,19 +217,19 @@ def _any_of_lane(x: Traced, name: str) -> ir.Value:
     return value.value
 
 
-def maximum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def maximum_of(x: object, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The largest elements along an axis: of rows (`axis=1`), a vector of rows. Without an axis, the largest
     one, as `w.sum`.
     """
     return _reduce(x, "maximum", axis, within)
 
 
-def minimum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def minimum_of(x: object, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The smallest elements along an axis. Without an axis, the smallest one, as `w.sum`."""
     return _reduce(x, "minimum", axis, within)
 
 
-def sum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
+def sum_of(x: object, axis: int | None = None, *, within: str | None = None) -> Fragment | Scalar:
     """The sums along an axis: of rows (`axis=1`), a vector of rows; of columns (`axis=0`), a vector of
     columns. The latter goes through shared memory, so all threads of the warpgroup must execute it.
 
@@ -244,24 +243,23 @@ def sum_of(x: Traced, axis: int | None = None, *, within: str | None = None) -> 
     return _reduce(x, "add", axis, within)
 
 
-def argmax(x: Fragment, axis: int) -> Fragment:
+def argmax(x: Fragment, axis: int) -> Fragment | Scalar:
     """The index along an axis of the first one of the largest elements, in i32. If any is NaN, it is that of
     the first NaN, as in NumPy and PyTorch.
     """
     return _first_index(x, "maximum", axis)
 
 
-def argmin(x: Fragment, axis: int) -> Fragment:
+def argmin(x: Fragment, axis: int) -> Fragment | Scalar:
     """The index along an axis of the first one of the smallest elements, as `argmax`."""
     return _first_index(x, "minimum", axis)
 
 
-def _first_index(x: Fragment, name: str, axis: int) -> Fragment:
+def _first_index(x: Fragment, name: str, axis: int) -> Fragment | Scalar:
     axis = from_first(x, axis)
     best = _reduce(x, name, axis, None)
     index = column(x) if axis == 1 else row(x)
     found = x == best
     if x.dtype.is_float:
         found |= x != x  # the best one is then NaN, which equals nothing
-    first: Fragment = _reduce(chosen(found, index, x.shape[axis]), "minimum", axis, None)
-    return first
+    return _reduce(chosen(found, index, x.shape[axis]), "minimum", axis, None)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
@@ -84,7 +83,7 @@ def whole_block(warp: int, meet: Callable[[], None]) -> Iterator[None]:
         _execute_whole(branch, single, meet)
 
 
-def once(change: Callable[[], Any]) -> Traced:
+def once(change: Callable[[], object]) -> Traced:
     """Changes memory, by one thread in `w.one_thread`. Returns the result of `change`, if it has one."""
     single = trace.current().single
     if single is None:
@@ -108,7 +107,7 @@ def _execute_whole(branch: ir.OpView, single: trace.Single, meet: Callable[[], N
     they meet before and after each change, so that all of them read the same.
     """
     built = [each.operation for each in branch.then_block.operations][:-1]
-    reads = list[Any]()
+    reads = list[ir.OpView]()
 
     def note(op: ir.Operation) -> ir.WalkResult:
         if op.name in _LOADS and list(op.results[0].uses):
@@ -283,7 +282,7 @@ class Turns:
         self.first = trace.current().named_barriers(count)
         self._role: Role | None = None
 
-    def wait(self, me: Traced) -> None:
+    def wait(self, me: object) -> None:
         """Waits until it is the turn of warpgroup `me`."""
         self._begin()
         meet(emit.add(as_scalar(me, i32).value, self.first), 2 * WARPGROUP)
@@ -356,7 +355,7 @@ def thread() -> Scalar:
     return Scalar(emit.sub(number, role_.first * WARPGROUP))
 
 
-def _dimension(axis: Any) -> gpu.Dimension:
+def _dimension(axis: object) -> gpu.Dimension:
     trace.current()
     if not isinstance(axis, Integral) or axis not in (0, 1, 2):
         raise mistake(f"axis must be 0, 1 or 2, got {shown(axis)}")

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from weft.isa.chips import LANES, WARPS
 from weft.language.capture import trace
@@ -14,14 +14,13 @@ from weft.language.operations import shared_exchange as groups
 from weft.language.values import operators, registers
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
 from weft.layout import MEMORY, Iter
 from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
-Values = tuple[Any, ...]
+Values = tuple[ir.Value, ...]
 
 
 class Part(NamedTuple):
@@ -30,7 +29,7 @@ class Part(NamedTuple):
     """
 
     values: Values
-    has: Any = None
+    has: ir.Value | None = None
 
 
 class Law:
@@ -77,7 +76,7 @@ class Sums(Law):
 class Function(Law):
     """Combines the elements of arrays by an associative function of numbers."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
 
     def combined(self, one: Values, other: Values) -> Values:
@@ -90,7 +89,7 @@ class Function(Law):
         return tuple(as_scalar(each, dtype).value for each, dtype in zip(numbers, types, strict=True))
 
 
-def check_parameters(combine: Callable[..., Any], count: int) -> None:
+def check_parameters(combine: Callable[..., object], count: int) -> None:
     """Raises WeftError for a function that doesn't take this many numbers."""
     try:
         signature = inspect.signature(combine)
@@ -107,7 +106,7 @@ def _selected(condition: ir.Value, values: Values, others: Values) -> Values:
     return tuple(arith.select(condition, *pair) for pair in zip(values, others, strict=True))
 
 
-def cumsum(x: Traced, axis: int | None = None) -> Fragment | Scalar:
+def cumsum(x: object, axis: int | None = None) -> Fragment | Scalar:
     """For each element of a tile, the sum of those up to it along an axis: in its row (`axis=1`), or in its
     column (`axis=0`). For each element of a vector, the sum of those up to it.
 
@@ -118,7 +117,7 @@ def cumsum(x: Traced, axis: int | None = None) -> Fragment | Scalar:
     return sums
 
 
-def associative_scan(x: Traced, combine: Callable[..., Any], axis: int | None = None) -> Traced:
+def associative_scan(x: object, combine: Callable[..., object], axis: int | None = None) -> object:
     """Elements up to each one, combined by an associative function of two numbers, along an axis as for
     `w.cumsum`: `w.associative_scan(t, w.maximum, axis=1)` has the largest number up to each one.
 
@@ -136,7 +135,7 @@ def associative_scan(x: Traced, combine: Callable[..., Any], axis: int | None = 
     return found if isinstance(x, tuple) else found[0]
 
 
-def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tuple[Fragment | Scalar, ...]:
+def _scanned(name: str, xs: tuple[object, ...], axis: int | None, law: Law) -> tuple[Fragment | Scalar, ...]:
     trace.current().check_whole_warps(name)
     first = xs[0] if xs else None
     if not isinstance(first, Fragment):
@@ -147,13 +146,15 @@ def _scanned(name: str, xs: tuple[Any, ...], axis: int | None, law: Law) -> tupl
     if isinstance(axis, float) or axis not in ((0, 1) if len(first.shape) == 2 else (None, 0)):
         legal = "0 or 1" if len(first.shape) == 2 else "None or 0"
         raise mistake(f"axis must be {legal}, of {first}, got {axis}")
+    fragments = [first]
     for other in xs[1:]:
         if not isinstance(other, Fragment) or not _alike(first, other):
             same = isinstance(other, Fragment) and other.shape == first.shape
             hint = " in another layout: use w.convert" if same else ""
             raise mistake(f"{name} expects fragments of one shape and layout, got {first} and {other}{hint}")
-    _check_types(name, tuple(x.lane for x in xs), law)
-    return _of_fragments(xs, axis or 0, law)
+        fragments.append(other)
+    _check_types(name, tuple(x.lane for x in fragments), law)
+    return _of_fragments(fragments, axis or 0, law)
 
 
 def _alike(one: Fragment, other: Fragment) -> bool:

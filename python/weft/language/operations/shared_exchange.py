@@ -2,8 +2,7 @@
 fragment in another layout, and values of warps.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from weft.dialects import tile
 from weft.dialects.tile import BufferType, FragmentType
@@ -14,7 +13,6 @@ from weft.language.operations import roles
 from weft.language.operations.roles import warpgroup_barrier
 from weft.language.values import registers
 from weft.language.values.dtypes import f32
-from weft.language.values.foreign import Traced
 from weft.language.values.scalars import operand
 from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm
@@ -25,7 +23,11 @@ MOST_BYTES = 16
 
 
 def moved(
-    lane: Any, shape: tuple[int, int], layouts: tuple[Layout, Layout], widths: Sequence[int], scratch: Any
+    lane: ir.Value,
+    shape: tuple[int, int],
+    layouts: tuple[Layout, Layout],
+    widths: Sequence[int],
+    scratch: Callable[[int], ir.Type],
 ) -> ir.Value:
     """A lane's elements of a tile, moved from one layout to another one, by accesses of so many bytes.
 
@@ -46,7 +48,7 @@ def moved(
     return tile.to_lane(tile.load(mine, zero, zero, new, vector_bytes=widths[1]))
 
 
-def transposed(lane: Any, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
+def transposed(lane: ir.Value, size: int, layout: Layout) -> tuple[ir.Value, Layout]:
     """A lane's elements of a vector of rows as those of a vector of columns, or the other way around, and
     their layout.
     """
@@ -95,7 +97,7 @@ def _count() -> int:
     return threads // LANES
 
 
-def number(x: Traced, axis: int | None, expected: str) -> ir.Value:
+def number(x: object, axis: int | None, expected: str) -> ir.Value:
     """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
     what is `expected` either, and for a number along an axis.
     """
@@ -114,7 +116,7 @@ def of_each(value: ir.Value, warps: int) -> list[ir.Value]:
 
 def exchanged(
     values: Sequence[tuple[ir.Value | int, ir.Value]], slots: int, warps: int, stores: ir.Value
-) -> Iterator[list[Any]]:
+) -> Iterator[list[ir.Value]]:
     """For each value, with its slot, those that all warps of the group have in this slot, in their order.
     They are loaded one after the other, as the caller takes them: all of them may need too many registers.
 

@@ -1,12 +1,9 @@
 """CTAs that wait for others: counters in memory."""
 
-from typing import Any
-
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.roles import once, one_thread, warpgroup_barrier
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import as_scalar
 from weft.mlir import ir, llvm, nvvm
@@ -17,7 +14,7 @@ _ADD, _RELAXED = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
 _ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
 
 
-def signal(counter: Traced) -> None:
+def signal(counter: object) -> None:
     """Adds 1 to an element of an array of i32, by each warpgroup that comes here, after all that it has
     stored in arrays and added, also by TMA. CTAs that wait for this number by `w.await_signals` then see it.
 
@@ -44,7 +41,7 @@ def _signal(address: ir.Value) -> None:
     once(add)
 
 
-def await_signals(counter: Place, number: Traced) -> None:
+def await_signals(counter: object, number: object) -> None:
     """Waits until an element of an array of i32 is at least `number`. What was stored before these signals is
     then visible to the warpgroup, in loads and in additions by TMA.
 
@@ -57,7 +54,7 @@ def await_signals(counter: Place, number: Traced) -> None:
         trace.current().check_whole("w.await_signals")
     address, count = _address(counter, "w.await_signals"), as_scalar(number, i32).value
 
-    def poll() -> tuple[ir.Value, list[Any]]:
+    def poll() -> tuple[ir.Value, list[ir.Value]]:
         found = llvm.load(emit.i32(), address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
         return emit.less(found, count), []
 
@@ -66,7 +63,7 @@ def await_signals(counter: Place, number: Traced) -> None:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_global)
 
 
-def _address(counter: Traced, caller: str) -> ir.Value:
+def _address(counter: object, caller: str) -> ir.Value:
     if trace.current().role is None:
         raise mistake(f"{caller} must be in a role")
     if not isinstance(counter, Place) or len(counter.indices) != 1 or counter.matrix.rank != 1:
