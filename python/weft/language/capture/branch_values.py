@@ -13,7 +13,6 @@ from weft.language.capture.carried import RESULT, Carried, Unbound
 from weft.language.capture.mutation import Region, fill, fix_shared
 from weft.language.capture.python_objects import Scope
 from weft.language.messages.mistakes import mistake, unseen
-from weft.language.values.foreign import Traced
 from weft.mlir import ir
 
 _NO_VALUE = "has no value here"
@@ -49,7 +48,7 @@ class _Side:
 class _Plan:
     """The value after the branch in place of one of each side."""
 
-    def __init__(self, value: Traced) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value  # as it is, or what it is made like
         self.pairs: tuple[int, int] | None = None  # the numbers of its pairs of SSA values
         self.members: dict[object, _Plan] | None = None

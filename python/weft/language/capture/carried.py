@@ -3,12 +3,12 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.language.capture import python_objects
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import NUMBERS
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 
 if TYPE_CHECKING:
     from weft.mlir import ir
@@ -132,7 +132,7 @@ def mapped(
     return other
 
 
-def rebuilt(value: object, new: "Iterator[ir.Value]", made: dict[int, object] | None = None) -> Traced:
+def rebuilt(value: object, new: "Iterator[ir.Value]", made: dict[int, object] | None = None) -> Any:
     """The value with the next SSA values in place of its own. `made` as for `mapped`."""
     return mapped(value, lambda each: each.like(new), made)
 

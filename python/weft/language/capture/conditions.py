@@ -12,7 +12,7 @@ from weft.language.capture.control import Branch
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.ranges import Range
 from weft.language.values.dtypes import i1
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, condition
 from weft.passes.builders import emit
 
@@ -29,7 +29,7 @@ def choose(value: object, then: Callable[[], object], otherwise: Callable[[], ob
     return branch.after()[0]
 
 
-def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], object]) -> object:
+def logical(is_and: bool, of_truth: bool, first: object, *rest: Callable[[], object]) -> object:
     """`first and …`, or `first or …`: the operand that decides it, or with `of_truth` its truth alone."""
     if not rest:
         return first
@@ -37,7 +37,7 @@ def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], obj
     if not isinstance(known, Scalar):
         return logical(is_and, of_truth, rest[0](), *rest[1:]) if known == is_and else first
     value = first if of_truth else _settled(first)
-    is_condition = of_truth or value.dtype == i1
+    is_condition = of_truth or (isinstance(value, Scalar) and value.dtype == i1)
 
     def others() -> object:
         last = logical(is_and, of_truth, rest[0](), *rest[1:])
@@ -47,18 +47,19 @@ def logical(is_and: bool, of_truth: bool, first: Traced, *rest: Callable[[], obj
     return choose(known, *(sides if is_and else sides[::-1]))
 
 
-def _settled(value: object) -> Traced:
+def _settled(value: object) -> object:
     """A value, where it is in memory the number there."""
     return value.loaded() if isinstance(value, Loaded) else value
 
 
-def _as(one: Scalar, other: object, word: str) -> object:
+def _as(one: object, other: object, word: str) -> object:
     """An operand of `and` or `or`. Raises WeftError if it is a condition and another one is a number, or the
     other way round.
     """
     other = _settled(other)
     is_condition = isinstance(other, bool) or (isinstance(other, Scalar) and other.dtype == i1)
-    if is_condition != (one.dtype == i1) and isinstance(other, (bool, int, float, Scalar)):
+    differs = is_condition != (isinstance(one, Scalar) and one.dtype == i1)
+    if differs and isinstance(other, (bool, int, float, Scalar)):
         number = one if is_condition else other
         what = str(number) if isinstance(number, Scalar) else f"the Python {type(number).__name__} {number}"
         raise mistake(
@@ -110,10 +111,10 @@ def is_same(value: object, other: object) -> object:
     return value is other
 
 
-def is_sequence(value: Traced, count: int) -> bool:
+def is_sequence(value: object, count: int) -> bool:
     """Whether a value matches a pattern of a sequence of so many parts."""
-    of_parts = isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
-    return of_parts and len(value) == count
+    is_text = isinstance(value, (str, bytes, bytearray))
+    return isinstance(value, Sequence) and not is_text and len(value) == count
 
 
 def chosen(value: Scalar) -> bool:

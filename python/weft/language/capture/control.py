@@ -20,7 +20,6 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations.queues import Queue
 from weft.language.operations.ranges import Part, Range
 from weft.language.values.dtypes import NUMBERS
-from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar, condition
 from weft.mlir import ir, nvvm, scf
 from weft.passes.builders import emit
@@ -133,7 +132,7 @@ class Loop(_Construct):
 
     _before: LoopValues
 
-    def __init__(self, over: Traced, names: LoopNames, has_else: bool) -> None:
+    def __init__(self, over: Any, names: LoopNames, has_else: bool) -> None:
         self.over, self.names, self._every = over, names.assigned, names
         self.traced = isinstance(over, (Range, Queue))
         self._left = 0  # iterations of the body that are still to be traced
@@ -239,13 +238,13 @@ class QueueLoop(Loop):
         self._results = list(loop.results)[1:]
 
 
-def loop(over: Traced, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
+def loop(over: object, names: Names, changed: Names, passed: Names, targets: Names, has_else: bool) -> Loop:
     """The loop of a captured `for`."""
     every = LoopNames(names, changed, passed, targets)
     return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
 
 
-def _iterable(over: object) -> Traced:
+def _iterable(over: object) -> Any:
     """The value that a Python loop iterates over. Raises WeftError for one of the GPU."""
     if isinstance(over, Scalar):
         raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")

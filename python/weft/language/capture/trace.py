@@ -44,7 +44,7 @@ class Taken(Protocol):
 class Sharing(Protocol):
     """A ring for which the CTAs of a cluster copy for each other."""
 
-    filling: object
+    filling: "Role | None"
     filling_warp: int | None
 
     def drain(self) -> None:

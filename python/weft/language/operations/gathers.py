@@ -49,7 +49,7 @@ class Gathered(Foreign):
         """The fragments among the indices of rows."""
         return [each for each in self.indices[:-1] if isinstance(each, Fragment)]
 
-    def size(self, axis: int) -> ir.Value:
+    def size(self, axis: int) -> ir.Value | int:
         """The size that an index along an axis is less than."""
         return matrices.size(self.matrix.value, axis)
 

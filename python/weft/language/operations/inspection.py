@@ -14,7 +14,6 @@ from weft.language.operations.roles import once
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import column, row
 from weft.language.values.dtypes import NUMBERS, f64, i1, i32, i64, u32, u64
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.rings import Ring
 from weft.language.values.scalars import Scalar, as_scalar, condition, converted
@@ -79,15 +78,18 @@ def _printed(values: Sequence[object]) -> None:
     gpu.PrintfOp(" ".join(texts) + "\n", numbers)
 
 
-def check(holds: Traced, message: str) -> None:
+def check(holds: object, message: str) -> None:
     """Stops the kernel with the message and this source line if a condition is false on the GPU, or that of
     an element of a fragment. A condition that Python knows is checked during tracing.
     """
     trace.current()
     if not isinstance(message, str) or not message:
         raise mistake(f"the message of w.check must be a string, got {shown(message)}")
-    is_of_elements = isinstance(holds, Fragment) and holds.dtype == i1
-    known = Scalar(reductions.reduced("and", holds.elements())) if is_of_elements else condition(holds)
+    known: bool | Scalar
+    if isinstance(holds, Fragment) and holds.dtype == i1:
+        known = Scalar(reductions.reduced("and", holds.elements()))
+    else:
+        known = condition(holds)
     if isinstance(known, Scalar):
         attributes = {"msg": ir.StringAttr.get(message)}
         ir.Operation.create("cf.assert", operands=[known.value], attributes=attributes)

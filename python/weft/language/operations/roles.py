@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
+from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
@@ -15,7 +16,6 @@ from weft.language.capture import carried, trace
 from weft.language.capture.trace import Role, Trace
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import i32
-from weft.language.values.foreign import Traced
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.mlir import gpu, ir, llvm, nvvm, scf
 from weft.passes.analysis.uniformity import SAME_IN_A_WARPGROUP
@@ -83,7 +83,7 @@ def whole_block(warp: int, meet: Callable[[], None]) -> Iterator[None]:
         _execute_whole(branch, single, meet)
 
 
-def once(change: Callable[[], object]) -> Traced:
+def once(change: Callable[[], object]) -> Any:
     """Changes memory, by one thread in `w.one_thread`. Returns the result of `change`, if it has one."""
     single = trace.current().single
     if single is None:

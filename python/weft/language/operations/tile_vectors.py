@@ -13,7 +13,6 @@ from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import row
 from weft.language.values.dtypes import DType, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment, check_like
 from weft.language.values.matrices import Matrix, Place
 from weft.language.values.scalars import as_scalar
@@ -25,7 +24,7 @@ from weft.passes.kernels import matrices
 _VECTOR_BYTES = 16
 
 
-def load_row(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragment:
+def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
     """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
     columns, such as `bias[column]`, or from a buffer of one row.
 
@@ -34,22 +33,22 @@ def load_row(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragment
     check_like(like)
     if isinstance(source, Buffer):
         check_no_outside(outside)
-    if not isinstance(source, Buffer):
-        _check_element(source, "w.load_row")
-    elif source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
-        raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
+        if source.shape[0] != 1 or source.shape[1] < like.shape[-1]:
+            raise mistake(f"w.load_row expects a buffer of 1 x {like.shape[-1]} or more, got {source}")
+        return _vector_of_buffer(source, _of_columns(like), like.columns)
+    place = _element(source, "w.load_row")
+    layout, columns, start = _of_columns(like), like.columns, place.indices[-1].value
+    if not is_zero(outside) or may_begin_before(start) or place.row()[0] is not None:
+        return _by_elements(place, layout, columns, outside)
+    loaded = tile.load_row(_row_of(place), start, _row_type(columns, place.dtype, layout))
+    return Fragment(tile.to_lane(loaded), (columns,), layout)
+
+
+def _of_columns(like: object) -> Layout:
+    """The layout of a vector of the columns of a fragment."""
     if not isinstance(like, Fragment) or not like.has_columns:
         raise mistake(f"like must be a tile with columns, or a vector of columns, got {like}")
-    layout = like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
-    columns = like.columns
-    if isinstance(source, Buffer):
-        return _vector_of_buffer(source, layout, columns)
-    if not is_zero(outside) or may_begin_before(source.indices[-1].value) or source.row()[0] is not None:
-        return _by_elements(source, layout, columns, outside)
-    loaded = tile.load_row(
-        _row_of(source), source.indices[-1].value, _row_type(columns, source.dtype, layout)
-    )
-    return Fragment(tile.to_lane(loaded), (columns,), layout)
+    return like.layout if len(like.shape) == 1 else registers.without_axis(like.layout, like.shape, 0)
 
 
 def _row_type(columns: int, dtype: DType, layout: Layout) -> ir.Type:
@@ -67,7 +66,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
-def load_column(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragment:
+def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
     """Loads a vector for the rows of a tile, from an element of an array whose last dimension is these rows,
     or from a buffer of one row. Fewer elements of a buffer, which divide the rows, are repeated.
 
@@ -84,11 +83,10 @@ def load_column(source: Traced, *, like: Fragment, outside: Traced = 0) -> Fragm
             raise mistake(f"w.load_column expects a buffer of 1 x {rows} or a divisor of it, got {source}")
         repeated = source.shape[1] < rows
         return (_repeated if repeated else _vector_of_buffer)(source, layout, rows)
-    _check_element(source, "w.load_column")
-    return _by_elements(source, layout, rows, outside)
+    return _by_elements(_element(source, "w.load_column"), layout, rows, outside)
 
 
-def _by_elements(source: Place, layout: Layout, count: int, outside: Traced) -> Fragment:
+def _by_elements(source: Place, layout: Layout, count: int, outside: object) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
     vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
     numbers, limit = vector_indices(vector, source)
@@ -130,7 +128,7 @@ def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.V
 
 
 def elements_inside(
-    vector: Fragment, to: Place, rows: Traced = None
+    vector: Fragment, to: Place, rows: object = None
 ) -> Iterator[tuple[ir.Value, list[ir.Value]]]:
     """Each of a lane's elements of a vector of rows, with its indices in the array, to build something where
     these are inside of it, in the first of the lanes that hold the element. With `rows`, of so many elements.
@@ -149,11 +147,13 @@ def element_at(place: Place, number: ir.Value) -> list[ir.Value]:
     return [*(emit.as_index(each.value) for each in place.indices[:-1]), emit.as_index(number)]
 
 
-def _check_element(place: Traced, name: str) -> None:
-    if isinstance(place, Place) and len(place.indices) == place.matrix.rank:
-        return
-    whole = isinstance(place, Matrix)
-    first = f": write {place.name}[{', '.join('0' * place.rank)}] for its first" if whole else ""
+def _element(place: object, name: str) -> Place:
+    """An element of an array. Raises WeftError for anything else."""
+    if isinstance(place, Place) and place.element is not None:
+        return place
+    first = ""
+    if isinstance(place, Matrix):
+        first = f": write {place.name}[{', '.join('0' * place.rank)}] for its first"
     raise mistake(f"{name} expects an element of an array, with all its indices, got {place}{first}")
 
 
@@ -164,7 +164,7 @@ def _row_of(place: Place) -> ir.Value:
     return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
 
 
-def store_column(vector: Fragment, to: Traced, *, rows: Traced = None) -> None:
+def store_column(vector: Fragment, to: object, *, rows: object = None) -> None:
     """Stores a vector of rows to an array whose last dimension is these rows, or to a buffer of one row. One
     of the lanes that hold an element stores it; elements outside of the array are not written. With `rows`,
     only the first `rows` elements are, of an array.
@@ -182,7 +182,7 @@ def store_column(vector: Fragment, to: Traced, *, rows: Traced = None) -> None:
         memref.store(element, to.matrix.value, at)
 
 
-def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Traced) -> None:
+def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: object) -> None:
     """Stores a vector to the only row of a buffer."""
     if rows is not None:
         raise mistake("rows is for stores to an array: a vector is stored whole to a buffer")
@@ -199,7 +199,7 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: Traced) -> None:
             llvm.store(element, at, alignment=buffer.dtype.bytes)
 
 
-def store_row(vector: Fragment, to: Traced) -> None:
+def store_row(vector: Fragment, to: object) -> None:
     """Stores a vector of columns, such as `w.sum(x, axis=0)`, to an array whose last dimension is these
     columns, or to a buffer of one row. Elements outside of the array are not written.
     """

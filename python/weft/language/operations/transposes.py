@@ -2,7 +2,6 @@
 
 from functools import lru_cache
 from math import gcd
-from typing import Any
 
 from weft.dialects import mma, tile
 from weft.isa.chips import WARPS
@@ -201,7 +200,7 @@ class _InPlace:
 
     def emit(self) -> None:
         """All steps of a warp, some of them at once."""
-        held = list[tuple[Any, list[Any]]]()
+        held = list[tuple[ir.Value, list[ir.Value]]]()
         for distance in range(_PANEL // _BLOCK):
             row, column = self._block(distance)
             source = self._address(row, self.loaded_row, column)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 from weft import mlir
 from weft.dialects import tile
@@ -19,7 +19,6 @@ from weft.language.operations import clusters
 from weft.language.operations.gathers import Gathered, check_index
 from weft.language.operations.roles import once
 from weft.language.values.dtypes import DType, i1, i8, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
 from weft.layout import Layout
@@ -32,7 +31,7 @@ from weft.passes.kernels.matrices import panels
 class Element(Loaded):
     """An element of a buffer. In arithmetic, it is the element's value."""
 
-    def __init__(self, buffer: Traced, row: ir.Value, column: ir.Value) -> None:
+    def __init__(self, buffer: "Buffer", row: ir.Value, column: ir.Value) -> None:
         self.buffer, self._at = buffer, (row, column)
         # At once, so that the element is that of now. Removed at the end if nothing needs it.
         self.element = Scalar(_read(buffer, self._at))
@@ -63,7 +62,7 @@ class Elements(Gathered):
     def is_of_rows(self) -> bool:
         return False
 
-    def size(self, axis: int) -> Traced:
+    def size(self, axis: int) -> int:
         return self.matrix.shape[axis]
 
     def read(self, at: Sequence[ir.Value]) -> ir.Value:
@@ -73,7 +72,7 @@ class Elements(Gathered):
         _write(self.matrix, at, element)
 
 
-def element_of(buffer: Traced, indices: Traced) -> Element | Elements:
+def element_of(buffer: "Buffer", indices: object) -> Element | Elements:
     """An element of a buffer, or those at indices that fragments hold."""
     at = _element_indices(buffer, indices)
     buffer.read_by_lanes()
@@ -82,7 +81,7 @@ def element_of(buffer: Traced, indices: Traced) -> Element | Elements:
     return Element(buffer, *(each.value for each in at))
 
 
-def store_element(buffer: Traced, indices: Traced, value: Traced) -> None:
+def store_element(buffer: "Buffer", indices: object, value: object) -> None:
     """Stores a number as an element of a buffer."""
     at = _element_indices(buffer, indices)
     if any(isinstance(each, Fragment) for each in at):
@@ -94,7 +93,7 @@ def store_element(buffer: Traced, indices: Traced, value: Traced) -> None:
     once(lambda: _write(buffer, [each.value for each in at], number))
 
 
-def element_address(buffer: Traced, row: ir.Value, column: ir.Value) -> ir.Value:
+def element_address(buffer: "Buffer", row: ir.Value, column: ir.Value) -> ir.Value:
     """A pointer to the element at these SSA values."""
     if buffer.transposed:
         row, column = column, row
@@ -102,19 +101,19 @@ def element_address(buffer: Traced, row: ir.Value, column: ir.Value) -> ir.Value
     return addresses.offset(tile.address(buffer.value), emit.value(offset))
 
 
-def _read(buffer: Traced, at: Sequence[ir.Value]) -> ir.Value:
+def _read(buffer: "Buffer", at: Sequence[ir.Value]) -> ir.Value:
     kind = buffer.dtype.type
     load = llvm.load(addresses.stored_type(kind), element_address(buffer, *at), alignment=buffer.dtype.bytes)
     trace.current().removable.append((load, [load.owner]))
     return emit.bits(load, kind)
 
 
-def _write(buffer: Traced, at: Sequence[ir.Value], number: ir.Value) -> None:
+def _write(buffer: "Buffer", at: Sequence[ir.Value], number: ir.Value) -> None:
     word = emit.bits(number, addresses.stored_type(number.type))
     llvm.store(word, element_address(buffer, *at), alignment=buffer.dtype.bytes)
 
 
-def _element_indices(buffer: Traced, given: Any) -> tuple[Fragment | Scalar, Any]:
+def _element_indices(buffer: "Buffer", given: object) -> tuple[Fragment | Scalar, Fragment | Scalar]:
     """The row and column of an element. Of a buffer of one row, the column suffices."""
     given = given if isinstance(given, tuple) else (given,)
     if len(given) == 1 and buffer.shape[0] == 1:
@@ -136,11 +135,37 @@ def _element_indices(buffer: Traced, given: Any) -> tuple[Fragment | Scalar, Any
 _BARRIER_BYTES = 16  # of each stage: one that it is full, one that it is empty
 
 
+class Filled(Protocol):
+    """A ring of whose stages buffers are parts."""
+
+    over: Any
+
+    def read_by_lanes(self) -> None:
+        """Notes that lanes read the stages, not only products."""
+
+
+class Stage(Protocol):
+    """A stage that was taken."""
+
+    written: bool
+
+    def check_full(self, done: str) -> None:
+        """Raises WeftError if no wait comes before the stage is read or released (`done`)."""
+
+    def multiplied(self, product: int) -> None:
+        """Notes that a product, by its number, reads the stage."""
+
+
 class Buffer(Carried):
     """A tile of rows x columns in shared memory, or a part of one. `b.T` is it transposed, for `w.gemm`."""
 
     def __init__(
-        self, value: ir.Value, *, transposed: bool = False, ring: Traced = None, slot: Traced = None
+        self,
+        value: ir.Value,
+        *,
+        transposed: bool = False,
+        ring: Filled | None = None,
+        slot: Stage | None = None,
     ) -> None:
         check_value(value, "Buffer")
         self.value = value
@@ -169,17 +194,17 @@ class Buffer(Carried):
         """The transposed tile; nothing moves."""
         return Buffer(self.value, transposed=not self.transposed, ring=self.ring, slot=self.slot)
 
-    def rows(self, first: Traced, count: int) -> "Buffer":
+    def rows(self, first: object, count: int) -> "Buffer":
         """`count` rows from `first` on, a multiple of `count`; where `count` doesn't divide the rows, of the
         greatest common divisor of both.
         """
         return self._part(0, first, count)
 
-    def columns(self, first: Traced, count: int) -> "Buffer":
+    def columns(self, first: object, count: int) -> "Buffer":
         """`count` columns from `first` on, a multiple of `count`."""
         return self._part(1, first, count)
 
-    def peer(self, rank: Traced) -> "Buffer":
+    def peer(self, rank: object) -> "Buffer":
         """The buffer at the same address in another CTA of the cluster, by its rank, to load from or to store
         to. Between the accesses of two CTAs must be a `w.cluster_barrier()`, and one before the first store.
         """
@@ -203,7 +228,7 @@ class Buffer(Carried):
         if self.slot is None or not self.slot.written:
             self.read_by_lanes()
 
-    def _part(self, axis: int, first: Traced, count: int) -> "Buffer":
+    def _part(self, axis: int, first: object, count: int) -> "Buffer":
         whole = self.shape
         known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
         step = gcd(count, whole[axis]) if known else 0
@@ -229,21 +254,21 @@ class Buffer(Carried):
         part = tile.slice_(self.value, start[0], start[1], (shape[0], shape[1]), row_step=row_step)
         return Buffer(part, transposed=self.transposed, ring=self.ring, slot=self.slot)
 
-    def __getitem__(self, indices: Traced) -> Element | Elements:
+    def __getitem__(self, indices: object) -> Element | Elements:
         return element_of(self, indices)
 
-    def __setitem__(self, indices: Traced, value: Traced) -> None:
+    def __setitem__(self, indices: object, value: object) -> None:
         store_element(self, indices, value)
 
-    def __iter__(self) -> Traced:
+    def __iter__(self) -> NoReturn:
         raise mistake(f"can't loop over {self}: loop over w.range of its rows or columns")
 
     # Its address is known where it is used, so that loops and branches carry the buffer itself.
 
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[ir.Value]:
         return []
 
-    def like(self, parts: Iterator[Any]) -> "Buffer":
+    def like(self, parts: Iterator[ir.Value]) -> "Buffer":
         return self
 
     def complaint(self, other: "Buffer") -> str | None:
@@ -270,7 +295,7 @@ def shared(rows: int, columns: int, dtype: DType) -> Buffer:
         return Buffer(tile.alloc(kind))
 
 
-def buffer_type(rows: Traced, columns: Traced, dtype: DType, stages: int | None = None) -> Traced:
+def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None) -> ir.Type:
     """The type of a tile, or of several: in panels as wide as the widest swizzle that a row fills."""
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -296,7 +321,9 @@ def buffer_type(rows: Traced, columns: Traced, dtype: DType, stages: int | None 
     else:
         text = panels(rows, columns, dtype.bytes, stages or 1)
     whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
-    return tile.stage_type(whole) if stages is None else whole
+    one = whole if stages is not None else tile.stage_type(whole)
+    assert one is not None
+    return one
 
 
 def stages_complaint(kind: ir.Type) -> str | None:

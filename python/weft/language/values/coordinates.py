@@ -1,11 +1,8 @@
 """The coordinates of a fragment's elements, as masks need them."""
 
-from typing import Any
-
 from weft.language.messages.mistakes import mistake
 from weft.language.values import operators, registers
-from weft.language.values.dtypes import NUMBERS, i32
-from weft.language.values.foreign import Traced
+from weft.language.values.dtypes import NUMBERS, DType, i32
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Scalar, as_scalar
 from weft.layout import Layout
@@ -33,18 +30,18 @@ class Coordinates(Fragment):
         return arith.addi(base, _constants(self._kind, self.offsets))
 
     @lane.setter
-    def lane(self, _: Any) -> None:
+    def lane(self, _: object) -> None:
         pass
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         return i32
 
     @property
     def _kind(self) -> ir.Type:
         return ir.VectorType.get([len(self.offsets)], i32.type)
 
-    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
+    def binary(self, name: str, other: object, swapped: bool) -> Fragment:
         single = isinstance(other, (*NUMBERS, Scalar)) or callable(getattr(other, "loaded", None))
         if single and (name == "add" or (name == "sub" and not swapped)):
             base = self.base.binary(name, other, False)

@@ -60,7 +60,7 @@ class DType:
         """The bytes of an element."""
         return self.bits // 8
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         if DType.make is None:
             raise mistake("this can be called in a kernel only, while it is traced")
         return DType.make(value, self)
@@ -131,7 +131,7 @@ FOREIGN |= {f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)}
 FOREIGN |= {"bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
-def instead_of(dtype: Any) -> str:
+def instead_of(dtype: object) -> str:
     """The end of a message about a value in place of an element type: it, and the type that it may mean."""
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
     short = FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
@@ -141,7 +141,7 @@ def instead_of(dtype: Any) -> str:
     return f"got {name}: {hint}"
 
 
-def checked_type(dtype: Any) -> DType:
+def checked_type(dtype: object) -> DType:
     """An element type. Raises WeftError for anything else, with the type that it may stand for."""
     if isinstance(dtype, DType):
         return dtype

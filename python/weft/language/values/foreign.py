@@ -1,17 +1,14 @@
 """Refuses values of a kernel in functions of NumPy and PyTorch, and names the functions to call."""
 
 import sys
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NoReturn, Self
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.language.messages import names
 from weft.language.messages.mistakes import mistake
 
-Traced: TypeAlias = Any
-"""A value in a kernel while it is traced: of the GPU, such as a number, a fragment or an element of an array,
-or one of Python that may stand beside these. Functions check at run time which of them they take.
-"""
 # Ufuncs that numbers of NumPy call for operators, `np.float32(2) * x`.
 _OPERATORS = {
     "add": "add",
@@ -36,11 +33,11 @@ _LIBRARIES = ("jax", "numpy", "torch")
 class Foreign:
     """A value of a kernel, as functions of other libraries see it."""
 
-    def __deepcopy__(self, _: Any) -> Any:
+    def __deepcopy__(self, _: object) -> Self:
         """The value itself: only what holds it, which `dataclasses.asdict` copies, too, can change."""
         return self
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: object, **options: object) -> object:
         name, binary = _OPERATORS.get(ufunc.__name__), getattr(self, "binary", None)
         if name and callable(binary) and method == "__call__" and len(inputs) == 2 and inputs[1] is self:
             result = binary(name, inputs[0], True)
@@ -48,17 +45,17 @@ class Foreign:
                 return result
         raise _refused("np", ufunc.__name__)
 
-    def __array_function__(self, function: Any, *_: Any) -> Any:
+    def __array_function__(self, function: Callable[..., object], *_: object) -> NoReturn:
         raise _refused("np", function.__name__)
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         raise mistake(
             f"only the GPU knows {self}: NumPy can't make an array of it, nor take it as an index; an array "
             "that is an argument of the kernel can"
         )
 
     @classmethod
-    def __torch_function__(cls, function: Any, *_: Any) -> Any:
+    def __torch_function__(cls, function: object, *_: object) -> NoReturn:
         raise _refused("torch", getattr(function, "__name__", str(function)))
 
 

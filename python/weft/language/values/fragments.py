@@ -1,7 +1,7 @@
 """Tiles in the registers of a warpgroup."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
@@ -14,7 +14,6 @@ from weft.language.messages.mistakes import at, check_value, mistake
 from weft.language.operations import shared_exchange
 from weft.language.values import operators, registers
 from weft.language.values.dtypes import NUMBERS, DType, checked_type, f32, i32
-from weft.language.values.foreign import Traced
 from weft.language.values.scalars import (
     Scalar,
     as_scalar,
@@ -44,7 +43,7 @@ class Fragment(operators.Operators, Carried):
     __hash__ = object.__hash__
 
     def __init__(self, lane: Any, shape: Sequence[int], layout: Layout) -> None:
-        self.lane = lane
+        self.lane: ir.Value = lane
         """The vector of a lane's elements."""
         self.shape = tuple(shape)
         self.layout = layout
@@ -127,11 +126,11 @@ class Fragment(operators.Operators, Carried):
     def _with(self, lane: ir.Value) -> "Fragment":
         return Fragment(lane, self.shape, self.layout)
 
-    def elements(self) -> list[Any]:
+    def elements(self) -> list[ir.Value]:
         """A lane's elements, in register order."""
         return emit.elements(self.lane)
 
-    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
+    def binary(self, name: str, other: object, swapped: bool) -> "Fragment":
         one, second = together(self, other)
         if one is None:
             return NotImplemented
@@ -146,7 +145,7 @@ class Fragment(operators.Operators, Carried):
     def of_zeros(self) -> "Fragment":
         return self._with(constant(self.lane.type, 0))
 
-    def like(self, parts: Iterator[Any]) -> "Fragment":
+    def like(self, parts: Iterator[ir.Value]) -> "Fragment":
         return Fragment.of(next(parts))
 
     def begun(self, number: str) -> str:
@@ -193,14 +192,14 @@ class Fragment(operators.Operators, Carried):
             f"Python can't make a number of {self}: use the functions of w, as w.tanh for math.tanh"
         )
 
-    def __getitem__(self, _: Any) -> Traced:
+    def __getitem__(self, _: object) -> NoReturn:
         raise mistake(
             f"{self} can't be subscripted: its elements are in the registers of several threads. Vectors of "
             "rows and of columns apply to a tile as they are; choose elements by w.where, w.row and w.column"
         )
 
 
-def together(one: Fragment, other: Traced) -> tuple[Any, Any]:
+def together(one: Fragment, other: Any) -> tuple[Any, Any]:
     """A fragment and another operand with the shape and layout of both, broadcast where one is a vector or a
     number; None twice for an operand that isn't a number or fragment.
     """
@@ -219,10 +218,11 @@ def together(one: Fragment, other: Traced) -> tuple[Any, Any]:
     return None, None
 
 
-def from_first(x: Traced, axis: Any) -> Traced:
+def from_first(x: object, axis: Any) -> Any:
     """An axis of a fragment, of which negative ones count from the last, as in NumPy; others as they are."""
-    counted = isinstance(x, Fragment) and isinstance(axis, int) and -len(x.shape) <= axis < 0
-    return axis + len(x.shape) if counted else axis
+    if isinstance(x, Fragment) and isinstance(axis, int) and -len(x.shape) <= axis < 0:
+        return axis + len(x.shape)
+    return axis
 
 
 def common(fragments: Sequence[Fragment]) -> Fragment:
@@ -304,7 +304,7 @@ def spread(vector_: Fragment, shape: tuple[int, ...], layout: Layout) -> Fragmen
     )
 
 
-def full(shape: Any, value: Traced, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
+def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None = None) -> Fragment:
     """A fragment whose elements all have this value, or in each row or column that of a vector.
 
     `shape` is (rows, columns); a number of rows, for a vector of rows; or (1, columns), for one of columns.
@@ -346,7 +346,7 @@ def zeros(shape: Any, dtype: DType = f32, *, like: Fragment | None = None) -> Fr
     return full(shape, 0, dtype, like=like)
 
 
-def check_like(like: Traced) -> None:
+def check_like(like: object) -> None:
     """Raises WeftError for a `like` that has no layout."""
     if like is not None and not isinstance(like, Fragment):
         raise mistake(f"like must be a fragment, got {shown(like)}")

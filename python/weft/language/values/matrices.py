@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 from weft import mlir
 from weft.dialects import tile
@@ -17,7 +17,7 @@ from weft.language.operations.gathers import checked as gathered
 from weft.language.operations.roles import once
 from weft.language.values.bounds import existing
 from weft.language.values.dtypes import DType, i32
-from weft.language.values.foreign import Foreign, Traced
+from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import Loaded, Scalar, as_scalar, dtype_of, operand
 from weft.mlir import ir, memref
@@ -54,7 +54,7 @@ class Matrix(Fixed, Foreign):
         """Its sizes: Python's numbers where they are known when the kernel is compiled."""
         return tuple(self.size(number) for number in range(self.rank))
 
-    def size(self, dimension: int | str) -> Traced:
+    def size(self, dimension: int | str) -> Any:
         """One of its sizes, by its number or by its name."""
         if isinstance(dimension, str):
             if dimension not in self.sizes:
@@ -85,13 +85,13 @@ class Matrix(Fixed, Foreign):
         """The number of matrices of a batch, or of a batch of batches."""
         return math.prod(self.shape[:-2])
 
-    def __getitem__(self, indices: Traced) -> "Place | Gathered":
+    def __getitem__(self, indices: object) -> "Place | Gathered":
         given = self._indices(indices)
         if any(isinstance(each, Fragment) for each in given):
             return gathered(self, given)
         return Place(self, given)
 
-    def __setitem__(self, indices: Traced, value: Traced) -> None:
+    def __setitem__(self, indices: object, value: object) -> None:
         if not self.writes:
             raise mistake(f"'{self.name}' must be a w.Out argument to be written, got w.In")
         at = self._indices(indices)
@@ -118,10 +118,10 @@ class Matrix(Fixed, Foreign):
                     f"{self.name}.size({number}) - 1"
                 )
 
-    def __iter__(self) -> Traced:
+    def __iter__(self) -> NoReturn:
         raise mistake(f"can't loop over '{self.name}': loop over w.range of one of its sizes")
 
-    def _indices(self, indices: Traced) -> tuple[Any, ...]:
+    def _indices(self, indices: object) -> tuple[Any, ...]:
         given = indices if isinstance(indices, tuple) else (indices,)
         if not 1 <= len(given) <= self.rank:
             raise mistake(f"'{self.name}' has {self.rank} dimensions, got {len(given)} indices")
@@ -141,7 +141,7 @@ class Matrix(Fixed, Foreign):
         return f"<{self}>"
 
 
-def _first(index: Traced) -> str:
+def _first(index: object) -> str:
     """Where a slice begins, in a message."""
     start = index.start if isinstance(index, slice) else index
     return "0" if start is None else str(start) if isinstance(start, int) else "…"
@@ -204,7 +204,7 @@ class Place(Loaded):
         given = [each.value for each in self.indices[: self.matrix.rank - 1]]
         return [*given, *[emit.value(0)] * (self.matrix.rank - 1 - len(given))]
 
-    def row(self) -> tuple[Any, list[ir.Value], ir.Value]:
+    def row(self) -> tuple[ir.Value | None, list[ir.Value], ir.Value]:
         """Whether the array has the row of a vector, and its indices, as `existing` returns them. And the
         number of its elements: 0 if the array doesn't have it.
         """

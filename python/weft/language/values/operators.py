@@ -8,7 +8,7 @@ from weft import mlir
 from weft.errors import shown
 from weft.ir import callers
 from weft.language.messages.mistakes import mistake
-from weft.language.values.foreign import Traced
+from weft.language.values.dtypes import DType
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
 
@@ -31,11 +31,11 @@ class Operators:
     """Operators, by a method `binary(name, other, swapped)` of the class."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """The type of the elements."""
         raise NotImplementedError
 
-    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
+    def binary(self, name: str, other: object, swapped: bool) -> Any:
         """The result of an operation; NotImplemented where the other operand may know better."""
         raise NotImplementedError
 
@@ -69,18 +69,18 @@ class Operators:
     __le__, __ge__ = _operator("le")[0], _operator("ge")[0]
     __eq__, __ne__ = _operator("eq")[0], _operator("ne")[0]
 
-    def __neg__(self) -> Traced:
+    def __neg__(self) -> Any:
         return self.binary("sub", -0.0 if self.dtype.is_float else 0, True)
 
-    def __invert__(self) -> Traced:
+    def __invert__(self) -> Any:
         if self.dtype.is_float:
             raise mistake("'~' can't be applied to floats: compare them first, or use -")
         return self.binary("xor", self.dtype.ones, False)
 
-    def __abs__(self) -> Traced:
+    def __abs__(self) -> Any:
         return self if self.dtype.is_unsigned else self.binary("maximum", -self, False)
 
-    def __pow__(self, exponent: Any) -> Traced:
+    def __pow__(self, exponent: Any) -> Any:
         known = isinstance(exponent, Real) and not isinstance(exponent, bool)
         if not known or exponent not in (1, 2, 3, 4):
             got = exponent if isinstance(exponent, Operators) else shown(exponent)
@@ -122,7 +122,7 @@ _SYMBOLS = {"mulhi": "w.mulhi", "div": "/", "floordiv": "//", "mod": "%"}
 _SYMBOLS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 
 
-def _compare(predicates: Any, function: Callable[..., Any], name: str) -> Operator:
+def _compare(predicates: Any, function: Callable[..., ir.Value], name: str) -> Operator:
     return lambda a, b: function(getattr(predicates, name), a, b)
 
 

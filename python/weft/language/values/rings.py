@@ -23,7 +23,6 @@ from weft.language.operations import clusters
 from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.values.dtypes import DType
-from weft.language.values.foreign import Traced
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar
 from weft.language.values.stages import Slot, Takers
@@ -31,6 +30,7 @@ from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
 Position = tuple[Scalar, Scalar]
+Kind = tuple[int, int, DType]  # rows, columns and the type of elements
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
@@ -41,7 +41,7 @@ class Ring(carried.Fixed):
         self,
         stages: int,
         takers: int,
-        buffers: dict[str, tuple[int, int, DType]],
+        buffers: dict[str, Kind],
         shared: dict[str, int],
         over: "Ring | None" = None,
     ) -> None:
@@ -58,18 +58,18 @@ class Ring(carried.Fixed):
         self.takers = takers * (1 + sum(clusters.size(axis) - 1 for axis in set(shared.values())))
         with trace.current().before_barriers():
             below = list(over._buffers.values()) if over else [None] * len(buffers)
-            self._buffers: dict[str, Any] = {
+            self._buffers: dict[str, ir.Value] = {
                 name: tile.alloc(kind, over=memory)
                 for (name, kind), memory in zip(kinds.items(), below, strict=True)
             }
         self._where = callers.here()
         self._copied = not trace.current().has_tma
-        self._writer: Any = None  # "copies", or the role that writes its stages
+        self._writer: trace.Role | str | None = None  # "copies", or the role that writes its stages
         self._own: bool | None = None  # whether each warpgroup writes the stage of its own number
         self._alone: bool | None = None  # whether one thread takes stages
-        self._taking: Any = None  # the role and warp of that thread
+        self._taking: tuple[trace.Role | None, int] | None = None  # the role and warp of that thread
         self._taken_at: Location | None = None
-        self.filling: Any = None
+        self.filling: trace.Role | None = None
         """The role that copies."""
         self.filling_warp: int | None = None
         """The warp of its thread that starts the copies."""
@@ -162,7 +162,7 @@ class Ring(carried.Fixed):
                 f"to multiples of {BOX_ALIGNMENT} bytes, got {bytes_}"
             )
 
-    def _parts(self, buffer: ir.Value, places: Traced) -> list[tuple[Place, ir.Value]]:
+    def _parts(self, buffer: ir.Value, places: Place | tuple[Place, ...]) -> list[tuple[Place, ir.Value]]:
         """The places from which a buffer, or parts of it, are filled, and these parts."""
         if not isinstance(places, tuple) or len(places) == 1:
             return [(places[0] if isinstance(places, tuple) else places, buffer)]
@@ -188,7 +188,7 @@ class Ring(carried.Fixed):
         row, mask = emit.value(emit.add(row, first)), clusters.mask(axis)
         tile.copy_multicast(place.map(share.type), row, column, share, barrier, mask)
 
-    def _copy(self, places: dict[str, Any], stage: ir.Value, phase: ir.Value) -> None:
+    def _copy(self, places: dict[str, Place | tuple[Place, ...]], stage: ir.Value, phase: ir.Value) -> None:
         """Fills a stage by `cp.async` of all threads of the warpgroup."""
         tile.acquire(self._ring, stage, phase)
         for name, places_of in places.items():
@@ -262,9 +262,10 @@ class Ring(carried.Fixed):
         if current.one_thread:
             raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
         self._check_source(taken)
+        assert current.role is not None
         self._written_by(current.role, own)
         stage, phase = (each.value for each in self.filled)
-        if own and current.role is not None:
+        if own:
             stage = current.role.number
         if taken is None:
             tile.acquire(self._ring, stage, phase)
@@ -288,7 +289,7 @@ class Ring(carried.Fixed):
                 f"and isn't released, as in write(block), got {shown(taken)}"
             )
 
-    def _written_by(self, role: Any, own: bool) -> None:
+    def _written_by(self, role: trace.Role, own: bool) -> None:
         """Each warp of a role announces what it has written."""
         if own and self.stages != role.warpgroups:
             raise mistake(
@@ -420,13 +421,13 @@ class Ring(carried.Fixed):
             raise WeftError(Diagnostic(wrong, self._where))
         return tile.stage(self._buffers[name], stage)
 
-    def buffer(self, name: str, stage: Any, slot: Any = None) -> Buffer:
+    def buffer(self, name: str, stage: ir.Value, slot: Slot | None = None) -> Buffer:
         """One of the buffers of a stage, which may have been taken as a `slot`."""
         return Buffer(self._part(name, stage), ring=self, slot=slot)
 
 
 def ring(
-    stages: int, *, takers: int = 1, shared: Any = None, over: Ring | None = None, **buffers: Any
+    stages: int, *, takers: int = 1, shared: object = None, over: Ring | None = None, **buffers: Kind
 ) -> Ring:
     """A ring of stages, each with buffers of these names: `w.ring(4, a=(rows, columns, w.bf16))`.
 
@@ -462,7 +463,9 @@ def ring(
     return made
 
 
-def _check_over(over: Ring | None, stages: int, takers: int, buffers: dict[str, Any], shared: Any) -> None:
+def _check_over(
+    over: Ring | None, stages: int, takers: int, buffers: dict[str, Kind], shared: object
+) -> None:
     """Raises WeftError for a ring in whose memory another one can't be."""
     if over is None:
         return
@@ -482,7 +485,7 @@ def _check_over(over: Ring | None, stages: int, takers: int, buffers: dict[str, 
         )
 
 
-def _sharing(shared: Any, buffers: dict[str, Any]) -> dict[str, int]:
+def _sharing(shared: object, buffers: dict[str, Kind]) -> dict[str, int]:
     """The buffers that CTAs copy for each other, each with the axis along which these are in the cluster."""
     if shared is not None and not isinstance(shared, dict):
         raise mistake(f'shared must be a dictionary such as {{"b": 0}}, got {shown(shared)}')

@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from weft import mlir
 from weft.errors import shown
@@ -14,7 +14,6 @@ from weft.language.capture.carried import Carried, written
 from weft.language.messages.mistakes import check_value, mistake
 from weft.language.values import operators
 from weft.language.values.dtypes import DTYPES, NUMBERS, DType, checked_type, e4m3, f16, f32, i1, i32
-from weft.language.values.foreign import Traced
 from weft.mlir import arith, ir
 from weft.passes.builders import emit, small_floats
 from weft.passes.kernels import fragments
@@ -64,7 +63,7 @@ class Scalar(operators.Operators, Carried):
         """The bits of the number as a number of another type with as many bits."""
         return Scalar(reinterpreted(self.value, checked_type(dtype)))
 
-    def binary(self, name: str, other: Traced, swapped: bool) -> Traced:
+    def binary(self, name: str, other: object, swapped: bool) -> "Scalar":
         if (second := operand(other, self.dtype)) is None:
             return NotImplemented
         check_sign(name, other, self.dtype)
@@ -72,7 +71,7 @@ class Scalar(operators.Operators, Carried):
         pair = (second, self) if swapped else (self, second)
         return Scalar(operators.apply(name, *(each.value for each in pair)))
 
-    def _ceil_div(self, other: int) -> Traced:
+    def _ceil_div(self, other: int) -> "Scalar":
         """The quotient for `w.ceil_div`."""
         if self.dtype == i32:
             return Scalar(emit.ceil_div(self.value, other))
@@ -84,7 +83,7 @@ class Scalar(operators.Operators, Carried):
     def of_zeros(self) -> "Scalar":
         return Scalar(constant(self.value.type, 0))
 
-    def like(self, parts: Iterator[Any]) -> "Scalar":
+    def like(self, parts: Iterator[ir.Value]) -> "Scalar":
         return Scalar(next(parts))
 
     def number(self) -> str:
@@ -124,13 +123,13 @@ class Scalar(operators.Operators, Carried):
             ".to(w.f32) in place of float()"
         )
 
-    def __iter__(self) -> Traced:
+    def __iter__(self) -> NoReturn:
         raise mistake(
             f"can't unpack {self}: it is one number, as are tiles of w.tiles() where the grid is one number"
         )
 
 
-def operand(value: Traced, dtype: DType) -> Scalar | None:
+def operand(value: Any, dtype: DType) -> Scalar | None:
     """A number, from Python or the GPU, as an operand of an operation on this type; otherwise None."""
     if isinstance(value, Scalar):
         return value
@@ -140,7 +139,7 @@ def operand(value: Traced, dtype: DType) -> Scalar | None:
     return loaded() if callable(loaded) else None
 
 
-def check_sign(name: str, number: Traced, dtype: DType) -> None:
+def check_sign(name: str, number: object, dtype: DType) -> None:
     """Raises WeftError for a number of Python that has the sign bit of an integer type, in an operation that
     would take it for a negative one.
     """
@@ -162,7 +161,7 @@ def same(one: DType, other: DType) -> None:
         raise mistake(f"operands must have one type, got {one} and {other}: convert one with .to({best})")
 
 
-def as_scalar(value: Traced, dtype: DType | None = None) -> Scalar:
+def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
     """A number as a value of the GPU. A Python number gets this type."""
     if isinstance(value, Scalar):
         if dtype is not None and value.dtype != dtype:
@@ -212,7 +211,7 @@ def constant(kind: ir.Type, number: float) -> ir.Value:
     return emit.constant(kind, float(number))
 
 
-def condition(value: Traced) -> bool | Scalar:
+def condition(value: object) -> bool | Scalar:
     """The truth of a value: Python's, or an i1 of the GPU."""
     if (loaded := getattr(value, "loaded", None)) is not None and callable(loaded):
         value = loaded()
@@ -224,7 +223,7 @@ def condition(value: Traced) -> bool | Scalar:
     return Scalar((value != 0).value)
 
 
-def converted(value: Traced, dtype: DType) -> ir.Value:
+def converted(value: ir.Value, dtype: DType) -> ir.Value:
     """An SSA value, a scalar or a vector, in another type. Floats are rounded once; those beyond the range of
     fp8 become its largest value. Integers keep their lowest bits; as an i1, they are whether they aren't 0.
     """
@@ -255,7 +254,7 @@ def converted(value: Traced, dtype: DType) -> ir.Value:
     return emit.bits(number, kind)
 
 
-def reinterpreted(value: Traced, dtype: DType) -> ir.Value:
+def reinterpreted(value: ir.Value, dtype: DType) -> ir.Value:
     """The bits of an SSA value, a scalar or a vector, in a type of the same width."""
     old = dtype_of(value.type)
     if old == i1 and dtype != i1:
@@ -330,7 +329,7 @@ class Loaded(operators.Operators, Carried):
         """The bits of the number as a number of another type with as many bits."""
         return self.loaded().bitcast(dtype)
 
-    def binary(self, name: str, other: Traced, swapped: bool) -> Scalar:
+    def binary(self, name: str, other: object, swapped: bool) -> Scalar:
         return self.loaded().binary(name, other, swapped)
 
     def __bool__(self) -> bool:
@@ -351,5 +350,5 @@ class Loaded(operators.Operators, Carried):
     def parts(self) -> list[ir.Value]:
         return self.loaded().parts()
 
-    def like(self, parts: Iterator[Any]) -> Scalar:
+    def like(self, parts: Iterator[ir.Value]) -> Scalar:
         return self.loaded().like(parts)

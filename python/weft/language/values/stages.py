@@ -23,7 +23,7 @@ class Takers:
         self._warpgroups = dict[int, int]()  # of each role, by its first one
         self._where: Location | None = None
         self._known, self._always, self._alone = True, True, False
-        self._barriers: list[Any] = []
+        self._barriers: list[ir.OpView] = []
 
     def note(self) -> None:
         """Notes that the warpgroups of the role release a stage."""
@@ -75,8 +75,10 @@ class Slot(Carried):
         self.taken = True
         self.written = False  # as a stage of `ring.write()`
         self.full = True  # or a wait comes, before it is read or released
-        self._released: Any = None
-        self._product: tuple[int, Any] | None = None  # the last one that reads it, and where that starts
+        self._released: Location | None = None
+        self._product: tuple[int, Location | None] | None = (
+            None  # the last one that reads it, and where that starts
+        )
         self._awaited: int | None = None  # after how many meetings; None where an iteration before waited
 
     def __getattr__(self, name: str) -> Buffer:
@@ -143,14 +145,14 @@ class Slot(Carried):
     def __enter__(self) -> "Slot":
         return self
 
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None and self._released is None:
             self.release()
 
     def parts(self) -> list[ir.Value]:
         return [self.stage, self._phase]
 
-    def like(self, parts: Iterator[Any]) -> "Slot":
+    def like(self, parts: Iterator[ir.Value]) -> "Slot":
         slot = Slot(self.ring, next(parts), next(parts))
         slot.where, slot.taken, slot._released = self.where, self.taken, self._released
         slot.held, slot.full = self.taken and self._released is None, self.full
