@@ -34,24 +34,6 @@ if TYPE_CHECKING:
     from weft.emulator import Report
 
 
-def kernel_of(
-    function: Callable[..., object],
-    special: Specialization,
-    chip: str,
-    reads: Iterable[Read],
-    trace: "Callable[[], Module]",
-) -> Kernel:
-    """The kernel of a function in one of Weft's files, which reads these names. `trace` makes its module."""
-    described = _described(function, special, chip, reads)
-    return kept_kernels.found_or_made(
-        "traced",
-        described,
-        load=lambda bytecode: compiled_before(bytecode, chip),
-        make=lambda: compile_unlocated(trace(), chip),
-        entry_of=lambda made: made.compiled.bytecode,
-    )
-
-
 def _described(
     function: Callable[..., object], special: Specialization, chip: str, reads: Iterable[Read]
 ) -> list[str | bytes] | None:
@@ -328,9 +310,14 @@ class KernelFunction:
         one.
         """
         if self._is_own:
-            trace = functools.partial(self._build, special, chip, located=False)
             with contextlib.suppress(WeftError):
-                return kernel_of(self.__wrapped__, special, chip, reads.values(), trace)
+                return kept_kernels.found_or_made(
+                    "traced",
+                    _described(self.__wrapped__, special, chip, reads.values()),
+                    load=lambda bytecode: compiled_before(bytecode, chip),
+                    make=lambda: compile_unlocated(self._build(special, chip, located=False), chip),
+                    entry_of=lambda made: made.compiled.bytecode,
+                )
         return compile(self._build(special, chip), arch=chip)
 
     def _forget(self) -> None:

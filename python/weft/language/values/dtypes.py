@@ -72,36 +72,20 @@ class DType:
 
 
 f64 = DType("f64", "f64")
-"""Floats of 64 bits."""
 f32 = DType("f32", "f32")
-"""Floats of 32 bits."""
 f16 = DType("f16", "f16")
-"""Floats of 16 bits, as IEEE 754 has them."""
-bf16 = DType("bf16", "bf16")
-"""Floats of 16 bits with the exponent of f32."""
-e4m3 = DType("f8E4M3FN", "e4m3")
-"""Floats of 8 bits, 3 of them fraction, without infinities."""
-e5m2 = DType("f8E5M2", "e5m2")
-"""Floats of 8 bits, 2 of them fraction."""
+bf16 = DType("bf16", "bf16")  # with the exponent of f32
+e4m3 = DType("f8E4M3FN", "e4m3")  # 3 bits of fraction, without infinities
+e5m2 = DType("f8E5M2", "e5m2")  # 2 bits of fraction
 i64 = DType("i64", "i64")
-"""Signed integers of 64 bits."""
 i32 = DType("i32", "i32")
-"""Signed integers of 32 bits."""
 i16 = DType("i16", "i16")
-"""Signed integers of 16 bits."""
 i8 = DType("i8", "i8")
-"""Signed integers of 8 bits."""
 u64 = DType("ui64", "u64")
-"""Unsigned integers of 64 bits."""
 u32 = DType("ui32", "u32")
-"""Unsigned integers of 32 bits."""
 u16 = DType("ui16", "u16")
-"""Unsigned integers of 16 bits."""
 u8 = DType("ui8", "u8")
-"""Unsigned integers of 8 bits."""
 i1 = DType("i1", "i1")
-"""Truth values."""
-
 DTYPES = {
     each.name: each for each in (f64, f32, f16, bf16, e4m3, e5m2, i64, i32, i16, i8, u64, u32, u16, u8, i1)
 }
