@@ -72,13 +72,13 @@ def has_no_tile(
     empty = next((name for name, view in views.items() if 0 in view.shape), None)
     if empty is None:
         return False
-    found, known = dict[str, tuple[int, str]](), dict[str, object]()
+    sizes_of, named = dict[str, tuple[int, str]](), dict[str, object]()
     for name, view in views.items():
         kind: Any = signature.arguments[name]
-        known[name] = ArraySizes(name, kind.sizes, view.shape)
-        signature.add_sizes(name, view.shape, found)
-    sizes = {size: extent for size, (extent, _) in found.items()}
-    if 0 in numbers_of(grid, {**known, **signature.meta, **sizes, **meta}):
+        named[name] = ArraySizes(name, kind.sizes, view.shape)
+        signature.add_sizes(name, view.shape, sizes_of)
+    sizes = {size: extent for size, (extent, _) in sizes_of.items()}
+    if 0 in numbers_of(grid, {**named, **signature.meta, **sizes, **meta}):
         return True
     raise WeftError(
         f"kernel {signature.name}: '{empty}' has no elements (shape {views[empty].shape}), which is possible "

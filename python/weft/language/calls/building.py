@@ -132,12 +132,12 @@ def _place(kernel: ir.OpView, function: Callable[..., object]) -> None:
     """Gives the kernel and its return the line of its definition, not that of its call."""
     code = function.__code__
     name = code.co_filename.encode("utf-8", "backslashreplace").decode()
-    place = ir.Location.file(name, code.co_firstlineno, 1)
-    kernel.operation.location = place
+    definition = ir.Location.file(name, code.co_firstlineno, 1)
+    kernel.operation.location = definition
     for block in kernel.operation.regions[0].blocks:
         for operation in block.operations:
             if operation.operation.name == "gpu.return":
-                operation.operation.location = place
+                operation.operation.location = definition
 
 
 def _type(kind: ArrayArgument | DType, dtype: DType) -> ir.Type:
@@ -161,8 +161,8 @@ def _arguments(
     for number, (name, kind) in enumerate(signature.arguments.items()):
         value = values[number]
         if isinstance(kind, ArrayArgument):
-            known = _known(kind, meta)
-            result.append(Matrix(value, name, kind.sizes, known, special.aligned[number], kind.writes))
+            extents = _known(kind, meta)
+            result.append(Matrix(value, name, kind.sizes, extents, special.aligned[number], kind.writes))
         else:
             result.append(Scalar(value))
     return result
@@ -208,10 +208,10 @@ def _tile_counts(
 
 def _set_cluster(kernel: ir.OpView, cluster: object, meta: dict[str, object], trace: Trace) -> None:
     """Writes the CTAs of a cluster in x, y and z, if the kernel has clusters."""
-    made = call_with("cluster", cluster, meta) if callable(cluster) else cluster
-    if made is None:
+    ctas = call_with("cluster", cluster, meta) if callable(cluster) else cluster
+    if ctas is None:
         return
-    extents = list(made) if isinstance(made, (tuple, list)) else [made]
+    extents = list(ctas) if isinstance(ctas, (tuple, list)) else [ctas]
     trace.cluster = tuple(launch_extents.cluster([*extents, *[1] * (3 - len(extents))], None))
     if trace.persistent is not None and trace.cluster[1:] != (1, 1):
         raise WeftError(
@@ -237,14 +237,14 @@ def _set_launch(
             continue
         expressions = [ir.AffineExpr.get_symbol(count + n) for n in range(kind.rank)]
         count += kind.rank
-        known = _known(kind, meta)
-        for size, number, expression in zip(kind.sizes, known, expressions, strict=True):
+        constants = _known(kind, meta)
+        for size, number, expression in zip(kind.sizes, constants, expressions, strict=True):
             first = seen.setdefault(size, expression)
             if number is not None:
                 differences.append(expression - number)
             elif first is not expression:
                 differences.append(expression - first)
-        sizes = [Size(each) if n is None else n for each, n in zip(expressions, known, strict=True)]
+        sizes = [Size(each) if n is None else n for each, n in zip(expressions, constants, strict=True)]
         named[name] = ArraySizes(name, kind.sizes, tuple(sizes))
     trace.grid_rank = len(numbers_of(options.grid, {**named, **meta}))
     grid = ir.AffineMap.get(0, count, expressions_of(options.grid, {**named, **meta}))

@@ -219,21 +219,21 @@ class KernelFunction:
         """
         tuning.check_functions(measure, check)
         values, meta = self._arguments(args, named)
-        found = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
-        parts = tuning.key(self.__wrapped__, values, meta, found, self._chip())
-        if not again and (known := tuning.known(parts, found)) is not None:
-            return dict(known)
+        choices = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
+        parts = tuning.key(self.__wrapped__, values, meta, choices, self._chip())
+        if not again and (kept := tuning.known(parts, choices)) is not None:
+            return dict(kept)
         if measure is None:
             tuning.check_gpu()
         best = tuning.fastest(
             self.signature.name,
-            found,
+            choices,
             lambda choice: self._compiled_for(values, {**meta, **choice}),
             values,
             measure or tuning.milliseconds,
             check,
         )
-        tuning.keep(parts, found, best)
+        tuning.keep(parts, choices, best)
         return dict(best)
 
     def module(self, *args: object, **named: object) -> "Module":
@@ -334,8 +334,8 @@ class KernelFunction:
 
 def _default_chip() -> str:
     """The GPU's chip. Without a GPU, the chip that the emulator runs kernels for."""
-    found = runtime.default_chip() if runtime.available() is None else None
-    return str(found or _WITHOUT_GPU)
+    chip = runtime.default_chip() if runtime.available() is None else None
+    return str(chip or _WITHOUT_GPU)
 
 
 _OPTIONS = (

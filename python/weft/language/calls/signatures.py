@@ -159,9 +159,9 @@ class Signature:
                 raise refuse(f"parameters must have names, got '*{each.name}'")
             kind = _evaluated(each.annotation, function)
             if not isinstance(kind, (ArrayArgument, DType)):
-                found = f", {instead_of(kind)}" if kind in NUMBERS else ""
+                got = f", {instead_of(kind)}" if kind in NUMBERS else ""
                 raise refuse(
-                    f"'{each.name}' must be annotated with w.In[…], w.Out[…] or a type such as w.f32{found}; "
+                    f"'{each.name}' must be annotated with w.In[…], w.Out[…] or a type such as w.f32{got}; "
                     "meta-parameters follow a '*'"
                 )
             arguments[each.name] = kind
@@ -195,8 +195,8 @@ class Signature:
         for name in rest:
             if name not in self.meta:
                 meant = instead_of_option(name) or did_you_mean(name, (*self.arguments, *self.meta))
-                known = f": it has {', '.join((*self.arguments, *self.meta))}"
-                raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant or known}")
+                legal = f": it has {', '.join((*self.arguments, *self.meta))}"
+                raise WeftError(f"kernel {self.name} has no parameter '{name}'{meant or legal}")
         return [values[name] for name in self.arguments], rest
 
     def specialization(self, values: Sequence[object], meta: Mapping[str, object]) -> Specialization:
@@ -246,9 +246,9 @@ class Signature:
             return self._given_type(name, kind, value), True
         view = self.view(name, value)
         if view.dtype not in DTYPES:
-            known = kind.dtype or ", ".join(map(str, ELEMENTS))
+            legal = kind.dtype or ", ".join(map(str, ELEMENTS))
             raise WeftError(
-                f"kernel {self.name}: '{name}' must have elements of {known}, got "
+                f"kernel {self.name}: '{name}' must have elements of {legal}, got "
                 f"{arrays.numpy_dtype(view.dtype)}"
             )
         dtype = DTYPES[view.dtype]

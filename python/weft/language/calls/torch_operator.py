@@ -26,9 +26,9 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> object:
     if not isinstance(name, str) or name.count("::") != 1:
         raise WeftError(f"name of an operator must be 'namespace::name', got {shown(name)}")
     if other := [each for each in meta if each not in kernel.signature.meta]:
-        known = ", ".join(kernel.signature.meta) or "none"
+        legal = ", ".join(kernel.signature.meta) or "none"
         raise WeftError(
-            f"'{other[0]}' must be a meta-parameter of kernel {kernel.signature.name}, which has {known}"
+            f"'{other[0]}' must be a meta-parameter of kernel {kernel.signature.name}, which has {legal}"
             f"{did_you_mean(other[0], kernel.signature.meta)}"
         )
     parameters, written = list[str](), list[str]()
@@ -44,8 +44,8 @@ def torch_op(name: str, kernel: KernelFunction, **meta: Any) -> object:
             parameters.append(f"{number}{_named(argument, kernel.signature.defaults)}")
 
     def run(*args: object, **named: Any) -> None:
-        given = {**dict(zip(kernel.signature.arguments, args, strict=False)), **named}
-        kernel(**{name: value for name, value in given.items() if value is not None}, **meta)
+        arguments = {**dict(zip(kernel.signature.arguments, args, strict=False)), **named}
+        kernel(**{name: value for name, value in arguments.items() if value is not None}, **meta)
 
     schema = f"({', '.join(parameters)}) -> ()"
     return torch.library.custom_op(name, run, mutates_args=written, schema=schema)

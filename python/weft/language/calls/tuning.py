@@ -24,21 +24,21 @@ def choices(space: object, names: Sequence[str]) -> list[Choice]:
         for name, values in space.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not values:
                 raise WeftError(f"space: '{name}' must have a list of values, got {shown(values)}")
-        found = [
+        combinations = [
             dict(zip(space, values, strict=True)) for values in itertools.product(*map(tuple, space.values()))
         ]
     else:
-        found = list(space) if isinstance(space, (list, tuple)) else []
-    if not found or not all(isinstance(each, dict) and each for each in found):
+        combinations = list(space) if isinstance(space, (list, tuple)) else []
+    if not combinations or not all(isinstance(each, dict) and each for each in combinations):
         raise WeftError(
             'space must be values for meta-parameters, such as {"stages": (2, 3)}, or a list of dictionaries '
             f"with one value for each, got {shown(space)}"
         )
-    for name in (name for each in found for name in each):
+    for name in (name for each in combinations for name in each):
         if name not in names:
             legal = f"one of the meta-parameters {', '.join(names)}" if names else "a meta-parameter"
             raise WeftError(f"space: '{name}' must be {legal} without a value in the call")
-    return found
+    return combinations
 
 
 def check_functions(measure: object, check: object) -> None:
@@ -49,7 +49,7 @@ def check_functions(measure: object, check: object) -> None:
 
 
 def key(
-    function: Callable[..., object], values: Sequence[object], meta: Choice, found: list[Choice], chip: str
+    function: Callable[..., object], values: Sequence[object], meta: Choice, options: list[Choice], chip: str
 ) -> list[str]:
     """The key of the fastest choice: the function's source, types and sizes, other meta-parameters, the
     choices and the GPU.
@@ -62,20 +62,20 @@ def key(
         except WeftError:
             described.append(repr(value))
     gpu = runtime.current().name if runtime.available() is None else ""
-    parts = [VERSION, inspect.getsource(function), *described, repr(sorted(meta.items())), repr(found)]
+    parts = [VERSION, inspect.getsource(function), *described, repr(sorted(meta.items())), repr(options)]
     return [*parts, chip, gpu]
 
 
-def known(parts: list[str], found: list[Choice]) -> Choice | None:
+def known(parts: list[str], options: list[Choice]) -> Choice | None:
     """The fastest choice as the cache has it; None where it has none."""
     data = disk_cache.default().find(_KIND, parts)
     number = None if data is None else json.loads(data)
-    return found[number] if isinstance(number, int) and 0 <= number < len(found) else None
+    return options[number] if isinstance(number, int) and 0 <= number < len(options) else None
 
 
 def fastest(
     name: str,
-    found: list[Choice],
+    options: list[Choice],
     compiled: Callable[[Choice], Kernel],
     values: Sequence[object],
     measure: Callable[..., float],
@@ -85,7 +85,7 @@ def fastest(
     WeftError if all do.
     """
     times, reasons = list[tuple[float, int]](), list[str]()
-    for number, choice in enumerate(found):
+    for number, choice in enumerate(options):
         try:
             kernel = compiled(choice)
             time = measure(kernel, *values)
@@ -99,13 +99,13 @@ def fastest(
     if not times:
         raise WeftError(f"kernel {name}: no choice can run: {'; '.join(reasons)}")
     if reasons:
-        warn(f"kernel {name}: {len(reasons)} of {len(found)} choices are skipped: {'; '.join(reasons)}")
-    return found[min(times)[1]]
+        warn(f"kernel {name}: {len(reasons)} of {len(options)} choices are skipped: {'; '.join(reasons)}")
+    return options[min(times)[1]]
 
 
-def keep(parts: list[str], found: list[Choice], choice: Choice) -> None:
+def keep(parts: list[str], options: list[Choice], choice: Choice) -> None:
     """Keeps a choice for later processes."""
-    data = json.dumps(found.index(choice)).encode()
+    data = json.dumps(options.index(choice)).encode()
     disk_cache.default().change(_KIND, parts, lambda _: data)
 
 

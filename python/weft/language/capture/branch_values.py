@@ -120,10 +120,10 @@ class BranchValues:
         self._names = [self._plan(*each) for each in ends]
         self._error = unseen
         self._changed = list[tuple[object, dict[object, _Plan]]]()
-        for key, found in self._region.inside.items():
+        for key, reached in self._region.inside.items():
             if key in one.changes or key in other.changes:
-                members = [side.changes.get(key, found.members) for side in self._sides]
-                self._changed.append((found.value, self._members(found.name, found.value, *members)))
+                members = [side.changes.get(key, reached.members) for side in self._sides]
+                self._changed.append((reached.value, self._members(reached.name, reached.value, *members)))
         self._note_shared()
 
     def after(self, results: Sequence[ir.Value]) -> list[Any]:
@@ -147,8 +147,8 @@ class BranchValues:
             one, other = self._numbers(one, other)  # the side that lacks it doesn't return
         if _ABSENT is one or _ABSENT is other or isinstance(one, Unbound) or isinstance(other, Unbound):
             return _Plan(Unbound(name, _ONE_SIDE))
-        if (known := self._plans.get((id(one), id(other)))) is not None:
-            return known
+        if (plan_before := self._plans.get((id(one), id(other)))) is not None:
+            return plan_before
         one, other = self._numbers(one, other)
         for each in (one, other):
             if isinstance(each, Carried):

@@ -254,8 +254,8 @@ def _object_complaint(before: object, after: object) -> str | None:
 
 def cant_carry(name: str, wrong: str, where: str) -> str:
     """The message about a name: what is wrong, where, and what `wrong` has after a colon, a remedy."""
-    what, colon, remedy = wrong.partition(": ")
+    reason, colon, remedy = wrong.partition(": ")
     if name == RESULT:
-        return f"the result {what}, {where}: all returns must have values of one type"
+        return f"the result {reason}, {where}: all returns must have values of one type"
     subject = f"'{name}'" if name.isidentifier() else name
-    return f"{subject} {what}, {where}{colon}{remedy}"
+    return f"{subject} {reason}, {where}{colon}{remedy}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import shown
+from weft.language.capture.carried import described
 from weft.language.capture.control import Branch
 from weft.language.messages.mistakes import mistake
 from weft.language.operations.ranges import Range
@@ -19,10 +20,10 @@ from weft.passes.builders import emit
 
 def choose(value: object, then: Callable[[], object], otherwise: Callable[[], object]) -> object:
     """`then() if value else otherwise()`."""
-    known = condition(value)
-    if isinstance(known, bool):
-        return then() if known else otherwise()
-    branch = Branch(known, ("the value",))
+    truth = condition(value)
+    if isinstance(truth, bool):
+        return then() if truth else otherwise()
+    branch = Branch(truth, ("the value",))
     branch.begin({"then": then, "otherwise": otherwise})
     branch.end_then({"the value": then()})
     branch.end_else({"the value": otherwise()})
@@ -33,9 +34,9 @@ def logical(is_and: bool, of_truth: bool, first: object, *rest: Callable[[], obj
     """`first and …`, or `first or …`: the operand that decides it, or with `of_truth` its truth alone."""
     if not rest:
         return first
-    known = condition(first)
-    if not isinstance(known, Scalar):
-        return logical(is_and, of_truth, rest[0](), *rest[1:]) if known == is_and else first
+    truth = condition(first)
+    if not isinstance(truth, Scalar):
+        return logical(is_and, of_truth, rest[0](), *rest[1:]) if truth == is_and else first
     value = first if of_truth else _settled(first)
     is_condition = of_truth or (isinstance(value, Scalar) and value.dtype == i1)
 
@@ -44,7 +45,7 @@ def logical(is_and: bool, of_truth: bool, first: object, *rest: Callable[[], obj
         return _truth(last) if of_truth else _as(value, last, "and" if is_and else "or")
 
     sides = others, lambda: _truth(not is_and) if is_condition else value
-    return choose(known, *(sides if is_and else sides[::-1]))
+    return choose(truth, *(sides if is_and else sides[::-1]))
 
 
 def _settled(value: object) -> object:
@@ -61,10 +62,9 @@ def _as(one: object, other: object, word: str) -> object:
     differs = is_condition != (isinstance(one, Scalar) and one.dtype == i1)
     if differs and isinstance(other, (bool, int, float, Scalar)):
         number = one if is_condition else other
-        what = str(number) if isinstance(number, Scalar) else f"the Python {type(number).__name__} {number}"
         raise mistake(
-            f"the value of '{word}' is one of its operands, of which one is a condition and one is {what}: "
-            "compare that with 0"
+            f"the value of '{word}' is one of its operands, of which one is a condition and one is "
+            f"{described(number)}: compare that with 0"
         )
     return as_scalar(other) if isinstance(other, bool) else other
 
@@ -75,23 +75,23 @@ def _truth(value: object) -> Scalar:
 
 def negated(value: object) -> object:
     """`not value`."""
-    known = condition(value)
-    return Scalar(emit.negate(known.value)) if isinstance(known, Scalar) else not known
+    truth = condition(value)
+    return Scalar(emit.negate(truth.value)) if isinstance(truth, Scalar) else not truth
 
 
 def contains(value: object, container: Any) -> object:
     """`value in container`: by comparisons, where the value or what a container has is of the GPU."""
     is_of_gpu, is_array = isinstance(value, Foreign), isinstance(container, np.ndarray)
     elements = container.ravel().tolist() if is_array and is_of_gpu else container
-    known = isinstance(elements, (tuple, list, deque, dict, set, frozenset, range))
+    is_collection = isinstance(elements, (tuple, list, deque, dict, set, frozenset, range))
     if isinstance(container, Foreign) or (is_of_gpu and isinstance(container, (str, bytes, Range))):
         raise mistake(
             "'in' must be followed by numbers in a tuple, list, set or range of Python, got "
             f"{container if isinstance(container, Foreign) else shown(container)}"
         )
-    if not known or not (is_of_gpu or any(isinstance(each, Foreign) for each in elements)):
+    if not is_collection or not (is_of_gpu or any(isinstance(each, Foreign) for each in elements)):
         return value in container
-    found: object = False
+    result: object = False
     for each in elements:
         one = value is each or value == each
         if one is True:
@@ -99,8 +99,8 @@ def contains(value: object, container: Any) -> object:
         if isinstance(one, Foreign) and not isinstance(one, Scalar):
             raise mistake(f"'in' compares numbers, got {value}: combine conditions of its elements by |")
         if isinstance(one, Scalar):
-            found = one if found is False else found | one
-    return found
+            result = one if result is False else result | one
+    return result
 
 
 def is_same(value: object, other: object) -> object:
@@ -119,13 +119,13 @@ def is_sequence(value: object, count: int) -> bool:
 
 def chosen(value: Scalar) -> bool:
     """The condition of a comprehension. Raises WeftError for one of the GPU."""
-    known = condition(value)
-    if isinstance(known, Scalar):
+    truth = condition(value)
+    if isinstance(truth, Scalar):
         raise mistake(
             "a comprehension can't choose by a condition of the GPU, since Python must know the length of "
             "its result: choose values by w.where(condition, value, 0.0)"
         )
-    return known
+    return truth
 
 
 def asserted(value: object) -> object:

@@ -269,10 +269,10 @@ class While(_Construct):
 
     def test(self, value: object) -> bool:
         """Whether Python runs the body. The condition of a loop of the GPU is built again inside of it."""
-        known = condition(value)
-        if isinstance(known, bool):
+        truth = condition(value)
+        if isinstance(truth, bool):
             self._attempt.keep()
-            return known
+            return truth
         if self._has_else:
             raise mistake(_NO_ELSE)
         self._attempt.discard()
@@ -317,12 +317,12 @@ class Branch(_Construct):
         """`again` are names that aren't carried, but that the other side reads as they were before;
         `assigned` are all that the sides assign.
         """
-        known = condition(value)
+        truth = condition(value)
         self._again, self._assigned = again, assigned
-        self.names, self.traced = names, not isinstance(known, bool)
-        self.then = self.traced or known
-        self.otherwise = self.traced or not known
-        self._condition: Any = known
+        self.names, self.traced = names, not isinstance(truth, bool)
+        self.then = self.traced or truth
+        self.otherwise = self.traced or not truth
+        self._condition: Any = truth
 
     def begin(self, scope: Scope) -> None:
         """Enters the side where the condition is true."""

@@ -65,14 +65,14 @@ class _Watcher:
     def _line(self, frame: FrameType, event: str, argument: object) -> Callable[..., object]:
         if event not in ("line", "return"):
             return self._line
-        known, function = self._known[id(frame)], frame.f_code.co_name
+        variables, function = self._known[id(frame)], frame.f_code.co_name
         changed = {
             name: value
             for name, value in frame.f_locals.items()
-            if not name.startswith("_") and (name not in known or known[name] is not value)
+            if not name.startswith("_") and (name not in variables or variables[name] is not value)
         }
         if changed:
-            known.update(changed)
+            variables.update(changed)
             sys.settrace(None)  # what names variables isn't to be followed itself
             try:
                 with _at_line(frame.f_code.co_filename, self._lines[id(frame)]):
@@ -114,8 +114,8 @@ def name_value(name: str, value: object) -> None:
             if isinstance(key, str) and key.isidentifier():
                 name_value(f"{name}.{key}", member)
     elif isinstance(value, Ring):
-        for buffer, whole in value._buffers.items():
-            _mark_buffer(f"{name}.{buffer}", whole)
+        for buffer, memory in value._buffers.items():
+            _mark_buffer(f"{name}.{buffer}", memory)
     elif isinstance(value, Slot):
         if value._released is None and _usable(value.stage):
             for buffer in value.ring.kinds:
@@ -168,16 +168,16 @@ def _words(value: ir.Value) -> tuple[list[ir.Value], list[str]]:
 
 def _scalar(value: ir.Value) -> tuple[list[ir.Value], list[str]]:
     value = emit.signless(value)
-    kind, whole = value.type, ir.IntegerType.get_signless
+    kind, integer = value.type, ir.IntegerType.get_signless
     bits = kind.width
     if isinstance(kind, ir.IntegerType):
         if bits < 16:
-            value, bits = arith.extui(whole(_WORD), value), _WORD
+            value, bits = arith.extui(integer(_WORD), value), _WORD
         return [value], [{16: "h", 32: "r", 64: "l"}[bits]]
     if bits == 16:
-        return [arith.bitcast(whole(16), value)], ["h"]
+        return [arith.bitcast(integer(16), value)], ["h"]
     if bits == 8:
-        return _scalar(arith.bitcast(whole(8), value))
+        return _scalar(arith.bitcast(integer(8), value))
     return [value], [{32: "f", 64: "d"}[bits]]
 
 

@@ -96,37 +96,37 @@ class LoopValues:
         """The objects that the body changes in place, or that a function may change which it calls."""
         of_names = python_objects.reached({name: scope[name] for name in self.names if name in scope})
         changed = {name: scope[name] for name in names.changed if name in scope}
-        found = python_objects.reached(changed, functions=False)
-        given = python_objects.reached({name: scope[name] for name in names.passed if name in scope}, own)
+        changing = python_objects.reached(changed, functions=False)
+        passed = python_objects.reached({name: scope[name] for name in names.passed if name in scope}, own)
         weak = {
             key: each
-            for key, each in given.items()
-            if key not in of_names and key not in found and all(map(_is_plain, each.members.values()))
+            for key, each in passed.items()
+            if key not in of_names and key not in changing and all(map(_is_plain, each.members.values()))
         }
-        found = {
+        changing = {
             key: each
-            for key, each in (found | weak).items()
+            for key, each in (changing | weak).items()
             if key in self._region.inside
             and not (python_objects.is_iterator(each.value) or isinstance(each.value, python_objects.ARRAYS))
         }
         count = -1
-        while count != len(found):  # what has an object that stays as it is can't change either
-            count = len(found)
-            found = {
+        while count != len(changing):  # what has an object that stays as it is can't change either
+            count = len(changing)
+            changing = {
                 key: each
-                for key, each in found.items()
+                for key, each in changing.items()
                 if key not in weak
-                or python_objects.reached(each.members, functions=False).keys() <= found.keys()
+                or python_objects.reached(each.members, functions=False).keys() <= changing.keys()
             }
-        return found
+        return changing
 
     def parts(self) -> list[ir.Value]:
         """All SSA values, in order."""
         seen = set(self._placed)
-        found = [part for value in self.values for part in carried.parts(value, seen)]
+        values = [part for value in self.values for part in carried.parts(value, seen)]
         for each in self._placed.values():
-            found += [part for member in each.members.values() for part in carried.parts(member, seen)]
-        return found + carried.parts(self.state)
+            values += [part for member in each.members.values() for part in carried.parts(member, seen)]
+        return values + carried.parts(self.state)
 
     def hand_over(self) -> None:
         """Passes the stages among the values on to the loop, which must release them."""
@@ -195,24 +195,24 @@ class LoopValues:
             if key not in self._after:
                 self._match(each.name, each.value, each.value)
         self._check()
-        found, seen = list[ir.Value](), set(self._placed)
+        parts, seen = list[ir.Value](), set(self._placed)
         for name, before, end in pairs:
-            self._take((name, where), before, end, found, seen)
+            self._take((name, where), before, end, parts, seen)
         for key, each in self._placed.items():
             end = python_objects.members(self._after.get(key, each.value)) or {}
             if wrong := carried.different_members(each.value, each.members, end):
                 raise unseen(carried.cant_carry(each.name, wrong, where))
             for member, before in each.members.items():
-                self._take((each.name, where), before, end[member], found, seen, unseen)
-        return found + carried.parts(trace.current().state())
+                self._take((each.name, where), before, end[member], parts, seen, unseen)
+        return parts + carried.parts(trace.current().state())
 
     def ended(self, scope: Scope, first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
         """The SSA values at the end of the body, which is left, after those of `first`."""
         trace.current().multiplier.end_body()
-        found = [*first(), *self.taken(scope, "in a loop of the GPU")]
+        parts = [*first(), *self.taken(scope, "in a loop of the GPU")]
         self.end()
         trace.current().check_released()
-        return found
+        return parts
 
     def after_all(self, results: Sequence[ir.Value]) -> list[object]:
         """The names' values after a loop with these results; none of those that only its body assigns."""
@@ -282,18 +282,18 @@ class LoopValues:
         them.
         """
         fixed = trace.current().fixed
-        for key, given in self._given.items():
-            if (key in keys or id(given.value) in fixed) and given.is_changed():
+        for key, object_ in self._given.items():
+            if (key in keys or id(object_.value) in fixed) and object_.is_changed():
                 names = " and ".join(dict.fromkeys(f"'{self._begun[each].name}'" for each in (*keys, key)))
                 raise mistake(_BECOME_ONE.format(names))
         self._shared.update(keys)
 
     def _take(
         self,
-        place: tuple[str, str],
+        where: tuple[str, str],
         before: object,
         end: object,
-        found: list[ir.Value],
+        parts: list[ir.Value],
         seen: set[int],
         error: Callable[[str], WeftError] = mistake,
     ) -> None:
@@ -303,12 +303,12 @@ class LoopValues:
         dtype = common_type(before, end) if isinstance(end, NUMBERS) else None
         end = end if dtype is None or isinstance(before, NUMBERS) else as_scalar(end, dtype)
         if wrong := carried.complaint(before, end):
-            raise error(carried.cant_carry(place[0], wrong, place[1]))
+            raise error(carried.cant_carry(where[0], wrong, where[1]))
         members = self._members(before)
         if members is None or isinstance(before, carried.Carried):
             if end is not before:
                 carried.hand_over(end)
-            found += carried.parts(end if isinstance(before, carried.Carried) else before)
+            parts += carried.parts(end if isinstance(before, carried.Carried) else before)
             return
         if id(before) in seen:
             return
@@ -316,9 +316,9 @@ class LoopValues:
             seen.add(id(before))
         after = python_objects.members(end) or {}
         if wrong := carried.different_members(before, members, after):
-            raise error(carried.cant_carry(place[0], wrong, place[1]))
+            raise error(carried.cant_carry(where[0], wrong, where[1]))
         for key, member in members.items():
-            self._take(place, member, after[key], found, seen, unseen)
+            self._take(where, member, after[key], parts, seen, unseen)
 
 
 def _is_plain(value: object) -> bool:

@@ -49,24 +49,24 @@ class _Branches(ast.NodeTransformer):
 
     def _test(self, pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
         """The condition that a value matches a pattern; None if every value does."""
-        found: ast.expr | None = None
+        test: ast.expr | None = None
         if isinstance(pattern, ast.MatchValue):
-            found = ast.Compare(subject, [ast.Eq()], [pattern.value])
+            test = ast.Compare(subject, [ast.Eq()], [pattern.value])
         elif isinstance(pattern, ast.MatchSingleton):
-            found = ast.Compare(subject, [ast.Is()], [ast.Constant(pattern.value)])
+            test = ast.Compare(subject, [ast.Is()], [ast.Constant(pattern.value)])
         elif isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
-            found = self._test(pattern.pattern, subject)
+            test = self._test(pattern.pattern, subject)
         elif isinstance(pattern, ast.MatchOr):
             tests = [self._test(each, subject) for each in pattern.patterns]
-            known = [each for each in tests if each is not None]
-            found = ast.BoolOp(ast.Or(), known) if len(known) == len(tests) else None
+            conditions = [each for each in tests if each is not None]
+            test = ast.BoolOp(ast.Or(), conditions) if len(conditions) == len(tests) else None
         elif isinstance(pattern, ast.MatchSequence):
             count = ast.Constant(len(pattern.patterns))
             is_sequence = ast.Attribute(ast.Name(self._runtime, ast.Load()), "is_sequence", ast.Load())
             begun = ast.copy_location(ast.Call(is_sequence, [subject, count], []), pattern)
             tests = [self._test(*each) for each in _parts(pattern, subject)]
-            found = _all([begun, *(each for each in tests if each is not None)])
-        return found and ast.copy_location(found, pattern)
+            test = _all([begun, *(each for each in tests if each is not None)])
+        return test and ast.copy_location(test, pattern)
 
 
 def _all(tests: list[ast.expr]) -> ast.expr:

@@ -69,19 +69,19 @@ class Region:
         for name, value in self._values.items():
             if not python_objects.is_same(now[name], value):
                 raise unseen(_OUTSIDE.format(f"'{name}'"))
-        found = {
+        changed = {
             key: each for key, each in self.inside.items() if each.is_changed() and not self._is_own(each)
         }
-        for each in found.values():
+        for each in changed.values():
             if python_objects.is_iterator(each.value):
                 raise unseen(_ITERATOR.format(each.name))
             if isinstance(each.value, python_objects.ARRAYS):
                 raise unseen(_ARRAY.format(f"{type(each.value).__name__} '{each.name}'"))
-        return {key: python_objects.members(each.value) or {} for key, each in found.items()}
+        return {key: python_objects.members(each.value) or {} for key, each in changed.items()}
 
-    def _is_own(self, found: Found) -> bool:
+    def _is_own(self, reached: Found) -> bool:
         """Whether it is a variable that the loop or branch gives its value by its name."""
-        return isinstance(found.value, types.CellType) and found.name in self._assigned
+        return isinstance(reached.value, types.CellType) and reached.name in self._assigned
 
     def restore(self) -> None:
         """Gives all objects the members that they had at the beginning."""
@@ -89,15 +89,15 @@ class Region:
             if each.is_changed() and not self._is_own(each):
                 fill(each.value, each.members)
 
-    def fix(self, value: object, found: Found, why: str = _OUTSIDE) -> None:
+    def fix(self, value: object, reached: Found, why: str = _OUTSIDE) -> None:
         """Refuses changes of an object in the body, which stands for another one."""
-        name = f"'{found.name}'" if why is _OUTSIDE else found.name
+        name = f"'{reached.name}'" if why is _OUTSIDE else reached.name
         self.fixed[id(value)] = value, why.format(name)
 
     def complaint(self, value: object) -> str | None:
         """Says why the body can't change an object; None if it can."""
-        if (found := self.outside.get(id(value))) is not None:
-            return _OUTSIDE.format(f"'{found.name}'")
+        if (reached := self.outside.get(id(value))) is not None:
+            return _OUTSIDE.format(f"'{reached.name}'")
         return self.fixed[id(value)][1] if id(value) in self.fixed else None
 
 
@@ -116,8 +116,8 @@ def fix_shared(value: object, name: str, decides: str) -> None:
 def fill(value: object, new: python_objects.Members) -> None:
     """Gives an object members, also one that can't change otherwise."""
     python_objects.fill(value, new)
-    if (known := trace.current().fixed.get(id(value))) is not None:
-        fix(value, known[1])
+    if (fixed := trace.current().fixed.get(id(value))) is not None:
+        fix(value, fixed[1])
 
 
 def check_fixed(*, at_end: bool = False) -> None:
@@ -165,8 +165,8 @@ def taking(value: _T) -> _T:
     """
     if python_objects.is_iterator(value) and tracing_state.is_tracing():
         for region in trace.current().regions:
-            if (found := (region.inside | region.outside).get(id(value))) is not None:
-                raise mistake(_ITERATOR.format(found.name))
+            if (iterator := (region.inside | region.outside).get(id(value))) is not None:
+                raise mistake(_ITERATOR.format(iterator.name))
     return value
 
 
@@ -202,11 +202,11 @@ class ThreadBlock:
 
     def after(self, scope: Scope) -> tuple[object, ...]:
         """The names' values after the block. What has another number of Python than before has no value."""
-        for found in self._region.inside.values():
-            if found.is_changed():
+        for reached in self._region.inside.values():
+            if reached.is_changed():
                 fill(
-                    found.value,
-                    self._others(found.name, found.members, python_objects.members(found.value) or {}),
+                    reached.value,
+                    self._others(reached.name, reached.members, python_objects.members(reached.value) or {}),
                 )
         values = {name: scope.get(name, Unbound(name, "has no value here")) for name in self._names}
         return tuple(self._other(name, self._before.get(name), each) for name, each in values.items())

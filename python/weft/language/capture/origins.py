@@ -68,8 +68,8 @@ def not_negative(value: ir.Value) -> bool:
     """
 
     def sources(owner: _Owner, value: ir.Value) -> _Sources:
-        if (known := mlir.constant(value)) is not None:
-            return None if known < 0 else ()
+        if (constant := mlir.constant(value)) is not None:
+            return None if constant < 0 else ()
         name = "" if isinstance(owner, ir.Block) else owner.operation.name
         if name in _COUNTS:
             return ()
@@ -88,8 +88,8 @@ def _all(values: list[ir.Value], sources: Callable[[_Owner, ir.Value], _Sources]
         if value in seen:
             continue
         seen.add(value)
-        found = sources(value.owner, value)
-        if found is None:
+        operands = sources(value.owner, value)
+        if operands is None:
             return False
-        values += found
+        values += operands
     return True

@@ -66,9 +66,9 @@ def members(value: object) -> Members | None:
     if _class_of(type(value)).is_plain or isinstance(value, (Foreign, *ARRAYS)):
         return None
     if isinstance(value, CONTAINERS):
-        found: Members = dict(enumerate(value)) if isinstance(value, (tuple, list, deque)) else {}
-        found = dict(value) if isinstance(value, dict) else found or dict.fromkeys(value)
-        return found | {Attribute(name): each for name, each in getattr(value, "__dict__", {}).items()}
+        elements: Members = dict(enumerate(value)) if isinstance(value, (tuple, list, deque)) else {}
+        elements = dict(value) if isinstance(value, dict) else elements or dict.fromkeys(value)
+        return elements | {Attribute(name): each for name, each in getattr(value, "__dict__", {}).items()}
     if isinstance(value, types.CellType):
         return _of_cell(value)
     return _attributes(value) if is_object(value) else None
@@ -150,13 +150,13 @@ def _has_attributes(kind: type) -> bool:
 
 
 def _attributes(value: object) -> Members:
-    found = dict(getattr(value, "__dict__", {}))
+    attributes = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         for name, descriptor in vars(kind).items():
             if isinstance(descriptor, types.MemberDescriptorType) and not name.startswith("__"):
                 with contextlib.suppress(AttributeError):  # of a slot that is empty
-                    found[name] = descriptor.__get__(value)
-    return found
+                    attributes[name] = descriptor.__get__(value)
+    return attributes
 
 
 def _of_cell(cell: types.CellType) -> Members:
@@ -243,7 +243,7 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
     """The objects that can be changed in place and are reached from values, by their ids, outer ones first.
     Not through variables of functions with these names, and only with `functions` through functions at all.
     """
-    found, seen = dict[int, Found](), dict[int, object]()
+    objects, seen = dict[int, Found](), dict[int, object]()
     rest = [(str(name), value) for name, value in reversed(roots.items())]
     while rest:
         name, value = rest.pop()
@@ -256,9 +256,9 @@ def reached(roots: Members, variables: Collection[str] = (), *, functions: bool 
             continue
         seen[id(value)] = value
         if is_mutable(value):
-            found[id(value)] = Found(value, state(value), name)
+            objects[id(value)] = Found(value, state(value), name)
         rest += reversed(inside)
-    return found
+    return objects
 
 
 def _inside(name: str, value: object, functions: bool) -> Iterator[tuple[str, object]]:
@@ -280,9 +280,9 @@ def _inside(name: str, value: object, functions: bool) -> Iterator[tuple[str, ob
         yield from ((name, each) for each in (members(value) or {}).values())
 
 
-def of_classes(found: dict[int, Found]) -> Members:
+def of_classes(objects: dict[int, Found]) -> Members:
     """The lists, dictionaries and sets that the classes of objects have, by their names."""
-    kinds = {kind for each in found.values() for kind in type(each.value).__mro__}
+    kinds = {kind for each in objects.values() for kind in type(each.value).__mro__}
     return {
         f"{kind.__name__}.{name}": value
         for kind in kinds

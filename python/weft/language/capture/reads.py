@@ -51,19 +51,19 @@ def reads_of(*values: object) -> Reads:
     """The reads of the functions among the values and in them, also in functions that they call and that
     are of the same module, of the user's modules, or have `@w.inline`.
     """
-    found: Reads = {}
+    reads: Reads = {}
     for function in _functions(*values):
         for where, name, steps, value in _values_read(function):
             stays = is_plain(value) or isinstance(value, types.FunctionType)
             read = Read(where, name, steps, value if stays else ABSENT, content(value))
             if read.content is not ABSENT:
-                found[id(where), name, steps] = read
-    return found
+                reads[id(where), name, steps] = read
+    return reads
 
 
-def have_changed(known: Iterable[Read]) -> bool:
+def have_changed(reads: Iterable[Read]) -> bool:
     """Whether a value is another one now, or has other contents."""
-    for where, name, steps, before, was in known:
+    for where, name, steps, before, was in reads:
         value = where.get(name, ABSENT) if type(where) is dict else _now(where, name)
         for step in steps:
             value = _after(value, step)
@@ -89,11 +89,11 @@ class Around:
 
     def values(self) -> Members:
         """The values now, by their names; variables of functions around as they are."""
-        found: Members = {}
+        values: Members = {}
         for where, name in self._reads.values():
             is_variable = isinstance(where, types.CellType)
-            found[name] = where if is_variable else _now(where, name)
-        return found | self._meta | {"a default value": self._defaults}
+            values[name] = where if is_variable else _now(where, name)
+        return values | self._meta | {"a default value": self._defaults}
 
 
 def _functions(*values: object) -> Iterator[types.FunctionType]:
@@ -145,8 +145,8 @@ def _after(value: object, step: Step) -> object:
     if step == _LENGTH:
         return len(value) if isinstance(value, (*python_objects.CONTAINERS, np.ndarray)) else ABSENT
     if isinstance(value, np.ndarray) or hasattr(type(value), "__dlpack__"):  # such as PyTorch's
-        found = getattr(value, key, ABSENT) if key in _OF_ARRAYS else ABSENT
-        return found if key == "dtype" or is_plain(found) else ABSENT
+        attribute = getattr(value, key, ABSENT) if key in _OF_ARRAYS else ABSENT
+        return attribute if key == "dtype" or is_plain(attribute) else ABSENT
     if isinstance(value, types.ModuleType):
         is_weft = value.__name__.partition(".")[0] == "weft"
         return ABSENT if is_weft else vars(value).get(key, ABSENT)
@@ -159,10 +159,10 @@ def _attribute(value: object, key: str) -> object:
     own = getattr(value, "__dict__", {})
     if key in own:
         return own[key]
-    found = next((vars(kind)[key] for kind in type(value).__mro__ if key in vars(kind)), ABSENT)
-    if isinstance(found, types.MemberDescriptorType):
+    attribute = next((vars(kind)[key] for kind in type(value).__mro__ if key in vars(kind)), ABSENT)
+    if isinstance(attribute, types.MemberDescriptorType):
         return getattr(value, key, ABSENT)
-    return ABSENT if hasattr(found, "__get__") else found
+    return ABSENT if hasattr(attribute, "__get__") else attribute
 
 
 def _now(where: Any, name: str) -> object:
@@ -187,8 +187,8 @@ def _names(function: types.FunctionType) -> Iterator[tuple[object, str]]:
 def _paths(function: types.FunctionType) -> Iterator[tuple[object, str, tuple[Step, ...]]]:
     """The names that a function and those inside it load, where each is, and the steps after it."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    given = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
-    yield from ((function, name, ()) for name in _DEFAULTS if not is_plain(given))
+    defaults = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
+    yield from ((function, name, ()) for name in _DEFAULTS if not is_plain(defaults))
     for code in _codes(function):
         for opcode, name, steps in _loads(code):
             if opcode == _IMPORT:
@@ -203,16 +203,16 @@ def _paths(function: types.FunctionType) -> Iterator[tuple[object, str, tuple[St
 def _loads(code: types.CodeType) -> list[tuple[str, str, tuple[Step, ...]]]:
     """The loads of names in code: the opcode, the name, and the steps after it."""
     every = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
-    found, module = list[tuple[str, str, tuple[Step, ...]]](), ""
+    loads, module = list[tuple[str, str, tuple[Step, ...]]](), ""
     for number, each in enumerate(every, 1):
         if each.opname == _IMPORT:
             module = each.argval
         if each.opname == "IMPORT_FROM":
-            found.append((_IMPORT, module, ((True, each.argval),)))
+            loads.append((_IMPORT, module, ((True, each.argval),)))
         elif each.opname in (*_LOADS, _IMPORT) and every[number].opname != "IMPORT_FROM":
             of_length = number > 1 and every[number - 2].argval == "len"
-            found.append((each.opname, each.argval, tuple(_steps(every[number:], of_length))))
-    return found
+            loads.append((each.opname, each.argval, tuple(_steps(every[number:], of_length))))
+    return loads
 
 
 def _steps(following: list[dis.Instruction], of_length: bool) -> Iterator[Step]:

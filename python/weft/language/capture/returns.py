@@ -32,13 +32,13 @@ def moved(body: list[ast.stmt], *, kernel: bool = False) -> list[ast.stmt]:
     if not any(isinstance(each, ast.If) and _returns(each) for each in body):
         return body
     has_value = any(each.value is not None for each in _found(body))
-    made = _tail(copy.deepcopy(body), has_value)
-    if made is None:
+    statements = _tail(copy.deepcopy(body), has_value)
+    if statements is None:
         return body
     if has_value:
         end = ast.Return(ast.Name(RESULT, ast.Load()))
-        made.append(ast.copy_location(end, made[-1]))
-    return made
+        statements.append(ast.copy_location(end, statements[-1]))
+    return statements
 
 
 def _all_ended(statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -89,14 +89,14 @@ def _tail(statements: list[ast.stmt], has_value: bool) -> list[ast.stmt] | None:
             noted = _noted(statement, rest, has_value)
             return noted and [*done, *noted]
         sides = (statement.body, statement.orelse)
-        made = [
+        tails = [
             _tail(side if ended else [*side, *rest], has_value)
             for side, ended in zip(sides, ends, strict=True)
         ]
-        if made[0] is None or made[1] is None:
+        if tails[0] is None or tails[1] is None:
             return None
-        statement.body = made[0] or [ast.copy_location(ast.Pass(), statement)]
-        statement.orelse = made[1]
+        statement.body = tails[0] or [ast.copy_location(ast.Pass(), statement)]
+        statement.orelse = tails[1]
         return [*done, statement]
     last = statements[-1] if statements else None
     return [*done, *_assigned(last, None, has_value)]
@@ -106,8 +106,8 @@ def _noted(statement: ast.If, rest: list[ast.stmt], has_value: bool) -> list[ast
     """A branch of which both sides need what follows, and that under the condition that none returned."""
     if not (after := _tail(rest, has_value)):
         return None if after is None else _tail([statement], False)
-    made = _Noting(has_value).visit(statement)
-    noted = _tail([made], False)
+    branch = _Noting(has_value).visit(statement)
+    noted = _tail([branch], False)
     if noted is None:
         return None
     begin = ast.Assign([ast.Name(_RETURNED, ast.Store())], ast.Constant(False))
@@ -131,12 +131,12 @@ class _Noting(ast.NodeTransformer):
         return node
 
 
-def _assigned(at: ast.stmt | None, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
+def _assigned(location: ast.stmt | None, value: ast.expr | None, has_value: bool) -> list[ast.stmt]:
     """The statement that has the result in place of a return, at the line of another one if there is one."""
     if not has_value:
         return []
-    made = ast.Assign([ast.Name(RESULT, ast.Store())], value or ast.Constant(None))
-    return [made if at is None else ast.copy_location(made, at)]
+    assignment = ast.Assign([ast.Name(RESULT, ast.Store())], value or ast.Constant(None))
+    return [assignment if location is None else ast.copy_location(assignment, location)]
 
 
 def _ends(statements: list[ast.stmt]) -> bool:

@@ -108,8 +108,8 @@ def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType
     if "type_params" in ast.FunctionDef._fields:
         factory.type_params = []  # type: ignore[attr-defined,unused-ignore]
     module = ast.Module([ast.copy_location(factory, definition)], [])
-    whole = compile(ast.fix_missing_locations(module), code.co_filename, "exec")
-    outer = next(each for each in whole.co_consts if isinstance(each, types.CodeType))
+    module_code = compile(ast.fix_missing_locations(module), code.co_filename, "exec")
+    outer = next(each for each in module_code.co_consts if isinstance(each, types.CodeType))
     inner = next(
         each for each in outer.co_consts if isinstance(each, types.CodeType) and each.co_name == _FUNCTION
     )
@@ -119,14 +119,14 @@ def _compiled(definition: ast.FunctionDef, free: list[str], code: types.CodeType
 _T = TypeVar("_T", bound=ast.AST)
 
 
-def _at(node: ast.stmt | ast.expr, made: _T) -> _T:
+def _at(node: ast.stmt | ast.expr, part: _T) -> _T:
     """Gives a part of the result the source location of a node's first line. If it had several lines, Python
     would report the last one for a call of a method.
     """
-    ast.copy_location(made, node)
+    ast.copy_location(part, node)
     if node.end_lineno != node.lineno:
-        made.end_lineno, made.end_col_offset = node.lineno, node.col_offset + 1  # type: ignore[attr-defined]
-    return made
+        part.end_lineno, part.end_col_offset = node.lineno, node.col_offset + 1  # type: ignore[attr-defined]
+    return part
 
 
 def _load(name: str) -> ast.expr:
@@ -330,13 +330,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def _carried(self, node: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of the names that a loop or branch has to carry. Those of the module aren't assigned."""
-        found = self.liveness.carried(node, names)
-        return tuple(each for each in found if each in self.own or each in self.outer)
+        carried = self.liveness.carried(node, names)
+        return tuple(each for each in carried if each in self.own or each in self.outer)
 
     def _again(self, node: ast.If) -> tuple[str, ...]:
         """The names that the first side of a branch assigns, and the second one reads as they were before."""
-        found = self.liveness.read_otherwise(node, assigned(node.body))
-        return tuple(each for each in found if each in self.own or each in self.outer)
+        read = self.liveness.read_otherwise(node, assigned(node.body))
+        return tuple(each for each in read if each in self.own or each in self.outer)
 
     def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
         self.open.append((name, loop))

@@ -261,31 +261,31 @@ class Trace:
         with ir.InsertionPoint(self.first_barriers):
             yield
 
-    def check_before_roles(self, what: str) -> None:
+    def check_before_roles(self, subject: str) -> None:
         """Raises WeftError in a loop, branch or role, or after the first one."""
         if self._anchor is not None or self._entered or self.role:
-            raise mistake(f"{what} must be made before the first role, outside of loops and branches")
+            raise mistake(f"{subject} must be made before the first role, outside of loops and branches")
 
-    def check_whole(self, what: str) -> None:
+    def check_whole(self, subject: str) -> None:
         """Raises WeftError where not all threads of a warpgroup execute what needs them."""
         if self.one_thread:
-            raise mistake(f"{what} must be executed by whole warpgroups, so it can't be in w.one_thread()")
+            raise mistake(f"{subject} must be executed by whole warpgroups, so it can't be in w.one_thread()")
         if self.role is None and self.threads % WARPGROUP:
             raise mistake(
-                f"{what} must be executed by whole warpgroups, and threads={self.threads} is no multiple of "
-                f"{WARPGROUP}: use one, or single elements x[i, j]"
+                f"{subject} must be executed by whole warpgroups, and threads={self.threads} is no multiple "
+                f"of {WARPGROUP}: use one, or single elements x[i, j]"
             )
 
-    def check_whole_in_role(self, what: str) -> Role:
+    def check_whole_in_role(self, subject: str) -> Role:
         """The role. Raises WeftError where it isn't one that whole warpgroups execute."""
         if self.role is None or self.one_thread:
-            raise mistake(f"{what} must be in a role, executed by whole warpgroups")
+            raise mistake(f"{subject} must be in a role, executed by whole warpgroups")
         return self.role
 
-    def check_whole_warps(self, what: str) -> None:
+    def check_whole_warps(self, subject: str) -> None:
         """Raises WeftError in the block of one thread."""
         if self.one_thread:
-            raise mistake(f"{what} must be executed by all threads, so it can't be in w.one_thread()")
+            raise mistake(f"{subject} must be executed by all threads, so it can't be in w.one_thread()")
 
     def threads_without_roles(self) -> int:
         """The threads of a CTA outside of roles. Raises WeftError where roles add others."""

@@ -80,10 +80,10 @@ def _of_users(traceback: TracebackType | None) -> TracebackType | None:
         if not callers.is_hidden(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
-    made: TracebackType | None = None
+    shortened: TracebackType | None = None
     for each in reversed(kept):
-        made = TracebackType(made, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return made
+        shortened = TracebackType(shortened, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return shortened
 
 
 REMEDIES = {

@@ -150,13 +150,13 @@ warmup | kernel.compile
 """)
 
 
-def instead(name: str, known: Iterable[str]) -> str:
+def instead(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: what to write in its place."""
     if name in INSTEAD:
         return f": use {INSTEAD[name]}"
     if name in WITHOUT:
         return ", and nothing in its place: docs/triton.md lists Triton's names"
-    return did_you_mean(name, known)
+    return did_you_mean(name, names)
 
 
 def of_other_language(name: str) -> str | None:
@@ -177,9 +177,9 @@ def instead_of_parameter(refused: str) -> str:
     return f"; for {match[1]}, use {PARAMETERS[match[1]]}" if match and match[1] in PARAMETERS else ""
 
 
-def instead_of_attribute(name: str, owner: object, known: Sequence[str]) -> str:
+def instead_of_attribute(name: str, owner: object, functions: Sequence[str]) -> str:
     """The end of a message about an unknown attribute of a value: what to write in its place."""
-    if name in known:
+    if name in functions:
         return f": use w.{name}(x, …)"
     if name in _METHODS:
         return f": use {_METHODS[name]}"

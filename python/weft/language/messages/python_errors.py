@@ -88,31 +88,31 @@ def refusal(error: TypeError) -> str | None:
         classes = [each for each in match.groups() if each not in named.values()]
         if not any(map(_is_value, classes)):
             return None
-        what = text.format(**named)
+        refused = text.format(**named)
         operands = " and ".join(_NOUNS.get(each, each) for each in classes)
-        return f"{what} {operands}: {_remedy(what, named, classes)}"
+        return f"{refused} {operands}: {_remedy(refused, named, classes)}"
     return None
 
 
 def _is_value(name: str) -> bool:
     """Whether a class of this name is one of the language's."""
     language = sys.modules["weft.language"]
-    known = {each.__name__ for each in vars(language).values() if isinstance(each, type)}
-    return name in _NOUNS or name in known or name in {each.__name__ for each in _subclasses(Foreign)}
+    classes = {each.__name__ for each in vars(language).values() if isinstance(each, type)}
+    return name in _NOUNS or name in classes or name in {each.__name__ for each in _subclasses(Foreign)}
 
 
 def _subclasses(of: type) -> list[type]:
     direct: list[type] = of.__subclasses__()
-    return [found for each in direct for found in (each, *_subclasses(each))]
+    return [subclass for each in direct for subclass in (each, *_subclasses(each))]
 
 
-def _remedy(what: str, named: Mapping[str, str], classes: list[str]) -> str:
+def _remedy(refused: str, named: Mapping[str, str], classes: list[str]) -> str:
     """The end of a message: the code to write."""
-    by_kind = (text for kind, text in _BY_KIND.items() if what.startswith(kind))
+    by_kind = (text for kind, text in _BY_KIND.items() if refused.startswith(kind))
     by_name = (_REMEDIES[each] for each in (named.get("symbol", ""), *classes) if each in _REMEDIES)
-    if what.startswith("len()"):
+    if refused.startswith("len()"):
         return _SIZES.get(classes[0], "it has no sizes")
-    own = what.partition("()")[0]
+    own = refused.partition("()")[0]
     of_w = f"use w.{own}" if own in sys.modules["weft.language"].__all__ else "use the functions of w"
     return next(by_name, next(by_kind, of_w))
 
@@ -135,8 +135,8 @@ def _refused(error: TypeError, is_own: bool) -> str | None:
     """The message about a value without an operator of Python, or about a call, outside of Weft, with other
     arguments than the function has.
     """
-    if (found := refusal(error)) is not None:
-        return found
+    if (message := refusal(error)) is not None:
+        return message
     match = None if is_own else _CALLED.fullmatch(str(error))
     if match is None or (called := _called(match[1], match[2])) is None:
         return None
@@ -154,8 +154,8 @@ def _missing(error: AttributeError, is_own: bool) -> str | None:
         return str(error)
     if is_own or not isinstance(error.obj, Foreign):
         return None
-    known = [each for each in language.__all__ if each.islower()]
-    instead = names.instead_of_attribute(str(error.name), error.obj, known)
+    functions = [each for each in language.__all__ if each.islower()]
+    instead = names.instead_of_attribute(str(error.name), error.obj, functions)
     return f"{error.obj} has no '{error.name}'{instead}"
 
 
@@ -186,16 +186,16 @@ def _raised_at(traceback: TracebackType | None) -> tuple[Location | None, bool]:
     """The innermost code outside of Weft that was running when an error was raised, and whether Weft's own
     raised it.
     """
-    found, is_own = None, False
+    innermost, is_own = None, False
     while traceback is not None:
         is_own = callers.is_hidden(traceback.tb_frame.f_code.co_filename)
-        found = found if is_own else traceback
+        innermost = innermost if is_own else traceback
         traceback = traceback.tb_next
-    if found is None:
+    if innermost is None:
         return None, is_own
-    code = found.tb_frame.f_code
-    _, _, column, _ = next(islice(code.co_positions(), found.tb_lasti // 2, None))
-    return Location(code.co_filename, found.tb_lineno, 1 if column is None else column + 1), is_own
+    code = innermost.tb_frame.f_code
+    _, _, column, _ = next(islice(code.co_positions(), innermost.tb_lasti // 2, None))
+    return Location(code.co_filename, innermost.tb_lineno, 1 if column is None else column + 1), is_own
 
 
 def _called(owner: str | None, name: str) -> tuple[str, Callable[..., object]] | None:

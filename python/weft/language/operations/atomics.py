@@ -86,10 +86,10 @@ def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
     def swapped(old: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         new = operators.apply("add", arith.bitcast(number.type, old), number)
         operands = [pointer, old, arith.bitcast(bits, new)]
-        found = llvm.inline_asm(
+        before = llvm.inline_asm(
             bits, operands, _SWAP, "=h,l,h,h,~{memory}", has_side_effects=True, is_align_stack=False
         )
-        return arith.cmpi(arith.CmpIPredicate.ne, found, old), [found]
+        return arith.cmpi(arith.CmpIPredicate.ne, before, old), [before]
 
     first = llvm.load(bits, pointer, alignment=2, ordering=_RELAXED, syncscope=_GPU)
     (old,) = emit.repeat([first], swapped)
@@ -111,9 +111,9 @@ def compared(pointer: ir.Value, expected: ir.Value, number: ir.Value) -> ir.Valu
     return emit.bits(llvm.extractvalue(word.type, swapped, [0]), number.type)
 
 
-def of_array(name: str, element: ir.Value, array: ir.Value, at: list[ir.Value]) -> ir.Value:
+def of_array(name: str, element: ir.Value, array: ir.Value, indices: list[ir.Value]) -> ir.Value:
     """The same, of the element of an array at indices."""
-    return update(name, addresses.element(array, at), element)
+    return update(name, addresses.element(array, indices), element)
 
 
 _INTEGERS = (i64, i32, u64, u32)
@@ -144,11 +144,11 @@ def atomic_add(to: object, value: object, *, via: Buffer | None = None) -> Scala
     if isinstance(value, Buffer):
         _add_buffer(to, value, via)
         return None
-    known = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
-    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
-        where = "" if known is _ADDED else " in shared memory"
+    legal = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in legal:
+        where = "" if legal is _ADDED else " in shared memory"
         raise mistake(
-            f"w.atomic_add adds elements of {', '.join(map(str, known))}{where}, got those of {to.dtype}"
+            f"w.atomic_add adds elements of {', '.join(map(str, legal))}{where}, got those of {to.dtype}"
         )
     if via is None:
         return _combine("add", to, value)
@@ -215,22 +215,22 @@ def atomic_xchg(to: object, value: object) -> Scalar:
     return Scalar(once(lambda: exchanged(pointer, number)))
 
 
-def _one_element(to: object, caller: str, known: Sequence[DType]) -> tuple[ir.Value, DType]:
+def _one_element(to: object, caller: str, legal: Sequence[DType]) -> tuple[ir.Value, DType]:
     """The address and type of an element of an array or a buffer."""
     if not isinstance(to, Element) and not (isinstance(to, Place) and to.element is not None):
         raise mistake(f"{caller} expects one element, with all its indices, got {to}")
-    if to.dtype not in known:
-        raise mistake(f"{caller} changes elements of {', '.join(map(str, known))}, got those of {to.dtype}")
+    if to.dtype not in legal:
+        raise mistake(f"{caller} changes elements of {', '.join(map(str, legal))}, got those of {to.dtype}")
     if isinstance(to, Element):
         return to.address, to.dtype
     check_written(to, to.dtype)
     return addresses.element(to.matrix.value, [emit.as_index(each.value) for each in to.indices]), to.dtype
 
 
-def _changed(name: str, to: object, value: object, known: Sequence[DType]) -> Scalar | None:
+def _changed(name: str, to: object, value: object, legal: Sequence[DType]) -> Scalar | None:
     """`_combine`, of elements of known types."""
-    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in known:
-        types = ", ".join(map(str, known))
+    if isinstance(to, (Place, Gathered, Element)) and to.dtype not in legal:
+        types = ", ".join(map(str, legal))
         raise mistake(f"w.atomic_{name} changes elements of {types}, got those of {to.dtype}")
     return _combine(name, to, value)
 
@@ -249,34 +249,34 @@ def _combine(name: str, to: object, value: object) -> Scalar | None:
     if isinstance(to, Gathered):
         check_written(to, value.dtype if isinstance(value, (Fragment, Scalar)) else to.dtype)
 
-        def changed(element: ir.Value, at: Sequence[ir.Value]) -> None:
+        def changed(element: ir.Value, indices: Sequence[ir.Value]) -> None:
             if isinstance(to, Elements):
-                update(name, element_address(to.matrix, *at), element)
+                update(name, element_address(to.matrix, *indices), element)
             else:
-                of_array(name, element, to.matrix.value, [emit.as_index(each) for each in at])
+                of_array(name, element, to.matrix.value, [emit.as_index(each) for each in indices])
 
         each_element(value, to, changed)
         return None
-    whole = isinstance(to, Place) and len(to.indices) == to.matrix.rank
-    if not isinstance(to, Place) or (not whole and not isinstance(value, Fragment)):
+    is_element = isinstance(to, Place) and len(to.indices) == to.matrix.rank
+    if not isinstance(to, Place) or (not is_element and not isinstance(value, Fragment)):
         raise mistake(f"w.atomic_{name} expects an element of an array, with all its indices, got {to}")
     if isinstance(value, Fragment):
         check_written(to, value.dtype)
         if len(value.shape) == 2:
             _change_tile(name, to, value)
-        elif not whole:
+        elif not is_element:
             raise mistake(
                 f"w.atomic_{name} of a vector expects an element of an array, with all its indices, got {to}"
             )
         else:
-            for element, at in elements_inside(value, to):
-                of_array(name, element, to.matrix.value, at)
+            for element, indices in elements_inside(value, to):
+                of_array(name, element, to.matrix.value, indices)
         return None
     if not to.matrix.writes:
         raise mistake(f"'{to.matrix.name}' must be a w.Out argument to be written, got w.In")
     number = as_scalar(value, to.dtype).value
-    at = [emit.as_index(each.value) for each in to.indices]
-    return _before(lambda: of_array(name, number, to.matrix.value, at), shared=False)
+    indices = [emit.as_index(each.value) for each in to.indices]
+    return _before(lambda: of_array(name, number, to.matrix.value, indices), shared=False)
 
 
 def _before(change: Callable[[], ir.Value], *, shared: bool) -> Scalar:
@@ -341,16 +341,16 @@ def _add_buffer(to: object, buffer: Buffer, via: object) -> None:
 def _check_added(dtype: DType, value: object) -> None:
     """Raises WeftError for elements that TMA can't add."""
     if dtype.name not in ADDED_TYPES:
-        known = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)
-        raise mistake(f"TMA adds elements of {known}, got {value}: leave via out")
+        legal = ", ".join(str(DTYPES[name]) for name in ADDED_TYPES)
+        raise mistake(f"TMA adds elements of {legal}, got {value}: leave via out")
 
 
 def _along(coordinates: Coordinates, start: ir.Value, limit: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
     """The index along an axis of each of a lane's elements, and whether it is inside of the array."""
     first = emit.add(coordinates.base.value, start)
-    found = dict[int, tuple[ir.Value, ir.Value]]()
+    indices = dict[int, tuple[ir.Value, ir.Value]]()
     for offset in coordinates.offsets:
-        if offset not in found:
+        if offset not in indices:
             number = emit.value(emit.add(first, offset))
-            found[offset] = emit.as_index(number), inside(number, limit, start)
-    return [found[offset] for offset in coordinates.offsets]
+            indices[offset] = emit.as_index(number), inside(number, limit, start)
+    return [indices[offset] for offset in coordinates.offsets]

@@ -97,11 +97,11 @@ def _depends(value: ir.Value, axis: int) -> bool:
     """Whether sums and multiples make a value of the CTA's number along an axis."""
     if isinstance(value, int) or not isinstance(value.owner, ir.Operation | ir.OpView):
         return False
-    made = value.owner.opview
-    if isinstance(made, gpu.BlockIdOp):
-        return str(made.dimension) == f"#gpu<dim {'xyz'[axis]}>"
+    operation = value.owner.opview
+    if isinstance(operation, gpu.BlockIdOp):
+        return str(operation.dimension) == f"#gpu<dim {'xyz'[axis]}>"
     linear = arith.AddIOp, arith.SubIOp, arith.MulIOp, arith.IndexCastOp
-    return isinstance(made, linear) and any(_depends(each, axis) for each in made.operands)
+    return isinstance(operation, linear) and any(_depends(each, axis) for each in operation.operands)
 
 
 def mask(axis: int) -> ir.Value:

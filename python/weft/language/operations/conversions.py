@@ -78,10 +78,10 @@ def from_lanes(x: object, shape: tuple[int, int]) -> Fragment:
     """The fragment of this shape, in the layout of the sums of `w.gemm`, of which `x` is `w.by_lanes`."""
     if not isinstance(x, Fragment):
         raise mistake(f"w.from_lanes expects what w.by_lanes makes, got {shown(x)}")
-    made = zeros(shape, x.dtype)
-    if by_lanes(made).shape != x.shape or not registers.same(by_lanes(made).layout, x.layout, x.shape):
-        raise mistake(f"w.from_lanes expects what w.by_lanes makes of {made}, got {x}")
-    return Fragment(x.lane, made.shape, made.layout)
+    like = zeros(shape, x.dtype)
+    if by_lanes(like).shape != x.shape or not registers.same(by_lanes(like).layout, x.layout, x.shape):
+        raise mistake(f"w.from_lanes expects what w.by_lanes makes of {like}, got {x}")
+    return Fragment(x.lane, like.shape, like.layout)
 
 
 def _through_shared(x: Fragment, layout: Layout) -> Fragment:
@@ -118,18 +118,18 @@ def by_parts(
     """The tiles that a function of single elements makes of tiles in one layout: of `count` parts, one after
     the other, so that only one part's intermediate results need registers.
     """
-    given = [each.elements() for each in tiles]
+    inputs = [each.elements() for each in tiles]
     divided = [pieces(each.type, count) for each in tiles]
-    made = list[list[ir.Value]]()
+    outputs = list[list[ir.Value]]()
     for parts in zip(*divided, strict=True):
         registers = parts[0].registers
-        results = function(*(_part(*each) for each in zip(given, parts, strict=True)))
-        made = made or [list(given[0]) for _ in results]
-        for elements, result in zip(made, results, strict=True):
+        results = function(*(_part(*each) for each in zip(inputs, parts, strict=True)))
+        outputs = outputs or [list(inputs[0]) for _ in results]
+        for elements, result in zip(outputs, results, strict=True):
             for register, element in zip(registers, result.elements(), strict=True):
                 elements[register] = element
     like = tiles[0]
-    return tuple(Fragment(emit.vector_of(each), like.shape, like.layout) for each in made)
+    return tuple(Fragment(emit.vector_of(each), like.shape, like.layout) for each in outputs)
 
 
 def _part(elements: list[ir.Value], part: Piece) -> Fragment:

@@ -69,11 +69,11 @@ def is_divided(fragment: Fragment) -> bool:
 def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
     layout = layout_of(count) if like is None else like.layout
-    made = _Vector(source, count, layout)
+    elements = _Vector(source, count, layout)
     default = as_scalar(outside, source.dtype).value
     default = emit.bits(default, addresses.stored_type(default.type))
-    kind = ir.VectorType.get([len(made.offsets)], default.type)
-    (lane,) = made.either([kind], lambda width: [made.loaded(width, default)])
+    kind = ir.VectorType.get([len(elements.offsets)], default.type)
+    (lane,) = elements.either([kind], lambda width: [elements.loaded(width, default)])
     return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
@@ -81,15 +81,15 @@ def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
     """Stores a vector along the last dimension of an array, from an element on."""
     if via is not None or rows is not None:
         raise mistake("via and rows are for tiles of an array, not for vectors")
-    made = _Vector(to, fragment.shape[0], fragment.layout)
+    vector_ = _Vector(to, fragment.shape[0], fragment.layout)
     elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
 
     def stores(width: int) -> list[ir.Value]:
-        made.store(elements, width)
+        vector_.store(elements, width)
         return []
 
     with emit.when(reductions.first_of_copies(fragment.layout)):
-        made.either([], stores)
+        vector_.either([], stores)
 
 
 def load_contiguous(buffer: object) -> Fragment:
@@ -139,11 +139,11 @@ class _Vector:
         address = arith.trunci(emit.i32(), llvm.ptrtoint(_i64(), self._at(self.start)))
         left = emit.sub(self.limit, self.start)
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
-        whole = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
+        within = arith.ori(emit.equal(emit.bit_and(left, self.width - 1), 0), emit.less(self.count - 1, left))
         begins = arith.andi(emit.less(emit.value(0), left), aligned)
         if may_begin_before(self.start):
             begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
-        return emit.either(arith.andi(begins, whole), kinds, lambda: build(self.width), lambda: build(1))
+        return emit.either(arith.andi(begins, within), kinds, lambda: build(self.width), lambda: build(1))
 
     def loaded(self, width: int, default: ir.Value) -> ir.Value:
         """A lane's elements, those outside of the row with the default."""
@@ -151,10 +151,10 @@ class _Vector:
         kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
         fill = default if width == 1 else vector.broadcast(kind, default)
         for number in range(0, len(self.offsets), width):
-            at, inside = self._run(number)
+            address, inside = self._run(number)
             # Without a branch: what is outside is read from the beginning of the row, or of the vector.
             safe = self._row if width == 1 else self._at(self.start)
-            value = arith.select(inside, llvm.load(kind, arith.select(inside, at, safe)), fill)
+            value = arith.select(inside, llvm.load(kind, arith.select(inside, address, safe)), fill)
             elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 

@@ -53,13 +53,13 @@ class Gathered(Foreign):
         """The size that an index along an axis is less than."""
         return matrices.size(self.matrix.value, axis)
 
-    def read(self, at: Sequence[ir.Value]) -> ir.Value:
+    def read(self, index: Sequence[ir.Value]) -> ir.Value:
         """Loads the element at these SSA values."""
-        return memref.load(self.matrix.value, [emit.as_index(each) for each in at])
+        return memref.load(self.matrix.value, [emit.as_index(each) for each in index])
 
-    def write(self, element: ir.Value, at: Sequence[ir.Value]) -> None:
+    def write(self, element: ir.Value, index: Sequence[ir.Value]) -> None:
         """Stores the element at these SSA values."""
-        memref.store(element, self.matrix.value, [emit.as_index(each) for each in at])
+        memref.store(element, self.matrix.value, [emit.as_index(each) for each in index])
 
     def _refuse(self, *_: object) -> NoReturn:
         raise mistake(f"load {self} by w.load first")
@@ -95,17 +95,17 @@ def load(source: Gathered, shape: object, like: Fragment | None) -> Fragment:
             "shape and like are for tiles: elements have the shape and layout of their indices. To gather "
             "rows, pass vectors of rows, such as w.row(w.zeros(64)), and a number as the last index"
         )
-    made, indices = _spread(source)
+    index_tile, indices = _spread(source)
     kind = source.dtype.type
     zero, elements = emit.constant(kind, 0), list[ir.Value]()
-    for at in indices:
+    for index in indices:
         elements += emit.either(
-            _inside(source, at),
+            _inside(source, index),
             [kind],
-            lambda at=at: [source.read(at)],  # type: ignore[misc]
+            lambda index=index: [source.read(index)],  # type: ignore[misc]
             lambda: [zero],
         )
-    return Fragment(emit.vector_of(elements), made.shape, made.layout)
+    return Fragment(emit.vector_of(elements), index_tile.shape, index_tile.layout)
 
 
 def each_element(
@@ -118,18 +118,18 @@ def each_element(
         rows = _Rows(to, fragment.shape, fragment)
         fitted, indices = fragment, rows.indices()
     else:
-        made, indices = _spread(to)
+        index_tile, indices = _spread(to)
         fitted = together(
-            made, fragment if isinstance(fragment, Fragment) else as_scalar(fragment, to.dtype)
+            index_tile, fragment if isinstance(fragment, Fragment) else as_scalar(fragment, to.dtype)
         )[1]
-        if fitted is None or fitted.shape != made.shape:
+        if fitted is None or fitted.shape != index_tile.shape:
             raise mistake(
-                f"expects a number or a fragment of the shape of the indices, {made}, got {fragment}"
+                f"expects a number or a fragment of the shape of the indices, {index_tile}, got {fragment}"
             )
     with emit.when(reductions.first_of_copies(fitted.layout)):
-        for element, at in zip(fitted.elements(), indices, strict=True):
-            with emit.when(_inside(to, at)):
-                build(element, at)
+        for element, index in zip(fitted.elements(), indices, strict=True):
+            with emit.when(_inside(to, index)):
+                build(element, index)
 
 
 def store(fragment: Fragment, to: Gathered) -> None:
@@ -162,9 +162,9 @@ def _spread(source: Gathered) -> tuple[Fragment, list[tuple[ir.Value, ...]]]:
     return largest, list(zip(*lists, strict=True))
 
 
-def _inside(source: Gathered, at: Sequence[ir.Value]) -> ir.Value:
+def _inside(source: Gathered, index: Sequence[ir.Value]) -> ir.Value:
     """Whether indices are inside of the array: an i1."""
-    return _within((each, source.size(axis)) for axis, each in enumerate(at))
+    return _within((each, source.size(axis)) for axis, each in enumerate(index))
 
 
 def _within(pairs: Iterable[tuple[emit.Number, emit.Number]]) -> ir.Value:
@@ -244,18 +244,18 @@ class _Rows:
         if self.width == 1:
             return build(1)
         bits = arith.ori(self.matrix.columns, emit.value(self.start))
-        whole = emit.equal(emit.bit_and(bits, self.width - 1), 0)
-        return emit.either(whole, kinds, lambda: build(self.width), lambda: build(1))
+        aligned = emit.equal(emit.bit_and(bits, self.width - 1), 0)
+        return emit.either(aligned, kinds, lambda: build(self.width), lambda: build(1))
 
     def _runs(self, width: int) -> list[tuple[int, ir.Value, ir.Value]]:
         """The first register of each run of elements that are accessed at once, whether it is inside of the
         array, and its address.
         """
-        known, found = dict[int, tuple[ir.Value, ir.Value]](), list[tuple[int, ir.Value, ir.Value]]()
+        lines, runs = dict[int, tuple[ir.Value, ir.Value]](), list[tuple[int, ir.Value, ir.Value]]()
         numbers = registers.registers_of(self.layout, self.shape)
         for register in range(0, len(self.offsets), width):
             line = numbers[register][0]
-            if line not in known:
+            if line not in lines:
                 row, outer = self.at[-1][register], [(at[register], *rest) for at, *rest in self.matrices]
                 start = self.matrix.element_of(self.matrix.row(row), self.start)
                 for number, _, bytes_ in outer:
@@ -263,9 +263,9 @@ class _Rows:
                     start = addresses.offset(start, distance)
                 exists = _within([(row, self.matrix.rows), *((number, size) for number, size, _ in outer)])
                 exists = exists if self.has_matrix is None else arith.andi(exists, self.has_matrix)
-                known[line] = exists, start
-            exists, start = known[line]
+                lines[line] = exists, start
+            exists, start = lines[line]
             offset = self.offsets[register]
             inside = arith.andi(exists, _within([(emit.add(self.start, offset), self.matrix.columns)]))
-            found.append((register, inside, addresses.offset(start, offset * self.matrix.bytes)))
-        return found
+            runs.append((register, inside, addresses.offset(start, offset * self.matrix.bytes)))
+        return runs

@@ -40,8 +40,8 @@ def print_(*values: object) -> None:
     axes = [axis(fragment) for axis in (row, column)[: len(fragment.shape)]]
     with emit.when(reductions.first_of_copies(fragment.layout)):
         for register, element in enumerate(fragment.elements()):
-            at = [Scalar(emit.value(emit.add(each.base.value, each.offsets[register]))) for each in axes]
-            _printed([_At(at, Scalar(element)) if each is fragment else each for each in values])
+            index = [Scalar(emit.value(emit.add(each.base.value, each.offsets[register]))) for each in axes]
+            _printed([_At(index, Scalar(element)) if each is fragment else each for each in values])
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ def check(holds: object, message: str) -> None:
     trace.current()
     if not isinstance(message, str) or not message:
         raise mistake(f"the message of w.check must be a string, got {shown(message)}")
-    known: bool | Scalar
+    condition_: bool | Scalar
     if isinstance(holds, Fragment) and holds.dtype == i1:
-        known = Scalar(reductions.reduced("and", holds.elements()))
+        condition_ = Scalar(reductions.reduced("and", holds.elements()))
     else:
-        known = condition(holds)
-    if isinstance(known, Scalar):
+        condition_ = condition(holds)
+    if isinstance(condition_, Scalar):
         attributes = {"msg": ir.StringAttr.get(message)}
-        ir.Operation.create("cf.assert", operands=[known.value], attributes=attributes)
-    elif not known:
+        ir.Operation.create("cf.assert", operands=[condition_.value], attributes=attributes)
+    elif not condition_:
         raise mistake(f"check failed: {message}")
 
 
@@ -143,19 +143,19 @@ def _drawn(what: object) -> Svg:
 def _ring(ring: Ring) -> Svg:
     """The stages below each other: their buffers, as wide as they have bytes, and the barriers of each."""
     sizes = {name: rows * columns * dtype.bytes for name, (rows, columns, dtype) in ring.kinds.items()}
-    whole = sum(sizes.values())
+    total = sum(sizes.values())
     drawing = Svg(_LEFT + _WIDTH + 2 * _BARRIER + 16, _TOP + _HEIGHT * ring.stages + 12)
-    title = f"ring of {ring.stages} stages of {whole} bytes, taken by {ring.takers} warpgroup"
+    title = f"ring of {ring.stages} stages of {total} bytes, taken by {ring.takers} warpgroup"
     drawing.add("text", title + ("" if ring.takers == 1 else "s"), x=8, y=16)
     for stage in range(ring.stages):
         y, x = _TOP + _HEIGHT * stage, float(_LEFT)
         drawing.add("text", f"stage {stage}", x=8, y=y + 22)
         for number, (name, (rows, columns, dtype)) in enumerate(ring.kinds.items()):
-            width = _WIDTH * sizes[name] / whole
+            width = _WIDTH * sizes[name] / total
             text = f"{name}: {rows} x {columns} {dtype}"
             _box(drawing, text, x, y, width, _COLORS[number % len(_COLORS)], f"{sizes[name]} bytes")
             x += width
-        full, empty = f"full: {whole} bytes", f"empty: {ring.takers} taker{'' if ring.takers == 1 else 's'}"
+        full, empty = f"full: {total} bytes", f"empty: {ring.takers} taker{'' if ring.takers == 1 else 's'}"
         for text in (full, empty):
             _box(drawing, text, x + 4, y, _BARRIER - 8, "#e9ecef", "an mbarrier")
             x += _BARRIER

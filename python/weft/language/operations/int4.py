@@ -65,12 +65,12 @@ def dequantize_int4(
     dtype = _check_scales(scales) if scale is not None or dtype is None else dtype
     offsets = [_offsets(each, dtype) for each in zeros]
     factors = [None if one is None else [_pair(each) for each in one.elements()] for one in scales]
-    made = []
+    registers_ = []
     for number, word in enumerate(words.elements()):
         part = number * len(scales) // count
-        made += _dequantized(word, factors[part], offsets[part], dtype)
+        registers_ += _dequantized(word, factors[part], offsets[part], dtype)
     shape = registers.WGMMA_ROWS, _STEP * count
-    lane = vector.bitcast(ir.VectorType.get([2 * len(made)], dtype.type), emit.vector_of(made))
+    lane = vector.bitcast(ir.VectorType.get([2 * len(registers_)], dtype.type), emit.vector_of(registers_))
     return Fragment(lane, shape, registers.sums(shape))
 
 
@@ -146,15 +146,15 @@ def _dequantized(
     """A word's elements in four registers: those of even number are in a thread's first row."""
     kind, one = ir.VectorType.get([2], dtype.type), ir.VectorType.get([1], i32.type)
     bits, mask = _BASES[dtype][0], _mask()
-    made = []
+    registers_ = []
     for number in range(4):
         shifted = emit.shift_right(word, 4 * number)
         integer = arith.ori(arith.andi(shifted, mask), emit.value(bits))
         pair = vector.bitcast(kind, emit.vector_of([integer]))
         row = number % 2
         exact = arith.subf(pair, offsets[row])
-        made += emit.elements(vector.bitcast(one, arith.mulf(exact, scales[row]) if scales else exact))
-    return made
+        registers_ += emit.elements(vector.bitcast(one, arith.mulf(exact, scales[row]) if scales else exact))
+    return registers_
 
 
 @dataclass(frozen=True)
@@ -227,13 +227,13 @@ class Int4Weights:
         """The `blocks` blocks of 64 columns from `block`, a multiple of `blocks`, on of a tile in a stage; by
         default all of them.
         """
-        whole = self.depth // DEPTH
-        blocks = whole if blocks is None else blocks
+        most = self.depth // DEPTH
+        blocks = most if blocks is None else blocks
         if not isinstance(slot, Slot) or "q" not in slot.ring.kinds:
             raise mistake(f"expects a stage of a ring with weights.buffers, got {shown(slot)}")
-        if not isinstance(blocks, int) or blocks < 1 or whole % blocks or blocks % self.halves:
+        if not isinstance(blocks, int) or blocks < 1 or most % blocks or blocks % self.halves:
             pairs = "" if self.halves == 1 else ", and be even"
-            raise mistake(f"blocks must divide the {whole} of a stage{pairs}, got {shown(blocks)}")
+            raise mistake(f"blocks must divide the {most} of a stage{pairs}, got {shown(blocks)}")
         return Int4Operand(self, slot, tile, block, blocks)
 
     def _whole(self, tile: Index) -> Index:

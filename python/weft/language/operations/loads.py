@@ -159,8 +159,8 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     layout = layout_for(source.shape, like)
     kind = FragmentType.of(source.shape, source.dtype.type, layout)
     source.read_by_lanes()
-    zero, whole = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
-    width = _VECTOR_BYTES if whole and not source.transposed else 0
+    zero, wide = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
+    width = _VECTOR_BYTES if wide and not source.transposed else 0
     loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
     return Fragment.of(loaded)
 
@@ -279,8 +279,8 @@ def check_written(to: Place | Gathered, dtype: DType) -> None:
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
-    whole = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= _VECTOR_BYTES
-    width = _VECTOR_BYTES if whole and buffer.dtype.bits != 16 and not buffer.transposed else 0
+    is_wide = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= _VECTOR_BYTES
+    width = _VECTOR_BYTES if is_wide and buffer.dtype.bits != 16 and not buffer.transposed else 0
     zero, transpose = emit.value(0), buffer.transposed
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 
@@ -323,8 +323,8 @@ def _ends_ragged(to: Place, via: Buffer) -> ir.Value | None:
     """Whether rows of an array end in a tile of it, within 16 bytes, all of which TMA would write: an i1.
     None where the array is known to have rows of whole 16 bytes.
     """
-    known, bytes_ = to.matrix.known[-1], to.dtype.bytes
-    if known is not None and known * bytes_ % ROW_BYTES == 0:
+    constant, bytes_ = to.matrix.known[-1], to.dtype.bytes
+    if constant is not None and constant * bytes_ % ROW_BYTES == 0:
         return None
     columns = matrices.size(to.memref(), 1)
     inside = emit.less(0, emit.rem(emit.mul(columns, bytes_), ROW_BYTES))
@@ -389,12 +389,14 @@ def clear_rows(buffer: object, first: object) -> None:
     zeros, lane = emit.constant(kind, 0), emit.mul(emit.rem(emit.thread(), WARPGROUP), _VECTOR_BYTES)
     count, distance = (columns[0].extent, columns[0].stride) if len(columns) > 1 else (1, 0)
     for step in range(0, rows[0].extent * row_bytes, WARPGROUP * _VECTOR_BYTES):
-        at = emit.add(lane, step)
-        cleared = arith.andi(emit.less(emit.sub(start, 1), at), emit.less(at, rows[0].extent * row_bytes))
+        offset = emit.add(lane, step)
+        cleared = arith.andi(
+            emit.less(emit.sub(start, 1), offset), emit.less(offset, rows[0].extent * row_bytes)
+        )
         with emit.when(cleared):
             for panel in range(count):
-                place = emit.add(at, panel * distance * buffer.dtype.bytes)
-                llvm.store(zeros, addresses.offset(base, emit.value(place)), alignment=_VECTOR_BYTES)
+                address = emit.add(offset, panel * distance * buffer.dtype.bytes)
+                llvm.store(zeros, addresses.offset(base, emit.value(address)), alignment=_VECTOR_BYTES)
     fence()
 
 

@@ -22,20 +22,20 @@ def _unary(
     python: Callable[[float], float],
     build: Callable[[ir.Value], ir.Value],
     *,
-    whole: bool = False,
+    vectors: bool = False,
 ) -> Result:
     """A function of f32: of a Python number, a number of the GPU, or each element of a fragment. `build`
-    takes a scalar, or with `whole` a vector.
+    takes a scalar, or with `vectors` a vector.
     """
     if isinstance(value, NUMBERS):
         return _of_python(value, name, python)
     value = _operand(value, name)
     if isinstance(value, Scalar):
-        if not whole:
+        if not vectors:
             return Scalar(build(value.value))
         (element,) = emit.elements(build(emit.vector_of([value.value])))
         return Scalar(element)
-    if whole:
+    if vectors:
         return Fragment(build(value.lane), value.shape, value.layout)
     return Fragment(emit.vector_of([build(each) for each in value.elements()]), value.shape, value.layout)
 
@@ -142,7 +142,7 @@ def cos(x: object) -> Result:
 
 def erf(x: object) -> Result:
     """The error function, within 3e-7 of it."""
-    return _unary(x, "erf", math.erf, activations.erf, whole=True)
+    return _unary(x, "erf", math.erf, activations.erf, vectors=True)
 
 
 def gelu(x: object) -> Result:
@@ -170,12 +170,12 @@ def relu(x: object) -> Result:
 def activated(x: object, name: str) -> Result:
     """An activation of `weft.matmul`, by its name."""
     value = as_scalar(x) if isinstance(x, NUMBERS) else x
-    return _unary(value, name, float, lambda lane: activations.apply(name, lane), whole=True)
+    return _unary(value, name, float, lambda lane: activations.apply(name, lane), vectors=True)
 
 
 def derivative(x: object, name: str) -> Result:
     """The derivative of an activation of `weft.matmul` at each element of a fragment of f32."""
-    return _unary(x, name, float, lambda lane: activations.derivative(name, lane), whole=True)
+    return _unary(x, name, float, lambda lane: activations.derivative(name, lane), vectors=True)
 
 
 def absolute(x: object) -> Result:

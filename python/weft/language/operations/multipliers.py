@@ -182,10 +182,10 @@ class WarpProducts(Multiplier):
         forms = [Sync(shape, of_a, of_b, sums, sums) for shape in shapes]
         if legal := [form for form in forms if SYNC.judge(form, self._chip) is None]:
             return legal[0]
-        what = f"products of {a.dtype} and {b.dtype}"
+        subject = f"products of {a.dtype} and {b.dtype}"
         needed = frozenset(c for c in CHIPS if any(SYNC.judge(form, c) is None for form in forms))
         raise mistake(
-            f"{what} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
+            f"{subject} by mma.sync need {describe(needed)}, got {self._chip}: convert the tiles, or compile "
             "for another chip"
         )
 
@@ -222,11 +222,11 @@ def _of_buffer(buffer: Buffer, atom: Registers, shape: tuple[int, int], of_warp:
         first = emit.mul(thread_ids.warp(), of_warp)
 
     def load(row: int, k: int) -> ir.Value:
-        at = (emit.value(emit.add(row, first)), emit.value(k))
+        start = (emit.value(emit.add(row, first)), emit.value(k))
         if atom.name == "b":
-            at = at[::-1]
-        at = at[::-1] if buffer.transposed else at
-        return tile.load(buffer.value, *at, kind, transpose=buffer.transposed)
+            start = start[::-1]
+        start = start[::-1] if buffer.transposed else start
+        return tile.load(buffer.value, *start, kind, transpose=buffer.transposed)
 
     return load
 

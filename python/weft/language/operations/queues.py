@@ -72,8 +72,8 @@ class Queue:
 
     def _add_readers(self, warps: int, first: bool) -> None:
         attributes = self._ring.owner.attributes
-        known = 0 if first else attributes["consumers"].value
-        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known + warps)
+        before = 0 if first else attributes["consumers"].value
+        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), before + warps)
 
     def item(self, number: Scalar) -> object:
         return self._tiles.item(number)
@@ -98,8 +98,8 @@ class Queue:
         """The next number, of the whole grid. The last one to be taken sets the counter to 0 again: all tiles
         but the first of each CTA are taken, and once more by each CTA, which are as many as there are tiles.
         """
-        end, place = self.end, self._counter
-        array, indices = place.matrix.value, [emit.as_index(each.value) for each in place.indices]
+        end, counter = self.end, self._counter
+        array, indices = counter.matrix.value, [emit.as_index(each.value) for each in counter.indices]
 
         def add(number: ir.Value | int) -> ir.Value:
             return memref.AtomicRMWOp(arith.AtomicRMWKind.addi, emit.value(number), array, indices).result
@@ -156,6 +156,6 @@ def tile_queue(counter: object) -> Queue:
         raise mistake(f"counter must be an element of an array, such as count[0], got {counter}")
     if counter.dtype != i32 or not counter.matrix.writes:
         raise mistake(f"counter must be an element of a w.Out of {i32}, got {counter}")
-    made = Queue(counter, current.tile_counts())
-    current.rings.append(made)
-    return made
+    queue = Queue(counter, current.tile_counts())
+    current.rings.append(queue)
+    return queue

@@ -51,9 +51,9 @@ def _random(seed: object, offset: object, count: int) -> list[Fragment | Scalar]
     numbers = offset if isinstance(offset, Fragment) else as_scalar(offset)
     if numbers.dtype not in (i32, u32):
         raise mistake(f"offset must be of {i32} or {u32}, got {numbers}: convert it with .to({i32})")
-    given = numbers.lane if isinstance(numbers, Fragment) else numbers.value
-    words = _of_elements(emit.signless(given), _words(seed), count)
-    words = [emit.bits(word, given.type) for word in words]
+    counter = numbers.lane if isinstance(numbers, Fragment) else numbers.value
+    words = _of_elements(emit.signless(counter), _words(seed), count)
+    words = [emit.bits(word, counter.type) for word in words]
     if isinstance(offset, Fragment):
         return [Fragment(word, offset.shape, offset.layout) for word in words]
     return [Scalar(word) for word in words]
@@ -63,12 +63,12 @@ def _of_elements(counter: ir.Value, key: list[ir.Value | int], count: int) -> li
     """The first random words of a number, or of the elements of a vector, some at once."""
     if not isinstance(counter.type, ir.VectorType):
         return _philox(counter, key)[:count]
-    elements, found = emit.elements(counter), list[list[ir.Value]]([] for _ in range(count))
+    elements, result = emit.elements(counter), list[list[ir.Value]]([] for _ in range(count))
     for first in range(0, len(elements), _AT_ONCE):
         words = _philox(emit.vector_of(elements[first : first + _AT_ONCE]), key)
-        for every, word in zip(found, words, strict=False):
+        for every, word in zip(result, words, strict=False):
             every += emit.elements(word)
-    return [emit.vector_of(every) for every in found]
+    return [emit.vector_of(every) for every in result]
 
 
 def _words(seed: object) -> list[ir.Value | int]:

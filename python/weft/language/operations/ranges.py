@@ -33,8 +33,8 @@ class Range:
         if self.unroll == 1:
             yield Part(begin, end, step, (0,))
             return
-        known = all(isinstance(each, int) for each in (self.begin, self.end, self.step))
-        if known and len(range(self.begin, self.end, self.step)) % self.unroll == 0:
+        constant = all(isinstance(each, int) for each in (self.begin, self.end, self.step))
+        if constant and len(range(self.begin, self.end, self.step)) % self.unroll == 0:
             middle = end
         else:
             span = emit.maximum(emit.sub(end, begin), 0)
@@ -99,10 +99,10 @@ class Tiles(Range):
         counts: tuple[Scalar, ...] = self.counts  # type: ignore[attr-defined]
         order: Order | None = self.order  # type: ignore[attr-defined]
         if order is not None:
-            found = order(number, counts)
-            if len(counts) > 1 and (not isinstance(found, tuple) or len(found) != len(counts)):
-                raise mistake(f"order must return {len(counts)} coordinates, a tuple, got {found}")
-            return found
+            ordered = order(number, counts)
+            if len(counts) > 1 and (not isinstance(ordered, tuple) or len(ordered) != len(counts)):
+                raise mistake(f"order must return {len(counts)} coordinates, a tuple, got {ordered}")
+            return ordered
         for count in counts[:-1]:
             coordinates.append(Scalar(emit.rem(rest, count.value)))
             rest = emit.div(rest, count.value)

@@ -94,14 +94,14 @@ def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] 
     """The distances of the lanes of a warp that hold elements of one column; None where warps don't each hold
     a part of all columns.
     """
-    found: list[int] = []
+    distances: list[int] = []
     for it in layout.group(shape)[0]:
         if it.axis == MEMORY or (it.axis != "laneid" and (it.extent, it.stride) == (WARPS, 1)):
             continue
         if it.axis != "laneid" or it.extent & (it.extent - 1):
             return None
-        found += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
-    return tuple(found)
+        distances += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
+    return tuple(distances)
 
 
 def columns_across_warps(
@@ -114,7 +114,7 @@ def columns_across_warps(
     copies = tuple(it for it in groups[0] if it.axis == "laneid" and it.extent > 1)
     of_columns = registers.without_axis(x.layout, x.shape, 0)
     by_warp = Layout((Iter(WARPS, 1, "warpid"), *of_columns.shard), (*x.layout.replica, *copies))
-    order = [at[1] for at in registers.registers_of(by_warp, (WARPS, columns))]
+    order = [point[1] for point in registers.registers_of(by_warp, (WARPS, columns))]
     part = Fragment(emit.vector_of([values[column] for column in order]), (WARPS, columns), by_warp)
     key = role.first, columns, x.dtype.name
     shape = role.warpgroups, WARPS, columns
@@ -133,10 +133,10 @@ def columns_across_warps(
     of_column = dict[int, list[ir.Value]]()
     for warp in range(0, WARPS, rows):
         read = Fragment.of(tile.load(mine, emit.value(warp), zero, kind, vector_bytes=width))
-        for at, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
-            of_column.setdefault(at[1], []).append(element)
+        for point, element in zip(registers.registers_of(together, read.shape), read.elements(), strict=True):
+            of_column.setdefault(point[1], []).append(element)
     folded = {column: fold(elements) for column, elements in of_column.items()}
-    order = [at[0] for at in registers.registers_of(of_columns, (columns,))]
+    order = [point[0] for point in registers.registers_of(of_columns, (columns,))]
     return Fragment(emit.vector_of([folded[column] for column in order]), (columns,), of_columns)
 
 
@@ -166,14 +166,14 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     count = 2 ** len(distances or ()) if lanes else 1
     shape = ((other, count) if axis == 1 else (count, other)) if lanes else (other,)
     groups = dict[int, list[ir.Value]]()
-    for at, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
-        groups.setdefault(at[1 - axis], []).append(element)
+    for point, element in zip(registers.registers_of(x.layout, x.shape), x.elements(), strict=True):
+        groups.setdefault(point[1 - axis], []).append(element)
     folded = {key: reduced(name, elements) for key, elements in groups.items()}
     if not lanes:
         folded = {key: across_lanes(value, name, distances or ()) for key, value in folded.items()}
     if through:
         return columns_across_warps(x, folded, lambda values: reduced(name, values))
-    order = [at[1 - axis] if lanes else at[0] for at in registers.registers_of(layout, shape)]
+    order = [point[1 - axis] if lanes else point[0] for point in registers.registers_of(layout, shape)]
     return Fragment(emit.vector_of([folded[key] for key in order]), shape, layout)
 
 
@@ -259,7 +259,7 @@ def _first_index(x: Fragment, name: str, axis: int) -> Fragment | Scalar:
     axis = from_first(x, axis)
     best = _reduce(x, name, axis, None)
     index = column(x) if axis == 1 else row(x)
-    found = x == best
+    is_best = x == best
     if x.dtype.is_float:
-        found |= x != x  # the best one is then NaN, which equals nothing
-    return _reduce(chosen(found, index, x.shape[axis]), "minimum", axis, None)
+        is_best |= x != x  # the best one is then NaN, which equals nothing
+    return _reduce(chosen(is_best, index, x.shape[axis]), "minimum", axis, None)

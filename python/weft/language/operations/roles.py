@@ -97,9 +97,9 @@ def once(change: Callable[[], object]) -> Any:
         return None
     with ir.InsertionPoint(branch):
         zero = emit.constant(result.type, 0)
-    (known,) = with_results(branch, [result], [zero])
-    single.changes.append(known.owner.opview)
-    return known
+    (chosen,) = with_results(branch, [result], [zero])
+    single.changes.append(chosen.owner.opview)
+    return chosen
 
 
 def _execute_whole(branch: ir.OpView, single: trace.Single, meet: Callable[[], None]) -> None:
@@ -124,15 +124,15 @@ def _execute_whole(branch: ir.OpView, single: trace.Single, meet: Callable[[], N
             continue
         with ir.InsertionPoint(change):
             meet()
-            places = [_place(each.type) for each in results]
+            addresses_ = [_place(each.type) for each in results]
         values = change.then_block.operations[len(change.then_block.operations) - 1].operands
-        for value, place in zip(values, places, strict=False):
+        for value, address in zip(values, addresses_, strict=False):
             with ir.InsertionPoint.at_block_terminator(change.then_block):
-                llvm.store(emit.bits(value, addresses.stored_type(value.type)), place)
+                llvm.store(emit.bits(value, addresses.stored_type(value.type)), address)
         with ir.InsertionPoint.after(change):
             meet()
-            for result, place in zip(results, places, strict=True):
-                loaded = llvm.load(addresses.stored_type(result.type), place)
+            for result, address in zip(results, addresses_, strict=True):
+                loaded = llvm.load(addresses.stored_type(result.type), address)
                 loaded.owner.attributes[SAME_IN_A_WARPGROUP] = ir.UnitAttr.get()
                 result.replace_all_uses_with(emit.bits(loaded, result.type))
 

@@ -80,8 +80,8 @@ class Function(Law):
         self._function = function
 
     def combined(self, one: Values, other: Values) -> Values:
-        found = self._function(*map(Scalar, (*one, *other)))
-        numbers = found if isinstance(found, (tuple, list)) else (found,)
+        result = self._function(*map(Scalar, (*one, *other)))
+        numbers = result if isinstance(result, (tuple, list)) else (result,)
         if len(numbers) != len(one):
             expected = f"{len(one)} numbers, one of each array" if len(one) > 1 else "1 number"
             raise mistake(f"combine must return {expected}, got {len(numbers)}")
@@ -98,8 +98,8 @@ def check_parameters(combine: Callable[..., object], count: int) -> None:
     try:
         signature.bind(*[None] * count)
     except TypeError as error:
-        what = "two numbers" if count == 2 else f"{count} numbers, an earlier and a later one of each array"
-        raise mistake(f"combine must take {what}: {error}") from None
+        legal = "two numbers" if count == 2 else f"{count} numbers, an earlier and a later one of each array"
+        raise mistake(f"combine must take {legal}: {error}") from None
 
 
 def _selected(condition: ir.Value, values: Values, others: Values) -> Values:
@@ -131,8 +131,8 @@ def associative_scan(x: object, combine: Callable[..., object], axis: int | None
         raise mistake("w.associative_scan expects several tiles, vectors or numbers as a tuple, got a list")
     each = x if isinstance(x, tuple) else (x,)
     check_parameters(combine, 2 * len(each))
-    found = _scanned("w.associative_scan", each, axis, Function(combine))
-    return found if isinstance(x, tuple) else found[0]
+    scanned = _scanned("w.associative_scan", each, axis, Function(combine))
+    return scanned if isinstance(x, tuple) else scanned[0]
 
 
 def _scanned(name: str, xs: tuple[object, ...], axis: int | None, law: Law) -> tuple[Fragment | Scalar, ...]:
@@ -192,8 +192,8 @@ class _Block:
         """The same block whose parts are registers with the elements up to theirs. Otherwise what precedes
         elements would be in registers beside them, where values of all warps are.
         """
-        found = dict(self.found(None, law))
-        return _Block(self.total, parts=[(_Block(part, number), None) for number, part in found.items()])
+        registers_ = dict(self.found(None, law))
+        return _Block(self.total, parts=[(_Block(part, number), None) for number, part in registers_.items()])
 
 
 _Key = tuple[tuple[int, ...], tuple[int, ...]]  # the line, and the digits of registers along the axis
@@ -221,10 +221,10 @@ def _of_fragments(xs: Sequence[Fragment], axis: int, law: Law) -> tuple[Fragment
             blocks = _of_warps(x, axis, blocks, digits[number + 1 :], law)
         else:
             raise mistake(f"can't add up along axis {axis} in layout {x.layout}: w.convert the tile")
-    found = dict[int, Part]()
+    elements_up_to = dict[int, Part]()
     for block in blocks.values():
-        found |= block.found(None, law)
-    columns = zip(*(found[number].values for number in range(len(found))), strict=True)
+        elements_up_to |= block.found(None, law)
+    columns = zip(*(elements_up_to[number].values for number in range(len(elements_up_to))), strict=True)
     return tuple(Fragment(emit.vector_of(list(each)), x.shape, x.layout) for each in columns)
 
 
@@ -236,9 +236,9 @@ def _of_registers(blocks: dict[_Key, _Block], law: Law) -> dict[_Key, _Block]:
         if key not in joined:
             joined[key] = _Block(block.total, parts=[(block, None)])
             continue
-        whole = joined[key]
-        whole.parts.append((block, whole.total))
-        whole.total = law.joined(whole.total, block.total)
+        block_of_key = joined[key]
+        block_of_key.parts.append((block, block_of_key.total))
+        block_of_key.total = law.joined(block_of_key.total, block.total)
     return joined
 
 
@@ -265,12 +265,12 @@ def _of_warps(
             stores = arith.andi(stores, emit.equal(reductions.digit(it), 0))
     _, warp = groups.group(WARPS)
     totals = [block.total.values for block in blocks.values()]
-    made = dict[_Key, _Block]()
+    joined = dict[_Key, _Block]()
     for (key, block), each in zip(
         blocks.items(), _of_all_warps(slots, totals, lines * len(held), stores), strict=True
     ):
-        made[key] = _Block(_whole(each, law), parts=[(block, _before(each, warp, law))])
-    return made
+        joined[key] = _Block(_whole(each, law), parts=[(block, _before(each, warp, law))])
+    return joined
 
 
 def _of_all_warps(
@@ -280,8 +280,10 @@ def _of_all_warps(
     of several at once, since the arrays share memory.
     """
     arrays = list(zip(*totals, strict=True))
-    found = (groups.exchanged(list(zip(slots, each, strict=True)), count, WARPS, stores) for each in arrays)
-    kept = (each if len(arrays) == 1 else list(each) for each in found)
+    values_of_warps = (
+        groups.exchanged(list(zip(slots, each, strict=True)), count, WARPS, stores) for each in arrays
+    )
+    kept = (each if len(arrays) == 1 else list(each) for each in values_of_warps)
     return (list(zip(*each, strict=True)) for each in zip(*kept, strict=True))
 
 

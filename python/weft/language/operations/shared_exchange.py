@@ -101,17 +101,17 @@ def number(x: object, axis: int | None, expected: str) -> ir.Value:
     """The value of a number of each thread: an SSA value. Raises WeftError for anything else, which isn't
     what is `expected` either, and for a number along an axis.
     """
-    found = operand(x, f32)
-    if found is None or axis is not None:
+    scalar = operand(x, f32)
+    if scalar is None or axis is not None:
         along = "" if axis is None else f", along axis {axis}"
         raise mistake(f"{expected}, or a number of each thread, got {x}{along}")
-    return found.value
+    return scalar.value
 
 
 def of_each(value: ir.Value, warps: int) -> list[ir.Value]:
     """The value that each warp of the group has in its first lane, in their order."""
-    (found,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
-    return found
+    (values,) = exchanged([(0, value)], 1, warps, emit.equal(thread_ids.lane(), 0))
+    return values
 
 
 def exchanged(
@@ -122,8 +122,8 @@ def exchanged(
 
     `stores` is whether the lane stores them: one of those with the same values and slots, an i1.
     """
-    given = values[0][1].type
-    current, kind = trace.current(), addresses.stored_type(given)
+    kind_of_value = values[0][1].type
+    current, kind = trace.current(), addresses.stored_type(kind_of_value)
     count, size = _count(), kind.width // 8
     key = "warps", current.role.first if current.role else 0, slots, warps, str(kind)
     size_of = count * slots
@@ -146,7 +146,7 @@ def exchanged(
     alone = bool(warps * slots & (warps * slots - 1))  # otherwise LLVM may load one more, to have a vector
 
     def loaded(number: int, slot: ir.Value | int) -> ir.Value:
-        at = addresses.offset(address(first, slot), number * slots * size)
-        return emit.bits(llvm.load(kind, at, alignment=size, volatile_=alone), given)
+        pointer = addresses.offset(address(first, slot), number * slots * size)
+        return emit.bits(llvm.load(kind, pointer, alignment=size, volatile_=alone), kind_of_value)
 
     return ([loaded(number, slot) for number in range(warps)] for slot, _ in values)

@@ -55,8 +55,8 @@ def await_signals(counter: object, number: object) -> None:
     address, count = _address(counter, "w.await_signals"), as_scalar(number, i32).value
 
     def poll() -> tuple[ir.Value, list[ir.Value]]:
-        found = llvm.load(emit.i32(), address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
-        return emit.less(found, count), []
+        signals = llvm.load(emit.i32(), address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
+        return emit.less(signals, count), []
 
     emit.repeat([], poll)
     if trace.current().has_tma:

@@ -111,8 +111,8 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     elements = []
     for offset in numbers.offsets:
         number = emit.rem(emit.add(numbers.base.value, offset), count)
-        at = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
-        elements.append(llvm.load(kind, at, alignment=source.dtype.bytes))
+        address = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
+        elements.append(llvm.load(kind, address, alignment=source.dtype.bytes))
     return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
 
 
@@ -178,8 +178,8 @@ def store_column(vector: Fragment, to: object, *, rows: object = None) -> None:
     if not isinstance(to, Place) or len(to.indices) != to.matrix.rank:
         raise mistake(f"expects an element of an array, with all its indices, or a buffer, got {to}")
     check_written(to, vector.dtype)
-    for element, at in elements_inside(vector, to, rows):
-        memref.store(element, to.matrix.value, at)
+    for element, indices in elements_inside(vector, to, rows):
+        memref.store(element, to.matrix.value, indices)
 
 
 def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: object) -> None:
@@ -195,8 +195,8 @@ def _vector_to_buffer(vector: Fragment, buffer: Buffer, rows: object) -> None:
     with emit.when(reductions.first_of_copies(vector.layout)):
         for offset, element in zip(numbers.offsets, elements, strict=True):
             number = emit.add(numbers.base.value, offset)
-            at = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))
-            llvm.store(element, at, alignment=buffer.dtype.bytes)
+            address = addresses.offset(base, emit.value(emit.mul(number, buffer.dtype.bytes)))
+            llvm.store(element, address, alignment=buffer.dtype.bytes)
 
 
 def store_row(vector: Fragment, to: object) -> None:

@@ -118,8 +118,8 @@ def _stored_row(lane: ir.Value) -> ir.Value:
 
 
 def _load(address: ir.Value) -> list[ir.Value]:
-    found = mma.ldmatrix(address=address, shape="m8n8", num=4, trans=True)
-    return [llvm.extractvalue(emit.i32(), found, [number]) for number in range(4)]
+    matrices = mma.ldmatrix(address=address, shape="m8n8", num=4, trans=True)
+    return [llvm.extractvalue(emit.i32(), matrices, [number]) for number in range(4)]
 
 
 def _store(address: ir.Value, words: list[ir.Value]) -> None:
@@ -174,11 +174,11 @@ class _Transpose:
     ) -> ir.Value:
         """The address of an element of a buffer: `at` is a lane's, `place` that of a step."""
         extents = self.step if number == 0 else self.step[::-1]
-        whole = (self.rows, self.columns) if number == 0 else (self.columns, self.rows)
+        sizes = (self.rows, self.columns) if number == 0 else (self.columns, self.rows)
         points = [
             split_point(value, constant, set(range(extent)), size, digits)
             for value, constant, extent, size, digits in zip(
-                at, place, extents, whole, shared.groups, strict=True
+                at, place, extents, sizes, shared.groups, strict=True
             )
         ]
         return addresses.offset(self.bases[number], shared.offset(*points))

@@ -23,8 +23,8 @@ def inside(number: ir.Value, limit: ir.Value, start: ir.Value) -> ir.Value:
 
 def may_be_outside(index: ir.Value) -> bool:
     """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
-    known = mlir.constant(index)
-    return known < 0 if known is not None else bool(_constant_part(index))
+    constant = mlir.constant(index)
+    return constant < 0 if constant is not None else bool(_constant_part(index))
 
 
 def existing(array: ir.Value, first: list[ir.Value]) -> tuple[ir.Value | None, list[ir.Value]]:
@@ -44,27 +44,27 @@ def _constant_part(value: ir.Value) -> int | None:
     """The constant of a sum, 0 for another value; None where a number of the GPU is subtracted. The number of
     a loop that begins below 0 counts as the first one.
     """
-    known = mlir.constant(value)
-    if known is not None:
-        return int(known)
+    constant = mlir.constant(value)
+    if constant is not None:
+        return int(constant)
     if isinstance(value.owner, ir.Block):
         return min(_first_number(value) or 0, 0)
-    made = value.owner.opview
-    if not isinstance(made, (arith.AddIOp, arith.SubIOp)) or _is_quotient(made):
+    operation = value.owner.opview
+    if not isinstance(operation, (arith.AddIOp, arith.SubIOp)) or _is_quotient(operation):
         return 0
-    subtracts = isinstance(made, arith.SubIOp)
-    if subtracts and mlir.constant(made.rhs) is None:
+    subtracts = isinstance(operation, arith.SubIOp)
+    if subtracts and mlir.constant(operation.rhs) is None:
         return None
-    left, right = _constant_part(made.lhs), _constant_part(made.rhs)
+    left, right = _constant_part(operation.lhs), _constant_part(operation.rhs)
     if left is None or right is None:
         return None
     return left - right if subtracts else left + right
 
 
-def _is_quotient(made: ir.OpView) -> bool:
+def _is_quotient(op: ir.OpView) -> bool:
     """Whether a difference is a quotient of Python's //, which subtracts a truth value to round down."""
-    rhs = made.rhs.owner
-    return isinstance(made, arith.SubIOp) and not isinstance(rhs, ir.Block) and rhs.name == "arith.extui"
+    rhs = op.rhs.owner
+    return isinstance(op, arith.SubIOp) and not isinstance(rhs, ir.Block) and rhs.name == "arith.extui"
 
 
 def _first_number(argument: ir.Value) -> int | None:

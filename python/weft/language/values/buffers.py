@@ -65,32 +65,32 @@ class Elements(Gathered):
     def size(self, axis: int) -> int:
         return self.matrix.shape[axis]
 
-    def read(self, at: Sequence[ir.Value]) -> ir.Value:
-        return _read(self.matrix, at)
+    def read(self, index: Sequence[ir.Value]) -> ir.Value:
+        return _read(self.matrix, index)
 
-    def write(self, element: ir.Value, at: Sequence[ir.Value]) -> None:
-        _write(self.matrix, at, element)
+    def write(self, element: ir.Value, index: Sequence[ir.Value]) -> None:
+        _write(self.matrix, index, element)
 
 
 def element_of(buffer: "Buffer", indices: object) -> Element | Elements:
     """An element of a buffer, or those at indices that fragments hold."""
-    at = _element_indices(buffer, indices)
+    index = _element_indices(buffer, indices)
     buffer.read_by_lanes()
-    if any(isinstance(each, Fragment) for each in at):
-        return Elements(buffer, at)
-    return Element(buffer, *(each.value for each in at))
+    if any(isinstance(each, Fragment) for each in index):
+        return Elements(buffer, index)
+    return Element(buffer, *(each.value for each in index))
 
 
 def store_element(buffer: "Buffer", indices: object, value: object) -> None:
     """Stores a number as an element of a buffer."""
-    at = _element_indices(buffer, indices)
-    if any(isinstance(each, Fragment) for each in at):
+    index = _element_indices(buffer, indices)
+    if any(isinstance(each, Fragment) for each in index):
         raise mistake(f"elements of {buffer} at indices of a fragment are stored by w.store")
     if operand(value, buffer.dtype) is None:
         raise mistake(f"expects a number for an element of {buffer}, got {value}: use w.store for tiles")
     number = as_scalar(value, buffer.dtype).value
     buffer.written_by_lanes()
-    once(lambda: _write(buffer, [each.value for each in at], number))
+    once(lambda: _write(buffer, [each.value for each in index], number))
 
 
 def element_address(buffer: "Buffer", row: ir.Value, column: ir.Value) -> ir.Value:
@@ -101,16 +101,18 @@ def element_address(buffer: "Buffer", row: ir.Value, column: ir.Value) -> ir.Val
     return addresses.offset(tile.address(buffer.value), emit.value(offset))
 
 
-def _read(buffer: "Buffer", at: Sequence[ir.Value]) -> ir.Value:
+def _read(buffer: "Buffer", index: Sequence[ir.Value]) -> ir.Value:
     kind = buffer.dtype.type
-    load = llvm.load(addresses.stored_type(kind), element_address(buffer, *at), alignment=buffer.dtype.bytes)
+    load = llvm.load(
+        addresses.stored_type(kind), element_address(buffer, *index), alignment=buffer.dtype.bytes
+    )
     trace.current().removable.append((load, [load.owner]))
     return emit.bits(load, kind)
 
 
-def _write(buffer: "Buffer", at: Sequence[ir.Value], number: ir.Value) -> None:
+def _write(buffer: "Buffer", index: Sequence[ir.Value], number: ir.Value) -> None:
     word = emit.bits(number, addresses.stored_type(number.type))
-    llvm.store(word, element_address(buffer, *at), alignment=buffer.dtype.bytes)
+    llvm.store(word, element_address(buffer, *index), alignment=buffer.dtype.bytes)
 
 
 def _element_indices(buffer: "Buffer", given: object) -> tuple[Fragment | Scalar, Fragment | Scalar]:
@@ -124,11 +126,11 @@ def _element_indices(buffer: "Buffer", given: object) -> tuple[Fragment | Scalar
             "count) and .columns(first, count) are parts of it"
         )
     row, column = (each if isinstance(each, Fragment) else as_scalar(each, i32) for each in given)
-    for what, each, size in (("row", row, buffer.shape[0]), ("column", column, buffer.shape[1])):
+    for axis, each, size in (("row", row, buffer.shape[0]), ("column", column, buffer.shape[1])):
         check_index(each)
-        known = mlir.constant(each.value) if isinstance(each, Scalar) else None
-        if known is not None and not 0 <= known < size:
-            raise mistake(f"{what} of an element of {buffer} must be in 0..{size - 1}, got {known}")
+        constant = mlir.constant(each.value) if isinstance(each, Scalar) else None
+        if constant is not None and not 0 <= constant < size:
+            raise mistake(f"{axis} of an element of {buffer} must be in 0..{size - 1}, got {constant}")
     return row, column
 
 
@@ -230,13 +232,13 @@ class Buffer(Carried):
 
     def _part(self, axis: int, first: object, count: int) -> "Buffer":
         whole = self.shape
-        known = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
-        step = gcd(count, whole[axis]) if known else 0
+        is_legal = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= whole[axis]
+        step = gcd(count, whole[axis]) if is_legal else 0
         name = ("rows", "columns")[axis]
-        what = f"{whole[axis]} {name}"
+        size_text = f"{whole[axis]} {name}"
         axis ^= int(self.transposed)
-        if not known or (step < count and (axis == 1 or step % SWIZZLED_ROWS)):
-            raise mistake(f"a part must divide the {what} of the tile, got {shown(count)}")
+        if not is_legal or (step < count and (axis == 1 or step % SWIZZLED_ROWS)):
+            raise mistake(f"a part must divide the {size_text} of the tile, got {shown(count)}")
         lines = (SWIZZLED_ROWS, self.value.type.groups[1][-1].extent)
         if self.layout.swizzle is not None and count % lines[axis]:
             raise mistake(
@@ -246,7 +248,7 @@ class Buffer(Carried):
         shape = [count if number == axis else size for number, size in enumerate(self.value.type.shape)]
         if tuple(shape) == tuple(self.value.type.shape):
             if isinstance(first, int) and first != 0:
-                raise mistake(f"a part of all {what} must begin at 0, got {first}")
+                raise mistake(f"a part of all {size_text} must begin at 0, got {first}")
             return self
         start = [emit.value(0)] * 2
         start[axis] = as_scalar(first, i32).value
@@ -320,8 +322,8 @@ def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None
         text = f"S[({stages or 1},1,{columns}):({step},{columns},1)]"
     else:
         text = panels(rows, columns, dtype.bytes, stages or 1)
-    whole = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
-    one = whole if stages is not None else tile.stage_type(whole)
+    type_of_stages = BufferType.of((stages or 1, rows, columns), dtype.type, Layout.parse(text))
+    one = type_of_stages if stages is not None else tile.stage_type(type_of_stages)
     assert one is not None
     return one
 
@@ -341,7 +343,7 @@ def stages_complaint(kind: ir.Type) -> str | None:
     )
 
 
-def check_room(what: str, each: int, count: int = 1) -> None:
+def check_room(subject: str, each: int, count: int = 1) -> None:
     """Raises WeftError unless `count` times so many bytes of shared memory are left, of which `what` has the
     parts. Rings have barriers beside them, so that the compiler refuses some of what passes here.
     """
@@ -355,6 +357,6 @@ def check_room(what: str, each: int, count: int = 1) -> None:
     fitting = free // (each + _BARRIER_BYTES) if count > 1 else 0
     fewer = f"use at most {fitting} stage{'s' if fitting > 1 else ''}"
     raise mistake(
-        f"{what} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
+        f"{subject} {each * count} bytes of shared memory, and a CTA on {current.chip} has "
         f"{chip.shared_bytes}{before}: {fewer if fitting else 'use smaller tiles'}"
     )

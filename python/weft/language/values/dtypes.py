@@ -99,13 +99,13 @@ def named(name: object) -> DType:
     """The element type of this name, MLIR's or that of `weft.language`. Raises WeftError for another."""
     if isinstance(name, DType):
         return name
-    known = {**BY_SHORT_NAME, **DTYPES}
-    if not isinstance(name, str) or name not in known:
-        meant = did_you_mean(name, known) if isinstance(name, str) else ""
+    names = {**BY_SHORT_NAME, **DTYPES}
+    if not isinstance(name, str) or name not in names:
+        meant = did_you_mean(name, names) if isinstance(name, str) else ""
         if isinstance(name, str) and name in FOREIGN:
             meant = f": pass '{FOREIGN[name]}'"
         raise WeftError(f"dtype must be one of {', '.join(BY_SHORT_NAME)}, got {shown(name)}{meant}")
-    return known[name]
+    return names[name]
 
 
 FOREIGN = {"float": "f32", "int": "i32", "bool": "i1", "half": "f16", "double": "f64"}
@@ -120,8 +120,8 @@ def instead_of(dtype: object) -> str:
     text = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype).rpartition(".")[2])
     short = FOREIGN.get(text, text if text in BY_SHORT_NAME else None)
     name = text if text.isidentifier() and not isinstance(dtype, str) else shown(dtype)
-    known = ", ".join(map(str, BY_SHORT_NAME.values()))
-    hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {known}"
+    names = ", ".join(map(str, BY_SHORT_NAME.values()))
+    hint = f"write {BY_SHORT_NAME[short]}" if short else f"there are {names}"
     return f"got {name}: {hint}"
 
 

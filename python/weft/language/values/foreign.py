@@ -65,10 +65,10 @@ def _refused(library: str, name: str) -> WeftError:
     public = [each for each in language.__all__ if each.islower()]
     hint = f"w.{name}" if name in public else names.of_other_language(name)
     hint = hint or f"functions of w{did_you_mean(name, public)}"
-    what, where = f"{library}.{name}", _user()
+    function, where = f"{library}.{name}", _user()
     if where is not None and where[0] == "jax":
-        what, hint = "a function of JAX", "one of w, such as w.exp in place of jnp.exp"
-    message = f"{what} can't be applied to a value of the GPU: use {hint}"
+        function, hint = "a function of JAX", "one of w, such as w.exp in place of jnp.exp"
+    message = f"{function} can't be applied to a value of the GPU: use {hint}"
     return mistake(message) if where is None else WeftError(Diagnostic(message, where[1]))
 
 

@@ -152,8 +152,8 @@ class Fragment(operators.Operators, Carried):
         dtype = "" if self.dtype == f32 else f", {self.dtype}"
         shapes = [self.shape] if len(self.shape) == 2 else [self.shape, (1, *self.shape)]
         shape = next((each for each in shapes if self._is_usual(each)), None)
-        found = shape or self.shape
-        written = found[0] if len(found) == 1 else found
+        legal = shape or self.shape
+        written = legal[0] if len(legal) == 1 else legal
         end = ")" if shape else ", like=t), with a fragment t in the same layout"
         return f"w.full({written}, {number}{dtype}{end}"
 
@@ -243,8 +243,8 @@ def _fitted(one: Fragment, other: Fragment) -> tuple[Fragment, Fragment]:
         return one, spread(other, one.shape, one.layout)
     if len(one.shape) == 1 and len(other.shape) == 2:
         return spread(one, other.shape, other.layout), other
-    if len(one.shape) == 1 and (found := _outer(one, other)) is not None:
-        return spread(one, *found), spread(other, *found)
+    if len(one.shape) == 1 and (outer := _outer(one, other)) is not None:
+        return spread(one, *outer), spread(other, *outer)
     if one.shape != other.shape:
         both = f"{_along(one)} and {_along(other)}"
         raise mistake(f"shapes must be equal, or one that of a vector, got {both}")
@@ -267,8 +267,8 @@ def _outer(one: Fragment, other: Fragment) -> tuple[tuple[int, int], Layout] | N
             continue
         for layout in (trace.current().sums(shape), registers.sums(shape)):
             parts = ((0, down), (1, across))
-            found = (registers.along(layout, shape, n, v.layout, v.shape[0]) for n, v in parts)
-            if all(each is not None for each in found):
+            registers_ = (registers.along(layout, shape, n, v.layout, v.shape[0]) for n, v in parts)
+            if all(each is not None for each in registers_):
                 return shape, layout
     return None
 
@@ -318,9 +318,9 @@ def full(shape: Any, value: object, dtype: DType = f32, *, like: Fragment | None
     if isinstance(value, Fragment):
         if len(value.shape) != 1:
             raise mistake(f"expects a number, or a vector of rows or columns, to fill a tile, got {value}")
-        made = spread(value, shape, layout)
+        tile_ = spread(value, shape, layout)
         # In registers of their own: a product that begins with copies would wait for those before it.
-        return Fragment.of(tile.pin(made.value)) if dtype == f32 else made
+        return Fragment.of(tile.pin(tile_.value)) if dtype == f32 else tile_
     count = len(registers.registers_of(layout, shape))
     kind = ir.VectorType.get([count], dtype.type)
     if isinstance(value, NUMBERS):
@@ -365,13 +365,13 @@ def _of_vector(shape: tuple[int, ...], like: Fragment | None) -> tuple[tuple[int
     axis = shape.index(1)
     extent = shape[1 - axis]
     if like is None:
-        whole = (registers.WGMMA_ROWS, extent) if axis == 0 else (extent, COLUMN_STEP)
-        layout = layout_for(whole, None)
+        tile_shape = (registers.WGMMA_ROWS, extent) if axis == 0 else (extent, COLUMN_STEP)
+        layout = layout_for(tile_shape, None)
     elif len(like.shape) == 2 and like.shape[1 - axis] == extent:
-        whole, layout = like.shape, like.layout
+        tile_shape, layout = like.shape, like.layout
     else:
         raise mistake(f"like must be a tile with {extent} {'rows' if axis else 'columns'}, got {like}")
-    return (extent,), registers.without_axis(layout, whole, axis)
+    return (extent,), registers.without_axis(layout, tile_shape, axis)
 
 
 def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:

@@ -67,8 +67,8 @@ class Matrix(Fixed, Foreign):
                 f"0..{self.rank - 1}, got {shown(dimension)}"
             )
         dimension %= self.rank
-        known = self.known[dimension]
-        return Scalar(matrices.size(self.value, dimension)) if known is None else known
+        constant = self.known[dimension]
+        return Scalar(matrices.size(self.value, dimension)) if constant is None else constant
 
     @property
     def rows(self) -> Scalar:
@@ -86,35 +86,35 @@ class Matrix(Fixed, Foreign):
         return math.prod(self.shape[:-2])
 
     def __getitem__(self, indices: object) -> "Place | Gathered":
-        given = self._indices(indices)
-        if any(isinstance(each, Fragment) for each in given):
-            return gathered(self, given)
-        return Place(self, given)
+        checked = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in checked):
+            return gathered(self, checked)
+        return Place(self, checked)
 
     def __setitem__(self, indices: object, value: object) -> None:
         if not self.writes:
             raise mistake(f"'{self.name}' must be a w.Out argument to be written, got w.In")
-        at = self._indices(indices)
-        if any(isinstance(each, Fragment) for each in at):
+        checked = self._indices(indices)
+        if any(isinstance(each, Fragment) for each in checked):
             raise mistake(f"elements of '{self.name}' at indices of a fragment are stored by w.store")
-        if len(at) != self.rank:
-            raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(at)}")
+        if len(checked) != self.rank:
+            raise mistake(f"an element of '{self.name}' has {self.rank} indices, got {len(checked)}")
         if operand(value, self.dtype) is None:
             got = shown(value) if isinstance(value, (str, tuple, list)) else value
             raise mistake(
                 f"expects a number for an element of '{self.name}', got {got}: use w.store for tiles"
             )
-        self.check_element(at)
-        number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in at]
+        self.check_element(checked)
+        number, indices = as_scalar(value, self.dtype).value, [emit.as_index(each.value) for each in checked]
         once(lambda: memref.store(number, self.value, indices))
 
-    def check_element(self, indices: tuple[Scalar, ...], what: str = "an index") -> None:
+    def check_element(self, indices: tuple[Scalar, ...], subject: str = "an index") -> None:
         """Raises WeftError for an index that is known to be before the first element."""
         for number, each in enumerate(indices):
-            known = mlir.constant(each.value)
-            if known is not None and known < 0:
+            constant = mlir.constant(each.value)
+            if constant is not None and constant < 0:
                 raise mistake(
-                    f"{what} of '{self.name}' must be at least 0, got {known}: the last one is "
+                    f"{subject} of '{self.name}' must be at least 0, got {constant}: the last one is "
                     f"{self.name}.size({number}) - 1"
                 )
 
@@ -225,12 +225,12 @@ class Place(Loaded):
     def map(self, buffer: ir.Type) -> ir.Value:
         """The matrix as TMA copies it to and from buffers of this type."""
         self.check_aligned(columns=True)
-        known = trace.current().maps
+        maps = trace.current().maps
         key = self.matrix.value, buffer
-        if key not in known:
+        if key not in maps:
             with trace.current().at_entry():
-                known[key] = tile.tensor_map(self.matrix.value, buffer)
-        return matrices.map_of_member(self.matrix.value, known[key], *self.member)
+                maps[key] = tile.tensor_map(self.matrix.value, buffer)
+        return matrices.map_of_member(self.matrix.value, maps[key], *self.member)
 
     def check_aligned(self, *, columns: bool = False) -> None:
         """Raises WeftError where TMA can't copy from or to the array. With `columns`, also for a first column

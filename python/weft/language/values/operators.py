@@ -81,8 +81,8 @@ class Operators:
         return self if self.dtype.is_unsigned else self.binary("maximum", -self, False)
 
     def __pow__(self, exponent: Any) -> Any:
-        known = isinstance(exponent, Real) and not isinstance(exponent, bool)
-        if not known or exponent not in (1, 2, 3, 4):
+        is_number = isinstance(exponent, Real) and not isinstance(exponent, bool)
+        if not is_number or exponent not in (1, 2, 3, 4):
             got = exponent if isinstance(exponent, Operators) else shown(exponent)
             raise mistake(f"an exponent must be 1, 2, 3 or 4, got {got}: use w.exp2(w.log2(x) * exponent)")
         square = self * self
@@ -110,8 +110,8 @@ def apply(name: str, a: ir.Value, b: ir.Value) -> ir.Value:
         raise mistake(f"'{symbol}' can't be applied to {'floats' if floats else 'integers'}: {remedy}")
     if floats or element.is_signless:
         return table[name](a, b)
-    made = _UNSIGNED[name](emit.signless(a), emit.signless(b))
-    return made if name in COMPARISONS else emit.bits(made, kind)
+    result = _UNSIGNED[name](emit.signless(a), emit.signless(b))
+    return result if name in COMPARISONS else emit.bits(result, kind)
 
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -155,10 +155,10 @@ def _by_any(divide: Operator) -> Operator:
     """
 
     def divided(a: ir.Value, b: ir.Value) -> ir.Value:
-        known = mlir.splat(b)
-        if known == 0:
+        constant = mlir.splat(b)
+        if constant == 0:
             raise mistake("an integer can't be divided by 0")
-        if known is not None:
+        if constant is not None:
             return divide(a, b)
         zero = emit.constant(b.type, 0)
         is_zero = arith.cmpi(arith.CmpIPredicate.eq, b, zero)
@@ -203,12 +203,12 @@ def _width(value: ir.Value) -> int:
 
 def _is_known(a: ir.Value, bits: ir.Value, unsigned: bool) -> bool:
     """Whether Python knows the bits of a shift. Raises WeftError if they are too many, or negative."""
-    known, width = mlir.splat(bits), _width(a)
-    if known is None:
+    constant, width = mlir.splat(bits), _width(a)
+    if constant is None:
         return False
-    known = known % 2**width if unsigned else known
-    if not 0 <= known < width:
-        raise mistake(f"a number of {width} bits can be shifted by 0 to {width - 1} bits, got {known}")
+    constant = constant % 2**width if unsigned else constant
+    if not 0 <= constant < width:
+        raise mistake(f"a number of {width} bits can be shifted by 0 to {width - 1} bits, got {constant}")
     return True
 
 

@@ -32,8 +32,8 @@ def sums(shape: Shape, row_block: int = WGMMA_ROWS) -> Layout:
         row_block = WGMMA_ROWS
         text = f"S[(4,2,8,{columns // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
     block = Layout.parse(text)
-    whole = block if rows == row_block else block.tile_to((rows, columns), (row_block, columns))
-    return whole if len(shape) > 1 else without_axis(whole, (rows, columns), 1)
+    layout = block if rows == row_block else block.tile_to((rows, columns), (row_block, columns))
+    return layout if len(shape) > 1 else without_axis(layout, (rows, columns), 1)
 
 
 @lru_cache(maxsize=256)

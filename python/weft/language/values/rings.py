@@ -168,11 +168,11 @@ class Ring(carried.Fixed):
             return [(places[0] if isinstance(places, tuple) else places, buffer)]
         rows, columns = buffer.type.shape
         shape = (rows // len(places), columns) if rows > 1 else (1, columns // len(places))
-        made = []
+        parts = []
         for number, place in enumerate(places):
             row, column = (number * shape[0], 0) if rows > 1 else (0, number * shape[1])
-            made.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
-        return made
+            parts.append((place, tile.slice_(buffer, emit.value(row), emit.value(column), shape)))
+        return parts
 
     def _start(self, name: str, place: Place, part: ir.Value, barrier: ir.Value) -> None:
         """Starts a copy by TMA: of a whole buffer, or of this CTA's share for all that share it."""
@@ -456,11 +456,11 @@ def ring(
         if hasattr(Slot, name) or name in _TAKEN_NAMES or name.startswith("_"):
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
     _check_over(over, stages, takers, buffers, shared)
-    made = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
-    if made._shared:
-        current.sharing.append(made)
-    current.rings.append(made)
-    return made
+    ring_ = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
+    if ring_._shared:
+        current.sharing.append(ring_)
+    current.rings.append(ring_)
+    return ring_
 
 
 def _check_over(

@@ -87,10 +87,10 @@ class Scalar(operators.Operators, Carried):
         return Scalar(next(parts))
 
     def number(self) -> str:
-        known = mlir.constant(emit.signless(self.value))
-        if known is None:
+        constant_ = mlir.constant(emit.signless(self.value))
+        if constant_ is None:
             return super().number()
-        return written(known % 2**self.dtype.bits if self.dtype.is_unsigned else known)
+        return written(constant_ % 2**self.dtype.bits if self.dtype.is_unsigned else constant_)
 
     def complaint(self, other: "Scalar") -> str | None:
         if other.dtype == self.dtype:
@@ -168,8 +168,8 @@ def as_scalar(value: object, dtype: DType | None = None) -> Scalar:
             raise mistake(f"expects a value of {dtype}, got {value}: convert it with .to({dtype})")
         return value
     if not isinstance(value, NUMBERS):
-        if (known := operand(value, dtype or f32)) is not None:
-            return as_scalar(known, dtype)
+        if (number := operand(value, dtype or f32)) is not None:
+            return as_scalar(number, dtype)
         raise mistake(f"expects a number, got {shown(value)}")
     if dtype is None:
         dtype = i1 if isinstance(value, bool) else i32 if isinstance(value, int) else f32
@@ -218,8 +218,8 @@ def condition(value: object) -> bool | Scalar:
     if not isinstance(value, Scalar):
         return bool(value)
     if value.dtype == i1:
-        known = mlir.constant(value.value)
-        return value if known is None else bool(known)
+        constant_ = mlir.constant(value.value)
+        return value if constant_ is None else bool(constant_)
     return Scalar((value != 0).value)
 
 
@@ -241,16 +241,16 @@ def converted(value: ir.Value, dtype: DType) -> ir.Value:
         return (arith.extf if dtype.bits > old.bits else arith.truncf)(kind, value)
     if dtype.is_float:
         return (arith.sitofp if old.is_signed else arith.uitofp)(kind, emit.signless(value))
-    whole = emit.signless_type(kind)
+    integer = emit.signless_type(kind)
     if old.is_float:
-        return emit.bits((arith.fptoui if dtype.is_unsigned else arith.fptosi)(whole, value), kind)
+        return emit.bits((arith.fptoui if dtype.is_unsigned else arith.fptosi)(integer, value), kind)
     number = emit.signless(value)
     if dtype == i1:
         return arith.cmpi(arith.CmpIPredicate.ne, number, emit.constant(number.type, 0))
     if dtype.bits < old.bits:
-        number = arith.trunci(whole, number)
+        number = arith.trunci(integer, number)
     elif dtype.bits > old.bits:
-        number = (arith.extsi if old.is_signed else arith.extui)(whole, number)
+        number = (arith.extsi if old.is_signed else arith.extui)(integer, number)
     return emit.bits(number, kind)
 
 
@@ -283,10 +283,10 @@ def _of_pairs(value: ir.Value, dtype: DType) -> ir.Value:
     padded = emit.vector_of([*numbers, *numbers[: len(numbers) % 2]])
     old = dtype_of(value.type)
     if _is_fp8(old):
-        made = converted(_from_fp8(padded), dtype)
+        result = converted(_from_fp8(padded), dtype)
     else:
-        made = _to_fp8(padded if old.is_float else converted(padded, f32), dtype)
-    elements = emit.elements(made)[: len(numbers)]
+        result = _to_fp8(padded if old.is_float else converted(padded, f32), dtype)
+    elements = emit.elements(result)[: len(numbers)]
     return emit.vector_of(elements) if _is_vector(value) else elements[0]
 
 

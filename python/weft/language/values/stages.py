@@ -53,8 +53,8 @@ class Takers:
         only some of a role may, or some roles in place of others.
         """
         count = sum(self._warpgroups.values())
-        known = self._known and (self._always or len(self._warpgroups) == 1)
-        if not known or count in (0, self._stated):
+        is_known = self._known and (self._always or len(self._warpgroups) == 1)
+        if not is_known or count in (0, self._stated):
             return
         which = f"{count} warpgroups release" if count > 1 else "1 warpgroup releases"
         remedy = f"write takers={count} in w.ring"
