@@ -178,7 +178,7 @@ def _finish(trace: Trace, result: object) -> None:
             "w.tiles():', or over w.tile_queue"
         )
     trace.multiplier.finish()
-    for ring in trace.taken:
+    for ring in trace.rings:
         ring.check()
     trace.finish_waiting()
     for value, operations in reversed(trace.removable):

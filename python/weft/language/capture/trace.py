@@ -23,32 +23,27 @@ _UNFINISHED = (
 )
 
 
-class Moving(Protocol):
-    """A ring as loops and branches carry it: the positions of the running role."""
+class Positions:
+    """The positions of the running role in a ring, which loops and branches carry."""
 
     name: str
     filled: Any
     taken: Any
+    is_shared = False
+    """Whether the CTAs of a cluster copy for each other."""
+    filling: "Role | None" = None
+    """The role that copies."""
+    filling_warp: int | None = None
+    """The warp of its thread that starts the copies."""
 
     def begin(self) -> None:
         """Sets the positions of a role that begins."""
 
-
-class Taken(Protocol):
-    """A ring of which stages are taken."""
-
     def check(self) -> None:
-        """Raises WeftError, at the end, for a wrong number of warpgroups that take them."""
-
-
-class Sharing(Protocol):
-    """A ring for which the CTAs of a cluster copy for each other."""
-
-    filling: "Role | None"
-    filling_warp: int | None
+        """Raises WeftError, at the end, for a wrong number of warpgroups that take stages."""
 
     def drain(self) -> None:
-        """Waits until no other CTA signals it any more, in the thread that fills it."""
+        """Waits until no other CTA signals a ring that is shared, in the thread that fills it."""
 
 
 class Held(Protocol):
@@ -122,9 +117,7 @@ class Trace:
     single: Single | None = None  # the block of `one_thread`, on chips without TMA
     warp: int = 0  # of the one thread, where one runs or all start copies by TMA
     multiplier: Any = None  # how tiles are multiplied
-    sharing: list[Sharing] = field(default_factory=list)
-    rings: list[Moving] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)  # one of each ring that has its own memory
+    rings: list[Positions] = field(default_factory=list)
     first_barriers: ir.OpView | None = None  # the operation that makes the first ring
     maps: dict[tuple[ir.Value, ir.Type], ir.Value] = field(default_factory=dict)
     groups: int = 0  # of asynchronous products that were started
@@ -305,7 +298,7 @@ class Trace:
         """Before the first role: all threads wait until the rings are there."""
         if self._anchor is None:
             self._anchor = gpu.barrier()
-            if self.sharing:
+            if any(ring.is_shared for ring in self.rings):
                 begin_cluster()
             if self.dependent:
                 self._await_earlier_work()

@@ -21,7 +21,7 @@ from weft.passes.builders import addresses, emit
 _STAGES = 2  # a role may be one tile ahead of the others
 
 
-class Queue:
+class Queue(trace.Positions):
     """The tiles that a CTA takes: a loop of the GPU for roles. It is a ring of their numbers, which a thread
     of the first role with such a loop writes, and which all warps with one read.
     """
@@ -44,7 +44,6 @@ class Queue:
         return self._tiles.end.value
 
     def begin(self) -> None:
-        """Sets the positions of a role that begins."""
         zero = Scalar(emit.value(0))
         self.filled: tuple[Scalar, Scalar] = (zero, zero)
         self.taken: tuple[Scalar, Scalar] = (zero, zero)

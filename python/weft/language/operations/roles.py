@@ -227,7 +227,7 @@ def _drain(current: Trace) -> None:
     """At the end of a role, the threads that fill rings wait until other CTAs have released the stages that
     they share. Before, the role may do what these CTAs wait for.
     """
-    rings = [ring for ring in current.sharing if ring.filling is current.role]
+    rings = [ring for ring in current.rings if ring.is_shared and ring.filling is current.role]
     for warp in sorted({ring.filling_warp or 0 for ring in rings}):
         with thread_ids.one_thread(warp):
             for ring in rings:

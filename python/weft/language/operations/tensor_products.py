@@ -49,7 +49,7 @@ class Region:
     holder: Product | None = None  # the pending product whose sums are in them
 
 
-class _Count:
+class _Count(trace.Positions):
     """The number of products that the warpgroup has started, which loops and branches carry like the position
     of a ring.
     """

@@ -34,7 +34,7 @@ Kind = tuple[int, int, DType]  # rows, columns and the type of elements
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
 
-class Ring(carried.Fixed):
+class Ring(carried.Fixed, trace.Positions):
     """Stages of one or more buffers. One role fills them in order, `takers` warpgroups take each of them."""
 
     def __init__(
@@ -47,6 +47,7 @@ class Ring(carried.Fixed):
     ) -> None:
         self.name = ", ".join(buffers)
         self.stages, self.kinds, self._shared = stages, buffers, shared
+        self.is_shared = bool(shared)
         self.over = over
         """The ring in whose memory the stages are, if they aren't in their own."""
         kinds = {name: buffer_type(*each, stages) for name, each in buffers.items()}
@@ -69,13 +70,8 @@ class Ring(carried.Fixed):
         self._alone: bool | None = None  # whether one thread takes stages
         self._taking: tuple[trace.Role | None, int] | None = None  # the role and warp of that thread
         self._taken_at: Location | None = None
-        self.filling: trace.Role | None = None
-        """The role that copies."""
-        self.filling_warp: int | None = None
-        """The warp of its thread that starts the copies."""
         threads: dict[str, Any] = {"filled_by": "threads", "producers": WARPGROUP} if self._copied else {}
         self._ring = tile.make_ring(stages, consumers=self.takers, **threads)
-        trace.current().taken.append(self)
         trace.current().first_barriers = trace.current().first_barriers or self._ring.owner
         self.begin()
 
@@ -226,7 +222,7 @@ class Ring(carried.Fixed):
         return current
 
     def drain(self) -> None:
-        """Waits until all stages are empty: until then, other CTAs may signal this one, so it mustn't end."""
+        # Until all stages are empty, other CTAs may signal this one, so it mustn't end.
         tile.drain(self._ring, *(each.value for each in self.filled))
 
     def lend(self) -> None:
@@ -358,9 +354,6 @@ class Ring(carried.Fixed):
         return slot
 
     def check(self) -> None:
-        """Raises WeftError, at the end, for stages that are taken and never filled, or released by a wrong
-        number of warpgroups.
-        """
         if self._taken_at is not None and self._writer is None:
             message = f"ring '{self.name}' is taken and never filled: call its fill() or write() in a role"
             raise WeftError(Diagnostic(message, self._taken_at))
@@ -457,8 +450,6 @@ def ring(
             raise mistake(f"a buffer can't be called '{name}', which stages have already")
     _check_over(over, stages, takers, buffers, shared)
     ring_ = Ring(stages, takers, buffers, _sharing(shared, buffers), over)
-    if ring_._shared:
-        current.sharing.append(ring_)
     current.rings.append(ring_)
     return ring_
 
