@@ -45,8 +45,10 @@ def contiguous(signature: Signature, values: Sequence[object]) -> Iterator[list[
     kind: Any
     for number, ((name, kind), value) in enumerate(pairs):
         view = _view(signature, name, value)
-        if view is None or not _is_strided(view) or (kind.writes and not _is_writable(view)):
+        if view is None or not _is_strided(view):
             continue
+        if kind.writes and (view.readonly or overlaps.overlaps_itself(view)):
+            continue  # the kernel refuses it
         key = view.address, view.shape, view.strides
         original = view.numpy()
         if key not in copies:
@@ -101,7 +103,3 @@ def _is_strided(view: ArrayView) -> bool:
         return False
     backwards = any(stride < 0 and size > 1 for stride, size in zip(view.strides, view.shape, strict=True))
     return backwards or (view.shape[-1] > 1 and view.strides[-1] != 1)
-
-
-def _is_writable(view: ArrayView) -> bool:
-    return not view.readonly and not overlaps.overlaps_itself(view)

@@ -4,6 +4,7 @@ Each side begins with the objects as they were before the branch. After it, they
 them, so that all of their names read that.
 """
 
+import types
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -175,7 +176,7 @@ class BranchValues:
         self, name: str, value: object, one: python_objects.Members, other: python_objects.Members
     ) -> dict[object, _Plan]:
         """The plans for the members of an object that a side has changed."""
-        if python_objects.has_attributes(value):
+        if isinstance(value, types.CellType) or python_objects.is_object(value):
             keys = {**one, **other}
             return {
                 key: self._plan(

@@ -137,18 +137,6 @@ def rebuilt(value: object, new: "Iterator[ir.Value]", made: dict[int, object] | 
     return mapped(value, lambda each: each.like(new), made)
 
 
-def any_like(value: object) -> object:
-    """A value of the same kind, which nothing reads: with zeros in place of numbers and tiles of the GPU."""
-    return mapped(value, lambda each: each.settled().of_zeros())
-
-
-def rebuilt_members(
-    members: python_objects.Members, new: "Iterator[ir.Value]", made: dict[int, object] | None = None
-) -> python_objects.Members:
-    """Members with the next SSA values in place of their own. `made` as for `rebuilt`."""
-    return {key: rebuilt(each, new, made) for key, each in members.items()}
-
-
 def hand_over(value: object) -> None:
     """Marks the stages in a value as passed on to the next iteration, which must release them."""
     for each in leaves(value):

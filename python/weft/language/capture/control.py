@@ -373,7 +373,10 @@ class Branch(_Construct):
         """
         with ir.InsertionPoint(self._op):
             one, other = (
-                carried.any_like(second) if isinstance(first, Unbound) else first
+                # A side without a value gets one of the same kind, which nothing reads.
+                carried.mapped(second, lambda each: each.settled().of_zeros())
+                if isinstance(first, Unbound)
+                else first
                 for first, second in ((one, other), (other, one))
             )
         if (dtype := common_type(one, other)) is None:

@@ -140,7 +140,8 @@ class LoopValues:
         self._heads = {key: each.value for key, each in self._placed.items()}
         values = [carried.rebuilt(each, new, self._heads) for each in self.values]
         made = {
-            key: carried.rebuilt_members(each.members, new, self._heads) for key, each in self._placed.items()
+            key: {name: carried.rebuilt(one, new, self._heads) for name, one in each.members.items()}
+            for key, each in self._placed.items()
         }
         for key, members in made.items():
             fill(self._placed[key].value, members)

@@ -70,7 +70,10 @@ def members(value: object) -> Members | None:
         elements = dict(value) if isinstance(value, dict) else elements or dict.fromkeys(value)
         return elements | {Attribute(name): each for name, each in getattr(value, "__dict__", {}).items()}
     if isinstance(value, types.CellType):
-        return _of_cell(value)
+        try:
+            return {"": value.cell_contents}
+        except ValueError:  # of a cell that is empty
+            return {}
     return _attributes(value) if is_object(value) else None
 
 
@@ -114,11 +117,6 @@ def is_mutable(value: object) -> bool:
     return _class_of(type(value)).is_mutable
 
 
-def has_attributes(value: object) -> bool:
-    """Whether the members of a value have names: of an object, or a variable."""
-    return isinstance(value, types.CellType) or is_object(value)
-
-
 class _Class(NamedTuple):
     """Properties of all values of a class. `is_plain` ones have no members and don't change."""
 
@@ -157,13 +155,6 @@ def _attributes(value: object) -> Members:
                 with contextlib.suppress(AttributeError):  # of a slot that is empty
                     attributes[name] = descriptor.__get__(value)
     return attributes
-
-
-def _of_cell(cell: types.CellType) -> Members:
-    try:
-        return {"": cell.cell_contents}
-    except ValueError:  # of a cell that is empty
-        return {}
 
 
 def fill(value: object, new: Members) -> None:

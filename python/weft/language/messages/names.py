@@ -117,7 +117,7 @@ WITHOUT = (
     *("xor_sum", "reduce_or", "inline_asm_elementwise"),
 )
 """Names of `triton.language` that nothing here stands for."""
-_METHODS = _table("""
+METHODS = _table("""
 mean | w.sum(t, axis=1) / n
 astype | x.to(type), such as x.to(w.bf16)
 float | x.to(w.f32)
@@ -159,11 +159,6 @@ def instead(name: str, names: Iterable[str]) -> str:
     return did_you_mean(name, names)
 
 
-def of_other_language(name: str) -> str | None:
-    """The code for a function or method of another language; None where that isn't known."""
-    return INSTEAD.get(name, _METHODS.get(name))
-
-
 def instead_of_option(name: str) -> str:
     """The end of a message about an unknown option of a call: what to write in its place."""
     return f": use {_OPTIONS[name]}" if name in _OPTIONS else ""
@@ -181,6 +176,6 @@ def instead_of_attribute(name: str, owner: object, functions: Sequence[str]) -> 
     """The end of a message about an unknown attribute of a value: what to write in its place."""
     if name in functions:
         return f": use w.{name}(x, …)"
-    if name in _METHODS:
-        return f": use {_METHODS[name]}"
+    if name in METHODS:
+        return f": use {METHODS[name]}"
     return did_you_mean(name, [each for each in dir(owner) if not each.startswith("_")])

@@ -61,11 +61,6 @@ def shape_complaint(shape: object) -> str:
     )
 
 
-def is_divided(fragment: Fragment) -> bool:
-    """Whether it is a vector of which each element is in one thread only."""
-    return len(fragment.shape) == 1 and all(it.extent == 1 for it in fragment.layout.replica)
-
-
 def load(source: Place, count: int, like: Fragment | None, outside: object) -> Fragment:
     """Loads elements along the last dimension of an array, from one on."""
     layout = layout_of(count) if like is None else like.layout

@@ -200,7 +200,8 @@ def store(
     if not isinstance(fragment, Fragment):
         raise mistake(f"w.store expects a fragment, got {fragment}: an element is stored by d[i, j] = value")
     if len(fragment.shape) != 2 and not isinstance(to, Gathered):
-        if not isinstance(to, Place) or not flat_vectors.is_divided(fragment):
+        has_copies = any(it.extent > 1 for it in fragment.layout.replica)
+        if not isinstance(to, Place) or len(fragment.shape) != 1 or has_copies:
             raise mistake(f"w.store expects a tile of rows and columns, got {fragment}: use w.store_column")
         check_written(to, fragment.dtype)
         flat_vectors.store(fragment, to, via, rows)
@@ -212,7 +213,10 @@ def store(
         _to_buffer(fragment, to)
         return
     if isinstance(to, Gathered):
-        _to_elements(fragment, to, via, rows)
+        if via is not None or rows is not None:
+            raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
+        check_written(to, fragment.dtype)
+        gathers.store(fragment, to)
         return
     if not isinstance(to, Place):
         raise mistake(f"w.store expects an element of an array, as d[row, column], or a buffer, got {to}")
@@ -234,13 +238,6 @@ def store(
     vector_bytes = _vector_bytes(to, fragment.layout, fragment.shape)
     matrix = limited(to.memref(), first_row, count)
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
-
-
-def _to_elements(fragment: Fragment, to: Gathered, via: object, rows: object) -> None:
-    if via is not None or rows is not None:
-        raise mistake("via and rows are for tiles of an array, not for elements at indices of a fragment")
-    check_written(to, fragment.dtype)
-    gathers.store(fragment, to)
 
 
 def _store_buffer(buffer: Buffer, to: object, via: object, rows: object) -> None:

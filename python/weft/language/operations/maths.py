@@ -81,11 +81,9 @@ def exp(x: object) -> Result:
 
 def log2(x: object) -> Result:
     """The logarithm to base 2 (`lg2.approx.ftz`)."""
-    return _unary(x, "log2", _python_log2, _instruction("lg2.approx.ftz.f32"))
-
-
-def _python_log2(x: float) -> float:
-    return -math.inf if x == 0 else math.log2(x)
+    return _unary(
+        x, "log2", lambda v: -math.inf if v == 0 else math.log2(v), _instruction("lg2.approx.ftz.f32")
+    )
 
 
 def log(x: object) -> Result:

@@ -66,13 +66,10 @@ class Queue(trace.Positions):
             raise mistake("the loop over w.tile_queue must be the outermost one")
         roles.append(role)
         current.needs_all_threads()
-        self._add_readers(role.warpgroups * (1 if self._is_alone else WARPS), first=len(roles) == 1)
+        attributes, readers = self._ring.owner.attributes, role.warpgroups * (1 if self._is_alone else WARPS)
+        readers += 0 if len(roles) == 1 else attributes["consumers"].value
+        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), readers)
         return cta(0).value
-
-    def _add_readers(self, warps: int, first: bool) -> None:
-        attributes = self._ring.owner.attributes
-        before = 0 if first else attributes["consumers"].value
-        attributes["consumers"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), before + warps)
 
     def item(self, number: Scalar) -> object:
         return self._tiles.item(number)

@@ -69,7 +69,10 @@ def total(x: object, name: str, axis: int | None, within: str | None) -> Scalar:
         warps = 0
     trace.current().check_whole_warps("a reduction to one number")
     value = across_lanes(value, name, _DISTANCES)
-    return Scalar(value if within == "warp" else _across_warps(value, name, warps))
+    if within == "warp":
+        return Scalar(value)
+    warps, _ = shared_exchange.group(warps)  # for 0, all of the role or of the CTA
+    return Scalar(value if warps == 1 else reduced(name, shared_exchange.of_each(value, warps)))
 
 
 def _of_lane(x: Fragment, name: str) -> ir.Value:
@@ -78,16 +81,6 @@ def _of_lane(x: Fragment, name: str) -> ir.Value:
     if name != "add" or all(it.extent == 1 for it in x.layout.replica):
         return value
     return arith.select(first_of_copies(x.layout), value, emit.constant(value.type, 0))
-
-
-def _across_warps(value: ir.Value, name: str, warps: int) -> ir.Value:
-    """The reduction over groups of so many warps, of a value of each warp; 0 for all warps of the role, or of
-    the CTA.
-    """
-    warps, _ = shared_exchange.group(warps)
-    if warps == 1:
-        return value
-    return reduced(name, shared_exchange.of_each(value, warps))
 
 
 def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -269,7 +269,8 @@ def _of_warps(
     for (key, block), each in zip(
         blocks.items(), _of_all_warps(slots, totals, lines * len(held), stores), strict=True
     ):
-        joined[key] = _Block(_whole(each, law), parts=[(block, _before(each, warp, law))])
+        every = law.folded([Part(values) for values in each])
+        joined[key] = _Block(every, parts=[(block, _before(each, warp, law))])
     return joined
 
 
@@ -313,11 +314,6 @@ def _lanes(values: Values, it: Iter, law: Law) -> tuple[Part, Values]:
 
 def _of_lane(values: Values, lane: ir.Value | int, kind: nvvm.ShflKind) -> Values:
     return tuple(emit.of_lane(each, lane, kind) for each in values)
-
-
-def _whole(each: Sequence[Values], law: Law) -> Part:
-    """The values of all warps, combined."""
-    return law.folded([Part(values) for values in each])
 
 
 def _before(each: Sequence[Values], warp: ir.Value, law: Law) -> Part:

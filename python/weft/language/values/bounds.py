@@ -21,19 +21,15 @@ def inside(number: ir.Value, limit: ir.Value, start: ir.Value) -> ir.Value:
     return arith.andi(below, arith.cmpi(arith.CmpIPredicate.sge, number, emit.value(0)))
 
 
-def may_be_outside(index: ir.Value) -> bool:
-    """Whether an index, an SSA value, is a number of the GPU plus or minus a constant, or less than 0."""
-    constant = mlir.constant(index)
-    return constant < 0 if constant is not None else bool(_constant_part(index))
-
-
 def existing(array: ir.Value, first: list[ir.Value]) -> tuple[ir.Value | None, list[ir.Value]]:
     """Whether an array, a memref, has the matrix or row at these first indices, SSA values: an i1, or None
     where it must have it. And these indices, or zeros if it doesn't have it.
     """
     has = None
     for dimension, index in enumerate(first):
-        if may_be_outside(index):
+        # Plus or minus a constant, or less than 0.
+        constant = mlir.constant(index)
+        if _constant_part(index) if constant is None else constant < 0:
             size = emit.value(matrices.size(array, dimension))
             inside = arith.cmpi(arith.CmpIPredicate.ult, index, size)
             has = inside if has is None else arith.andi(has, inside)

@@ -63,7 +63,7 @@ def _refused(library: str, name: str) -> WeftError:
     """The error for a function of a library, with that of `weft.language` in its place."""
     language = sys.modules["weft.language"]  # which imports this module
     public = [each for each in language.__all__ if each.islower()]
-    hint = f"w.{name}" if name in public else names.of_other_language(name)
+    hint = f"w.{name}" if name in public else names.INSTEAD.get(name, names.METHODS.get(name))
     hint = hint or f"functions of w{did_you_mean(name, public)}"
     function, where = f"{library}.{name}", _user()
     if where is not None and where[0] == "jax":
