@@ -40,7 +40,7 @@ def layout_of(count: int) -> Layout:
 
 
 def shape_complaint(shape: object) -> str:
-    """Why this is the shape neither of a tile nor of a vector."""
+    """Says why this is the shape neither of a tile nor of a vector."""
     parts = shape if isinstance(shape, tuple) else (shape,)
     number = next((each for each in parts if isinstance(each, Foreign)), None)
     if number is not None:

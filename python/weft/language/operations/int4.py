@@ -193,8 +193,8 @@ class Int4Weights:
         return dict.fromkeys(self.vectors, vectors) | {"q": (self.tiles * self.lines, WORDS, i32)}
 
     def places(self, tiles: Sequence[Index], number: Index) -> dict[str, object]:
-        """What fills a stage: `ring.fill(…, **weights.places(tiles, number))` copies the columns from
-        `number` times the depth on, of tiles by their numbers.
+        """The elements that fill a stage: `ring.fill(…, **weights.places(tiles, number))` copies the columns
+        from `number` times the depth on, of tiles by their numbers.
         """
         if len(tiles) != self.tiles:
             raise mistake(f"stages have {self.tiles} tiles of weights, got {len(tiles)}")

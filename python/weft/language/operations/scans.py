@@ -24,7 +24,7 @@ Values = tuple[ir.Value, ...]
 
 
 class Part(NamedTuple):
-    """What elements that follow each other are combined to, a value of each array. Where `has` is false,
+    """The combination of elements that follow each other, a value of each array. Where `has` is false,
     there are no such elements; without it, there are.
     """
 

@@ -329,7 +329,7 @@ def buffer_type(rows: int, columns: int, dtype: DType, stages: int | None = None
 
 
 def stages_complaint(kind: ir.Type) -> str | None:
-    """Why stages of a buffer of this type can't be used: they begin within the pattern of their swizzle."""
+    """Says why stages of a buffer can't be used, if they begin within the pattern of their swizzle."""
     _, rows, columns = kind.shape
     one, apart = tile.stage_type(kind), tile.stage_bytes(kind)
     period = one.layout.swizzle.period if one is not None and one.layout.swizzle else 1

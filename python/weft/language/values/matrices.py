@@ -55,7 +55,7 @@ class Matrix(Fixed, Foreign):
         return tuple(self.size(number) for number in range(self.rank))
 
     def size(self, dimension: int | str) -> Any:
-        """One of its sizes, by its number or by its name."""
+        """Returns a size by its number or by its name."""
         if isinstance(dimension, str):
             if dimension not in self.sizes:
                 raise mistake(f"'{self.name}' has the sizes {', '.join(self.sizes)}, got '{dimension}'")

@@ -409,13 +409,13 @@ class Ring(carried.Fixed, trace.Positions):
                 tile.release_peer(self._ring, stage, rank)
 
     def _part(self, name: str, stage: ir.Value) -> ir.Value:
-        """One of the buffers of a stage, as an SSA value."""
+        """Returns a buffer of a stage by its name: an SSA value."""
         if wrong := stages_complaint(self._buffers[name].type):
             raise WeftError(Diagnostic(wrong, self._where))
         return tile.stage(self._buffers[name], stage)
 
     def buffer(self, name: str, stage: ir.Value, slot: Slot | None = None) -> Buffer:
-        """One of the buffers of a stage, which may have been taken as a `slot`."""
+        """Returns a buffer of a stage, which may have been taken as a `slot`."""
         return Buffer(self._part(name, stage), ring=self, slot=slot)
 
 
