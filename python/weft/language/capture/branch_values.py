@@ -29,7 +29,7 @@ class _Side:
     """The end of a side: the names' values, the rings' positions, and the members of changed objects."""
 
     def __init__(self, values: list[object], changes: dict[int, python_objects.Members]) -> None:
-        self.values, self.changes = values, changes
+        self.values, self.changes, self.positions = values, changes, trace.current().positions()
         # Here, since the value of an element in memory is loaded in the side.
         self.parts = dict[int, tuple[Carried, list[ir.Value]]]()
         seen = set[int]()
@@ -84,7 +84,7 @@ class BranchValues:
         self.names = names
         self.before = [scope.get(name, Unbound(name, _NO_VALUE)) for name in names]
         self.kept = [scope.get(name, Unbound(name, _NO_VALUE)) for name in again]
-        self.state = trace.current().state()
+        self.positions = trace.current().positions()
         self._assigned = {*assigned, *names}
         self._region = Region(scope, self._assigned)
         self._rest = {name: each for name, each in scope.items() if name not in self._assigned}
@@ -100,7 +100,7 @@ class BranchValues:
     def end_side(self, scope: Scope) -> None:
         """Notes what a side has at its end, and gives objects the members from before the branch."""
         values = [scope.get(name, value) for name, value in zip(self.names, self.before, strict=True)]
-        self._sides.append(_Side([*values, trace.current().state()], self._region.changes()))
+        self._sides.append(_Side(values, self._region.changes()))
         self._region.restore()
 
     def undo(self) -> None:
@@ -117,8 +117,10 @@ class BranchValues:
         """Pairs what the sides have. Raises WeftError where one can't take the place of the other."""
         self._numbers = numbers
         one, other = self._sides
-        ends = zip((*self.names, "a ring"), one.values, other.values, strict=True)
+        ends = zip(self.names, one.values, other.values, strict=True)
         self._names = [self._plan(*each) for each in ends]
+        self._rings = slice(len(self.pairs), len(self.pairs) + len(one.positions))
+        self.pairs += zip(one.positions, other.positions, strict=True)
         self._error = unseen
         self._changed = list[tuple[object, dict[object, _Plan]]]()
         for key, reached in self._region.inside.items():
@@ -128,10 +130,11 @@ class BranchValues:
         self._note_shared()
 
     def after(self, results: Sequence[ir.Value]) -> list[Any]:
-        """The names' values and the rings' positions after the branch, made of its results, after changing
-        objects likewise.
+        """The names' values after the branch, made of its results, after changing objects and positions in
+        rings likewise.
         """
         values = [each.build(results) for each in self._names]
+        trace.current().restore(results[self._rings])
         for value, members in self._changed:
             fill(value, {key: each.build(results) for key, each in members.items()})
         for name, plan, *others in self._shared:

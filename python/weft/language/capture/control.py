@@ -34,7 +34,7 @@ class Attempt:
             current = trace.current()
             self._first = emit.constant(emit.i32(), 0).owner
             self._noted = [(each, len(each)) for each in current.operations()]
-            self._state = current.state()
+            self._positions = current.positions()
             self._region = Region(scope)
 
     def keep(self) -> None:
@@ -55,7 +55,7 @@ class Attempt:
             del operations[count:]
         for each in reversed(built[built.index(self._first) : end]):
             each.operation.erase()
-        trace.current().restore(self._state)
+        trace.current().restore(self._positions)
 
 
 _BY_WHILE = "loop by 'while' with the opposite condition"
@@ -335,7 +335,7 @@ class Branch(_Construct):
         """Leaves it and enters the other side. Returns the names' values before the branch."""
         self._leave_side(scope)
         self._point = trace.current().enter(self._op.else_block, alike=alike(self._op.condition))
-        trace.current().restore(self._values.state)
+        trace.current().restore(self._values.positions)
         multiplier = trace.current().multiplier
         before, self._known = self._known, multiplier.known()
         multiplier.restore(before)
@@ -363,9 +363,7 @@ class Branch(_Construct):
         results = [one for one, _ in pairs]
         for number, result in zip(changed, branch.results, strict=True):
             results[number] = result
-        values = self._values.after(results)
-        trace.current().restore(values.pop())
-        return tuple(values)
+        return tuple(self._values.after(results))
 
     def _numbers(self, one: object, other: object) -> tuple[object, object]:
         """The values of both sides. Numbers of Python that differ, or that have a number of the GPU beside
@@ -430,6 +428,6 @@ class Ending(Branch):
         trace.current().leave(self._point)
         with ir.InsertionPoint(self._op.else_block):
             scf.yield_([])
-        trace.current().restore(self._values.state)
+        trace.current().restore(self._values.positions)
         trace.current().multiplier.restore(self._known)
         return tuple(self._values.kept)

@@ -74,7 +74,7 @@ class LoopValues:
         self.names = names.assigned
         own = {*names.assigned, *names.targets}
         self.values = [scope.get(name, Unbound(name, _NO_VALUE)) for name in self.names]
-        self.state = trace.current().state()
+        self.positions = trace.current().positions()
         self._region = Region(scope, own)
         inside = {*names.changed, *names.passed}
         rest = {name: each for name, each in scope.items() if name not in own | inside}
@@ -126,7 +126,7 @@ class LoopValues:
         values = [part for value in self.values for part in carried.parts(value, seen)]
         for each in self._placed.values():
             values += [part for member in each.members.values() for part in carried.parts(member, seen)]
-        return values + carried.parts(self.state)
+        return values + self.positions
 
     def hand_over(self) -> None:
         """Passes the stages among the values on to the loop, which must release them."""
@@ -145,7 +145,7 @@ class LoopValues:
         }
         for key, members in made.items():
             fill(self._placed[key].value, members)
-        trace.current().restore(carried.rebuilt(self.state, new))
+        trace.current().restore(new)
         self._given = {
             key: Found(head, python_objects.members(head) or {}, "") for key, head in self._heads.items()
         }
@@ -165,7 +165,7 @@ class LoopValues:
         values = [self._result(each, new, made) for each in self.values]
         for each in self._placed.values():
             fill(each.value, {key: self._result(one, new, made) for key, one in each.members.items()})
-        trace.current().restore(carried.rebuilt(self.state, new))
+        trace.current().restore(new)
         for key in self._shared:
             self._fix(key, made.get(key), self._begun[key].value)
         for key, other in self._others:
@@ -205,7 +205,7 @@ class LoopValues:
                 raise unseen(carried.cant_carry(each.name, wrong, where))
             for member, before in each.members.items():
                 self._take((each.name, where), before, end[member], parts, seen, unseen)
-        return parts + carried.parts(trace.current().state())
+        return parts + trace.current().positions()
 
     def ended(self, scope: Scope, first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
         """The SSA values at the end of the body, which is left, after those of `first`."""

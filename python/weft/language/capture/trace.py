@@ -1,6 +1,6 @@
 """The kernel that is traced now: where operations are built, its roles, rings and resources."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +15,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.values import registers
 from weft.layout import Layout
 from weft.mlir import gpu, ir, nvvm
+from weft.passes.builders import emit
 from weft.passes.kernels.cluster import await_previous_launch, begin_cluster
 
 _UNFINISHED = (
@@ -27,8 +28,8 @@ class Positions:
     """The positions of the running role in a ring, which loops and branches carry."""
 
     name: str
-    filled: Any
-    taken: Any
+    filled: tuple[ir.Value, ...] = ()
+    taken: tuple[ir.Value, ...] = ()
     is_shared = False
     """Whether the CTAs of a cluster copy for each other."""
     filling: "Role | None" = None
@@ -37,7 +38,9 @@ class Positions:
     """The warp of its thread that starts the copies."""
 
     def begin(self) -> None:
-        """Sets the positions of a role that begins."""
+        """Sets the positions of a role that begins: the stages to fill and to take, and their phases."""
+        zero = emit.value(0)
+        self.filled = self.taken = (zero, zero)
 
     def check(self) -> None:
         """Raises WeftError, at the end, for a wrong number of warpgroups that take stages."""
@@ -320,9 +323,9 @@ class Trace:
 
     # What loops and branches carry beside names
 
-    def state(self) -> list[object]:
-        """The positions of all rings."""
-        return [[ring.filled, ring.taken] for ring in self.rings]
+    def positions(self) -> list[ir.Value]:
+        """The positions in all rings."""
+        return [each for ring in self.rings for each in (*ring.filled, *ring.taken)]
 
     def operations(self) -> list[list[Any]]:
         """The lists of operations that are visited again after they were built."""
@@ -333,10 +336,12 @@ class Trace:
         """How many regions around what is built now have been entered."""
         return len(self._entered)
 
-    def restore(self, state: list[Any]) -> None:
-        """Sets the positions of all rings."""
-        for ring, (filled, taken) in zip(self.rings, state, strict=True):
-            ring.filled, ring.taken = filled, taken
+    def restore(self, positions: Iterable[ir.Value]) -> None:
+        """Sets the positions in all rings."""
+        rest = iter(positions)
+        for ring in self.rings:
+            ring.filled = tuple(next(rest) for _ in ring.filled)
+            ring.taken = tuple(next(rest) for _ in ring.taken)
 
     def holds(self, slot: Held) -> None:
         """Notes a stage that the innermost loop has to release."""

@@ -43,11 +43,6 @@ class Queue(trace.Positions):
         """The number of tiles of the grid."""
         return self._tiles.end.value
 
-    def begin(self) -> None:
-        zero = Scalar(emit.value(0))
-        self.filled: tuple[Scalar, Scalar] = (zero, zero)
-        self.taken: tuple[Scalar, Scalar] = (zero, zero)
-
     @property
     def _is_alone(self) -> bool:
         """Whether one thread of each warpgroup runs."""
@@ -79,7 +74,7 @@ class Queue(trace.Positions):
         current, role = trace.current(), self._roles[0]
         if current.role is not role:
             return
-        ring, (stage, phase) = self._ring, (each.value for each in self.filled)
+        ring, (stage, phase) = self._ring, self.filled
         if self._is_alone:
             mine = emit.equal(role.number, 0)
         else:
@@ -88,7 +83,7 @@ class Queue(trace.Positions):
             tile.acquire(ring, stage, phase)
             llvm.store(self._taken_number(), self._address(stage))
             tile.commit(ring, stage)
-        self.filled = self._next(stage, phase)
+        self.filled = tile.advance(ring, stage, phase)
 
     def _taken_number(self) -> ir.Value:
         """The next number, of the whole grid. The last one to be taken sets the counter to 0 again: all tiles
@@ -107,21 +102,17 @@ class Queue(trace.Positions):
 
     def following(self) -> ir.Value:
         """The number of the next tile, at the end of one."""
-        ring, (stage, phase) = self._ring, (each.value for each in self.taken)
+        ring, (stage, phase) = self._ring, self.taken
         tile.await_(ring, stage, phase)
         loaded = llvm.load(i32.type, self._address(stage))
         loaded.owner.attributes[SAME] = ir.UnitAttr.get()  # one thread wrote it, and the ring keeps it
         number = loaded if self._is_alone else emit.uniform(loaded)
         tile.release(ring, stage)
-        self.taken = self._next(stage, phase)
+        self.taken = tile.advance(ring, stage, phase)
         return number
 
     def _address(self, stage: ir.Value) -> ir.Value:
         return addresses.offset(self._numbers, emit.value(emit.mul(stage, i32.bytes)))
-
-    def _next(self, stage: ir.Value, phase: ir.Value) -> tuple[Scalar, Scalar]:
-        following = tile.advance(self._ring, stage, phase)
-        return Scalar(following[0]), Scalar(following[1])
 
 
 def tile_queue(counter: object) -> Queue:

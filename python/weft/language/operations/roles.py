@@ -12,7 +12,7 @@ from weft.ir import callers
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.register_counts import COUNTS, SETMAXNREG
-from weft.language.capture import carried, trace
+from weft.language.capture import trace
 from weft.language.capture.trace import Role, Trace
 from weft.language.messages.mistakes import mistake
 from weft.language.values.dtypes import i32
@@ -28,11 +28,11 @@ def elected_block(warp: int) -> Iterator[None]:
     thread has the positions of rings that the block has reached; others have those from before.
     """
     current = trace.current()
-    before = carried.parts(current.state())
+    before = current.positions()
     with thread_ids.one_thread(warp):
         elected = ir.InsertionPoint.current.block.owner
         yield
-        after = carried.parts(current.state())
+        after = current.positions()
     changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     if not changed:
         return
@@ -41,7 +41,7 @@ def elected_block(warp: int) -> Iterator[None]:
     results = with_results(chosen, with_results(elected, new, old), old)
     for n, result in zip(changed, results, strict=True):
         before[n] = result
-    current.restore(carried.rebuilt(current.state(), iter(before)))
+    current.restore(before)
 
 
 def with_results(branch: ir.Operation, then: list[ir.Value], otherwise: list[ir.Value]) -> list[ir.Value]:

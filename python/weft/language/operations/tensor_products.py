@@ -28,7 +28,6 @@ from weft.language.values import registers
 from weft.language.values.buffers import Buffer
 from weft.language.values.dtypes import f32
 from weft.language.values.fragments import Fragment
-from weft.language.values.scalars import Scalar
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir
 from weft.passes.builders import emit
@@ -56,18 +55,13 @@ class _Count(trace.Positions):
 
     name = "products"
 
-    def __init__(self) -> None:
-        self.filled: Any = ()
-        self.taken: Any = ()
-
     def begin(self) -> None:
-        """No product is started in a role that begins."""
-        self.filled = (Scalar(emit.value(0)),)
+        self.filled = (emit.value(0),)
 
     @property
     def number(self) -> ir.Value:
         """How many there are."""
-        return self.filled[0].value
+        return self.filled[0]
 
 
 class TensorProducts(Multiplier):
@@ -167,7 +161,7 @@ class TensorProducts(Multiplier):
             accumulates = arith.constant(emit.i1(), int(sums is not None))
             tile.gemm_async(left, b.value, d, accumulates, transpose_a=transposed, transpose_b=b.transposed)
             tile.commit(self._ring(), self._slot(self._count.number)[0])
-        self._count.filled = (Scalar(emit.value(emit.add(self._count.number, 1))),)
+        self._count.filled = (emit.value(emit.add(self._count.number, 1)),)
         return None, region
 
     def _operand(self, a: Fragment) -> ir.Value:

@@ -24,12 +24,10 @@ from weft.language.values.bounds import may_begin_before
 from weft.language.values.buffers import Buffer, buffer_type, check_room, stages_complaint
 from weft.language.values.dtypes import DType
 from weft.language.values.matrices import Place
-from weft.language.values.scalars import Scalar
 from weft.language.values.stages import Slot, Takers
 from weft.mlir import ir, nvvm
 from weft.passes.builders import emit, thread_ids
 
-Position = tuple[Scalar, Scalar]
 Kind = tuple[int, int, DType]  # rows, columns and the type of elements
 _TAKEN_NAMES = ("ring", "stage", "where", "held", "taken")  # of a stage's own attributes
 
@@ -79,12 +77,6 @@ class Ring(carried.Fixed, trace.Positions):
         rows, columns, dtype = self.kinds[name]
         return rows * columns * dtype.bytes
 
-    def begin(self) -> None:
-        """Sets the positions of a role that begins."""
-        zero = Scalar(emit.value(0))
-        self.filled: Position = (zero, zero)
-        self.taken: Position = (zero, zero)
-
     def fill(self, **places: Any) -> None:
         """Fills the next stage by TMA, when it is empty: each buffer from the first element of a tile, or
         equal parts of its rows (of its columns, if it has one row) from each of several elements in a tuple.
@@ -110,7 +102,7 @@ class Ring(carried.Fixed, trace.Positions):
             raise mistake("at least one buffer of a stage must be filled: ring.lend() hands it over as it is")
         for name, place in places.items():
             self._check_places(name, place if isinstance(place, tuple) else (place,))
-        stage, phase = (each.value for each in self.filled)
+        stage, phase = self.filled
         if self._copied:
             self._copy(places, stage, phase)
         else:
@@ -122,7 +114,7 @@ class Ring(carried.Fixed, trace.Positions):
                     part = self._part(name, stage)
                     for each, of in self._parts(part, place):
                         self._start(name, each, of, barrier)
-        self.filled = self._next(self.filled)
+        self.filled = tile.advance(self._ring, *self.filled)
 
     def _check_places(self, name: str, places: tuple[Place, ...]) -> None:
         """Raises WeftError for what a buffer can't be filled from."""
@@ -223,7 +215,7 @@ class Ring(carried.Fixed, trace.Positions):
 
     def drain(self) -> None:
         # Until all stages are empty, other CTAs may signal this one, so it mustn't end.
-        tile.drain(self._ring, *(each.value for each in self.filled))
+        tile.drain(self._ring, *self.filled)
 
     def lend(self) -> None:
         """Waits until the next stage is empty, and passes it on unchanged. The warpgroups that take it can
@@ -232,7 +224,7 @@ class Ring(carried.Fixed, trace.Positions):
         if self._writer not in (None, "copies"):
             raise mistake(f"ring '{self.name}' is written: a stage is lent by the role that fills a ring")
         current = self._copied_by("lent")
-        stage, phase = (each.value for each in self.filled)
+        stage, phase = self.filled
         if self._copied:
             tile.acquire(self._ring, stage, phase)
             tile.commit(self._ring, stage, copies=True)
@@ -240,7 +232,7 @@ class Ring(carried.Fixed, trace.Positions):
             with nullcontext() if current.one_thread else thread_ids.one_thread():
                 tile.acquire(self._ring, stage, phase)
                 tile.expect(self._ring, stage, 0)
-        self.filled = self._next(self.filled)
+        self.filled = tile.advance(self._ring, *self.filled)
 
     @contextmanager
     def write(self, taken: Slot | None = None, *, own: bool = False) -> Iterator[Slot]:
@@ -260,7 +252,7 @@ class Ring(carried.Fixed, trace.Positions):
         self._check_source(taken)
         assert current.role is not None
         self._written_by(current.role, own)
-        stage, phase = (each.value for each in self.filled)
+        stage, phase = self.filled
         if own:
             stage = current.role.number
         if taken is None:
@@ -272,7 +264,7 @@ class Ring(carried.Fixed, trace.Positions):
         yield slot
         tile.commit(self._ring, stage)
         for _ in range(self.stages if own else 1):
-            self.filled = self._next(self.filled)
+            self.filled = tile.advance(self._ring, *self.filled)
 
     def _check_source(self, taken: Slot | None) -> None:
         """Raises WeftError unless a stage of the ring below is written, and only there."""
@@ -318,11 +310,11 @@ class Ring(carried.Fixed, trace.Positions):
         check_flag("waits", waits)
         current = self._in_role("taken")
         self._taken_by(current.one_thread)
-        slot = Slot(self, *(each.value for each in self.taken))
+        slot = Slot(self, *self.taken)
         slot.full = False
         if waits:
             slot.ready()
-        self.taken = self._next(self.taken)
+        self.taken = tile.advance(self._ring, *self.taken)
         current.holds(slot)
         return slot
 
@@ -348,8 +340,8 @@ class Ring(carried.Fixed, trace.Positions):
         any warpgroup takes it; only `take` lets it be released.
         """
         self._in_role("taken")
-        self.await_full(*(each.value for each in self.taken))
-        slot = Slot(self, *(each.value for each in self.taken))
+        self.await_full(*self.taken)
+        slot = Slot(self, *self.taken)
         slot.held, slot.taken = False, False
         return slot
 
@@ -372,10 +364,6 @@ class Ring(carried.Fixed, trace.Positions):
                 "one writes it, on a chip with TMA"
             )
         return current
-
-    def _next(self, position: Position) -> Position:
-        stage, phase = tile.advance(self._ring, *(each.value for each in position))
-        return Scalar(stage), Scalar(phase)
 
     def read_by_lanes(self) -> None:
         """Lanes read the stages, not only products: each warp then releases them."""
