@@ -169,8 +169,7 @@ class Loop(_Construct):
             return tuple(scope.get(name, Unbound(name, "has no value here")) for name in self.names)
         self._entered = True
         self._before = LoopValues(self._every, {**scope, **self._between})
-        self._before.hand_over()
-        self._initial = self._before.parts()
+        self._initial = self._before.begin()
         bounds = alike(*list(self._op.operation.operands)[:3])
         self._point = trace.current().enter(self._block, loop=True, alike=bounds)
         location = self._op.location
@@ -217,8 +216,7 @@ class QueueLoop(Loop):
 
     def begin(self, scope: Scope) -> tuple[Scalar, ...]:
         self._before = LoopValues(self._every, scope)
-        self._before.hand_over()
-        self._initial = self._before.parts()
+        self._initial = self._before.begin()
         for part in self._initial:
             for block in (self._test, self._block):
                 block.add_argument(part.type, self._op.location)
@@ -283,8 +281,7 @@ class While(_Construct):
         """Enters the part of the loop that computes its condition."""
         others = {name: value for name, value in scope.items() if name not in self.names}
         self._before = LoopValues(self._every, others | self._first)
-        self._before.hand_over()
-        self._op, self._test, self._body = _while_op(self._before.parts())
+        self._op, self._test, self._body = _while_op(self._before.begin())
         self._point = trace.current().enter(self._test)
         return self._before.gives(iter(self._test.arguments))
 

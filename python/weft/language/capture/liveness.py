@@ -154,21 +154,13 @@ class Liveness:
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.live: dict[ast.stmt, Names] = {}
-        self._otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
+        self.otherwise: dict[ast.stmt, Names] = {}  # what is live where the second side of a branch begins
         # A function inside may be called anywhere, so what it reads is always live.
         scopes = [each for each in ast.walk(function) if isinstance(each, SCOPES) and each is not function]
         self._always = frozenset[str]().union(*map(_free, scopes))
         self._breaks: list[tuple[Names, Names]] = []  # what is live after the loop, and at its head
         self._after = _declared(function, ast.Nonlocal, ast.Global)  # what others read
         self._block(function.body, self._after)
-
-    def carried(self, statement: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the names that the loop or branch has to carry."""
-        return tuple(name for name in names if name in self.live[statement])
-
-    def read_otherwise(self, branch: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the names that the second side of a branch reads as they were before."""
-        return tuple(name for name in names if name in self._otherwise[branch])
 
     def _block(self, statements: list[ast.stmt], after: Names) -> Names:
         """The names that are live before statements."""
@@ -182,7 +174,7 @@ class Liveness:
         if isinstance(node, ast.If):
             self._note(node, after)
             otherwise = self._block(node.orelse, after)
-            self._otherwise[node] = self._otherwise.get(node, frozenset()) | otherwise
+            self.otherwise[node] = self.otherwise.get(node, frozenset()) | otherwise
             return self._block(node.body, after) | otherwise | _read([node.test])
         if isinstance(node, ast.Break):
             return self._breaks[-1][0]

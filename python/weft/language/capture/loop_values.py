@@ -120,18 +120,15 @@ class LoopValues:
             }
         return changing
 
-    def parts(self) -> list[ir.Value]:
-        """All SSA values, in order."""
+    def begin(self) -> list[ir.Value]:
+        """All SSA values, in order. Passes the stages among them on to the loop, which must release them."""
+        for value in (*self.values, *(each.members for each in self._placed.values())):
+            carried.hand_over(value)
         seen = set(self._placed)
         values = [part for value in self.values for part in carried.parts(value, seen)]
         for each in self._placed.values():
             values += [part for member in each.members.values() for part in carried.parts(member, seen)]
         return values + self.positions
-
-    def hand_over(self) -> None:
-        """Passes the stages among the values on to the loop, which must release them."""
-        for value in (*self.values, *(each.members for each in self._placed.values())):
-            carried.hand_over(value)
 
     def gives(self, new: Iterator[ir.Value]) -> tuple[Any, ...]:
         """The names' values in a body, made of other SSA values, after setting objects and the rings'

@@ -11,7 +11,7 @@ import copy
 import inspect
 import tokenize
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from weft.errors import Diagnostic, Location, WeftError
@@ -325,18 +325,19 @@ class _Rewriter(ast.NodeTransformer):
         """The arguments of a loop: the names that it carries, of objects that its body changes in place, and
         those that functions may change.
         """
-        others = tuple(each for each in passed(body) if each in self.own or each in self.outer)
-        return [_names(names), _names(changed(body)), _names(others)]
+        return [_names(names), _names(changed(body)), _names(self._variables(passed(body)))]
 
     def _carried(self, node: ast.stmt, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the names that a loop or branch has to carry. Those of the module aren't assigned."""
-        carried = self.liveness.carried(node, names)
-        return tuple(each for each in carried if each in self.own or each in self.outer)
+        """Those of the names that a loop or branch has to carry."""
+        return self._variables(each for each in names if each in self.liveness.live[node])
 
     def _again(self, node: ast.If) -> tuple[str, ...]:
         """The names that the first side of a branch assigns, and the second one reads as they were before."""
-        read = self.liveness.read_otherwise(node, assigned(node.body))
-        return tuple(each for each in read if each in self.own or each in self.outer)
+        return self._variables(each for each in assigned(node.body) if each in self.liveness.otherwise[node])
+
+    def _variables(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names that are of the function, or of functions around it, not of the module."""
+        return tuple(each for each in names if each in self.own or each in self.outer)
 
     def _inside(self, name: str, loop: bool, statements: list[ast.stmt]) -> list[ast.stmt]:
         self.open.append((name, loop))
@@ -346,8 +347,7 @@ class _Rewriter(ast.NodeTransformer):
             self.open.pop()
 
     def visit_With(self, node: ast.With) -> object:
-        name, every = self._fresh("block"), assigned(node.body)
-        names = tuple(each for each in every if each in self.own or each in self.outer)
+        name, names = self._fresh("block"), self._variables(assigned(node.body))
         begun = self._assign(node, name, _runtime("ThreadBlock", _names(names), _locals()))
         enter = _at(node, ast.Expr(_call(_load(name), "enter")))
         node.items = [self.visit(each) for each in node.items]
