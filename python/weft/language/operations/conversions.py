@@ -47,11 +47,9 @@ def by_lanes(x: object) -> Fragment:
     """
     if not isinstance(x, Fragment):
         raise mistake(f"w.by_lanes expects a fragment, got {x}")
-    count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else shared_exchange.MOST_BYTES // x.dtype.bytes
+    count, run = x.lane.type.shape[0], 0 if x.dtype == i1 else registers.MOST_BYTES // x.dtype.bytes
     if not run or count % run:
-        raise mistake(
-            f"a lane must hold a multiple of {shared_exchange.MOST_BYTES} bytes of the fragment, got {x}"
-        )
+        raise mistake(f"a lane must hold a multiple of {registers.MOST_BYTES} bytes of the fragment, got {x}")
     return _of_lanes(x.lane, run)
 
 
@@ -68,7 +66,7 @@ def lane_parts(x: Fragment) -> list[Fragment]:
     by one: the addresses differ by constants, which the compiler doesn't find out of those of the whole tile.
     """
     by_lanes(x)  # or its message
-    run = shared_exchange.MOST_BYTES // x.dtype.bytes
+    run = registers.MOST_BYTES // x.dtype.bytes
     elements = x.elements()
     lanes = (emit.vector_of(elements[first : first + run]) for first in range(0, len(elements), run))
     return [_of_lanes(lane, run) for lane in lanes]
@@ -101,7 +99,7 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
     """The bytes that a lane accesses at once; 0 where that is for the instructions that move matrices."""
     if len(x.shape) == 2 and registers.same(layout, trace.current().sums(x.shape), x.shape):
         return 0
-    bytes_ = min(registers.run(layout, x.shape) * x.dtype.bytes, shared_exchange.MOST_BYTES)
+    bytes_ = min(registers.run(layout, x.shape) * x.dtype.bytes, registers.MOST_BYTES)
     return bytes_ if bytes_ > 1 else 0
 
 

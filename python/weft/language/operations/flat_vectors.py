@@ -12,7 +12,6 @@ from weft.language.values import registers
 from weft.language.values.bounds import inside, may_begin_before
 from weft.language.values.buffers import Buffer
 from weft.language.values.coordinates import row
-from weft.language.values.dtypes import i32
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
@@ -23,7 +22,6 @@ from weft.passes.builders import addresses, emit
 
 _RUN = 4  # elements of a thread that follow each other
 _STEP = WARPGROUP * _RUN
-_VECTOR_BYTES = 16
 
 
 def layout_of(count: int) -> Layout:
@@ -102,7 +100,7 @@ def load_contiguous(buffer: object) -> Fragment:
     buffer.read_by_lanes()
     layout = Layout.parse(f"S[({WARPS},{LANES},{run}):(1@warpid,1@laneid,1)]")
     kind = FragmentType.of(buffer.shape, buffer.dtype.type, layout)
-    width = min(run * buffer.dtype.bytes, _VECTOR_BYTES)
+    width = min(run * buffer.dtype.bytes, registers.MOST_BYTES)
     zero = emit.value(0)
     loaded = tile.load(buffer.value, zero, zero, kind, vector_bytes=width if run > 1 else 0)
     return Fragment.of(loaded)
@@ -121,11 +119,11 @@ class _Vector:
         self.bytes, self.count = matrix.dtype.bytes, count
         row_of = [emit.as_index(each) for each in (*outer, 0)]
         self._row = addresses.element(matrix.value, row_of)
-        numbers = row(Fragment(emit.constant(ir.VectorType.get([1], i32.type), 0), (count,), layout))
+        numbers = row(Fragment(None, (count,), layout))
         self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
         run = registers.run(layout, (count,))
-        self.width = min(run, _VECTOR_BYTES // self.bytes) if run in (2, _RUN) else 1
+        self.width = min(run, registers.MOST_BYTES // self.bytes) if run in (2, _RUN) else 1
 
     def either(self, kinds: list[ir.Type], build: Callable[[int], list[ir.Value]]) -> list[ir.Value]:
         """Accesses runs where the first one is aligned and none ends beyond the row, otherwise elements."""

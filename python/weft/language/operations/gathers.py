@@ -18,8 +18,6 @@ from weft.mlir import arith, ir, llvm, memref
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
-_VECTOR_BYTES = 16
-
 
 @dataclass(frozen=True, eq=False)
 class Gathered(Foreign):
@@ -197,7 +195,7 @@ class _Rows:
             if isinstance(each, Fragment)
         ]
         run = registers.run(self.layout, shape)
-        self.width = min(run, _VECTOR_BYTES // self.matrix.bytes) if of.matrix.aligned else 1
+        self.width = min(run, registers.MOST_BYTES // self.matrix.bytes) if of.matrix.aligned else 1
 
     def _elements(self, index: Scalar | Fragment) -> list[ir.Value]:
         """An index of rows for each of a lane's elements."""

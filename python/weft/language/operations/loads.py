@@ -83,9 +83,6 @@ def _rows(place: Place, shape: tuple[int, ...], layout: Layout, rows: ir.Value |
     return Gathered(place.matrix, (*outer, numbers, first_column))
 
 
-_VECTOR_BYTES = 16
-
-
 def load(
     source: object, shape: object = None, *, like: Fragment | None = None, outside: object = 0
 ) -> Fragment:
@@ -159,8 +156,11 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
     layout = layout_for(source.shape, like)
     kind = FragmentType.of(source.shape, source.dtype.type, layout)
     source.read_by_lanes()
-    zero, wide = emit.value(0), registers.run(layout, source.shape) * source.dtype.bytes % _VECTOR_BYTES == 0
-    width = _VECTOR_BYTES if wide and not source.transposed else 0
+    zero, wide = (
+        emit.value(0),
+        registers.run(layout, source.shape) * source.dtype.bytes % registers.MOST_BYTES == 0,
+    )
+    width = registers.MOST_BYTES if wide and not source.transposed else 0
     loaded = tile.load(source.value, zero, zero, kind, transpose=source.transposed, vector_bytes=width)
     return Fragment.of(loaded)
 
@@ -168,7 +168,7 @@ def _from_buffer(source: Buffer, like: Fragment | None) -> Fragment:
 def _vector_bytes(place: Place, layout: Layout, shape: tuple[int, ...]) -> int:
     """The bytes that a lane can access at once; 0 for single elements."""
     run = registers.run(layout, shape)
-    bytes_ = min(run * place.dtype.bytes, _VECTOR_BYTES)
+    bytes_ = min(run * place.dtype.bytes, registers.MOST_BYTES)
     aligned = place.matrix.aligned and place.matrix.rank > 1
     return bytes_ if aligned and run > 1 else 0
 
@@ -276,8 +276,8 @@ def check_written(to: Place | Gathered, dtype: DType) -> None:
 def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
     if tuple(buffer.shape) != fragment.shape or buffer.dtype != fragment.dtype:
         raise mistake(f"expects a buffer of the fragment's shape and type, {fragment}, got {buffer}")
-    is_wide = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= _VECTOR_BYTES
-    width = _VECTOR_BYTES if is_wide and buffer.dtype.bits != 16 and not buffer.transposed else 0
+    is_wide = registers.run(fragment.layout, fragment.shape) * buffer.dtype.bytes >= registers.MOST_BYTES
+    width = registers.MOST_BYTES if is_wide and buffer.dtype.bits != 16 and not buffer.transposed else 0
     zero, transpose = emit.value(0), buffer.transposed
     tile.store(fragment.value, buffer.value, zero, zero, transpose=transpose, vector_bytes=width)
 
@@ -382,10 +382,10 @@ def clear_rows(buffer: object, first: object) -> None:
     buffer.read_by_lanes()
     row_bytes = rows[0].stride * buffer.dtype.bytes
     base, start = tile.address(buffer.value), emit.mul(as_scalar(first, i32).value, row_bytes)
-    kind = ir.VectorType.get([_VECTOR_BYTES // 4], i32.type)
-    zeros, lane = emit.constant(kind, 0), emit.mul(emit.rem(emit.thread(), WARPGROUP), _VECTOR_BYTES)
+    kind = ir.VectorType.get([registers.MOST_BYTES // 4], i32.type)
+    zeros, lane = emit.constant(kind, 0), emit.mul(emit.rem(emit.thread(), WARPGROUP), registers.MOST_BYTES)
     count, distance = (columns[0].extent, columns[0].stride) if len(columns) > 1 else (1, 0)
-    for step in range(0, rows[0].extent * row_bytes, WARPGROUP * _VECTOR_BYTES):
+    for step in range(0, rows[0].extent * row_bytes, WARPGROUP * registers.MOST_BYTES):
         offset = emit.add(lane, step)
         cleared = arith.andi(
             emit.less(emit.sub(start, 1), offset), emit.less(offset, rows[0].extent * row_bytes)
@@ -393,7 +393,7 @@ def clear_rows(buffer: object, first: object) -> None:
         with emit.when(cleared):
             for panel in range(count):
                 address = emit.add(offset, panel * distance * buffer.dtype.bytes)
-                llvm.store(zeros, addresses.offset(base, emit.value(address)), alignment=_VECTOR_BYTES)
+                llvm.store(zeros, addresses.offset(base, emit.value(address)), alignment=registers.MOST_BYTES)
     fence()
 
 

@@ -19,7 +19,7 @@ from weft.language.values.dtypes import i1
 from weft.language.values.foreign import Foreign
 from weft.language.values.fragments import Fragment, from_first
 from weft.language.values.scalars import Loaded, Scalar, condition
-from weft.layout import MEMORY, Iter, Layout
+from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, nvvm
 from weft.passes.builders import emit, thread_ids, votes
 
@@ -83,20 +83,6 @@ def _of_lane(x: Fragment, name: str) -> ir.Value:
     return arith.select(first_of_copies(x.layout), value, emit.constant(value.type, 0))
 
 
-def column_distances(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The distances of the lanes of a warp that hold elements of one column; None where warps don't each hold
-    a part of all columns.
-    """
-    distances: list[int] = []
-    for it in layout.group(shape)[0]:
-        if it.axis == MEMORY or (it.axis != "laneid" and (it.extent, it.stride) == (WARPS, 1)):
-            continue
-        if it.axis != "laneid" or it.extent & (it.extent - 1):
-            return None
-        distances += [it.stride << bit for bit in range(it.extent.bit_length() - 1)]
-    return tuple(distances)
-
-
 def columns_across_warps(
     x: Fragment, values: dict[int, ir.Value], fold: Callable[[list[ir.Value]], ir.Value]
 ) -> Fragment:
@@ -145,7 +131,7 @@ def _reduce(x: object, name: str, axis: int | None, within: str | None) -> Fragm
     distances = registers.shuffles(x.layout, x.shape, axis)
     through = axis == 0 and within is None and distances is None
     if through:
-        distances = column_distances(x.layout, x.shape)
+        distances = registers.shuffles(x.layout, x.shape, 0, within=True)
     if distances is None and within is None:
         raise mistake(
             f"can't reduce along axis {axis}: several warps hold the elements, in layout {x.layout}: reduce "

@@ -18,9 +18,6 @@ from weft.layout import Iter, Layout
 from weft.mlir import ir, llvm
 from weft.passes.builders import addresses, emit, thread_ids
 
-MOST_BYTES = 16
-"""Of a lane's access."""
-
 
 def moved(
     lane: ir.Value,
@@ -63,7 +60,7 @@ def transposed(lane: ir.Value, size: int, layout: Layout) -> tuple[ir.Value, Lay
     new = registers.without_axis(sums(shape), shape, 0) if of_rows else sums((size,))
     bytes_ = lane.type.element_type.width // 8
     runs = [registers.run(each, (size,)) for each in (layout, new)]
-    widths = [min(run * bytes_, MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
+    widths = [min(run * bytes_, registers.MOST_BYTES) if run * bytes_ > 1 else 0 for run in runs]
 
     def scratch(warpgroups: int) -> ir.Type:
         return tiles_type((warpgroups, 1, size), lane.type.element_type)

@@ -2,6 +2,7 @@
 
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
+from weft.language.operations.atomics import fence, update
 from weft.language.operations.roles import once, one_thread, warpgroup_barrier
 from weft.language.values.dtypes import i32
 from weft.language.values.matrices import Place
@@ -10,8 +11,7 @@ from weft.mlir import ir, llvm, nvvm
 from weft.passes.builders import addresses, emit
 
 _GPU = "device"  # LLVM's name of the scope
-_ADD, _RELAXED = llvm.AtomicBinOp.add, llvm.AtomicOrdering.monotonic
-_ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
+_ACQUIRE = llvm.AtomicOrdering.acquire
 
 
 def signal(counter: object) -> None:
@@ -35,8 +35,8 @@ def _signal(address: ir.Value) -> None:
     def add() -> None:
         if trace.current().has_tma:
             nvvm.cp_async_bulk_wait_group(0)
-        llvm.FenceOp(_BOTH, syncscope=_GPU)
-        llvm.atomicrmw(_ADD, address, emit.value(1), _RELAXED, syncscope=_GPU)
+        fence(shared=False)
+        update("add", address, emit.value(1))
 
     once(add)
 

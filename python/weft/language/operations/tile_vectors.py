@@ -21,8 +21,6 @@ from weft.mlir import ir, llvm, memref
 from weft.passes.builders import addresses, emit
 from weft.passes.kernels import matrices
 
-_VECTOR_BYTES = 16
-
 
 def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment:
     """Loads a vector for the columns of a tile, from an element of an array whose last dimension is these
@@ -60,7 +58,7 @@ def _vector_of_buffer(source: Buffer, layout: Layout, columns: int) -> Fragment:
     """The first elements of the only row of a buffer as a vector in this layout."""
     source.read_by_lanes()
     kind = _row_type(columns, source.dtype, layout)
-    bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, _VECTOR_BYTES)
+    bytes_ = min(registers.run(kind.layout, (1, columns)) * source.dtype.bytes, registers.MOST_BYTES)
     width = bytes_ if bytes_ > source.dtype.bytes else 0
     loaded = tile.load_row(source.value, emit.value(0), kind, vector_bytes=width)
     return Fragment(tile.to_lane(loaded), (columns,), layout)
@@ -88,8 +86,7 @@ def load_column(source: object, *, like: Fragment, outside: object = 0) -> Fragm
 
 def _by_elements(source: Place, layout: Layout, count: int, outside: object) -> Fragment:
     """Loads a vector along the last dimension of an array, each element on its own."""
-    vector = Fragment(emit.constant(_one(source.dtype), 0), (count,), layout)
-    numbers, limit = vector_indices(vector, source)
+    numbers, limit = vector_indices(Fragment(None, (count,), layout), source)
     elements = []
     for number in numbers:
         exists = inside(number, limit, source.indices[-1].value)
@@ -107,17 +104,13 @@ def _repeated(source: Buffer, layout: Layout, rows: int) -> Fragment:
     """The elements of the only row of a buffer, which follow each other again and again."""
     source.read_by_lanes()
     kind, count = addresses.stored_type(source.dtype.type), source.shape[1]
-    base, numbers = tile.address(source.value), row(Fragment(emit.constant(_one(i32), 0), (rows,), layout))
+    base, numbers = tile.address(source.value), row(Fragment(None, (rows,), layout))
     elements = []
     for offset in numbers.offsets:
         number = emit.rem(emit.add(numbers.base.value, offset), count)
         address = addresses.offset(base, emit.value(emit.mul(number, source.dtype.bytes)))
         elements.append(llvm.load(kind, address, alignment=source.dtype.bytes))
     return Fragment(emit.bits(emit.vector_of(elements), source.dtype.type), (rows,), layout)
-
-
-def _one(dtype: DType) -> ir.Type:
-    return ir.VectorType.get([1], dtype.type)
 
 
 def vector_indices(vector: Fragment, place: Place) -> tuple[list[ir.Value], ir.Value]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
+from weft.isa.chips import WARPS
 from weft.layout import MEMORY, Iter, Layout
 from weft.passes.builders import fragment_registers
 from weft.passes.builders.fragment_registers import LaneDigit
@@ -10,10 +11,10 @@ from weft.passes.builders.fragment_registers import LaneDigit
 Shape = tuple[int, ...]
 WGMMA_ROWS = 64
 """Rows of the sums of one `wgmma`."""
-
-
 LANE_ROWS = 128
 """Rows of the sums of one `tcgen05.mma`, in the lanes of tensor memory."""
+MOST_BYTES = 16
+"""Bytes that a lane accesses at once."""
 
 
 @lru_cache(maxsize=256)
@@ -147,13 +148,14 @@ def _digits(layout: Layout, shape: Shape, axis: int) -> tuple[LaneDigit, ...] | 
 
 
 @lru_cache(maxsize=256)
-def shuffles(layout: Layout, shape: Shape, axis: int) -> tuple[int, ...] | None:
+def shuffles(layout: Layout, shape: Shape, axis: int, within: bool = False) -> tuple[int, ...] | None:
     """The distances of the lanes that hold a row's elements along an axis, for exchanges by halves; None if
-    several warps hold them.
+    several warps hold them, unless the distances `within` warps suffice, of which each has a part.
     """
     distances: list[int] = []
     for it in layout.group(shape)[axis]:
-        if it.axis == MEMORY or it.extent == 1:
+        of_warps = it.axis not in (MEMORY, "laneid") and (it.extent, it.stride) == (WARPS, 1)
+        if it.axis == MEMORY or it.extent == 1 or (within and of_warps):
             continue
         if it.axis != "laneid" or it.extent & (it.extent - 1):
             return None
