@@ -29,7 +29,7 @@ class Queue(trace.Positions):
     name = "tiles"
 
     def __init__(self, counter: Place, counts: tuple[Scalar, ...]) -> None:
-        self._tiles, self._counter = Tiles(counts), counter
+        self._tiles, self._counter = Tiles.of(counts), counter
         kind = BufferType.of((_STAGES, 1), i32.type, f"S[({_STAGES},1):(1,1)]")
         with trace.current().before_barriers():
             numbers = tile.alloc(kind)

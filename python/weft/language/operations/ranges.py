@@ -1,5 +1,6 @@
 """`w.range` and `w.tiles`: the numbers of a loop of the GPU, and the tiles of a CTA."""
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -82,24 +83,24 @@ def range_(first: object, end: object = None, step: object = 1, *, unroll: int =
 Order = Callable[[Scalar, tuple[Scalar, ...]], object]
 
 
+@dataclass(frozen=True)
 class Tiles(Range):
     """The tiles of a persistent CTA: a loop of the GPU."""
 
-    def __init__(self, counts: tuple[Scalar, ...], order: "Order | None" = None) -> None:
-        total = counts[0].value
-        for count in counts[1:]:
-            total = emit.mul(total, count.value)
-        super().__init__(cta(0), Scalar(total), ctas(0))
-        object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "order", order)
+    counts: tuple[Scalar, ...] = ()
+    order: Order | None = None
+
+    @staticmethod
+    def of(counts: tuple[Scalar, ...], order: Order | None = None) -> "Tiles":
+        """Those of a grid of so many tiles."""
+        total = functools.reduce(emit.mul, (count.value for count in counts))
+        return Tiles(cta(0), Scalar(total), ctas(0), 1, counts, order)
 
     def item(self, number: Scalar) -> object:
         """The coordinates of a tile, from its number."""
-        coordinates, rest = list[Scalar](), number.value
-        counts: tuple[Scalar, ...] = self.counts  # type: ignore[attr-defined]
-        order: Order | None = self.order  # type: ignore[attr-defined]
-        if order is not None:
-            ordered = order(number, counts)
+        coordinates, rest, counts = list[Scalar](), number.value, self.counts
+        if self.order is not None:
+            ordered = self.order(number, counts)
             if len(counts) > 1 and (not isinstance(ordered, tuple) or len(ordered) != len(counts)):
                 raise mistake(f"order must return {len(counts)} coordinates, a tuple, got {ordered}")
             return ordered
@@ -126,7 +127,7 @@ def tiles(*, order: Order | None = None) -> object:
         if order is not None:
             raise mistake("order is for persistent kernels: write @w.kernel(grid=…, persistent=1)")
         return _Single(current.grid_rank)
-    return Tiles(current.tile_counts(), order)
+    return Tiles.of(current.tile_counts(), order)
 
 
 class _Single:
