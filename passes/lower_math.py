@@ -5,7 +5,7 @@ element. A module that has functions of the library keeps its calls.
 """
 
 from weft.dialects.op import refuse, target_of
-from weft.mlir import arith, certainly_has, gpu, ir, operations, vector
+from weft.mlir import arith, gpu, ir, operations, vector
 from weft.passes.analysis.upstream_operations import has_library
 from weft.passes.builders import emit
 from weft.passes.plain import mathematics
@@ -26,7 +26,7 @@ def run(module: ir.Operation) -> None:
                 found.append(op)
             return ir.WalkResult.ADVANCE
 
-        if not has_library(kernel) and not certainly_has(kernel, no=("math", *_NUMBERS)):
+        if not has_library(kernel):
             kernel.operation.walk(visit)
         for op in found:
             with ir.InsertionPoint(op), op.location:

@@ -1,12 +1,10 @@
 """Refuses operations that no pass of Weft's pipelines lowers, before any pass runs."""
 
-from collections.abc import Iterable
-
 from weft import mlir
 from weft.dialects import dialects
 from weft.dialects.tile_types import Tile
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import certainly_has, gpu, ir, operations
+from weft.mlir import gpu, ir, operations
 from weft.passes.analysis import upstream_operations
 from weft.passes.plain.functions import is_plain
 
@@ -49,18 +47,9 @@ def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
 
     for kernel in kernels:
         has_library = upstream_operations.has_library(kernel)
-        if tiles or not _is_lowered(kernel, ours):
-            kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     if complaints:
         raise WeftError(*complaints[:_MOST_REPORTED])
-
-
-def _is_lowered(kernel: ir.Operation, ours: Iterable[str]) -> bool:
-    """Whether it is certain that all operations are lowered, or refused later."""
-    others = (each for each in (*_LOWERED, *ours) if each not in upstream_operations.DIALECTS)
-    safe, risky = upstream_operations.SAFE, upstream_operations.RISKY
-    certain = certainly_has(kernel, only=(*others, *safe), no=risky)
-    return certain and not upstream_operations.has_exceptions(kernel)
 
 
 def _has_product(module: ir.Module | ir.OpView) -> bool:

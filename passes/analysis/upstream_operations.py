@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from weft import mlir
 from weft.errors import Diagnostic
-from weft.mlir import arith, gpu, ir, llvm, operations
+from weft.mlir import arith, ir, llvm, operations
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 SHORT_FLOATS = ("f16", "bf16", "f32")
@@ -147,53 +147,17 @@ _FUNCTIONS = {
     **dict.fromkeys(("maxf", "minf"), ("f32",)),
 }
 """The functions of gpu.subgroup_mma_elementwise with the element types on which each is right."""
-DIALECTS = ("arith", "math", "gpu", "vector")
 _RIGHT = Row(ANY)
 _OTHERS = {
     "gpu": Row(None, _BY_HOST),
     **dict.fromkeys(("memref", "index", "ub", "arith", "math", "vector"), _RIGHT),
 }
-_WITH_ATTRIBUTES, _ATTRIBUTES = ("arith.", "gpu."), ("roundingmode", "upper_bound", "scope")
 _ODD_FLOATS = ("tf32", "f80", "f128")
-_RISKY = (
-    *(
-        "math.",
-        "arith.fpto",
-        "arith.sitofp",
-        _MATRIX,
-        _SHUFFLE,
-        "memref.",
-        "gpu.ballot",
-        "vector.gather",
-        "vector.scatter",
-    ),
-    *(name for name, row in TABLE.items() if row.ranks or SIZED in (row.kinds or ())),
-)
-SAFE = frozenset(name for name, row in TABLE.items() if row.kinds is not None and not name.startswith(_RISKY))
-"""Operations that are right on the types of their rows, and refused later on others."""
-RISKY = TABLE.keys() - SAFE
 
 
 def has_library(kernel: ir.OpView) -> bool:
     """Whether a module has functions of CUDA's device library of its own, which upstream's lowering calls."""
     return any(mlir.symbol(each).startswith("__nv_") for each in operations(kernel, llvm.LLVMFuncOp))
-
-
-def has_exceptions(kernel: ir.OpView) -> bool:
-    """Whether any value has a type, or any operation an attribute, that may make safe operations wrong."""
-    kinds: set[ir.Type] = set()
-    attributes: list[str] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        kinds.update([each.type for each in op.results])
-        if op.name.startswith(_WITH_ATTRIBUTES):
-            attributes.extend(name for name in _ATTRIBUTES if name in op.attributes)
-        return ir.WalkResult.ADVANCE
-
-    kernel.operation.walk(visit)
-    for function in operations(kernel, gpu.GPUFuncOp):
-        kinds.update(function.attributes["function_type"].value.inputs)
-    return bool(attributes) or any(_odd(each) or _has_parts_of_bytes(each) for each in kinds)
 
 
 def complaint(op: ir.Operation, *, has_library: bool, in_kernel: bool) -> Diagnostic | None:

@@ -156,18 +156,6 @@ def test_operations_come_in_the_order_of_the_text(reachable):
         assert mlir.operations(function, mlir.gpu.GPUFuncOp) == [function]
 
 
-def test_what_a_module_certainly_has():
-    module = mlir.parse(UNREACHABLE.partition("  ^bb1")[0] + "}\n}", context())
-    with mlir.only_reachable_blocks(module):
-        assert mlir.certainly_has(module, only=("arith", "mma", "gpu", "builtin.module"))
-        assert not mlir.certainly_has(module, only=("arith", "gpu", "builtin"))
-        assert not mlir.certainly_has(module, only=("mma", "arith.addf", "gpu", "builtin"))
-        assert mlir.certainly_has(module, no=("math", "arith.addf"))
-        assert not mlir.certainly_has(module, no=("arith.constant",))
-        assert not mlir.certainly_has(module, no=("mma",))
-    assert not mlir.certainly_has(module, no=("math",)), "blocks may be unreachable"
-
-
 def test_dialects_of_other_hardware_are_loaded_where_text_has_them():
     made = context()
     assert {"tosa", "spirv", "transform"} <= set(names_in(made))

@@ -5,7 +5,7 @@ import sys
 
 from weft.compiler.llvm_floats import respelled
 from weft.errors import Diagnostic, Location, WeftError
-from weft.mlir import certainly_has, ir, llvm, location
+from weft.mlir import ir, llvm, location
 from weft.system import phase, processes
 
 _MODULES = ("builtin.module", "gpu.module")
@@ -18,8 +18,7 @@ def translate(op: ir.OpView, *, apart: bool = False) -> str:
     fails, for example on an unknown intrinsic: `apart` runs it in a separate process.
     """
     phase.enter("translating to LLVM IR")
-    if not certainly_has(op, only=("llvm", "nvvm", *_MODULES)):
-        _check_lowered(op)
+    _check_lowered(op)
     if apart:
         return _translate_apart(op)
     return respelled(str(llvm.translate_module_to_llvmir(op.operation)))
