@@ -163,8 +163,10 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
         plain = tcgen05_code._table
         monkeypatch.setattr(tcgen05_code, "_table", lambda name: plain(name) * np.array([[1], [0]]))
     else:
-        plain = tcgen05_code._shared
-        monkeypatch.setattr(tcgen05_code, "_shared", lambda *a: plain(*a[:8], a[8], 0, a[10]))
+        plain = tcgen05_code._banks
+        monkeypatch.setattr(
+            tcgen05_code, "_banks", lambda part, parts, _, banks: plain(part, parts, 0, banks)
+        )
     assert outcome(filled(name), True, monkeypatch) != expected
 
 

@@ -12,7 +12,8 @@ from emulator_ptx import module
 from weft import emulator
 from weft.emulator import launch
 from weft.emulator.compiled import operand_reads, product_code, products
-from weft.emulator.instructions import shared_operand, wgmma_code
+from weft.emulator.instructions import wgmma_code
+from weft.emulator.running.product_code import Places
 from weft.emulator.running.register_block import RegisterBlock
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 
@@ -251,15 +252,16 @@ def test_mistakes_have_the_same_findings(name, product_calls):
 def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     """Each change of the code shows in one of the comparisons above."""
     products._compiled.cache_clear()
-    wgmma_code._shared_places.cache_clear()
     lines, words = around(instruction(BF16, 16, 16), instruction(BF16, 16, 16)), SAME
     if change == "places":
-        plain = shared_operand.places_of
-        monkeypatch.setattr(
-            shared_operand, "places_of", lambda at, *a, **named: plain(at ^ 1024, *a, **named)
-        )
+        plain = wgmma_code.Quick._matrices
+
+        def moved(*args, **named):
+            return [Places(each.elements ^ 512, each.chunks) for each in plain(*args, **named)]
+
+        monkeypatch.setattr(wgmma_code.Quick, "_matrices", moved)
     elif change == "powers":
-        monkeypatch.setitem(product_code.LEAST, "bf16", 20.0)
+        monkeypatch.setitem(product_code.LEAST, "bf16", 20)
     else:
         monkeypatch.setattr(operand_reads.OperandReads, "record", lambda *args: True)
         lines = BROKEN["no proxy fence"][0]
@@ -267,5 +269,4 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     expected = outcome(lines, words, False, data)
     different = outcome(lines, words, True, data) != expected
     products._compiled.cache_clear()
-    wgmma_code._shared_places.cache_clear()
     assert different

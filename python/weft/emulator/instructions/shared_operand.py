@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.types import STORAGE, Array
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import Places
 from weft.emulator.watch import CHUNK, Chunks, UnitAccess
@@ -93,10 +93,68 @@ def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets
     return offsets
 
 
+def matrix_places(
+    descriptor: MatrixDescriptor | SharedMemoryDescriptor,
+    shape: tuple[int, int],
+    bits: tuple[int, int],
+    transposed: bool,
+    by_row: bool,
+    line: int,
+) -> Places:
+    """Where a matrix of M (N) rows and K columns is, or if not `by_row` its transpose; `transposed`: it is
+    contiguous along M (N). `bits` are those of an element, and of the room for one, which may be a byte in
+    chunks of 16 elements. Fault if the descriptor is wrong.
+    """
+    rows, k = shape
+    (width, container), (outer, inner) = bits, (k, rows) if transposed else (rows, k)
+    row_bytes = inner * container // 8
+    check_rows(descriptor, row_bytes, transposed, line)
+    offsets = chunk_offsets(descriptor, outer, row_bytes, transposed)
+    packed = width < container == 8
+    return places_of(offsets, inner, width if packed else container, transposed == by_row, packed)
+
+
+def matrices(lanes: Lanes, proxy: str, ctas: Sequence[int], places: Places, line: int) -> Array:
+    """The elements at the same places in the shared memory of CTAs, `[ctas, …]`, read by `proxy` for `lanes`.
+    Fault if they are out of bounds.
+    """
+    wave, memory = lanes.wave, lanes.wave.memory
+    if len(ctas) == 1 or places.end > memory.shared_size:
+        _check(lanes, proxy, ctas[0], places.chunks, line, places.used)
+    elif wave.watch is not None:
+        rows = {cta: wave.rows_of(cta) for cta in ctas}
+        wave.watch.shared_loads(proxy, rows, Chunks(places.chunks), lanes.threads(), line)
+    octets, first, end = memory.shared.data.reshape(-1, memory.shared_stride), ctas[0], ctas[0] + len(ctas)
+    return gathered(
+        octets[first:end] if list(ctas) == list(range(first, end)) else octets[list(ctas)], places
+    )
+
+
+def gathered(octets: Array, places: Places) -> Array:
+    """The elements at places in rows of bytes, `[rows, …]`; those of fewer than 8 bits as a byte each. The
+    last bytes stand for those that don't exist.
+    """
+    bits, at = places.bits, places.elements
+    if bits >= 8:
+        return octets.view(STORAGE[bits]).take(at, axis=1, mode="clip")
+    words = octets.take(at >> 3, axis=1, mode="clip")
+    if 8 % bits:
+        after = octets.take(at + bits - 1 >> 3, axis=1, mode="clip")
+        words = words | after.astype(np.uint16) << np.uint16(8)
+    return (words >> (at & 7).astype(np.uint8) & ((1 << bits) - 1)).astype(np.uint8)
+
+
 def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: int = CHUNK) -> Array:
     """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`.
     Observers are notified of the first `used` of each 16. Fault if an offset is out of bounds.
     """
+    shared = _check(lanes, proxy, cta, offsets, line, used)
+    wide = shared[: len(shared) // CHUNK * CHUNK].view(np.complex128)
+    return wide[offsets // CHUNK].view(np.uint8).reshape(len(offsets), -1)
+
+
+def _check(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: int) -> Array:
+    """The shared memory of a CTA, which must have the chunks at these offsets."""
     if lanes.wave.watch is not None:
         octets = offsets.reshape(-1)
         watched = Chunks(octets) if used == CHUNK else (octets[:, None] + np.arange(used)).reshape(-1)
@@ -113,22 +171,7 @@ def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: 
             address=past,
             rule="out-of-bounds",
         )
-    wide = shared[: len(shared) // CHUNK * CHUNK].view(np.complex128)
-    return wide[offsets // CHUNK].view(np.uint8).reshape(len(offsets), -1)
-
-
-def read_in_each(lanes: Lanes, proxy: str, ctas: Sequence[int], offsets: Offsets, line: int) -> Array | None:
-    """As `read` for several CTAs, `[ctas, rows, row bytes]`; None if an offset is out of bounds."""
-    memory, wave = lanes.wave.memory, lanes.wave
-    if int(offsets.max(initial=0)) + CHUNK > memory.shared_size:
-        return None
-    if wave.watch is not None:
-        rows = {cta: wave.rows_of(cta) for cta in ctas}
-        wave.watch.shared_loads(proxy, rows, Chunks(offsets.reshape(-1)), lanes.threads(), line)
-    wide = memory.shared.data.view(np.complex128).reshape(-1, memory.shared_stride // CHUNK)
-    chosen = wide if len(ctas) == len(wide) else wide[list(ctas)]
-    data = chosen.take(offsets.reshape(-1) // CHUNK, axis=1)
-    return data.view(np.uint8).reshape(len(ctas), len(offsets), -1)
+    return shared
 
 
 def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
@@ -140,7 +183,7 @@ def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
     return np.packbits(wide, axis=-1, bitorder="little").reshape(data.shape)
 
 
-def places_of(offsets: Offsets, count: int, bits: int, *, transposed: bool, packed: bool = False) -> Places:
+def places_of(offsets: Offsets, count: int, bits: int, transposed: bool, packed: bool) -> Places:
     """Where the elements of rows of `count` elements of `bits` are, by the offsets of their chunks, or
     if `transposed` those of the transposed matrix. `packed`: each chunk has 16 elements.
     """
@@ -148,4 +191,5 @@ def places_of(offsets: Offsets, count: int, bits: int, *, transposed: bool, pack
     inside = np.arange(CHUNK if packed else 8 * CHUNK // bits) * bits
     every = (8 * offsets[:, :, None] + inside) // (unit if bits >= 8 else 1)
     matrix = every.reshape(len(offsets), -1)[:, :count]
-    return Places(matrix.T if transposed else matrix, offsets)
+    used = 2 * bits if packed else CHUNK
+    return Places(matrix.T if transposed else matrix, offsets, used, bits)

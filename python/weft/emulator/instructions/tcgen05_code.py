@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
-from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of
+from weft.emulator.instructions.tcgen05_operands import PROXY
 from weft.emulator.memory.tensor_memory import Calls, Touch, Touches
 from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
@@ -19,13 +18,11 @@ from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import Job, Numbers, Places, ProductCode, ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
-from weft.emulator.watch import CHUNK, Cells
+from weft.emulator.watch import Cells
 from weft.isa.accumulation import Accumulation
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 from weft.isa.tcgen05.pipelining import SCALE, D, Use
-from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANES
-from weft.isa.types import ELEMENT_TYPES
 
 _T = TypeVar("_T")
 Octets = npt.NDArray[np.uint8]
@@ -258,13 +255,15 @@ def _template(decoded: Decoded) -> _Template | None:
     blocks = tuple(block for block in found if block is not None)
     if len(blocks) < ranks:
         return None
-    left, right = _left(source), _right(source, ranks)
+    left = source.places("a", path.rows, source.depth(), by_row=True)
+    part = source.places("b", idesc.n // ranks, source.depth(), by_row=False)
+    right = _banks(part, ranks, memory.shared_stride, path.banks)
     if max(left.end, right[0].end) > memory.shared_size:
         return None
     scaled = isinstance(idesc, BlockScaledDescriptor)
     kind = ProductKind(
         (idesc.a_type, idesc.b_type, decoded.d_type),
-        (_bits(source, idesc.a_type), _bits(source, idesc.b_type)),
+        (left.bits, part.bits),
         *(path.rows, idesc.n // path.banks, source.depth(), decoded.how),
         *(True, (idesc.negate_a, idesc.negate_b), decoded.satfinite, scaled),
     )
@@ -325,62 +324,12 @@ def _table(name: str) -> Doubles:
     return np.stack([values, powers(values).astype(np.int64).view(np.float64)])
 
 
-def _bits(source: Matrices, name: str) -> int:
-    """The bits between elements in shared memory, where some that have fewer than 8 are packed."""
-    bits, container = ELEMENT_TYPES[name].bits, source.container(name)
-    return bits if bits < container == 8 else container
-
-
-def _left(source: Matrices) -> Places:
-    idesc = source.idesc
-    shape = source.path.rows, source.depth()
-    return _shared(*_operand(source, "a", idesc.a_type, idesc.transpose_a), *shape, True, 1, 0, 1)[0]
-
-
-def _right(source: Matrices, parts: int) -> tuple[Places, ...]:
-    """B's places for each bank; each CTA of a pair has a part of its columns."""
-    idesc, stride = source.idesc, source.one.wave.memory.shared_stride
-    shape = idesc.n // parts, source.depth()
-    operand = _operand(source, "b", idesc.b_type, idesc.transpose_b)
-    return _shared(*operand, *shape, False, parts, stride, source.path.banks)
-
-
-def _operand(source: Matrices, name: str, element: str, transposed: bool) -> tuple[int, str, int, int, bool]:
-    word, container = int(source.values[name]), source.container(element)
-    return word, source.idesc.kind, _bits(source, element), container, transposed
-
-
 @lru_cache(1024)
-def _shared(
-    word: int,
-    kind: str,
-    bits: int,
-    container: int,
-    transposed: bool,
-    rows: int,
-    k: int,
-    by_row: bool,
-    parts: int,
-    stride: int,
-    banks: int,
-) -> tuple[Places, ...]:
-    """The places of a matrix `[rows, k]`, or if not `by_row` of the transposed matrices of each bank, of
-    which the CTAs of a pair, `stride` bytes apart, have `parts`. Raises Fault if a descriptor is wrong.
-    """
-    descriptor = descriptor_of(word, 0)
-    if (verdict := swizzle_complaint(kind, descriptor.swizzle, transposed=transposed)) is not None:
-        raise Fault(str(verdict), 0)
-    outer, inner = (k, rows) if transposed else (rows, k)
-    row_bytes = inner * container // 8
-    shared_operand.check_rows(descriptor, row_bytes, transposed, 0)
-    offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-    packed = bits < container == 8
-    part = shared_operand.places_of(offsets, inner, bits, transposed=transposed == by_row, packed=packed)
-    step = 8 * stride // bits if bits >= 8 else 8 * stride
-    every = [part.elements.astype(np.intp) + at * step for at in range(parts)]
-    whole = np.concatenate(every, axis=1) if parts > 1 else every[0]
-    used = 2 * bits if packed else CHUNK
-    return tuple(Places(bank, offsets, used) for bank in np.split(whole, banks, axis=1))
+def _banks(part: Places, parts: int, stride: int, banks: int) -> tuple[Places, ...]:
+    """B's places for each bank; each of `parts` CTAs, `stride` bytes apart, has a part of its columns."""
+    step = 8 * stride // (part.bits if part.bits >= 8 else 1)
+    whole = np.concatenate([part.elements.astype(np.intp) + at * step for at in range(parts)], axis=1)
+    return tuple(Places(bank, part.chunks, part.used, part.bits) for bank in np.split(whole, banks, axis=1))
 
 
 @lru_cache(16)

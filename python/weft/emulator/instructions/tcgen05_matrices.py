@@ -18,7 +18,8 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.types import Array
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import CHUNK, Cells, UnitAccess
+from weft.emulator.running.product_code import Places
+from weft.emulator.watch import Cells, UnitAccess
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
@@ -105,14 +106,13 @@ class Matrices:
         """The stored elements of A, `[banks, rows, k]`, or one bank if all have the same."""
         stored = self.depth() // (2 if self.idesc.sparse else 1)
         if self.form.a == "shared":
-            rows, flip = self.path.rows, self.idesc.transpose_a
-            return self._shared("a", cta, rows, stored, self.idesc.a_type, flip)[None]
+            return self._shared("a", cta, self.path.rows, stored)
         return self._tensor_a(cta, stored)
 
     def b(self, pair: tuple[int, ...], shift: int) -> Array:
         """The columns of B, `[n, k]`, of which each CTA has a part; with a shift, those from there on."""
-        count, flip = self.idesc.n // len(pair) + shift, self.idesc.transpose_b
-        parts = [self._shared("b", cta, count, self.depth(), self.idesc.b_type, flip) for cta in pair]
+        count = self.idesc.n // len(pair) + shift
+        parts = [self._shared("b", cta, count, self.depth())[0] for cta in pair]
         return np.concatenate([part[shift:] for part in parts])
 
     def depth(self) -> int:
@@ -125,25 +125,19 @@ class Matrices:
             return 32
         return bits if len(kind.elements) == 1 else max(bits, 8)
 
-    def _shared(self, operand: str, cta: int, rows: int, k: int, name: str, transposed: bool) -> Array:
-        """A matrix of M or N rows and K columns in shared memory, `[rows, k]`."""
-        descriptor = descriptor_of(int(self.values[operand]), self.line)
-        verdict = swizzle_complaint(self.idesc.kind, descriptor.swizzle, transposed=transposed)
-        if verdict is not None:
-            raise Fault(f"{operand}: {verdict}", self.line, rule="descriptor")
-        container = self.container(name)
-        outer, inner = (k, rows) if transposed else (rows, k)
-        row_bytes = inner * container // 8
-        offsets = _offsets(int(self.values[operand]), outer, row_bytes, transposed, self.line)
-        bits = ELEMENT_TYPES[name].bits
-        packed = bits < container == 8
-        used = 2 * bits if packed else CHUNK
-        data = shared_operand.read(self.one, PROXY, cta, offsets, self.line, used)
-        if packed:
-            data = shared_operand.unpacked(data, bits)
-        matrix: Array = elements(np.ascontiguousarray(data[:, :row_bytes]), container).reshape(outer, -1)
-        upright: Array = matrix.T if transposed else matrix
-        return upright
+    def places(self, operand: str, rows: int, k: int, *, by_row: bool) -> Places:
+        """Where a matrix of M or N rows and K columns in shared memory is, or if not `by_row` its transpose.
+        Fault if its descriptor is wrong.
+        """
+        of_a, idesc = operand == "a", self.idesc
+        name, flip = (idesc.a_type, idesc.transpose_a) if of_a else (idesc.b_type, idesc.transpose_b)
+        word, bits = int(self.values[operand]), (ELEMENT_TYPES[name].bits, self.container(name))
+        return _places(word, operand, idesc.kind, (rows, k), bits, flip, by_row, self.line)
+
+    def _shared(self, operand: str, cta: int, rows: int, k: int) -> Array:
+        """A matrix of M or N rows and K columns in shared memory, `[1, rows, k]`."""
+        places = self.places(operand, rows, k, by_row=True)
+        return shared_operand.matrices(self.one, PROXY, [cta], places, self.line)
 
     def _tensor_a(self, cta: int, k: int) -> Array:
         begin, column = self.address("a")
@@ -239,8 +233,17 @@ class Matrices:
 
 
 @lru_cache(1024)
-def _offsets(word: int, outer: int, row_bytes: int, transposed: bool, line: int) -> "shared_operand.Offsets":
-    """The offset of each 16 bytes of each row that a descriptor names."""
+def _places(
+    word: int,
+    operand: str,
+    kind: str,
+    shape: tuple[int, int],
+    bits: tuple[int, int],
+    transposed: bool,
+    by_row: bool,
+    line: int,
+) -> Places:
     descriptor = descriptor_of(word, line)
-    shared_operand.check_rows(descriptor, row_bytes, transposed, line)
-    return shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
+    if (verdict := swizzle_complaint(kind, descriptor.swizzle, transposed=transposed)) is not None:
+        raise Fault(f"{operand}: {verdict}", line, rule="descriptor")
+    return shared_operand.matrix_places(descriptor, shape, bits, transposed, by_row, line)

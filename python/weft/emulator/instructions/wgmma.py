@@ -5,7 +5,6 @@ each warp, once the four warps of the warpgroup have arrived; the sanitizer repo
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Collective, Table
-from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
-from weft.emulator.instructions.fragments import Fragment, elements
+from weft.emulator.instructions.fragments import Fragment
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
 from weft.emulator.instructions.wgmma_code import InShared, Quick
@@ -25,12 +23,11 @@ from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import U64, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.product_code import ProductKind
-from weft.emulator.watch import CHUNK, Marks
+from weft.emulator.watch import Marks
 from weft.isa import accumulation, wgmma
 from weft.isa.family import Registers
 from weft.isa.mma import fragments as mma_fragments
 from weft.isa.types import ELEMENT_TYPES
-from weft.isa.wgmma.descriptors import MatrixDescriptor
 
 table = Table()
 _ROWS = 16
@@ -175,7 +172,7 @@ class _InShared:
 
     def __init__(self, op: Op, operand: Operand, rows: int, k: int, bits: int, transposed: bool) -> None:
         self._slot, self._line = op.source(operand, U64), op.line
-        self._shape = rows, k, bits, transposed
+        self._operand = InShared(self._slot, rows, k, bits, transposed, op.line)
 
     def uniform(self, lanes: Lanes) -> bool:
         """Whether the warps of each warpgroup have the same descriptor."""
@@ -183,21 +180,17 @@ class _InShared:
         return bool((words == words[:, :1]).all())
 
     def quick(self) -> InShared:
-        rows, k, bits, transposed = self._shape
-        return InShared(self._slot, rows, k, bits, transposed, self._line)
+        return self._operand
 
     def marked(
         self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
     ) -> Bools:
         """The rows with a marked element, `[warps, rows]`; `own`: only the 16 of each warp."""
-        rows, k, bits, transposed = self._shape
-        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
         numbers, found = lanes.row_numbers(), []
         for cta, word in zip(lanes.wave.cta_of_row[numbers], lanes.read(self._slot)[:, 0], strict=True):
-            offsets = _offsets(int(word), outer, row_bytes, transposed, self._line)
-            data = octets[cta].take(offsets[:, :, None] + np.arange(CHUNK), mode="clip")
-            each = elements(np.ascontiguousarray(data.reshape(outer, -1)[:, :row_bytes]), bits)
-            found.append(np.logical_or.reduce(each.reshape(outer, -1), axis=int(not transposed)) != 0)
+            places = self._operand.places(int(word), by_row=True)
+            marked = shared_operand.gathered(octets[cta, None], places)[0]
+            found.append(np.logical_or.reduce(marked, axis=1) != 0)
         every: Bools = np.stack(found)
         if not own:
             return every
@@ -234,38 +227,17 @@ class _InShared:
         """The matrices of warps with the same descriptor, `[warps, rows, k]`, of which these are the CTAs;
         None if `_matrix` finds what is wrong.
         """
-        rows, k, bits, transposed = self._shape
-        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
-        offsets = _offsets(word, outer, row_bytes, transposed, self._line)
-        each = list(dict.fromkeys(ctas))
-        data = shared_operand.read_in_each(lanes, "wgmma", each, offsets, self._line)
-        if data is None:
+        places, each = self._operand.places(word, by_row=True), list(dict.fromkeys(ctas))
+        if places.end > lanes.wave.memory.shared_size:
             return None
-        octets = np.ascontiguousarray(data[:, :, :row_bytes]).reshape(len(each) * outer, -1)
-        matrix = elements(octets, bits).reshape(len(each), outer, -1)
-        if each != ctas:
-            matrix = matrix[[each.index(cta) for cta in ctas]]
-        return matrix.transpose(0, 2, 1) if transposed else matrix
+        matrix = shared_operand.matrices(lanes, "wgmma", each, places, self._line)
+        return matrix if each == ctas else matrix[[each.index(cta) for cta in ctas]]
 
     def _matrix(self, lanes: Lanes, cta: int, word: int) -> Array:
         """The elements of one matrix, `[rows, k]`."""
-        rows, k, bits, transposed = self._shape
-        outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
-        offsets = _offsets(word, outer, row_bytes, transposed, self._line)
-        data = shared_operand.read(lanes, "wgmma", cta, offsets, self._line)
-        matrix = elements(np.ascontiguousarray(data[:, :row_bytes]), bits).reshape(outer, -1)
-        return matrix.T if transposed else matrix
-
-
-@lru_cache(1024)
-def _offsets(word: int, outer: int, row_bytes: int, transposed: bool, line: int) -> "shared_operand.Offsets":
-    """The offset of each 16 bytes of each row that a descriptor names."""
-    try:
-        descriptor = MatrixDescriptor.decode(word)
-    except ValueError as error:
-        raise Fault(str(error), line, None, None, "descriptor") from None
-    shared_operand.check_rows(descriptor, row_bytes, transposed, line)
-    return shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
+        places = self._operand.places(word, by_row=True)
+        matrix: Array = shared_operand.matrices(lanes, "wgmma", [cta], places, self._line)[0]
+        return matrix
 
 
 @table.collective("wgmma.fence")

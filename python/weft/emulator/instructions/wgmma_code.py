@@ -32,21 +32,20 @@ class InShared:
     transposed: bool
     line: int
 
-    def places(self, word: int, *, by_row: bool) -> Places | None:
-        """The places of the matrix, or of its transpose; None if a descriptor is wrong."""
-        outer, inner = (self.k, self.rows) if self.transposed else (self.rows, self.k)
-        try:
-            return _shared_places(word, outer, inner, self.bits, self.transposed, by_row)
-        except (Fault, ValueError):
-            return None
+    def places(self, word: int, *, by_row: bool) -> Places:
+        """The places of the matrix, or of its transpose. Fault if the descriptor is wrong."""
+        return _shared_places(word, (self.rows, self.k), self.bits, self.transposed, by_row, self.line)
 
 
 @lru_cache(1024)
-def _shared_places(word: int, outer: int, inner: int, bits: int, transposed: bool, by_row: bool) -> Places:
-    descriptor, row_bytes = MatrixDescriptor.decode(word), inner * bits // 8
-    shared_operand.check_rows(descriptor, row_bytes, transposed, 0)
-    offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-    return shared_operand.places_of(offsets, inner, bits, transposed=transposed == by_row)
+def _shared_places(
+    word: int, shape: tuple[int, int], bits: int, transposed: bool, by_row: bool, line: int
+) -> Places:
+    try:
+        descriptor = MatrixDescriptor.decode(word)
+    except ValueError as error:
+        raise Fault(str(error), line, None, None, "descriptor") from None
+    return shared_operand.matrix_places(descriptor, shape, (bits, bits), transposed, by_row, line)
 
 
 @dataclass(eq=False)
@@ -167,9 +166,13 @@ class Quick:
     def _matrices(self, lanes: Lanes, operand: InShared, *, by_row: bool) -> list[Places] | None:
         """The places of an operand of each warpgroup; None if the interpreter must find what is wrong."""
         words = _of_warpgroups(lanes, operand.slot)
-        found = [operand.places(word, by_row=by_row) for word in (() if words is None else words.tolist())]
-        good = [each for each in found if each is not None and each.end <= lanes.wave.memory.shared_size]
-        return good if words is not None and len(good) == len(words) else None
+        if words is None:
+            return None
+        try:
+            found = [operand.places(word, by_row=by_row) for word in words.tolist()]
+        except Fault:
+            return None
+        return found if all(each.end <= lanes.wave.memory.shared_size for each in found) else None
 
     def _place_registers(self, prepared: _Prepared, lanes: Lanes) -> None:
         block = self.d.block(lanes.wave)

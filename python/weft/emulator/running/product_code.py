@@ -41,17 +41,21 @@ class Places:
     byte) from the beginning of a memory. For D by rows, it is the place of each row.
 
     `chunks` are the first bytes of the chunks of 16 bytes that the matrix covers in shared memory, of which
-    it has the first `used`, and `end` is the byte after the last one.
+    it has the first `used`, and `end` is the byte after the last one; `bits` are those of an element there.
     """
 
     def __init__(
-        self, elements: npt.NDArray[np.intp], chunks: "npt.NDArray[np.int64] | None" = None, used: int = CHUNK
+        self,
+        elements: npt.NDArray[np.intp],
+        chunks: "npt.NDArray[np.int64] | None" = None,
+        used: int = CHUNK,
+        bits: int = 0,
     ) -> None:
         self.elements: Elements = np.ascontiguousarray(elements, np.int32)
         self.address: int = self.elements.ctypes.data
         self.chunks: Numbers = np.ascontiguousarray(() if chunks is None else chunks, np.int64).reshape(-1)
         self.first: int = self.chunks.ctypes.data
-        self.used = used
+        self.used, self.bits = used, bits
         self.end = 0 if chunks is None else int(self.chunks.max()) + CHUNK
 
 
