@@ -1,9 +1,10 @@
 """Tensor maps as arguments of a launch, and the elements that a map names (PTX ISA, "Tensors")."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import index, mul
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -168,8 +169,7 @@ def _checked(fields: isa.TensorMap) -> isa.TensorMap:
     return fields
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """The elements of one copy: for each unit of `unit` bytes, in the order of shared memory, its byte in the
     tensor, `[rows, units]`; whether it is `inside` the tensor; whether a store has `written` it; and the byte
     of shared memory's box to which it `goes`. `in_chunks`: the units are aligned chunks of 16 bytes.
@@ -188,14 +188,14 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...], *, in_chunks: bool
     interleave, dimension 0 counts slices of channels, and the copy takes one slice of the slices' own
     dimension (as an H200 does; the ISA leaves it open).
     """
-    unit = isa.ROW_BYTES if in_chunks and _has_chunks(map_) else map_.unit_bytes
-    first = coordinates[0] // map_.packing * map_.unit_bytes // unit
-    axes, last, origin = _tile(map_, unit)
+    tile = _tile(map_, in_chunks)
+    first = coordinates[0] // tile.packing * tile.unit_bytes // tile.origin.unit
     where = first, *coordinates[1:]
-    if all(0 <= at <= most for at, most in zip(where, last, strict=True)):
-        moved = sum(map(mul, where, (unit, *map_.strides)))
-        return replace(origin, bytes=origin.bytes + _wrapped(moved))
-    return _taken(map_, [axis + at for axis, at in zip(axes, where, strict=True)], unit)
+    if all(0 <= at <= most for at, most in zip(where, tile.last, strict=True)):
+        moved = _wrapped(sum(map(mul, where, tile.steps)))
+        return tile.origin._replace(bytes=tile.origin.bytes + moved)
+    axes = [axis + at for axis, at in zip(tile.axes, where, strict=True)]
+    return _taken(map_, axes, tile.origin.unit)
 
 
 def _has_chunks(map_: isa.TensorMap) -> bool:
@@ -208,11 +208,22 @@ def _has_chunks(map_: isa.TensorMap) -> bool:
     return plain and whole and isa.ROW_BYTES % map_.unit_bytes == 0
 
 
-@lru_cache(64)
-def _tile(map_: isa.TensorMap, unit: int) -> tuple[list[Numbers], list[int], Taken]:
-    """The coordinates of all units of a tile at the origin, `[rows, units]` by dimension, the last
-    coordinates at which a tile is inside the tensor, and the tile at the origin.
+class _Tile(NamedTuple):
+    """The boxes of a map: the coordinates of all units of the one at the `origin`, `[rows, units]` by
+    dimension, the `last` coordinates at which a box is inside the tensor, and the bytes from one to the next.
     """
+
+    packing: int
+    unit_bytes: int
+    axes: list[Numbers]
+    last: list[int]
+    steps: tuple[int, ...]
+    origin: Taken
+
+
+@lru_cache(64)
+def _tile(map_: isa.TensorMap, in_chunks: bool) -> _Tile:
+    unit = isa.ROW_BYTES if in_chunks and _has_chunks(map_) else map_.unit_bytes
     box = [-(-map_.box[0] // map_.packing) * map_.unit_bytes // unit, *map_.box[1:]]
     steps = list(map_.element_strides)
     if map_.interleave == "none":
@@ -224,7 +235,8 @@ def _tile(map_: isa.TensorMap, unit: int) -> tuple[list[Numbers], list[int], Tak
     by_unit = [axis.reshape(-1, len(axes[0])) for axis in grid]
     sizes = -(-map_.dims[0] // map_.packing) * map_.unit_bytes // unit, *map_.dims[1:]
     last = [size - 1 - int(axis[-1]) for size, axis in zip(sizes, axes, strict=True)]
-    return by_unit, last, _taken(map_, by_unit, unit)
+    origin = _taken(map_, by_unit, unit)
+    return _Tile(map_.packing, map_.unit_bytes, by_unit, last, (unit, *map_.strides), origin)
 
 
 def _wrapped(number: int) -> int:
