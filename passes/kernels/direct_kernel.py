@@ -22,10 +22,10 @@ from weft.passes.builders import addresses, emit, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Matrix
 from weft.passes.builders.shifted_words import BYTES, WORDS, shifted
 from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.fragments import PAIR, QUAD, add, widened
 from weft.passes.kernels.matrices import member, misaligned, size
 from weft.passes.kernels.tile_order import grid_tile
-from weft.passes.kernels.writer import store
 
 _AWAITS = since("sm_90")  # PTX ISA, "Parallel Synchronization and Communication Instructions: griddepcontrol"
 
@@ -228,7 +228,7 @@ class DirectKernel:
         emit.loop(warp, count, warps, [], one)
 
     def _store(self, sums: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:
-        store(self.op, widened(sums), row, column, index, run=PAIR)
+        Finisher(self.op, index, PAIR).store(widened(sums), row, column)
 
 
 class _Loads:

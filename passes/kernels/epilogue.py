@@ -92,49 +92,61 @@ def _differ(lane: ir.Value, zero: ir.Value) -> ir.Value:
     return arith.cmpf(arith.CmpFPredicate.UNE, lane, zero)
 
 
-def finish(
-    op: MatmulOp,
-    sums: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    *,
-    run: int,
-    number: ir.Value | None = None,
-    known: Shared | None = None,
-    ahead: int = 0,
-    preloaded: tuple[Preload, ir.Value] | None = None,
-    pairs: bool = False,
-) -> Iterator[tuple[ir.Value, int, int]]:
-    """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
-    them; computed in f32 (i32) and rounded once. So many elements of a loaded matrix that follow each other
-    in a row, at most 16 bytes of them, can be read at once: `run`. `number`: the index of the product in a
-    batch. `known`: what `shared` returned for it, if it was called before.
+@dataclass(frozen=True)
+class Finisher:
+    """Makes fragments of D of the sums A @ B of product `number` of a batch.
 
-    Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
-    don't fit in registers beside the sums. So many registers of a lane are free for elements of loaded
-    matrices: `ahead`. These are loaded at once, so that a tile waits a few times for memory. `preloaded`:
-    what TMA has copied for the tile, and where. `pairs`: stmatrix stores the fragments, which sums in named
-    registers are rounded to only then.
+    So many elements of a loaded matrix that follow each other in a row, at most 16 bytes of them, can be
+    read at once: `run`. `known`: what `shared` returned for the product, if it was called before. So many
+    registers of a lane are free for elements of loaded matrices: `ahead`. These are loaded at once, so that a
+    tile waits a few times for memory. `preloaded`: what TMA has copied for the tile, and where. `pairs`:
+    stmatrix stores the fragments, which sums in named registers are rounded to only then.
     """
-    kind, element = sums.type, op.d.type.element_type
-    known = shared(op, number) if known is None else known
-    if only_scales(op):
-        whole = FragmentType.of(kind.shape, element, kind.layout)
-        if pairs and only_rounds(op) and _rounds_as_read(sums, element):
-            yield reread(sums, whole, rounds=True), 0, 0
+
+    op: MatmulOp
+    number: ir.Value | None
+    run: int
+    known: Shared | None = None
+    ahead: int = 0
+    preloaded: tuple[Preload, ir.Value] | None = None
+    pairs: bool = False
+
+    def fragments(
+        self, sums: ir.Value, row: ir.Value, column: ir.Value
+    ) -> Iterator[tuple[ir.Value, int, int]]:
+        """The fragments from the sums at (`row`, `column`), each with its row and column relative to them;
+        computed in f32 (i32) and rounded once.
+
+        Each fragment is built on demand, so that it can be stored before the next: the operands of all of
+        them don't fit in registers beside the sums.
+        """
+        op, kind, element = self.op, sums.type, self.op.d.type.element_type
+        known = shared(op, self.number) if self.known is None else self.known
+        if only_scales(op):
+            whole = FragmentType.of(kind.shape, element, kind.layout)
+            if self.pairs and only_rounds(op) and _rounds_as_read(sums, element):
+                yield reread(sums, whole, rounds=True), 0, 0
+                return
+            lane = tile.to_lane(sums)
+            done = lane if op.function is None else compute(op.function, known, {op.function.sum: lane})
+            yield tile.from_lane(convert(done, whole.lane_type), whole), 0, 0
             return
-        lane = tile.to_lane(sums)
-        done = lane if op.function is None else compute(op.function, known, {op.function.sum: lane})
-        yield tile.from_lane(convert(done, whole.lane_type), whole), 0, 0
-        return
-    elements = emit.elements(tile.to_lane(sums))
-    groups = _groups(op, kind, ahead)
-    epilogue = _Epilogue(op, kind, row, column, run, number, known, groups, preloaded)
-    for piece in pieces(kind):
-        part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
-        rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
-        done = convert(epilogue.of(piece, part), rounded.lane_type)
-        yield tile.from_lane(done, rounded), piece.row, piece.column
+        elements = emit.elements(tile.to_lane(sums))
+        epilogue = _Epilogue(self, known, kind, (row, column))
+        for piece in pieces(kind):
+            part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
+            rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
+            done = convert(epilogue.of(piece, part), rounded.lane_type)
+            yield tile.from_lane(done, rounded), piece.row, piece.column
+
+    def store(self, sums: ir.Value, row: ir.Value, column: ir.Value, stored: int | None = None) -> None:
+        """Stores the fragments to D from registers. `stored`: the elements that are written at once, if these
+        aren't a `run`.
+        """
+        d = member(self.op.d, self.number)
+        for done, down, across in self.fragments(sums, row, column):
+            at = emit.value(emit.add(row, down)), emit.value(emit.add(column, across))
+            tile.store(done, d, *at, vector_bytes=run_bytes(self.op.d, stored or self.run, done.type))
 
 
 def _rounds_as_read(sums: ir.Value, element: ir.Type) -> bool:
@@ -221,27 +233,17 @@ class _Epilogue:
     """The epilogue of one tile."""
 
     def __init__(
-        self,
-        op: MatmulOp,
-        kind: ir.Type,
-        row: ir.Value,
-        column: ir.Value,
-        run: int,
-        number: ir.Value | None,
-        known: Shared,
-        groups: list[Piece],
-        preloaded: tuple[Preload, ir.Value] | None,
+        self, finisher: Finisher, known: Shared, kind: ir.Type, start: tuple[ir.Value, ir.Value]
     ) -> None:
-        self.op, self.kind, self.start, self.run = op, kind, (row, column), run
-        self.number, self.known, self.preloaded = number, known, preloaded
+        self.op, self.run, self.number = finisher.op, finisher.run, finisher.number
+        self.preloaded, self.known, self.kind, self.start = finisher.preloaded, known, kind, start
+        groups = _groups(self.op, kind, finisher.ahead)
         self.groups = {register: group for group in groups for register in group.registers}
-        self.loaded = dict[
-            tuple[ir.Value, int], list[ir.Value]
-        ]()  # of a matrix, by the first register of a group
+        # Of a matrix, by the first register of a group.
+        self.loaded = dict[tuple[ir.Value, int], list[ir.Value]]()
         self.spread = dict[ir.Value, SpreadRow]()  # of vectors
-        self.vectors = dict[
-            tuple[ir.Value, str, int], ir.Value
-        ]()  # by axis and the row or column in the fragment
+        # Of vectors, by axis and the row or column in the fragment.
+        self.vectors = dict[tuple[ir.Value, str, int], ir.Value]()
 
     def of(self, piece: Piece, lane: ir.Value) -> ir.Value:
         """A lane's elements of D from its sums, not yet rounded."""

@@ -23,13 +23,13 @@ from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf, vector
 from weft.passes.builders import emit
 from weft.passes.kernels import packed_integers, scale_factors
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.fragments import ALTERNATING_RUN, PAIR, QUAD, longest_run, sorted_sums, widened
 from weft.passes.kernels.matrices import alternating, element_bytes, member, size
 from weft.passes.kernels.packed_integers import BYTE, PackedCopy
 from weft.passes.kernels.register_copies import RegisterCopy
 from weft.passes.kernels.scale_factors import LaneScales
 from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
-from weft.passes.kernels.writer import store
 
 VECTOR_BYTES = COPY.bytes
 _MOST_REGISTERS = 208
@@ -503,7 +503,7 @@ class MmaKernel:
         if not self.op.types.promoted:
             accumulator = self._sorted(widened(accumulator))
         run = ALTERNATING_RUN if self.b.alternates else self.b.run
-        store(self.op, accumulator, row, column, self.tile.member, run=run if aligned else 1)
+        Finisher(self.op, self.tile.member, run if aligned else 1).store(accumulator, row, column)
 
 
 def _pointer(matrix: ir.Value) -> ir.Value:

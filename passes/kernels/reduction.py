@@ -32,11 +32,12 @@ from weft.mlir import arith, ir, memref, nvvm, scf, vector
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster import meet_cluster, meet_consumers
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.fragments import add
 from weft.passes.kernels.tile_order import Corner, Slices, StreamOrder, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.workspace_sums import VECTOR, workspace_types
-from weft.passes.kernels.writer import Writer, oriented, store
+from weft.passes.kernels.writer import Writer, oriented
 
 
 class Reduction:
@@ -161,7 +162,7 @@ class ClusterReduction(Reduction):
         row, column = self.schedule.swapped(emit.mul(at.row, m), emit.mul(at.column, n))
         row_offset, column_offset = self.sums.origin(self.tiles.rank, warpgroup)
         start = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
-        store(self.op, total, *start, at.member, run=2, stored=VECTOR)
+        Finisher(self.op, at.member, 2).store(total, *start, stored=VECTOR)
 
     def finish_producer(self) -> None:
         meet_cluster()

@@ -13,7 +13,7 @@ from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, thread_ids
-from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.epilogue_function import shared
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import (
@@ -26,7 +26,7 @@ from weft.passes.kernels.matrices import (
     size,
 )
 from weft.passes.kernels.tensor_sums import SliceOrigin
-from weft.passes.kernels.writer import await_stores, fill, store
+from weft.passes.kernels.writer import await_stores, fill
 
 _RUN = 16
 """Elements of a lane that follow each other in a row of D, as far as a thread can access them at once."""
@@ -54,12 +54,13 @@ class SliceWriter:
         `staging` is the number of the slot of staging memory; returns the one of the next slice.
         """
         known = shared(self.op, index)  # read while the sums come
+        finisher = Finisher(self.op, index, run_of(self.schedule), known)
         for sums, inside in parts:
             start = at.own_row, emit.add(at.own_column, inside)
             row, column = (emit.value(each) for each in self.schedule.swapped(*start))
             if self.schedule.swap:
                 sums = tile.from_lane(tile.to_lane(sums), transposed(sums.type))
-            store(self.op, sums, row, column, index, run_of(self.schedule), known=known)
+            finisher.store(sums, row, column)
         return staging
 
     def finish(self) -> None:
@@ -114,11 +115,12 @@ class StagedSlices(SliceWriter):
         self, parts: FragmentParts, at: SliceOrigin, index: ir.Value | None
     ) -> Iterator[tuple[ir.Value, int, int]]:
         """The fragments of D from the sums of a slice, each with its row and column in the slice."""
-        row, run = emit.value(at.own_row), run_of(self.schedule)
+        row = emit.value(at.own_row)
         known = shared(self.op, index)  # read while the sums come
+        finisher = Finisher(self.op, index, run_of(self.schedule), known)
         for sums, inside in parts:
             column = emit.value(emit.add(at.own_column, inside))
-            pieces = finish(self.op, sums, row, column, run=run, number=index, known=known)
+            pieces = finisher.fragments(sums, row, column)
             yield from ((done, down, emit.add(inside, across)) for done, down, across in pieces)
 
     def _store(self, slot: ir.Value, row: ir.Value, column: ir.Value, index: ir.Value | None) -> None:

@@ -16,6 +16,7 @@ from weft.isa.chips import LANES, WARPS
 from weft.mlir import gpu, ir, nvvm
 from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.staged_operand import staged_operands
 from weft.passes.kernels.tile_order import Tile
@@ -30,7 +31,6 @@ from weft.passes.kernels.warp_accumulator import (
     WarpScales,
 )
 from weft.passes.kernels.wgmma_kernel import Role
-from weft.passes.kernels.writer import store
 
 _RUN = 2  # sums of a lane that follow each other in a row
 _Feed = Feed[TmaMmaSchedule]
@@ -87,7 +87,7 @@ def _consumer(
         def one(at: Tile, position: list[ir.Value]) -> list[ir.Value]:
             sums, *position = accumulator.multiply(at, position)
             row, column = emit.add(emit.mul(at.row, m), first[0]), emit.add(emit.mul(at.column, n), first[1])
-            store(op, sums, row, column, at.member, run=_RUN)
+            Finisher(op, at.member, _RUN).store(sums, row, column)
             return position
 
         feed.tiles.walk([emit.value(0), emit.value(0)], one)

@@ -15,10 +15,10 @@ from weft.layout import Layout
 from weft.mlir import gpu, ir, llvm, nvvm, vector
 from weft.passes.builders import addresses, emit
 from weft.passes.builders.tf32 import to_tf32
+from weft.passes.kernels.epilogue import Finisher
 from weft.passes.kernels.fragments import PAIR, widened
 from weft.passes.kernels.matrices import element_bytes
 from weft.passes.kernels.mma_kernel import MmaKernel, Operand
-from weft.passes.kernels.writer import store
 
 _RUN = 2  # sums of a row that a lane holds together
 _WORD = 4  # bytes
@@ -163,7 +163,10 @@ class WmmaKernel(MmaKernel):
         d, columns = form.operands[0], self.schedule.warp_tile[1]
         pitch = emit.value(columns + self._packed * (PADDING // _WORD))
         registers = [_cast(word, ir.Type.parse(d.type)) for word in emit.elements(accumulator)]
-        sums = _groups(registers, d.count)
+        sums, finisher = (
+            _groups(registers, d.count),
+            Finisher(self.op, self.tile.member, _RUN if aligned else 1),
+        )
         for i in range(down):
             for j in range(across):
                 wmma.store(
@@ -179,7 +182,7 @@ class WmmaKernel(MmaKernel):
             loaded = tile.load(part, emit.value(0), emit.value(0), words, vector_bytes=_WORD * run)
             nvvm.SyncWarpOp(emit.value(-1))
             at = emit.add(row, i * ATOM)
-            store(self.op, self._unpacked(loaded), at, column, self.tile.member, run=_RUN if aligned else 1)
+            finisher.store(self._unpacked(loaded), at, column)
 
     def _unpacked(self, loaded: ir.Value) -> ir.Value:
         """The words of 16 rows as sums."""

@@ -16,7 +16,7 @@ from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, prefetches, thread_ids
 from weft.passes.kernels import epilogue_function
 from weft.passes.kernels.cluster import meet_warpgroup
-from weft.passes.kernels.epilogue import finish, split
+from weft.passes.kernels.epilogue import Finisher, split
 from weft.passes.kernels.fragments import reread, transposed
 from weft.passes.kernels.matrices import (
     ends_ragged,
@@ -53,7 +53,7 @@ class Writer:
         """
         at, ahead = corner.of_d(self.schedule), spare(self.schedule)
         sums = oriented(sums, self.schedule)
-        store(self.op, sums, at.row, at.column, at.index, run_of(self.schedule), ahead=ahead)
+        Finisher(self.op, at.index, run_of(self.schedule), ahead=ahead).store(sums, at.row, at.column)
         return phase
 
     def ask(self, corner: Corner) -> None:
@@ -173,8 +173,8 @@ class StagedWriter(Writer):
         part, run = self._part(at), run_of(self.schedule)
         preloaded = None if self.preloaded is None else (self.preloaded, part)
         ahead, pairs = spare(self.schedule), self.op.types.output_bytes == 2  # which stmatrix stores
-        more = partial(finish, number=at.index, ahead=ahead, preloaded=preloaded, pairs=pairs)
-        pieces = more(self.op, sums, at.row, at.column, run=run)
+        finisher = Finisher(self.op, at.index, run, ahead=ahead, preloaded=preloaded, pairs=pairs)
+        pieces = finisher.fragments(sums, at.row, at.column)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
         bytes_ = self.op.types.output_bytes == 1
         fill(
@@ -209,29 +209,6 @@ class StagedWriter(Writer):
     def finish(self) -> None:
         with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
-
-
-def store(
-    op: MatmulOp,
-    sums: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    index: ir.Value | None,
-    run: int,
-    stored: int | None = None,
-    known: dict[ir.Value, ir.Value] | None = None,
-    ahead: int = 0,
-) -> None:
-    """Finishes sums and stores them to D from registers. Of the elements of a lane, so many follow each other
-    in a row and are accessed at once, but at most 16 bytes of them: `run`, or `stored` where D is written.
-    `known` and `ahead` are as `finish` has them.
-    """
-    d = member(op.d, index)
-    for done, row_offset, column_offset in finish(
-        op, sums, row, column, run=run, number=index, known=known, ahead=ahead
-    ):
-        at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
-        tile.store(done, d, *at, vector_bytes=run_bytes(op.d, stored or run, done.type))
 
 
 def oriented(sums: ir.Value, schedule: WarpgroupSchedule) -> ir.Value:
@@ -357,10 +334,8 @@ class StripWriter(StagedWriter):
         run, ahead = run_of(self.schedule), spare(self.schedule)
         for piece, below, right in strip:
             at, inside = corner.moved(below, right), right - number * self._width
-            fragments = finish(
-                self.op, piece, at.row, at.column, run=run, number=at.index, ahead=ahead, pairs=True
-            )
-            for done, down, across in fragments:
+            finisher = Finisher(self.op, at.index, run, ahead=ahead, pairs=True)
+            for done, down, across in finisher.fragments(piece, at.row, at.column):
                 yield done, below + down, inside + across
 
 
