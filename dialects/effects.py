@@ -1,4 +1,4 @@
-"""What operations do to memory, for MLIR's passes that delete, merge and move operations.
+"""The effects of operations on memory, for MLIR's passes that delete, merge and move operations.
 
 An operation that waits, signals, fences, or starts work for which another one waits is `ORDERS`: it reads and
 writes all memory, so that nothing that accesses memory moves across it. Registers with names, which no SSA

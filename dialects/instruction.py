@@ -210,8 +210,8 @@ class InstructionOp(Op):
         return None
 
     def _legal_with(self, operand: str, form: Any) -> str:
-        """What has this operand, to append to a message: the nearest instruction, or, where it is spelled
-        like the op's own, the types of the operands by which they differ.
+        """The nearest instruction with this operand, to append to a message, or, where it is spelled like the
+        op's own, the types of the operands by which they differ.
         """
         near = self.family.closest_with(operand, form, self.target.chip.name if self.target else None)
         if near is None:

@@ -1,4 +1,4 @@
-"""What is known about operations of one kind: those with the same name, attributes, types and target.
+"""Facts about operations of one kind: those with the same name, attributes, types and target.
 
 A kernel repeats a few kinds of instructions hundreds of times. What depends only on the kind is
 computed once for each context.
@@ -18,7 +18,7 @@ _Fact = TypeVar("_Fact")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known in one context; like the context, it belongs to one thread at a time.
+    """The facts of one context; like the context, it belongs to one thread at a time.
 
     `sound` holds the kinds that the verifier has passed; `targets` the target that a `targets` attribute
     names; `of_types` what `of_type` has computed.
@@ -30,7 +30,7 @@ class Known:
 
 
 def known(context: ir.Context) -> Known:
-    """What is known in a context."""
+    """The facts of a context."""
     facts: Known | None = context.__dict__.get("weft_known")
     return context.__dict__.setdefault("weft_known", Known()) if facts is None else facts
 

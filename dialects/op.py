@@ -66,13 +66,13 @@ class Op(ext.Operation):
     decided_by_kind = False
 
     def check(self) -> str | None:
-        """What is wrong with this op, as the rest of the sentence that begins with its name. It doesn't
+        """Why this op is illegal, as the rest of the sentence that begins with its name. It doesn't
         depend on constant operands: a legal op stays legal where MLIR folds an operand to a constant.
         """
         return None
 
     def check_constants(self) -> "str | Related | None":
-        """What is wrong with the operands that are constants, or are computed by another operation. This is
+        """Why the operands are illegal that are constants, or are computed by another operation. This is
         checked by builders, by passes that lower the op, and by `weft lint`, but not by the verifier.
         """
         return None
@@ -152,7 +152,7 @@ def kind_of(op: ir.Operation) -> Kind:
 
 
 def _complaint(op: ir.OpView) -> str | None:
-    """What is wrong with an op, by its declaration or by its `check`."""
+    """Why an op is illegal, by its declaration or by its `check`."""
     with op.location:
         unsound = _unsound(op)
         try:

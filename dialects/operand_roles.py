@@ -1,4 +1,4 @@
-"""What an operand of `tile.matmul` after D may be, and what is done to the elements of D."""
+"""The roles of the operands of `tile.matmul` after D: their types and sizes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ OUTPUT_TYPES = (*ADDED_TYPES, *FP8_TYPES)
 
 @dataclass(frozen=True)
 class Role:
-    """What an operand must be: its element types, and the name of each dimension's size (a size of the
+    """The legal types of an operand: its element types, and the name of each dimension's size (a size of the
     product, the number of blocks of 128 in one, the bytes of a row of tiles of scales, or the number of
     products). Matrices may come in batches.
     """
@@ -86,7 +86,7 @@ WORDS = {
 }
 """Scales that come as words of four, by role and by the elements along K that share one."""
 COLUMN_SCALES = Role(("f32",), ("K/128", "N"))
-"""What `scale_b` of f32 is with `scale_columns`: it scales each column of B, for each block of K."""
+"""The role of `scale_b` of f32 with `scale_columns`: it scales each column of B, for each block of K."""
 GATE_RUN = 8
 """Columns of the first kind, and then as many of the second, that follow each other in B."""
 GATED_COLUMNS = 32
@@ -94,7 +94,7 @@ GATED_COLUMNS = 32
 
 
 def role_of(name: str, element: str, words: int = 0, columns: bool = False) -> Role:
-    """What an operand with this role and this type of elements must be. `words` is how many elements share a
+    """The requirements for an operand of this name and type of elements. `words` is how many elements share a
     scale where scales come as words; with `columns` each column of B has scales of its own.
     """
     if columns and name == "scale_b":

@@ -90,7 +90,7 @@ class Types:
 
     @property
     def multiple_of_k(self) -> int:
-        """What K must be a multiple of."""
+        """The number of which K must be a multiple."""
         if not self.has_packed_inputs:
             return 1
         if not PTX_INPUTS.keys() >= {self.a, self.b}:
@@ -99,7 +99,7 @@ class Types:
 
     @property
     def multiples_of_mn(self) -> tuple[int, int]:
-        """What M and N must be multiples of: integers that are packed along them fill bytes."""
+        """The numbers of which M and N must be multiples: integers that are packed along them fill bytes."""
         whole = 8 // BITS[self.a] if self.packs_integers else 1
         of_m, of_n = (whole if mn_major else 1 for mn_major in self.transposed)
         return of_m, of_n

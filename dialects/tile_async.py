@@ -141,7 +141,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
         return None
 
     def _in_registers(self) -> str | None:
-        """What is wrong with a product that returns D."""
+        """Why a product that returns D is illegal."""
         results = list(self.operation.results)
         if len(results) != 1:
             return f"expects to return D, unless C is in tensor memory, got {len(results)} results"
@@ -157,7 +157,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
         return None
 
     def _in_place(self) -> str | None:
-        """What is wrong with a product that is written over C."""
+        """Why a product that is written over C is illegal."""
         if len(self.operation.results):
             return "expects no result where C is in tensor memory: D is written over C"
         if self.attribute("first_sum") != -1:
@@ -175,7 +175,7 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
         return self._more_complaint()
 
     def _more_complaint(self) -> str | None:
-        """What is wrong with the scales or the N."""
+        """Why the scales or the N are illegal."""
         block, got = self.attribute("scale_block"), " and ".join(self._optional) or "none"
         if block not in SCALE_BLOCKS:
             return f"scale_block must be {' or '.join(map(str, SCALE_BLOCKS))}, got {block}"

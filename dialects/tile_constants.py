@@ -1,4 +1,4 @@
-"""What coordinates, stages and phases must be where they are constants. Others are known only at run time."""
+"""Checks of coordinates, stages and phases that are constants. Others are known only at run time."""
 
 from weft.mlir import constant, ir
 

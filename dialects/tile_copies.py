@@ -31,7 +31,7 @@ CHUNK_BITS = 8
 """The bits of elements that tensor maps may count in chunks: as pairs, of which a box has up to 256."""
 MOST_CHUNK = 2 * MOST_BOX
 EDGES = ZERO, BOTH, ANY, INSIDE = ("zero", "both", "any", "inside")
-"""What a tile has beyond the edges of the matrix: zeros, undefined elements, or it never reaches beyond."""
+"""The elements of a tile beyond the matrix: zeros, undefined elements, or none, as it never reaches there."""
 
 
 def vector_complaint(op: ir.OpView, widths: Sequence[int]) -> str | None:

@@ -24,7 +24,7 @@ class FunctionType(Tile.Type, name="function"):
 
 
 class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
-    """What a `tile.matmul` does to its sums: its operand `epilogue`.
+    """The function that a `tile.matmul` applies to its sums: its operand `epilogue`.
 
     The region computes one element of D. Its arguments are the element's sum (f32; i32 for integers, f64 for
     f64), which is `alpha * A @ B + beta * C` if the product has these, and its row and its column (index). It
@@ -66,7 +66,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
 
     @property
     def result(self) -> ir.Value:
-        """What the region yields."""
+        """The value that the region yields."""
         *_, last = self.block.operations
         return last.element
 
@@ -117,7 +117,7 @@ class LoadElementOp(Op, dialect=Tile, name="load_element", traits=[reads("source
 
     @property
     def axes(self) -> str:
-        """What the indices are: "MN", "M", "N" or "" (the row is of M)."""
+        """The dimensions of the indices: "MN", "M", "N" or "" (the row is of M)."""
         return "".join(" MN"[ir.BlockArgument(each).arg_number] for each in self.indices)
 
     @property
@@ -128,7 +128,7 @@ class LoadElementOp(Op, dialect=Tile, name="load_element", traits=[reads("source
 
     @property
     def sizes(self) -> list[str]:
-        """What the memref's sizes are: "products", "M", "N"; none for a single element."""
+        """The names of the memref's sizes: "products", "M", "N"; none for a single element."""
         return ["products"] * self.is_of_each + list(self.axes)
 
     def check(self) -> str | None:

@@ -208,7 +208,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
 
     @property
     def loads(self) -> list[LoadElementOp]:
-        """What the epilogue loads."""
+        """The loads of the epilogue."""
         return [] if self.function is None else self.function.loads
 
     @property

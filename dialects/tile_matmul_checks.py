@@ -1,4 +1,4 @@
-"""What must hold for the operands and attributes of `tile.matmul`."""
+"""The checks of the operands and attributes of `tile.matmul`."""
 
 from ctypes import c_float
 from dataclasses import replace
@@ -53,7 +53,7 @@ def role_complaint(given: dict[str, ir.Value]) -> str | None:
 
 
 def type_complaint(op: ir.OpView) -> str | None:
-    """What is wrong with the element types, or with what only some of them have."""
+    """Why the element types are illegal, or what only some of them have."""
     types = op.types
     if not may_be_mixed(types.a, types.b):
         return f"expects A and B of one element type, got {op.a.type} and {op.b.type}"
@@ -173,7 +173,7 @@ def _block_complaint(op: ir.OpView, types: Types) -> str | None:
 
 
 def batch_complaint(op: ir.OpView) -> str | None:
-    """What is wrong with batches and groups."""
+    """Why batches and groups are illegal."""
     batches = [(name, v) for name, v in _named(op) if v.type.rank == 3]
     if wrong := _grouped_complaint(op, [name for name, _ in batches]):
         return wrong
@@ -193,7 +193,7 @@ def batch_complaint(op: ir.OpView) -> str | None:
 
 
 def team_complaint(op: ir.OpView) -> str | None:
-    """What is wrong with what the GPUs of a team exchange."""
+    """Why the GPUs of a team can't exchange these operands."""
     if op.role(TEAM) is None:
         return None
     if (gathered := op.role("gathered")) is None:
@@ -214,7 +214,7 @@ def team_complaint(op: ir.OpView) -> str | None:
 
 
 def _scattered_complaint(op: ir.OpView) -> str | None:
-    """What is wrong where sums are added up over several GPUs."""
+    """Why sums can't be added up over several GPUs."""
     if op.a.type.rank not in (2, 3) or (op.b.type.rank, op.d.type.rank) != (2, 2):
         kinds = f"{op.a.type}, {op.b.type} and {op.d.type}"
         return f"expects A of rank 2 or 3, and B and D of rank 2, with partials, got {kinds}"
@@ -226,7 +226,7 @@ def _scattered_complaint(op: ir.OpView) -> str | None:
 
 
 def _grouped_complaint(op: ir.OpView, batches: list[str]) -> str | None:
-    """What is wrong with the ranks, where products have different sizes."""
+    """Why the ranks are illegal, where products have different sizes."""
     grouping, rank_3 = op.grouping, " and ".join(batches) or "none"
     if len(given := [name for name in GROUPINGS if op.role(name) is not None]) > 1:
         return f"expects at most one of {', '.join(GROUPINGS)}, got {' and '.join(given)}"

@@ -118,7 +118,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
         return self._agents()
 
     def _agents(self) -> str | None:
-        """What is wrong with who fills and empties the stages."""
+        """Why the agents that fill and empty the stages are illegal."""
         filler, emptier = self.filler, self.emptier
         for name, agent, legal in (("filled_by", filler, FILLERS), ("emptied_by", emptier, EMPTIERS)):
             if agent not in legal:
@@ -140,7 +140,7 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
         return None
 
     def _launch_control(self) -> str | None:
-        """What is wrong with a ring that launch control fills."""
+        """Why a ring that launch control fills is illegal."""
         if self.emptier not in (THREADS, WARPS):
             return f"emptied_by must be threads or warps where filled_by is clc, got {self.emptier}"
         for name in ("producers", "cta_group"):

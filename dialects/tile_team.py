@@ -15,11 +15,11 @@ _TOGETHER = (
 
 
 class ExchangeType(Tile.Type, name="exchange"):
-    """What the GPUs of a team exchange, from a `tile.team`."""
+    """The exchange between the GPUs of a team, from a `tile.team`."""
 
 
 class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
-    """What the GPUs of a team exchange in a product: the operand `team` of `tile.matmul`.
+    """The exchange between the GPUs of a team in a product: the operand `team` of `tile.matmul`.
 
     `state` (i32) has this GPU's number, the number of the call, and the milliseconds after which a wait for a
     flag ends the kernel with an error.

@@ -55,7 +55,7 @@ class LayoutAttr(Tile.Attribute, name="layout"):
         return _parsed(ir.StringAttr(self.text).value)
 
     def complaint(self) -> str | None:
-        """What is wrong with the notation."""
+        """Why the notation is illegal."""
         try:
             _ = self.layout
         except LayoutError as error:
@@ -155,7 +155,7 @@ class FragmentType(Tile.Type, name="fragment"):
 
     @of_type
     def complaint(self) -> str | None:
-        """What is wrong with the type's parameters."""
+        """Why the type's parameters are illegal."""
         return _complaint(self, "fragment")
 
 
@@ -205,7 +205,7 @@ class BufferType(Tile.Type, name="buffer"):
 
     @of_type
     def complaint(self) -> str | None:
-        """What is wrong with the type's parameters."""
+        """Why the type's parameters are illegal."""
         if self.space not in ADDRESS_SPACES:
             return f"has a buffer whose memory must be one of {', '.join(ADDRESS_SPACES)}, got '{self.space}'"
         if wrong := _complaint(self, TENSOR_BUFFER if self.space == TMEM else "buffer"):
@@ -242,7 +242,7 @@ class MapType(Tile.Type, name="map"):
 
     @of_type
     def complaint(self) -> str | None:
-        """What is wrong with the type's parameters."""
+        """Why the type's parameters are illegal."""
         return _complaint(self, "map")
 
 
@@ -264,7 +264,7 @@ class RingType(Tile.Type, name="ring"):
         return int(ir.IntegerAttr(self.count).value)
 
     def complaint(self) -> str | None:
-        """What is wrong with the number of stages."""
+        """Why the number of stages is illegal."""
         if 1 <= self.stages <= MOST_STAGES:
             return None
         return f"has a ring whose stages must be in 1..{MOST_STAGES}, got {shown(self.stages)}"

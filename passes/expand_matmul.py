@@ -42,7 +42,7 @@ KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
     WarpgroupSchedule: _in("weft.passes.kernels.wgmma_kernel"),
     TensorMemorySchedule: _in("weft.passes.kernels.tcgen05_kernel"),
 }
-"""What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
+"""Functions that write the kernel of a `tile.matmul` at the insertion point, by the schedule's family."""
 
 
 def run(module: ir.Operation, chip: str) -> None:

@@ -224,7 +224,7 @@ class _SharedMemory:
         self._start = matrix_descriptors.start(buffer, wgmma.descriptor, operand.descriptor)
 
     def slice(self, row: int, k: int) -> list[ir.Value]:
-        """What the instruction reads that begins at this row (of M or N) and K: a descriptor."""
+        """The descriptor of the operand from this row (of M or N) and K on."""
         return [matrix_descriptors.advance(self._start, self._operand.units(row, k))]
 
 
@@ -238,7 +238,7 @@ class _InRegisters:
         self._steps = kind.shape[1] // registers.shape[1]
 
     def slice(self, row: int, k: int) -> list[ir.Value]:
-        """What the instruction reads that begins at this row and K: four registers."""
+        """The four registers of the operand from this row and K on."""
         height, depth = self._registers.shape
         first = (row // height * self._steps + k // depth) * self._registers.count
         words = self._words[first : first + self._registers.count]

@@ -362,7 +362,7 @@ _N = next(field for field in PLAIN_FIELDS if field.name == "n")
 
 
 _ONE_ID = sum(field.put(1) for field in SCALED_FIELDS if field.name in ("a_scale_id", "b_scale_id"))
-"""What scale ids of 1 are in an instruction descriptor."""
+"""The bits of scale ids of 1 in an instruction descriptor."""
 
 
 def _descriptor(product: Product, record: Any, block: int) -> ir.Value:
@@ -382,7 +382,7 @@ def _descriptor(product: Product, record: Any, block: int) -> ir.Value:
 
 
 def _operand_a(product: Product) -> Callable[[int, int], Any]:
-    """What instructions read of A: by their number along M and their step along K."""
+    """The operand of instructions for A, by their number along M and their step along K."""
     if product.memory_of_a == "shared":
         shared = _SharedMemory(product.op.a, product.shared_a)
         return lambda i, step: shared(i * product.rows, product.steps[step][0])

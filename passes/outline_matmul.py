@@ -32,7 +32,7 @@ def run(module: ir.Operation) -> None:
 
 
 _BESIDE = EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
-"""What may be beside a product."""
+"""The operations that may be beside a product."""
 
 
 def _outline(function: ir.OpView, ops: list[MatmulOp]) -> None:

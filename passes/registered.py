@@ -237,8 +237,8 @@ def source(flag: str) -> extensions.Source | None:
 
 
 def manager(text: str | None, context: ir.Context, anchor: str = ANCHOR) -> Manager:
-    """What runs a textual pipeline of registered passes, Weft's pipelines and upstream's passes on operations
-    of the name `anchor`; None has no passes.
+    """A manager of a textual pipeline of registered passes, Weft's pipelines and upstream's passes, for
+    operations of the name `anchor`; None has no passes.
 
     Raises WeftError for a text that doesn't parse, or an unknown pass.
     """

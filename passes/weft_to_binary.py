@@ -100,7 +100,7 @@ def _object(holder: ir.OpView, chip: str, target: ir.Attribute | None, format: s
 
 
 def _metadata(kernel: ir.OpView) -> str:
-    """What a kernel's table says about it: its type, and the attributes of its arguments and its launch."""
+    """A kernel's entry in the table: its type, and the attributes of its arguments and its launch."""
     attributes = kernel.operation.attributes
     launch = {name: attributes[name] for name in attributes if "." in name and name not in _MARKS}
     parts = [str(attributes["sym_name"]), str(attributes["function_type"])]

@@ -10,7 +10,7 @@ from weft.dialects.schedule.family import AnySchedule
 from weft.target import Target
 
 _NUMBERS = sorted({*range(17), *range(16, 33, 4), *range(32, 257, 8), 512, 1024})
-"""What a field may be changed to: the sizes of tiles, and small counts."""
+"""The values to which a field may be changed: the sizes of tiles, and small counts."""
 _MOST = 3
 
 

@@ -196,7 +196,7 @@ class TensorMemorySchedule(AnySchedule):
         return Mma(self.kind(types) or "", self.cta_group)
 
     def descriptor(self, types: Types) -> descriptors.InstructionDescriptor:
-        """What the instruction multiplies."""
+        """The instruction."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         transpose_a, transpose_b = self.swapped(*types.transposed)
         return descriptors.InstructionDescriptor(

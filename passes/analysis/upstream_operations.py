@@ -46,7 +46,7 @@ FORMULAS = {
     "atan": "copysign(pi / 2, x) - atan(1 / x)",  # beyond 1
     "atan2": "atan(y / x) + (copysign(pi, y) if x < 0 else 0)",
 }
-"""What functions of `math` that aren't lowered are, by others."""
+"""Functions of `math` that aren't lowered, in terms of others."""
 ATAN = "y = x / (1 + 0.28 * x * x)", "y = y - cos(y) * (sin(y) - x * cos(y))"
 """atan(x) of f32, for x in -1..1, after the second step was done twice."""
 _BY_ATAN = (

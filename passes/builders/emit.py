@@ -41,7 +41,7 @@ def reused() -> Iterator[None]:
 
 
 def _once(build: Callable[..., ir.Value], *operands: ir.Value | int) -> ir.Value:
-    """What an operation of these operands returns, which may have been built before."""
+    """The result of an operation of these operands, which may have been built before."""
     built = _built.get()
     if built is None or ir.InsertionPoint.current is not built[0]:
         return build(*operands)

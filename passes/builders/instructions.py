@@ -43,7 +43,7 @@ def lower_all(module: ir.Operation, kinds: Sequence[type[ir.OpView]]) -> None:
 
 
 def _lower(op: ir.OpView, calls: dict[Kind, "_Call | None"], chains: "_Chains") -> list[ir.Value]:
-    """What replaces an operation."""
+    """The values that replace an operation's results."""
     kind = kind_of(op.operation)
     if kind not in calls:
         calls[kind] = _call_of(op)

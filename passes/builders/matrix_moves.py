@@ -46,7 +46,7 @@ def _is_whole(op: LoadOp) -> bool:
 
 
 def unit(op: LoadOp) -> str:
-    """What the `ldmatrix` of a load transposes."""
+    """The matrices that the `ldmatrix` of a load transposes."""
     return "bytes" if _is_whole(op) else "pairs of bytes"
 
 

@@ -216,7 +216,7 @@ def _build(operands: Operands, form: Any) -> ir.Value:
 
 
 def _selected(op: GemmScaledOp, form: isa.Scaled) -> Callable[[int, int, int], Operands]:
-    """What gives the operands of the scales of a product by its number along M, N and K."""
+    """A function that returns the operands of the scales of a product by its number along M, N and K."""
     registers = {each.name: each for each in form.operands}
     first = op.attribute("first_group") // form.scales
     sides = []

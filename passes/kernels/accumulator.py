@@ -392,7 +392,7 @@ class Together:
         return emit.mul(warpgroup, self.rows)
 
     def begin(self, warpgroup: ir.Value) -> list[ir.Value]:
-        """What a warpgroup carries from tile to tile: first the position in the ring of stages."""
+        """The values that a warpgroup carries from tile to tile: first the position in the ring of stages."""
         return [emit.value(0), emit.value(0)]
 
     def multiply(self, at: Tile, warpgroup: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -10,7 +10,7 @@ from weft.passes.builders import emit
 
 
 def matrices(op: MatmulOp) -> list[ir.Value]:
-    """What is loaded for each element of D."""
+    """The matrices that have an element for each one of D."""
     return list(dict.fromkeys(load.source for load in op.loads if load.axes == "MN"))
 
 
@@ -43,11 +43,11 @@ def _is_scaled(function: EpilogueOp) -> bool:
 
 
 Shared = dict[ir.Value, ir.Value]
-"""What a kernel has computed of a function for all elements, by the values in the function."""
+"""The values that all elements share, by the values in the function."""
 
 
 def shared(op: MatmulOp, number: ir.Value | None) -> Shared:
-    """What all elements of product `number` of a batch share, computed at the insertion point."""
+    """The values that all elements of product `number` of a batch share, computed at the insertion point."""
     known: Shared = {}
     if (function := op.function) is None:
         return known
@@ -126,7 +126,7 @@ def _every(value: ir.Value, known: Shared, shape: list[int]) -> ir.Value:
 
 
 def _copy(op: ir.OpView, operands: list[ir.Value], kind: ir.Type) -> ir.Value:
-    """What the operation returns for other operands: a value of this type."""
+    """The result of the operation on other operands: a value of this type."""
     attributes = {name: op.operation.attributes[name] for name in op.operation.attributes}
     return ir.Operation.create(
         op.operation.name, results=[kind], operands=operands, attributes=attributes

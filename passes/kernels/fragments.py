@@ -79,7 +79,7 @@ def reread(
     registers: Sequence[int] | None = None,
     rounds: bool = False,
 ) -> Any:
-    """What `tile.read_sums` returned, read again here: as another type, only some of its registers in this
+    """The result of `tile.read_sums`, read again here: as another type, only some of its registers in this
     order, or rounded. None for a fragment that another operation returned.
     """
     if (read := tile.reading(fragment)) is None:

@@ -33,7 +33,7 @@ from weft.passes.kernels.tile_order import Tile, grid_tile, group_tile
 
 VECTOR_BYTES = COPY.bytes
 _MOST_REGISTERS = 208
-"""What a thread may hold beside what ptxas computes in its other registers."""
+"""The bytes that a thread may hold beside what ptxas computes in its other registers."""
 
 
 @dataclass
@@ -447,7 +447,7 @@ class MmaKernel:
     def _factors(
         self, block: ir.Value, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
     ) -> ir.Value | None:
-        """What a lane's sums of a K block are multiplied by; None for 1."""
+        """The factors of a lane's sums of a K block; None for 1."""
         if not self.op.types.scaled:
             return None
         kind, scales = self._zero().type, scale_factors.matrices(self.op, self.tile.member)
@@ -470,7 +470,7 @@ class MmaKernel:
         return self._end(sums, total, factors)
 
     def _begin(self, sums: ir.Value) -> ir.Value:
-        """What the products of a K block are added to: the sums, unless they are promoted."""
+        """The value to which the products of a K block are added: the sums, unless they are promoted."""
         if not self.op.types.promoted:
             return sums
         kind = self.accumulator_type

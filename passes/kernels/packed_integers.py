@@ -117,7 +117,7 @@ class PackedCopy(RegisterCopy):
 
     @property
     def _packed(self) -> ir.Type:
-        """What a warp loads of each part: the fragment of the tile with fewer bytes in each row."""
+        """The type that a warp loads of each part: the tile's fragment with fewer bytes in each row."""
         whole, width = self._fragment, self._vector // self.together
         across, panels = self._lanes_of_row, self.buffer.type.shape[2] // self.width
         at_once = LANES // across

@@ -41,10 +41,10 @@ from weft.passes.kernels.writer import Writer, oriented
 
 
 class Reduction:
-    """What happens to a warpgroup's sums of a tile."""
+    """Takes a warpgroup's sums of a tile."""
 
     def begin(self) -> list[ir.Value]:
-        """What a warpgroup keeps from one tile to the next, before the first."""
+        """The values that a warpgroup keeps from one tile to the next, before the first."""
         return []
 
     def prepare(self, at: Tile, corner: Corner, kept: list[ir.Value]) -> None:

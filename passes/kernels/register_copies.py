@@ -43,7 +43,7 @@ class RegisterCopy:
 
     @property
     def _fragment(self) -> ir.Type:
-        """What a warp holds: each lane has vectors of a row."""
+        """The fragment that a warp holds: each lane has vectors of a row."""
         columns, vector, across = self.buffer.type.shape[2], self._vector, self._lanes_of_row
         at_once, panels = LANES // across, columns // self.width
         layout = (

@@ -1,4 +1,4 @@
-"""What the sums of a K block are multiplied by, where lanes read the float32 scales of A and B themselves."""
+"""The factors of the sums of a K block, where lanes read the float32 scales of A and B themselves."""
 
 from weft.dialects.product_types import PROMOTED
 from weft.dialects.schedule import AnySchedule

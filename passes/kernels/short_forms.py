@@ -86,7 +86,7 @@ def _factor(op: MatmulOp, kind: ir.Type) -> ir.Value | None:
 
 
 def _inlined(function: EpilogueOp, *arguments: ir.Value) -> ir.Value:
-    """What a function returns for these arguments, computed at the insertion point."""
+    """The result of a function of these arguments, computed at the insertion point."""
     values = dict(zip(function.block.arguments, arguments, strict=True))
     *body, last = function.block.operations
     for op in body:

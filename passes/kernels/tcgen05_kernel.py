@@ -80,7 +80,7 @@ def _feed_tensor_cores(
     words: WordScales | None,
     waits: bool,
 ) -> None:
-    """What the warps of the first warpgroup do. They wait for the launch before where that may have written
+    """The roles of the first warpgroup's warps. They wait for the launch before where that may have written
     which tiles there are (`waits`).
     """
     schedule = products.schedule
@@ -215,7 +215,7 @@ def _zeros(count: int) -> list[ir.Value]:
 
 
 def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], waits: bool) -> None:
-    """What the thread that copies does: it keeps the ring of stages full. It `waits` for the launch before
+    """The body of the thread that copies: it keeps the ring of stages full. It `waits` for the launch before
     where that may have written which tiles there are.
     """
     if waits:
@@ -234,14 +234,14 @@ def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None
 
 
 def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: bool) -> None:
-    """What the thread that issues the products does."""
+    """The body of the thread that issues the products."""
     if waits:
         await_previous_launch()
     tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True)
 
 
 def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: ir.Value) -> None:
-    """What a warpgroup of the epilogue does."""
+    """The body of a warpgroup of the epilogue."""
     await_previous_launch()
     nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
     tiles.walk(_zeros(3), lambda at, carried: epilogue.run(at, carried, warpgroup))

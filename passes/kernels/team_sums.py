@@ -202,7 +202,7 @@ class ScatteredReduction(TeamReduction):
         return self.kept(call)
 
     def kept(self, call: ir.Value) -> list[ir.Value]:
-        """What a warpgroup keeps at first."""
+        """The values that a warpgroup keeps at first."""
         return [call, *self._buffer_is_with(_WARPGROUP)]
 
     def _buffer_is_with(self, who: int) -> list[ir.Value]:

@@ -56,7 +56,7 @@ class Promotion:
         return totals, [slot, phase]
 
     def _factors(self, at: Tile, number: ir.Value | int, origins: list[SliceOrigin]) -> list[ir.Value]:
-        """What a lane's sums of each slice are multiplied by, for the tile's K block `number`."""
+        """The factors of a lane's sums of each slice, for the tile's K block `number`."""
         block, scales = at.k_block(number), scale_factors.matrices(self.op, at.member)
         kind = self.sums.fragment(self.columns)
         corners = [(origin.own_row, origin.own_column) for origin in origins]
@@ -94,7 +94,7 @@ class WarpgroupTile:
 
 
 class SliceConsumer(ABC):
-    """What happens to the slices of a warpgroup's sums."""
+    """Takes the slices of a warpgroup's sums."""
 
     @abstractmethod
     def consume(self, parts: LaneParts, of: Slice, own_tile: WarpgroupTile, staging: ir.Value) -> ir.Value:

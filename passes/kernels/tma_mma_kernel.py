@@ -67,7 +67,7 @@ def _consumer(
     operands: tuple[ReadOperand, ReadOperand],
     staged: TiledScales | None,
 ) -> Callable[[ir.Value], None]:
-    """What the warps that multiply do, each with its part of a tile."""
+    """The body of the warps that multiply, each with its part of a tile."""
     (m, n, _), (rows, columns) = schedule.block, schedule.warp_tile
 
     def consume(_: ir.Value) -> None:
@@ -96,7 +96,7 @@ def _consumer(
 
 
 def _producer(new_feed: Callable[[], _Feed], waits: bool) -> Callable[[ir.Value], None]:
-    """What the warpgroup that copies does: one thread keeps the ring full. It `waits` for the launch before
+    """The body of the warpgroup that copies: one thread keeps the ring full. It `waits` for the launch before
     where that may have written which tiles there are.
     """
 

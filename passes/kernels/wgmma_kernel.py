@@ -42,7 +42,7 @@ _Sums = ClusterSums | GlobalSums | SentSums | StreamSums | None
 
 @dataclass(frozen=True)
 class Role:
-    """What some warpgroups do: from `first` on, with so many registers a thread (0: as launched)."""
+    """The role of some warpgroups: from `first` on, with so many registers a thread (0: as launched)."""
 
     first: int
     warpgroups: int
@@ -142,7 +142,7 @@ def _team_reduction(op: MatmulOp) -> type[AllReduction | ScatteredReduction]:
 def _consumer(
     op: MatmulOp, tiles: Tiles[WarpgroupSchedule], sharing: Together | Turns, reduction: Reduction
 ) -> Callable[[ir.Value], None]:
-    """What the warpgroups that multiply do."""
+    """The body of the warpgroups that multiply."""
     m, n, _ = tiles.schedule.block
 
     def consume(warpgroup: ir.Value) -> None:
@@ -177,7 +177,7 @@ def _producer(
     sender: RowSender | None,
     waits: bool,
 ) -> Callable[[ir.Value], None]:
-    """What the warpgroups that copy do: one thread keeps the ring full, or all that load do. Other warps send
+    """The warpgroups that copy: one thread keeps the ring full, or all that load do. Other warps send
     rows, if there is a `sender`, or what the `reduction` sends. It `waits` for the launch before where that
     may have written which tiles there are.
     """

@@ -115,7 +115,7 @@ class Elements:
         return by.combined(self._first(op, number, loops), by.over_lanes(total))
 
     def _first(self, op: ir.OpView, number: int, loops: Coordinates) -> ir.Value:
-        """What a reduction begins with."""
+        """The first value of a reduction."""
         each = len(op.operands) - len(op.results) + number
         return self.of(op.operands[each], [indices.applied(x, loops) for x in maps_of(op)[each].results])
 
@@ -184,7 +184,7 @@ class Elements:
     def _body(
         self, block: ir.Block, values: dict[ir.Value, Any], loops: Coordinates, wanted: Needed | None = None
     ) -> list[Any]:
-        """What a body yields; None for what isn't wanted."""
+        """The values that a body yields; None for those that aren't wanted."""
         for view in block.operations:
             op = view.operation
             if op.name in ("linalg.yield", "tensor.yield"):

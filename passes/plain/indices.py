@@ -14,7 +14,7 @@ Number = Any
 
 
 class Arithmetic(Protocol):
-    """What sizes are computed with: index values of a kernel, or expressions that the host evaluates."""
+    """The arithmetic of sizes: index values of a kernel, or expressions that the host evaluates."""
 
     def add(self, a: Number, b: Number, /) -> Number:
         """The sum."""
@@ -24,7 +24,7 @@ class Arithmetic(Protocol):
 
 
 class UnknownSizeError(Exception):
-    """What has no known size, in words."""
+    """The value without a known size, in words."""
 
 
 class Sizes:

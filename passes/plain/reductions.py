@@ -41,7 +41,7 @@ class Needed:
 
 
 def needed(block: ir.Block, inputs: int, number: int) -> Needed:
-    """What result `number` needs of a body whose first `inputs` arguments aren't sums."""
+    """The part that result `number` needs of a body whose first `inputs` arguments aren't sums."""
     arguments = list(block.arguments)
     terminator = block.operations[-1].operation
     wanted, ops = {number}, set[ir.Operation]()
@@ -84,7 +84,7 @@ class ByLanes:
     kind: ir.Type
 
     def neutral(self) -> ir.Value:
-        """What a lane begins with."""
+        """The first value of a lane."""
         return arith.constant(self.kind, _NEUTRAL[self.name](self.kind))
 
     def combined(self, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""What an element of a tensor is computed from, as an expression over the tensor's coordinates.
+"""The computation of an element of a tensor, as an expression over the tensor's coordinates.
 
 A coordinate is a number: 0 for the first dimension of the tensor that is computed, and so on.
 """
@@ -218,7 +218,7 @@ def _added(left: Form, right: Form | None) -> Form | None:
 
 
 def exact(expression: Expression) -> Expression:
-    """What the expression is extended from without loss."""
+    """The expression that this one is extended from without loss."""
     while isinstance(expression, Apply) and expression.name in ("extend", "extend_unsigned"):
         inner = expression.operands[0]
         if expression.name == "extend_unsigned":

@@ -32,7 +32,7 @@ class RestartError(Exception):
 
 @dataclass
 class Decisions:
-    """What reading a function has shown: tensors that must be in memory, and contractions that no product
+    """Conclusions from reading a function: tensors that must be in memory, and contractions that no product
     computes, with the reasons.
     """
 

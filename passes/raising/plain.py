@@ -61,7 +61,7 @@ class Plain:
 
 
 class Values(Protocol):
-    """What is known of a function's values while it is read."""
+    """The values of a function while it is read."""
 
     def in_memory(self, value: ir.Value) -> Buffer | None:
         """Where a tensor is in memory, if it is."""

@@ -88,7 +88,7 @@ def constant_of(op: ir.Operation) -> Expression | None:
 
 
 def result_of(block: ir.Block, arguments: Mapping[ir.Value, Expression]) -> Expression:
-    """What a body yields for these values of its arguments. What can't be read is opaque."""
+    """The expression that a body yields for these values of its arguments; opaque where it can't be read."""
     values = dict(arguments)
     for op in block.operations:
         operation = op.operation
@@ -197,7 +197,7 @@ def argument_buffer(argument: ir.Value) -> Buffer:
 
 @dataclass(frozen=True)
 class Output:
-    """What a function leaves in memory: in an argument, or as a result."""
+    """A tensor that a function leaves in memory: in an argument, or as a result."""
 
     value: ir.Value
     expression: Expression
@@ -220,7 +220,7 @@ class Reader:
                 self._known[argument] = whole(argument_buffer(argument))
 
     def outputs(self) -> list[Output]:
-        """What the function computes. Raises Unraisable at an operation that it can't read."""
+        """The results of the function. Raises Unraisable at an operation that it can't read."""
         results: list[Output] = []
         for view in self._block.operations:
             op = view.operation
@@ -365,7 +365,7 @@ class Reader:
         return Apply(body.kind, "add", (product, self._contents(operands[-1])), op)
 
     def _in_memory(self, operand: ir.Value, op: ir.Operation) -> Expression:
-        """What an operand of a product contains, without products: those are written to memory before."""
+        """The contents of an operand of a product, without products: those are written to memory before."""
         contents = exact(self._contents(operand))
         for leaf in leaves(contents):
             if isinstance(leaf, Opaque):
@@ -384,7 +384,7 @@ def _number(operand: ir.Value, op: ir.Operation) -> Expression:
 
 
 def _factor(expression: Expression, rank: int, op: ir.Operation) -> Element:
-    """What an element of A or B is extended from."""
+    """The element that an element of A or B is extended from."""
     element = exact(expression)
     if not isinstance(element, Element):
         what = "multiplies elements that are computed; write them to memory in a function of its own"

@@ -41,7 +41,7 @@ def write(function: ir.OpView, name: str, matmul: Matmul, arguments: Sequence[An
 
 
 def _rule(error: WeftError) -> str:
-    """What is wrong, for a sentence that begins with the name of the operation that was to be raised."""
+    """The complaint, for a sentence that begins with the name of the operation that was to be raised."""
     rule = error.diagnostics[0].message.removeprefix("'tile.matmul' op ")
     return f"can't become a tile.matmul{', which ' if rule.startswith('expects') else ': '}{rule}"
 
@@ -80,7 +80,7 @@ def _memref(kind: ir.Type) -> ir.Type:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the kernel of this number writes for later ones."""
+    """Memory that the kernel of this number writes for later ones."""
 
     number: int
 
@@ -187,7 +187,7 @@ class Steps:
 
 
 def _key(expression: Expression) -> Any:
-    """What two expressions for the same elements have in common."""
+    """The key that two expressions for the same elements have in common."""
     if isinstance(expression, Sum) and expression.dims == tuple(range(len(expression.dims))):
         return expression.product, expression.kind
     return id(expression)

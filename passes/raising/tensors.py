@@ -90,7 +90,7 @@ class _Rewriter:
         return self._contents[value]
 
     def _viewed(self, view: ir.OpView, contents: ir.Value) -> ir.Value:
-        """What a view of a memref contains."""
+        """The contents of a view of a memref."""
         kind = _tensor(view.results[0].type, view)
         operands = [contents, *(self._value(each, view) for each in list(view.operands)[1:])]
         attributes = {each: view.attributes[each] for each in view.attributes}

@@ -1,1 +1,1 @@
-"""What a pass, a pipeline and a candidate is, and how each is found by name."""
+"""Passes, pipelines and candidates, and how each is found by name."""

@@ -72,7 +72,7 @@ class Candidate:
         return None
 
     def result(self, op: ir.OpView) -> ir.Value | None:
-        """What `lower` builds. Raises WeftError where that can't replace the op's result."""
+        """The value that `lower` builds. Raises WeftError where that can't replace the op's result."""
         with self._blamed(op):
             new = self.lower(op)
         results = op.operation.results
@@ -95,7 +95,7 @@ registry: extensions.Registry[Candidate] = extensions.Registry("candidate", {})
 
 
 def key(op_name: str, candidate: Candidate) -> str:
-    """What the registry calls a candidate for an operation of this name."""
+    """The registry's name of a candidate for an operation of this name."""
     return f"{candidate.name} of {op_name}"
 
 

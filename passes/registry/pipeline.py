@@ -151,7 +151,7 @@ def _elements(text: str, at: int, depth: int) -> tuple[tuple[Element, ...], int]
 
 
 def _rest(text: str, at: int, name: str, depth: int) -> tuple[Element, int]:
-    """What follows a name: options in braces, elements in parentheses, or nothing."""
+    """The text after a name: options in braces, elements in parentheses, or nothing."""
     if text[at : at + 1] == "{":
         braces, start = 0, at
         while at < len(text):
