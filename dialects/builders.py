@@ -17,7 +17,7 @@ class Builder:
         self.op, self.__doc__, self.__module__ = op, op.__doc__, op.__module__
         self.__name__ = self.__qualname__ = str(op.OPERATION_NAME).partition(".")[2]
 
-    def __call__(self, *unnamed: Any, **named: Any) -> Any:
+    def __call__(self, *unnamed: object, **named: object) -> Any:
         return self.op.make(*unnamed, **named)
 
     def __get__(self, holder: object, kind: object = None) -> "Builder":

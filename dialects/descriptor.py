@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.dialects.instruction import UNSET, attribute_class
 from weft.dialects.op import Op, build
+from weft.isa.family import Verdict
 from weft.mlir import ir
 
 ADDRESS = "address"
@@ -22,7 +23,7 @@ class DescriptorOp(Op):
     decided_by_kind = True
 
     @classmethod
-    def __init_subclass__(cls, *, record: Any = None, **arguments: Any) -> None:
+    def __init_subclass__(cls, *, record: Any = None, **arguments: object) -> None:
         if record is not None:
             cls.record = record
             cls.optional = {}
@@ -57,12 +58,12 @@ class DescriptorOp(Op):
         verdict = self.complaint()
         return None if verdict is None else str(verdict)
 
-    def complaint(self) -> Any:
+    def complaint(self) -> Verdict | None:
         """The record's complaint about the fields, or None."""
         return self.fields.complaint()
 
     @classmethod
-    def make(cls, address: ir.Value | None = None, **attributes: Any) -> ir.Value:
+    def make(cls, address: ir.Value | None = None, **attributes: object) -> ir.Value:
         """Builds the op and returns the descriptor. Raises WeftError for illegal fields."""
         kind = ir.IntegerType.get_signless(32 if address is None else 64)
         operands = [] if address is None else [address]

@@ -66,7 +66,7 @@ class InstructionOp(Op):
         *,
         family: Family[Any] | None = None,
         immediates: Mapping[str, int | None] | None = None,
-        **arguments: Any,
+        **arguments: object,
     ) -> None:
         if family is not None:
             cls.family = family
@@ -86,7 +86,7 @@ class InstructionOp(Op):
         super().__init_subclass__(**arguments)
 
     @classmethod
-    def make(cls, *unnamed: Any, **named: Any) -> ir.OpView | ir.Value:
+    def make(cls, *unnamed: object, **named: object) -> ir.OpView | ir.Value:
         """Builds the op from its operands (a value, or a list of registers) and attributes by name. Returns
         its result if it has one, otherwise the op. Raises WeftError if the form isn't legal.
         """
@@ -110,7 +110,9 @@ class InstructionOp(Op):
         return op.operation.results[0] if len(results) == 1 else op
 
     @classmethod
-    def _results(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> list[ir.Type]:
+    def _results(
+        cls, groups: Mapping[str, list[ir.Value]], attributes: Mapping[str, object]
+    ) -> list[ir.Type]:
         """The types of the results. For an illegal form, placeholders, so that the verifier can give the
         reason.
         """
@@ -120,7 +122,7 @@ class InstructionOp(Op):
         return [struct_of(operand) for operand in _results_of(form)]
 
     @classmethod
-    def _spelled(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> Any:
+    def _spelled(cls, groups: Mapping[str, list[ir.Value]], attributes: Mapping[str, object]) -> Any:
         """The form of these operands and attributes; None if one of them is missing or of the wrong type."""
         needed = [f.name for f in cls._fields if isinstance(f, ext.OperandDef) and not _varies(f)]
         values = [value for group in groups.values() for value in group]

@@ -78,7 +78,7 @@ class Op(ext.Operation):
         return None
 
     @classmethod
-    def __init_subclass__(cls, **arguments: Any) -> None:
+    def __init_subclass__(cls, **arguments: object) -> None:
         super().__init_subclass__(**arguments)
         groups = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         varying = [f for f in groups if f.variadicity != ext.Variadicity.single]
@@ -227,7 +227,7 @@ def _unsound(op: ir.OpView) -> str | None:
 
 
 @cache
-def _declared_counts(kind: Any) -> tuple[tuple[str, list[str], bool], ...]:
+def _declared_counts(kind: "type[Op]") -> tuple[tuple[str, list[str], bool], ...]:
     """For operands, results and regions of a class: what they are, the names of those that must be there, and
     whether there may be more.
     """
@@ -240,7 +240,7 @@ def _declared_counts(kind: Any) -> tuple[tuple[str, list[str], bool], ...]:
 
 
 @cache
-def _declared_attributes(kind: Any) -> tuple[Any, ...]:
+def _declared_attributes(kind: "type[Op]") -> tuple[Any, ...]:
     """The fields of a class that are attributes."""
     return tuple(field for field in kind._fields if isinstance(field, ext.AttributeDef))
 
@@ -325,7 +325,7 @@ def _words(kind: Any, attribute: ir.Attribute) -> str:
     return _KINDS.get(kind.__name__, str(kind.__name__))
 
 
-def _class_of(default: Any, attribute: ir.Attribute) -> Any:
+def _class_of(default: object, attribute: ir.Attribute) -> Any:
     """The class of an optional attribute with this default. With a default of None, any class is allowed."""
     kinds = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}
     return type(attribute) if default is None else kinds[type(default)]
@@ -355,7 +355,7 @@ def string_complaint(text: str) -> str | None:
     return None
 
 
-def as_attribute(value: Any) -> Any:
+def as_attribute(value: object) -> object:
     """A Python value as an MLIR attribute: str, bool, int (i64), float (f32), or an attribute. Any other
     value is returned unchanged.
     """
@@ -370,18 +370,18 @@ def as_attribute(value: Any) -> Any:
     return value
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     # NumPy's == returns an array, and an MLIR attribute cannot be compared with None.
     comparable = default is not None and isinstance(value, (str, int, float, ir.Attribute))
     return comparable and bool(default == value)
 
 
 def build(
-    kind: Any,
+    kind: type[Op],
     *,
-    operands: Sequence[Any] | Sequence[Sequence[Any]] = (),
-    results: Sequence[Any] | Callable[[], Sequence[Any]] = (),
-    attributes: dict[str, Any] | None = None,
+    operands: Sequence[Any] = (),
+    results: Sequence[object] | Callable[[], Sequence[object]] = (),
+    attributes: Mapping[str, object] | None = None,
 ) -> Any:
     """Builds an op at the insertion point and verifies it. Raises WeftError with the verifier's message.
 
@@ -424,18 +424,19 @@ def check_constants(ops: Iterable[ir.OpView]) -> None:
             raise refuse(op, message)
 
 
-def as_float(value: Any) -> Any:
+def as_float(value: object) -> object:
     """A number as a float, for an attribute. Any other value is returned unchanged; the verifier
     refuses it.
     """
-    is_real = isinstance(value, Real)
+    if not isinstance(value, Real):
+        return value
     try:
-        return float(value) if is_real else value
+        return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return -math.inf if value < 0 else math.inf
 
 
-def _result_types(results: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[Any]:
+def _result_types(results: Sequence[object] | Callable[[], Sequence[object]]) -> list[object]:
     """The types of results. If operands have types from which they can't be computed, a placeholder: the
     verifier then complains about the operands.
     """
@@ -447,7 +448,7 @@ def _result_types(results: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[
     return [placeholder if each is None else each for each in types]
 
 
-def check_in_a_module(kind: Any) -> None:
+def check_in_a_module(kind: type[Op]) -> None:
     """Raises WeftError if there is no insertion point."""
     try:
         _ = ir.InsertionPoint.current
@@ -456,7 +457,7 @@ def check_in_a_module(kind: Any) -> None:
         raise WeftError(f"'{name}' op must be built in a module: use `with weft.Module()`") from None
 
 
-def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | None:
+def _unusable(attributes: Mapping[str, object], operands: Iterable[object]) -> str | None:
     """A complaint about attributes or operands from which MLIR can't build an op."""
     for name, value in attributes.items():
         if isinstance(value, str):
@@ -484,7 +485,7 @@ class Related:
     """A complaint about an operation that doesn't fit to another one, and a note about that one."""
 
     message: str
-    other: Any
+    other: ir.OpView
     note: str
 
 

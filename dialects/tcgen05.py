@@ -14,6 +14,7 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.effects import ORDERS, Pure, reads
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.dialects.op import Operand, Related, Result
+from weft.isa.family import Verdict
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma_rows as mma_isa
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
@@ -200,7 +201,7 @@ class ProductOp(InstructionOp):
         return None
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     return str(value).lower()
 
 
@@ -327,8 +328,15 @@ class SpMmaWsOp(ProductOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA
     zero_column_mask: Sequence[Operand]
 
 
+class _Descriptor(DescriptorOp):
+    """A descriptor whose fields the target decides about, too."""
+
+    def complaint(self) -> Verdict | None:
+        return self.fields.complaint(self.target.chip.name if self.target else None)
+
+
 class InstructionDescriptorOp(
-    DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor, traits=[Pure]
+    _Descriptor, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor, traits=[Pure]
 ):
     """The i32 instruction descriptor of `tcgen05.mma`: shape, element types, and which operands are
     transposed.
@@ -336,12 +344,9 @@ class InstructionDescriptorOp(
 
     descriptor: Result
 
-    def complaint(self) -> Any:
-        return self.fields.complaint(self.target.chip.name if self.target else None)
-
 
 class BlockScaledDescriptorOp(
-    DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor, traits=[Pure]
+    _Descriptor, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor, traits=[Pure]
 ):
     """The i32 instruction descriptor of a block-scaled `tcgen05.mma`: shape, element types, type and ids of
     the scales.
@@ -349,12 +354,9 @@ class BlockScaledDescriptorOp(
 
     descriptor: Result
 
-    def complaint(self) -> Any:
-        return self.fields.complaint(self.target.chip.name if self.target else None)
-
 
 class SharedMemoryDescriptorOp(
-    DescriptorOp,
+    _Descriptor,
     dialect=Tcgen05,
     name="shared_memory_descriptor",
     record=SharedMemoryDescriptor,
@@ -364,9 +366,6 @@ class SharedMemoryDescriptorOp(
 
     address: Operand
     descriptor: Result
-
-    def complaint(self) -> Any:
-        return self.fields.complaint(self.target.chip.name if self.target else None)
 
 
 if TYPE_CHECKING:

@@ -270,7 +270,7 @@ class RingType(Tile.Type, name="ring"):
         return f"has a ring whose stages must be in 1..{MOST_STAGES}, got {shown(self.stages)}"
 
 
-def _sound(kind: Any) -> Any:
+def _sound(kind: ir.Type) -> ir.Type:
     """The type. Raises WeftError if its parameters are wrong."""
     if wrong := kind.complaint():
         raise WeftError(wrong.removeprefix("has "))
@@ -448,7 +448,7 @@ def index_complaint(values: Sequence[ir.Value]) -> str | None:
     return None
 
 
-def group_complaint(op: Any) -> str | None:
+def group_complaint(op: ir.OpView) -> str | None:
     """Why an op can't have its attribute `cta_group`."""
     if (group := op.attribute("cta_group")) in CTA_GROUPS:
         return None

@@ -10,6 +10,7 @@ memory, and sets a flag when a band of tiles is done, for which a copy waits. So
 nothing to do with the links. The order of tiles and of sums is that of `ScatteredReduction`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd, prod
 from typing import Any
@@ -165,12 +166,12 @@ class TeamReduction(Reduction):
             found += emit.elements(loaded)
         return vector.from_elements(ir.VectorType.get([count], kind), found)
 
-    def _runs(self, numbers: list[Any]) -> list[list[Any]]:
+    def _runs(self, numbers: Sequence[ir.Value | None]) -> list[list[ir.Value | None]]:
         """The elements of each vector."""
         width = self.sent.width
         return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
 
-    def _at(self, slot: ir.Value, vector_index: int, numbers: list[Any]) -> ir.Value:
+    def _at(self, slot: ir.Value, vector_index: int, numbers: Sequence[ir.Value | None]) -> ir.Value:
         """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
         width = self.sent.width
         thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
