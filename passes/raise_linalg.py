@@ -40,7 +40,7 @@ class Step:
     name: str
     sources: tuple[Source, ...]
     kernel: Matmul | Plain
-    labels: Mapping[Any, str]
+    labels: Mapping[object, str]
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def _names(name: str, kernels: Sequence[Matmul | Plain], taken: set[str]) -> lis
     return names
 
 
-def _used(kernels: Sequence[Matmul | Plain], labels: Mapping[Any, str]) -> list[list[Any]]:
+def _used(kernels: Sequence[Matmul | Plain], labels: Mapping[object, str]) -> list[list[object]]:
     """The sources of each kernel's buffers, in the order of the labels."""
     order = list(labels)
     return [sorted({each.source for each in kernel.buffers}, key=order.index) for kernel in kernels]
@@ -282,9 +282,9 @@ def _used(kernels: Sequence[Matmul | Plain], labels: Mapping[Any, str]) -> list[
 def _written(
     function: ir.OpView,
     names: Sequence[str],
-    arguments: Sequence[list[Any]],
+    arguments: Sequence[list[object]],
     kernels: Sequence[Matmul | Plain],
-    labels: Mapping[Any, str],
+    labels: Mapping[object, str],
 ) -> tuple[Step, ...]:
     """Writes functions of one kernel with these names and arguments before a function. Raises Unraisable,
     and leaves none, where one can't be written.

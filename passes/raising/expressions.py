@@ -35,7 +35,7 @@ class Buffer:
     source: Any
     shape: tuple[int | None, ...]
     element: str
-    sizes: tuple[Any, ...] | None = field(default=None, compare=False)
+    sizes: tuple[object, ...] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

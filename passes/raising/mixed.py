@@ -1,7 +1,6 @@
 """Reads functions on tensors of which plain kernels compute what no product does."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from weft import mlir
 from weft.mlir import ir
@@ -18,7 +17,7 @@ from weft.passes.raising.expressions import (
     leaves,
 )
 from weft.passes.raising.numbers import Numbers
-from weft.passes.raising.plain import collected, widened_from
+from weft.passes.raising.plain import Plain, collected, widened_from
 from weft.passes.raising.reading import Reader, shape_of, whole
 from weft.passes.raising.steps import Steps
 
@@ -36,8 +35,8 @@ class Decisions:
     computes, with the reasons.
     """
 
-    cuts: set[Any] = field(default_factory=set)
-    refused: dict[Any, Unraisable] = field(default_factory=dict)
+    cuts: set[object] = field(default_factory=set)
+    refused: dict[object, Unraisable] = field(default_factory=dict)
 
     def learn(self, reason: Unraisable) -> bool:
         """Draws a conclusion from a product that can't be written. Returns whether there is a new one."""
@@ -56,8 +55,8 @@ class MixedReader(Reader):
     def __init__(self, function: ir.OpView, steps: Steps, decisions: Decisions) -> None:
         super().__init__(function, steps.materialize)
         self._steps, self._decisions = steps, decisions
-        self._done: set[Any] = set()
-        self._reasons: dict[Any, Unraisable] = {}
+        self._done: set[object] = set()
+        self._reasons: dict[object, Unraisable] = {}
         self._order = {view.operation: i for i, view in enumerate(self._block.operations)}
         self._return = self._block.operations[-1].operation
         self._numbers = Numbers({each: i for i, each in enumerate(self._block.arguments)})
@@ -118,7 +117,7 @@ class MixedReader(Reader):
     def _plain(self, value: ir.Value) -> Buffer:
         reason = self._reasons[value]
 
-        def collect(d: Buffer) -> Any:
+        def collect(d: Buffer) -> Plain:
             return collected(value, d, reason, self, self._numbers, self._order)
 
         return self._steps.plain(value, collect)

@@ -46,16 +46,16 @@ def _rule(error: WeftError) -> str:
     return f"can't become a tile.matmul{', which ' if rule.startswith('expects') else ': '}{rule}"
 
 
-def _views(matmul: Matmul) -> dict[Any, Buffer]:
+def _views(matmul: Matmul) -> dict[object, Buffer]:
     """The only way in which each argument is used. Raises Unraisable for two."""
-    used: dict[Any, Buffer] = {}
+    used: dict[object, Buffer] = {}
     for buffer in matmul.buffers:
         if used.setdefault(buffer.source, buffer) != buffer:
             raise Unraisable("reads an argument in two shapes; give the function two arguments", matmul.op)
     return used
 
 
-def _type(buffer: Buffer, source: Any) -> ir.Type:
+def _type(buffer: Buffer, source: object) -> ir.Type:
     """The memref type of a buffer. A memref of the same shape keeps its type, with its layout."""
     kind = getattr(source, "type", None)  # memory between kernels has none
     if isinstance(kind, ir.MemRefType) and (_shape(kind), str(kind.element_type)) == (
@@ -97,8 +97,8 @@ class Steps:
 
     def __init__(self) -> None:
         self._kernels: list[Matmul | Plain] = []
-        self._outputs: dict[Memory, Any] = {}  # memory that the function leaves
-        self._written: dict[Any, tuple[Expression, Buffer]] = {}
+        self._outputs: dict[Memory, ir.Value | Result] = {}  # memory that the function leaves
+        self._written: dict[object, tuple[Expression, Buffer]] = {}
 
     @property
     def kernels(self) -> list[Matmul | Plain]:
@@ -175,7 +175,7 @@ class Steps:
 
     def check_order(self) -> None:
         """Raises Unraisable where a kernel reads an argument that an earlier one has written."""
-        written: set[Any] = set()
+        written: set[object] = set()
         for kernel, final in zip(self._kernels, self.kernels, strict=True):
             read = {buffer.source for buffer in kernel.buffers[:-1]}
             if isinstance(kernel, Matmul) and kernel.attributes["beta"] and "c" not in kernel.roles:
@@ -186,14 +186,14 @@ class Steps:
                 written.add(final.d.source)
 
 
-def _key(expression: Expression) -> Any:
+def _key(expression: Expression) -> object:
     """The key that two expressions for the same elements have in common."""
     if isinstance(expression, Sum) and expression.dims == tuple(range(len(expression.dims))):
         return expression.product, expression.kind
     return id(expression)
 
 
-def _placed(buffer: Buffer, targets: Mapping[Memory, Any]) -> Buffer:
+def _placed(buffer: Buffer, targets: Mapping[Memory, ir.Value | Result]) -> Buffer:
     return replace(buffer, source=targets.get(buffer.source, buffer.source))
 
 
