@@ -20,7 +20,7 @@ from weft.schedules import choice, tcgen05, tuned_files
 from weft.schedules.predict import predict_schedule
 from weft.schedules.predict_gpus import B200, GPUS, KINDS
 from weft.schedules.predict_kernels import Kernel, kernel_of
-from weft.schedules.predict_model import Prediction, predict
+from weft.schedules.predict_model import Prediction, Work, predict
 from weft.tools.predict_measured import comparisons
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def _point(record: dict[str, Any]) -> Point:
     gpu, kind, power = GPUS[record["gpu"]], record["kind"], record.get("power", 1.0)
     kernel = _kernel(record["kernel"], (m, n, k), kind, gpu.chip)
     output = 4 if kind in ("s8", "tf32") else 2
-    predicted = predict(kernel, m, n, k, KINDS[kind], gpu, output_bytes=output, power=power)
+    predicted = predict(kernel, Work(m, n, k, KINDS[kind], output), gpu, power=power)
     time = record.get("microseconds") or 2 * m * n * k / record["tflops"] / 1e6
     return Point(
         row=record["row"],

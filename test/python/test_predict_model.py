@@ -9,7 +9,7 @@ from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, Warpgr
 from weft.errors import WeftError
 from weft.schedules.predict_gpus import B200, GPUS, KINDS, RTX_5090, Gpu, gpu_of
 from weft.schedules.predict_kernels import Kernel, kernel_of, kind_of
-from weft.schedules.predict_model import Prediction, predict
+from weft.schedules.predict_model import Prediction, Work, predict
 
 POINTS = predict_docs.points()
 ENDLESS = replace(B200, caps={}, l2_gb_s=1e6, dram_gb_s=1e6, copy_gb_s=1e4)
@@ -19,7 +19,7 @@ BF16 = Types("bf16", "bf16", "bf16")
 
 
 def of(kernel: Kernel, m: int, n: int, k: int, kind: str = "bf16", gpu: Gpu = B200) -> Prediction:
-    return predict(kernel, m, n, k, KINDS[kind], gpu)
+    return predict(kernel, Work(m, n, k, KINDS[kind]), gpu)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from weft.schedules import time_model, wgmma_cycles
 from weft.schedules.chip_models import CHIP_MODELS, ChipModel
 from weft.schedules.predict_gpus import KINDS, Gpu
 from weft.schedules.predict_kernels import kernel_of, kind_of
-from weft.schedules.predict_model import Counts, Prediction, predict
+from weft.schedules.predict_model import Counts, Prediction, Work, predict
 from weft.schedules.wgmma_kernels import Kernels
 
 
@@ -33,10 +33,11 @@ def predict_schedule(
         return _of_wgmma(schedule, (m, n, k), types, gpu, members, burst)
     if gpu.instruction == "wgmma":
         raise WeftError(f"schedule must be of wgmma for a model of {gpu.name}, got {type(schedule).__name__}")
-    kind, sizes = kind_of(types), {"output_bytes": types.output_bytes, "members": members}
+    kind = kind_of(types)
     if isinstance(schedule, TmaMmaSchedule) and schedule.unit_scales:
         kind = replace(KINDS["mxfp8"], bits=kind.bits, group=0)  # at its rate, without scales to copy
-    return predict(kernel_of(schedule, types, gpu.chip), m, n, k, kind, gpu, **sizes, burst=burst)
+    work = Work(m, n, k, kind, types.output_bytes, members)
+    return predict(kernel_of(schedule, types, gpu.chip), work, gpu, burst=burst)
 
 
 def _of_wgmma(

@@ -107,12 +107,17 @@ _KINDS = {
 """Without block scales, elements of 4 and 6 bits take as long as those of 8."""
 
 
+def _of(schedule: AnySchedule, **others: Any) -> Kernel:
+    """A kernel with the tiles and stages of a schedule, and other fields."""
+    (*tile, depth), stages, group = schedule.block, schedule.stages, schedule.group
+    shared = {"tile": tuple(tile), "k_block": depth, "stages": stages, "group": group}
+    return Kernel(**shared | others)
+
+
 def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types, chip: str | None) -> Kernel:
     of_mma = schedule.mma_m, schedule.block[1], schedule.block[2], schedule.cta_group
-    return Kernel(
-        tile=schedule.block[:2],
-        k_block=schedule.block[2],
-        stages=schedule.stages,
+    return _of(
+        schedule,
         cta_group=schedule.cta_group,
         parts=schedule.parts,
         accumulators=schedule.accumulators,
@@ -120,7 +125,6 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types, chip: str | 
         epilogues=schedule.epilogues,
         cluster=schedule.cluster,
         splits=schedule.global_splits,
-        group=schedule.group,
         swap=schedule.swap,
         k_96=tcgen05_scales.long_share(types, *of_mma, chip),
         promoted=types.promoted,
@@ -135,38 +139,16 @@ def _shared(schedule: TensorMemorySchedule, types: Types) -> int:
 
 
 def _of_mma_sync(schedule: Schedule, types: Types, _: str | None) -> Kernel:
-    return Kernel(
-        tile=schedule.block[:2],
-        k_block=schedule.block[2],
-        stages=schedule.stages,
-        persistent=False,
-        warps=schedule.warps,
-        group=schedule.group,
-        promoted=types.promoted,
-    )
+    return _of(schedule, persistent=False, warps=schedule.warps, promoted=types.promoted)
 
 
 def _of_direct(schedule: DirectSchedule, types: Types, _: str | None) -> Kernel:
     across, along = schedule.readers
-    return Kernel(
-        tile=schedule.block[:2],
-        k_block=along * schedule.block[2],
-        stages=schedule.stages,
-        persistent=False,
-        warps=(1, across * along),
-        group=schedule.group,
-    )
+    return _of(schedule, k_block=along * schedule.block[2], persistent=False, warps=(1, across * along))
 
 
 def _of_tma_mma(schedule: TmaMmaSchedule, types: Types, _: str | None) -> Kernel:
-    return Kernel(
-        tile=schedule.block[:2],
-        k_block=schedule.block[2],
-        stages=schedule.stages,
-        warps=schedule.consumers,
-        group=schedule.group,
-        promoted=types.promoted,
-    )
+    return _of(schedule, warps=schedule.consumers, promoted=types.promoted)
 
 
 DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types, str | None], Kernel]] = {

@@ -31,6 +31,23 @@ _STORE = 32.0  # bytes that a multiprocessor stores in a cycle from registers, w
 
 
 @dataclass(frozen=True)
+class Work:
+    """`members` products of M x N x K of elements of a kind. `output_bytes` are those of an element of D."""
+
+    m: int
+    n: int
+    k: int
+    kind: Kind
+    output_bytes: int = 2
+    members: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.m * self.n * self.k * self.members
+
+
+@dataclass(frozen=True)
 class Counts:
     """What a kernel does for a product: tiles, waves of them, K blocks of a tile, instructions, and bytes."""
 
@@ -81,35 +98,21 @@ class _Tile:
         return self.k_blocks * self.block + self.other
 
 
-def predict(
-    kernel: Kernel,
-    m: int,
-    n: int,
-    k: int,
-    kind: Kind,
-    gpu: Gpu,
-    *,
-    output_bytes: int = 2,
-    members: int = 1,
-    burst: bool = False,
-    power: float = 1.0,
-) -> Prediction:
-    """The predicted time of `members` products of M x N x K.
+def predict(kernel: Kernel, work: Work, gpu: Gpu, *, burst: bool = False, power: float = 1.0) -> Prediction:
+    """The predicted time of a kernel's work.
 
     `burst`: after a rest, where the GPU has such limits. `power`: a factor of the power limit, for a machine
     that is known to be faster or slower. Raises WeftError for a kind that the GPU doesn't multiply.
     """
+    kind = work.kind
     _check(kernel, kind, gpu)
-    tile, cycles_a_us = _tile(kernel, k, kind, gpu, output_bytes), gpu.clock_ghz * 1e3
-    down, across = kernel.tiles(m, n)
-    tiles, units = down * across * kernel.splits * members, _units(kernel, gpu)
+    tile, cycles_a_us = _tile(kernel, work, gpu), gpu.clock_ghz * 1e3
+    down, across = kernel.tiles(work.m, work.n)
+    tiles, units = down * across * kernel.splits * work.members, _units(kernel, gpu)
     waves = ceil_div(tiles, units)
     each = max(tile.main + tile.exposed, tile.epilogue)
     launch = gpu.launch_us + gpu.latency_us + (tile.epilogue - tile.exposed) / cycles_a_us
-    flops = 2 * m * n * k * members
-    counts = _counts(
-        kernel, (m, n, k), kind, gpu, (down, across, waves, tile.k_blocks), output_bytes, members
-    )
+    counts = _counts(kernel, work, gpu, (down, across, waves, tile.k_blocks))
     share = tiles / units / cycles_a_us
     parts = {name: limit * tile.k_blocks * share for name, limit in tile.limits.items()}
     parts["epilogue"] = parts.get("epilogue", 0.0) + tile.exposed * share
@@ -118,13 +121,13 @@ def predict(
     computed = waves * each / cycles_a_us
     times = {"": launch + computed} | {name: launch + value for name, value in memory.items()}
     if (limit := _power_limit(kernel, kind, gpu, burst)) is not None:
-        ideal = flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
-        memory["power"] = flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
+        ideal = work.flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
+        memory["power"] = work.flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
         times["power"] = memory["power"]
     name = max(times, key=lambda each: times[each])
     bound = name or max(parts, key=lambda each: parts[each])
     ordered = {name: parts[name] for name in tile.limits} | memory | parts
-    return Prediction(times[name], bound, ordered, counts, flops)
+    return Prediction(times[name], bound, ordered, counts, work.flops)
 
 
 def _check(kernel: Kernel, kind: Kind, gpu: Gpu) -> None:
@@ -163,8 +166,9 @@ def _steps(kernel: Kernel, kind: Kind) -> float:
     return kernel.k_block * kind.shared_bits / 8 / STEP_BYTES * (1 - kernel.k_96 / 3)
 
 
-def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _Tile:
+def _tile(kernel: Kernel, work: Work, gpu: Gpu) -> _Tile:
     """The cycles of one tile on a multiprocessor, or on a pair of them."""
+    kind = work.kind
     tcgen05 = gpu.instruction == "tcgen05"
     math, reads = (_tcgen05_block if tcgen05 else _mma_sync_block)(kernel, kind, gpu)
     rows, columns = kernel.tile[0] // kernel.cta_group, kernel.tile[1] // kernel.cta_group
@@ -188,7 +192,7 @@ def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _T
     if tcgen05:
         epilogue = _EPILOGUE[0] + _EPILOGUE[1] * on_each * (_EARLY if kernel.early else 1.0)
     else:
-        epilogue = _EPILOGUE[0] + rows * columns * output_bytes / _STORE
+        epilogue = _EPILOGUE[0] + rows * columns * work.output_bytes / _STORE
     exposed = epilogue
     if kernel.accumulators > 1 and not kernel.promoted:
         exposed = _EPILOGUE[0] + _EPILOGUE[1] * kernel.shared if kernel.shared else 0.0
@@ -196,7 +200,7 @@ def _tile(kernel: Kernel, k: int, kind: Kind, gpu: Gpu, output_bytes: int) -> _T
     if kernel.splits > 1:
         sums = 4 * rows * kernel.tile[1]
         other += (_SPLIT_US + 2 * sums / gpu.copy_gb_s / 1e3) * gpu.clock_ghz * 1e3
-    return _Tile(limits, ceil_div(ceil_div(k, kernel.k_block), kernel.splits), epilogue, exposed, other)
+    return _Tile(limits, ceil_div(ceil_div(work.k, kernel.k_block), kernel.splits), epilogue, exposed, other)
 
 
 def _tcgen05_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]:
@@ -219,23 +223,15 @@ def _mma_sync_block(kernel: Kernel, kind: Kind, gpu: Gpu) -> tuple[float, float]
     return math + _ISSUED * reads + _K_BLOCK, reads
 
 
-def _counts(
-    kernel: Kernel,
-    mnk: tuple[int, int, int],
-    kind: Kind,
-    gpu: Gpu,
-    covered: tuple[int, int, int, int],
-    output_bytes: int,
-    members: int,
-) -> Counts:
+def _counts(kernel: Kernel, work: Work, gpu: Gpu, covered: tuple[int, int, int, int]) -> Counts:
     """What a kernel does for a product that `covered` tiles down and across, waves and K blocks cover."""
-    (m, n, k), (down, across, waves, k_blocks) = mnk, covered
+    (down, across, waves, k_blocks), kind, members = covered, work.kind, work.members
     tiles = down * across * members
     height, width = kernel.tile
     shared = height / kernel.cluster[1] + width / kernel.cluster[0]
-    sums = 2 * 4 * m * n * kernel.splits * members if kernel.splits > 1 else 0
-    copied = tiles * kind.bytes_of(shared * k) + sums
-    read = members * (_read(kernel, (m, n, k), kind, gpu, down, across) + m * n * output_bytes)
+    sums = 2 * 4 * work.m * work.n * kernel.splits * members if kernel.splits > 1 else 0
+    copied = tiles * kind.bytes_of(shared * work.k) + sums
+    read = members * (_read(kernel, work, gpu, down, across) + work.m * work.n * work.output_bytes)
     steps = ceil(_steps(kernel, kind))
     instructions = tiles * kernel.splits * k_blocks * kernel.parts * steps
     if kernel.warps != (0, 0):
@@ -243,12 +239,12 @@ def _counts(
     return Counts(tiles * kernel.splits, waves, k_blocks, instructions, copied, read)
 
 
-def _read(kernel: Kernel, mnk: tuple[int, int, int], kind: Kind, gpu: Gpu, down: int, across: int) -> float:
+def _read(kernel: Kernel, work: Work, gpu: Gpu, down: int, across: int) -> float:
     """Bytes of A and B that are read from memory. An operand that fits half of the L2 cache is read once.
     Otherwise, the rows of a group of tiles are read once if they fit, and the columns for each group.
     """
-    m, n, k = mnk
-    heights, widths = kernel.swapped(m, n)
+    kind, k = work.kind, work.k
+    heights, widths = kernel.swapped(work.m, work.n)
     units, half = _units(kernel, gpu), gpu.l2_bytes / 2
     rows = min(max(kernel.group, ceil(units / across)), down)
     of_rows, of_columns = (kind.bytes_of(extent * k) for extent in (heights, widths))

@@ -12,7 +12,7 @@ from weft.dialects.schedule.tcgen05_scales import LEAST_ROWS, column_unit
 from weft.isa.wgmma.descriptors import WIDEST
 from weft.schedules.predict_gpus import GPUS, Gpu, gpu_of, has_model
 from weft.schedules.predict_kernels import kernel_of, kind_of
-from weft.schedules.predict_model import predict
+from weft.schedules.predict_model import Work, predict
 from weft.target import Target
 
 _ROW_BITS = 8 * WIDEST.width  # of a row of an operand in one stage: as wide as the widest swizzle
@@ -65,20 +65,10 @@ def _timed(
     m: int, n: int, k: int, types: Types, name: str, members: int
 ) -> list[tuple[float, TensorMemorySchedule]]:
     """Candidates and their predicted times, in the order of these. Not all are legal."""
-    gpu, kind = GPUS[name], kind_of(types)
+    gpu, work = GPUS[name], Work(m, n, k, kind_of(types), types.output_bytes, members)
 
     def time(s: TensorMemorySchedule) -> float:
-        predicted = predict(
-            kernel_of(s, types, gpu.chip),
-            m,
-            n,
-            k,
-            kind,
-            gpu,
-            output_bytes=types.output_bytes,
-            members=members,
-        )
-        return predicted.microseconds
+        return predict(kernel_of(s, types, gpu.chip), work, gpu).microseconds
 
     def by_time(each: tuple[float, TensorMemorySchedule]) -> float:
         return each[0]
