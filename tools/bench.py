@@ -14,7 +14,6 @@ from weft.tools.command import Command
 if TYPE_CHECKING:
     from weft.bench.gpu import TorchGpu
     from weft.bench.implementation import Implementation
-    from weft.bench.measure import Gpu
     from weft.bench.problem import Inputs, Problem
     from weft.bench.report import Report
     from weft.bench.suites import Shape
@@ -229,7 +228,7 @@ def _report(
 def measure(
     problems: "Sequence[Problem]",
     implementations: "Sequence[Implementation]",
-    device: "Gpu",
+    device: "TorchGpu",
     report: "Report",
     options: Namespace,
 ) -> int:

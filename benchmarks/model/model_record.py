@@ -7,11 +7,11 @@ from model_times import ProductTimes, Times
 from model_trials import Trials
 
 from weft.bench import implementations, measure
-from weft.bench.compiling import written
+from weft.bench.compiling import Compiler, written
+from weft.bench.gpu import TorchGpu
 from weft.bench.problem import Problem
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.schedules.database import Product
-from weft.tuning.search import Compiler
 
 Asked = tuple[Problem, Product, list[WarpgroupSchedule]]
 _OTHER = implementations.PEERS["cublas"][0]
@@ -25,7 +25,7 @@ def planned(products: Sequence[tuple[Problem, Product]], seed: int) -> list[Aske
 
 def recorded(
     asked: Sequence[Asked],
-    gpu: measure.Gpu,
+    gpu: TorchGpu,
     compiler: Compiler,
     samples: int,
     keep: Callable[[Sequence[Times]], None],

@@ -58,7 +58,11 @@ def unavailable(program: str = "weft bench", *, with_torch: bool = True) -> str 
 
 
 class TorchGpu:
-    """GPU 0, on one stream: what a library allocates for a stream is there before a graph is captured."""
+    """GPU 0, on one stream: what a library allocates for a stream is there before a graph is captured.
+
+    `prepare`, `capture` and `replay` raise Refusal for what an implementation can't do, `buffers` for what no
+    implementation can.
+    """
 
     def __init__(self) -> None:
         import torch
@@ -67,6 +71,7 @@ class TorchGpu:
         self._stream = torch.cuda.Stream()
 
     def buffers(self, problem: Problem) -> Sequence[Buffers]:
+        """The sets that the calls rotate over."""
         with self._refusing():
             created = problems.buffers(problem)
             self._torch.cuda.synchronize()
@@ -75,6 +80,7 @@ class TorchGpu:
     def prepare(
         self, implementation: Implementation, problem: Problem, sets: Sequence[Buffers]
     ) -> Sequence[Call]:
+        """The implementation's calls, each of which has run once: nothing is compiled or allocated later."""
         with self._refusing(), self._torch.cuda.stream(self._stream):
             calls = implementation.prepare(problem, sets)
             for call in calls:
@@ -83,6 +89,7 @@ class TorchGpu:
         return calls
 
     def capture(self, calls: Sequence[Call]) -> "torch.cuda.CUDAGraph":
+        """A graph of the calls, one after another."""
         graph = self._torch.cuda.CUDAGraph()
         with self._refusing(), self._torch.cuda.graph(graph, stream=self._stream):
             for call in calls:
@@ -90,6 +97,7 @@ class TorchGpu:
         return graph
 
     def replay(self, graph: "torch.cuda.CUDAGraph", untimed: int, timed: int) -> list[float]:
+        """Queues all replays, waits for them and returns the milliseconds of each timed one."""
         events = [self._torch.cuda.Event(enable_timing=True) for _ in range(timed + 1)]
         with self._refusing(), self._torch.cuda.stream(self._stream):
             for _ in range(untimed):
@@ -102,9 +110,11 @@ class TorchGpu:
         return [start.elapsed_time(end) for start, end in pairwise(events)]
 
     def idle(self, milliseconds: float) -> None:
+        """Leaves the GPU without work."""
         time.sleep(milliseconds / 1000)
 
     def check(self, problem: Problem, sets: Sequence[Buffers], graph: "torch.cuda.CUDAGraph") -> Check:
+        """Poisons the outputs, replays the graph and holds them against float64."""
         problems.poison(sets)
         self._torch.cuda.synchronize()
         self.replay(graph, 0, 1)
@@ -142,6 +152,7 @@ class TorchGpu:
         }
 
     def reading(self) -> dict[str, str]:
+        """Clocks, power and temperature now."""
         return self._asked(_READINGS)
 
     def _copy_rate(self) -> float:

@@ -107,20 +107,11 @@ def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
             raise Refusal(f"{legal}, which expects padded scales of B otherwise, got {blocks}")
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), fast=False) for a, b, each in operands]
     if row.element == E4M3:
-        return _scaled_by_one(problem, sets, fast=not row.promoted)
+        one = torch.ones((), device=sets[0].a.device)
+        return [_scaled_mm(each, a, b, one, one, fast=not row.promoted) for a, b, each in operands]
     if row.torch == OUTPUTS[problem.output]:
         return [partial(torch.mm, a, b, out=each.d) for a, b, each in operands]
     return [partial(torch.mm, a, b, out_dtype=each.d.dtype, out=each.d) for a, b, each in operands]
-
-
-def _scaled_by_one(problem: Problem, sets: Sequence[Buffers], *, fast: bool) -> list[Call]:
-    import torch
-
-    one = torch.ones((), device=sets[0].a.device)
-    return [
-        _scaled_mm(each, each.a, each.b.t() if problem.transpose_b else each.b, one, one, fast=fast)
-        for each in sets
-    ]
 
 
 def _scaled_mm(each: Buffers, *operands: "torch.Tensor", fast: bool) -> Call:

@@ -8,13 +8,15 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 
 if TYPE_CHECKING:
     import torch
+
+    from weft.bench.gpu import TorchGpu
 
 GRAPH_MS = 1.5
 REST_MS = 12.0
@@ -74,37 +76,6 @@ class Result:
         return timings[mode] if self.right else None
 
 
-class Gpu(Protocol):
-    """What the method needs.
-
-    `prepare`, `capture` and `replay` raise Refusal for what an implementation can't do, `buffers` for what no
-    implementation can.
-    """
-
-    def buffers(self, problem: Problem) -> Sequence[Buffers]:
-        """The sets that the calls rotate over."""
-
-    def prepare(
-        self, implementation: Implementation, problem: Problem, sets: Sequence[Buffers]
-    ) -> Sequence[Call]:
-        """The implementation's calls, each of which has run once: nothing is compiled or allocated later."""
-
-    def capture(self, calls: Sequence[Call]) -> "torch.cuda.CUDAGraph":
-        """A graph of the calls, one after another."""
-
-    def replay(self, graph: "torch.cuda.CUDAGraph", untimed: int, timed: int) -> list[float]:
-        """Queues all replays, waits for them and returns the milliseconds of each timed one."""
-
-    def idle(self, milliseconds: float) -> None:
-        """Leaves the GPU without work."""
-
-    def check(self, problem: Problem, sets: Sequence[Buffers], graph: "torch.cuda.CUDAGraph") -> Check:
-        """Poisons the outputs, replays the graph and holds them against float64."""
-
-    def reading(self) -> dict[str, str]:
-        """Clocks, power and temperature now."""
-
-
 @dataclass(frozen=True)
 class Captured:
     """A graph, the calls in it, and about how long it takes."""
@@ -117,7 +88,7 @@ class Captured:
 def run(
     problem: Problem,
     implementations: Sequence[Implementation],
-    gpu: Gpu,
+    gpu: "TorchGpu",
     *,
     samples: int,
     sustained: bool,
@@ -159,7 +130,7 @@ def run(
     ]
 
 
-def _captured(gpu: Gpu, calls: Sequence[Call]) -> Captured:
+def _captured(gpu: "TorchGpu", calls: Sequence[Call]) -> Captured:
     """A graph that goes through all sets as often as makes it long enough to time."""
     graph = gpu.capture(calls)
     (milliseconds,) = gpu.replay(graph, 1, 1)
@@ -170,7 +141,9 @@ def _captured(gpu: Gpu, calls: Sequence[Call]) -> Captured:
     return Captured(graph, rounds * len(calls), milliseconds)
 
 
-def burst(gpu: Gpu, graphs: dict[str, Captured], samples: int, step: Callable[[], None]) -> dict[str, Timing]:
+def burst(
+    gpu: "TorchGpu", graphs: dict[str, Captured], samples: int, step: Callable[[], None]
+) -> dict[str, Timing]:
     """`samples` replays of each graph, one of each in turns, each after a rest."""
     replays: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(samples):
@@ -181,7 +154,7 @@ def burst(gpu: Gpu, graphs: dict[str, Captured], samples: int, step: Callable[[]
     return _timings(graphs, replays)
 
 
-def sustain(gpu: Gpu, graphs: dict[str, Captured], step: Callable[[], None]) -> dict[str, Timing]:
+def sustain(gpu: "TorchGpu", graphs: dict[str, Captured], step: Callable[[], None]) -> dict[str, Timing]:
     """Seven rounds of replays back to back, some of each graph in turns, once the GPU is under load."""
     replays: dict[str, list[float]] = {name: [] for name in graphs}
     for captured in list(graphs.values())[-1:]:  # the first one's predecessor in the rounds, too

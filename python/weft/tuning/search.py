@@ -4,10 +4,10 @@ ones, measured as `weft bench` measures.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from weft.bench import implementations, measure
-from weft.bench.compiling import written
+from weft.bench.compiling import Compiler, written
+from weft.bench.gpu import TorchGpu
 from weft.bench.implementation import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
 from weft.dialects.product_types import ceil_div
@@ -28,14 +28,6 @@ _GROUPS = time_model.GROUPS  # 1: along rows of blocks
 
 class Fault(WeftError):
     """The GPU can't be used any more in this process."""
-
-
-class Compiler(Protocol):
-    """Compiles schedules in advance, as `weft.bench.compiling.Compiler` does."""
-
-    def ahead(self, product: Product, schedules: Sequence[str]) -> None: ...
-
-    def complaint(self, product: Product, schedule: str) -> str | None: ...
 
 
 @dataclass
@@ -88,7 +80,7 @@ class Search:
 
     problem: Problem
     product: Product
-    gpu: measure.Gpu
+    gpu: TorchGpu
     compiler: Compiler
     partial: Partial
     samples: int

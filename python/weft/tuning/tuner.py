@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from weft.bench.compiling import written
-from weft.bench.measure import Gpu, Progress
+from weft.bench.compiling import Compiler, written
+from weft.bench.gpu import TorchGpu
+from weft.bench.measure import Progress
 from weft.bench.problem import Problem
 from weft.errors import WeftError
 from weft.schedules import database, tuned_files
 from weft.schedules.database import Entry, Product
 from weft.tuning import partial
-from weft.tuning.search import Compiler, Result, Search, first_tries
+from weft.tuning.search import Result, Search, first_tries
 from weft.version import VERSION
 
 _ALL = "all"
@@ -28,7 +29,7 @@ class Tuner:
     """
 
     path: Path
-    gpu: Gpu
+    gpu: TorchGpu
     gpu_name: str
     compiler: Compiler
     samples: int
