@@ -83,11 +83,11 @@ def opt_part() -> Part:
     from weft import passes
     from weft.tools.weft_opt import parser
 
-    known = _part("weft-opt", "", parser())
+    part = _part("weft-opt", "", parser())
     summaries = {chosen.flag: chosen.summary for chosen in passes.every().values()}
     summaries |= {pipeline.flag: pipeline.summary for pipeline in passes.PIPELINES.values()}
     run = (Option((f"--{flag}",), summary, None) for flag, summary in summaries.items())
-    return Part("weft-opt", "", (*known.options, *run))
+    return Part("weft-opt", "", (*part.options, *run))
 
 
 def bash(parts: Sequence[Part], opt: Part) -> str:

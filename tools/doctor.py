@@ -59,8 +59,8 @@ def _ptxas() -> str:
     program = ptxas.find("ptxas")
     version = ptxas.version()
     listed = processes.run([program, "--help"], timeout=_PATIENCE_SECONDS).stdout
-    known = set(re.findall(r"'(sm_\w+)'", listed))
-    return f"{version} ({program}); assembles for {_chips(name for name in CHIPS if name in known)}"
+    chips = set(re.findall(r"'(sm_\w+)'", listed))
+    return f"{version} ({program}); assembles for {_chips(name for name in CHIPS if name in chips)}"
 
 
 def _nvdisasm() -> str:

@@ -33,16 +33,16 @@ def results(
     memrefs that the function loads from. Raises WeftError for an operation that isn't known here.
     """
     row, column = np.ogrid[: sums.shape[0], : sums.shape[1]]
-    given = Values(sums, error), Values(row), Values(column)
-    known: dict[ir.Value, Values] = dict(zip(function.block.arguments, given, strict=True))
+    leaves = Values(sums, error), Values(row), Values(column)
+    values: dict[ir.Value, Values] = dict(zip(function.block.arguments, leaves, strict=True))
 
     def of(value: ir.Value) -> Values:
-        if value not in known:
-            known[value] = _result(value.owner.opview, of, loaded)
-        return known[value]
+        if value not in values:
+            values[value] = _result(value.owner.opview, of, loaded)
+        return values[value]
 
-    found = of(function.result)
-    return np.broadcast_to(found.values, sums.shape), np.broadcast_to(found.error, sums.shape)
+    result = of(function.result)
+    return np.broadcast_to(result.values, sums.shape), np.broadcast_to(result.error, sums.shape)
 
 
 def _result(op: ir.OpView, of: Callable[[ir.Value], Values], loaded: Mapping[ir.Value, Array]) -> Values:

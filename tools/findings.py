@@ -125,8 +125,8 @@ def lint_module(
     with judged_on(chip):
         mixed = {op.operation: wrong for op, wrong in cta_groups.mixed(module)}
         verdicts = [(judge_operation(op, name, mixed.get(op.operation)), op) for op in _operations(module)]
-    found = [*((finding, None) for finding in unraised), *verdicts]
-    return sorted(found, key=lambda pair: (pair[0].line, pair[0].column))
+    judged = [*((finding, None) for finding in unraised), *verdicts]
+    return sorted(judged, key=lambda pair: (pair[0].line, pair[0].column))
 
 
 def _unraised(diagnostic: Diagnostic, name: str) -> Finding:

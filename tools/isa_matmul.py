@@ -69,10 +69,10 @@ def tables(cells: Sequence[Cell]) -> "Iterator[RenderableType]":
 
 def _lacking(cells: Sequence[Cell]) -> dict[str, list[str]]:
     """The products that a chip lacks, by what their messages say that they need."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for cell in cells:
         if cell.complaint is not None:
-            found.setdefault(cell.complaint.rpartition(": ")[2].removeprefix("it "), []).append(
+            reasons.setdefault(cell.complaint.rpartition(": ")[2].removeprefix("it "), []).append(
                 str(cell.inputs)
             )
-    return found
+    return reasons

@@ -63,19 +63,19 @@ def _single(problems: "Sequence[Problem]") -> "Sequence[Problem]":
     return problems
 
 
-def _row(types: str, found: "Needed") -> str:
-    numbers = f"{found.products:8}  {len(found.chosen):9}  {len(found.kernels):7}"
-    return f"{types:21}  {numbers}  {100 * (found.slower - 1):8.2f}"
+def _row(types: str, needed: "Needed") -> str:
+    numbers = f"{needed.products:8}  {len(needed.chosen):9}  {len(needed.kernels):7}"
+    return f"{types:21}  {numbers}  {100 * (needed.slower - 1):8.2f}"
 
 
-def _compile(products: "Sequence[Product]", found: "Sequence[Needed]", jobs: int | None) -> None:
+def _compile(products: "Sequence[Product]", needed: "Sequence[Needed]", jobs: int | None) -> None:
     """Compiles the kernels of each types' product. Raises WeftError if nothing is kept, or one can't be."""
     from weft.bench.compiling import Compiler, default_jobs, written
     from weft.cache import disk_cache as cache
 
     if cache.default().directory is None:
         raise WeftError("--compile needs a cache: WEFT_CACHE is 0")
-    asked = [(p, written(s)) for p, each in zip(products, found, strict=True) for s in each.kernels]
+    asked = [(p, written(s)) for p, each in zip(products, needed, strict=True) for s in each.kernels]
     with Compiler(min(jobs or default_jobs(), len(asked))) as compiler, Bar("compiling") as bar:
         for product, schedule in asked:
             compiler.ahead(product, [schedule])

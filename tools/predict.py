@@ -59,12 +59,17 @@ def _run(options: Namespace) -> int:
     with cli.speaking_of(name):
         op, shape = _product(module, name, options.shape)
         schedules = _schedules(options, op, shape, target)
-        found = [(s, _predicted(op, s, shape, gpu, burst=options.burst)) for s in schedules]
-    report = {"gpu": gpu.name, "chip": target.chip.name, "shape": list(shape), "predictions": _json(found)}
+        predictions = [(s, _predicted(op, s, shape, gpu, burst=options.burst)) for s in schedules]
+    report = {
+        "gpu": gpu.name,
+        "chip": target.chip.name,
+        "shape": list(shape),
+        "predictions": _json(predictions),
+    }
     if options.json:
         cli.say_json(report)
     else:
-        _print(gpu, shape, op, found)
+        _print(gpu, shape, op, predictions)
     return 0
 
 
@@ -123,17 +128,19 @@ def _predicted(
     return predict_schedule(schedule, *shape, op.types, gpu, members=_members(op), burst=burst)
 
 
-def _json(found: "list[tuple[AnySchedule, Prediction]]") -> list[cli.Record]:
-    return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in found]
+def _json(predictions: "list[tuple[AnySchedule, Prediction]]") -> list[cli.Record]:
+    return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in predictions]
 
 
-def _print(gpu: "Gpu", shape: "Shape", op: "MatmulOp", found: "list[tuple[AnySchedule, Prediction]]") -> None:
+def _print(
+    gpu: "Gpu", shape: "Shape", op: "MatmulOp", predictions: "list[tuple[AnySchedule, Prediction]]"
+) -> None:
     (m, n, k), types = shape, op.types
     a = f"A[{k},{m}]ᵀ" if op.attribute("transpose_a") else f"A[{m},{k}]"
     b = f"B[{n},{k}]ᵀ" if op.attribute("transpose_b") else f"B[{k},{n}]"
     cli.say(f"product    D[{m},{n}] {types.d} = {a} {types.a} * {b} {types.b}")
     cli.say(f"gpu        {gpu.name}: {gpu.multiprocessors} multiprocessors at {gpu.clock_ghz:g} GHz")
-    for schedule, p in sorted(found, key=lambda each: each[1].microseconds):
+    for schedule, p in sorted(predictions, key=lambda each: each[1].microseconds):
         parts = ", ".join(f"{name} {time:.4g}" for name, time in p.parts.items())
         c = p.counts
         cli.say(f"schedule   {schedule}")

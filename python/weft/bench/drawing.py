@@ -116,9 +116,9 @@ def _roofline(
     left, top, width, height = frame
     points = [(result, _intensity(result), teraflops(result, _MODE) or 0.0) for result in group]
     peak = _peak(report, group[0])
-    at = [intensity for _, intensity, _ in points]
+    intensities = [intensity for _, intensity, _ in points]
     rates = [rate for _, _, rate in points] + ([peak] if peak else [])
-    x = _Axis(min(at) / 1.5, max(at) * 1.5, left, left + width, log=True)
+    x = _Axis(min(intensities) / 1.5, max(intensities) * 1.5, left, left + width, log=True)
     y = _Axis(min(rates) / 1.5, max(rates) * 1.3, top + height, top, log=True)
     _grid(svg, frame, f"{group[0].problem.kind}: TFLOP/s over operations a byte", x, y)
     _roof(svg, x, y, report.device.get("copy_gb_s"), peak)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.bench.implementation import Call, Implementation, Refusal
-from weft.bench.problem import Buffers, Check, Problem
+from weft.bench.problem import Check, Problem
 
 if TYPE_CHECKING:
     import torch

@@ -16,11 +16,11 @@ def parsed(options: argparse.ArgumentParser, gpus: int = 1, seen: int | None = N
     """The options of the command line. Ends the script with a sentence if there are fewer GPUs, or fewer than
     its option `gpus` asks for. `seen` is the number that a library other than PyTorch has.
     """
-    found = options.parse_args()
-    reason = missing(options.prog, max(gpus, getattr(found, "gpus", 0)), seen)
+    arguments = options.parse_args()
+    reason = missing(options.prog, max(gpus, getattr(arguments, "gpus", 0)), seen)
     if reason is not None:
         options.exit(1, f"{reason}\n")
-    return found
+    return arguments
 
 
 def missing(program: str, gpus: int, seen: int | None) -> str | None:

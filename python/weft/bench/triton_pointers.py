@@ -136,10 +136,12 @@ def compiled(inputs: str, config: Config, chip: str, *, even_k: bool, one_row: b
     source = ASTSource(_product, signature | dict.fromkeys(constants, "constexpr"), constants, aligned)
     options = {"num_warps": config.warps, "num_stages": config.stages}
     target = GPUTarget("cuda", int(chip.removeprefix("sm_").rstrip("af")), 32)
-    made = triton.compile(source, target=target, options=options)
-    parameters = made.asm["ptx"].partition(".entry")[2].partition(")")[0].count(".param")
+    kernel = triton.compile(source, target=target, options=options)
+    parameters = kernel.asm["ptx"].partition(".entry")[2].partition(")")[0].count(".param")
     scratch = parameters - len(signature)
-    return Compiled(made.asm["ptx"], made.metadata.name, 32 * config.warps, made.metadata.shared, scratch)
+    return Compiled(
+        kernel.asm["ptx"], kernel.metadata.name, 32 * config.warps, kernel.metadata.shared, scratch
+    )
 
 
 def tiles(config: Config, m: int, n: int) -> int:

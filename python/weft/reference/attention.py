@@ -72,15 +72,15 @@ def gradients(
     d_out: Array, q: Array, k: Array, v: Array, *, scale: float | None = None, **options: Any
 ) -> tuple[Array, Array, Array]:
     """The gradients of q, k and v, for the gradient of the output."""
-    found = attention(q, k, v, scale=scale, **options)
+    attended = attention(q, k, v, scale=scale, **options)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     d_out, q, k, v = (np.asarray(each).astype(np.float64) for each in (d_out, q, k, v))
     heads = k.shape[-3]
     k, v = (_for_queries(each, q) for each in (k, v))
     of_shares = d_out @ v.swapaxes(-1, -2)
-    mean = (d_out * found.out).sum(-1, keepdims=True)
-    of_scores = found.shares * (of_shares - mean) * found.slopes * scale
-    of_k, of_v = of_scores.swapaxes(-1, -2) @ q, found.shares.swapaxes(-1, -2) @ d_out
+    mean = (d_out * attended.out).sum(-1, keepdims=True)
+    of_scores = attended.shares * (of_shares - mean) * attended.slopes * scale
+    of_k, of_v = of_scores.swapaxes(-1, -2) @ q, attended.shares.swapaxes(-1, -2) @ d_out
     return of_scores @ k, _for_keys(of_k, heads), _for_keys(of_v, heads)
 
 

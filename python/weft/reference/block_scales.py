@@ -200,8 +200,8 @@ def _bits(elements: Array) -> int:
     """The bits of an element. Raises WeftError for a type that neither a format nor packed integers have."""
     every = _ELEMENTS | {dtype: name for name, dtype in _INTEGERS.items()}
     if (name := every.get(elements.dtype)) is None:
-        known = ", ".join(dtype.name for dtype in every)
-        raise WeftError(f"elements must be of {known}, got {elements.dtype}")
+        legal = ", ".join(dtype.name for dtype in every)
+        raise WeftError(f"elements must be of {legal}, got {elements.dtype}")
     return ELEMENT_TYPES[name].bits
 
 

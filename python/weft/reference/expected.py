@@ -147,12 +147,16 @@ def product(
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
         total = _integer_sums(left, right, bit_op)
-        found = _integers(total, c if beta else None, bias, activation, residual)
-        return found if epilogue is None else Expected(*epilogue(found.values.astype(np.int32), found.bound))
+        expected = _integers(total, c if beta else None, bias, activation, residual)
+        return (
+            expected
+            if epilogue is None
+            else Expected(*epilogue(expected.values.astype(np.int32), expected.bound))
+        )
     if left.dtype == np.float64:
         terms_added = [None if c is None else beta * c, bias, residual]
-        found = _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
-        return found if epilogue is None else Expected(*epilogue(found.values, found.bound))
+        expected = _doubles(left, right, float(np.asarray(alpha).item()), terms_added, activation)
+        return expected if epilogue is None else Expected(*epilogue(expected.values, expected.bound))
     scales = None if scale_a is None or scale_b is None else (scale_a, scale_b)
     if scales is not None and block_scales.scale_type(scales[0]) is not None:
         exact, magnitude, sum_error = _block_scaled(left, right, scales)

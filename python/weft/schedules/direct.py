@@ -48,5 +48,5 @@ def schedule(
     columns, warps, tiles, _ = next(shape for shape in shapes if shape[2] >= shape[3])
     if rows > ROWS:
         warps = _WARPS[tiles >= _FEWER_WARPS]
-    found = DirectSchedule((rows, columns, 8 * _LINES * LINE_BYTES // types.input_bits), (1, warps))
-    return found if found.complaint(types, Target.of(chip)) is None else None
+    s = DirectSchedule((rows, columns, 8 * _LINES * LINE_BYTES // types.input_bits), (1, warps))
+    return s if s.complaint(types, Target.of(chip)) is None else None

@@ -44,9 +44,9 @@ def schedule(
     """The schedule for `members` products of few rows; None if there are more rows, or if it isn't legal."""
     large = n * k * types.input_bits >= 8 * _LARGE
     if m <= (_ROWS_FROM_LARGE if large else direct.MOST_ROWS):
-        found = direct.schedule(m, n, types, chip, members, aligned=False)
-        if found is not None:
-            return found
+        s = direct.schedule(m, n, types, chip, members, aligned=False)
+        if s is not None:
+            return s
     if members > 1:
         return None
     return _of_b_alone(m, n, k, types, chip) or _with_loaders(m, n, k, types, chip, large)
@@ -63,23 +63,21 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     slices = max(min(model.multiprocessors // tiles, blocks // 8, MOST_PARTIES), 1)
     for depth, loaders, fewest in _KINDS:
         block = _TILE_OF_B_ALONE, columns, depth
-        found = WarpgroupSchedule(
-            block, 1, 2, swap=True, loaders=loaders, copies_a=True, global_splits=slices
-        )
-        found = _with_stages(found, types, model)
-        if found.stages >= fewest and found.complaint(types, Target.of(chip)) is None:
+        s = WarpgroupSchedule(block, 1, 2, swap=True, loaders=loaders, copies_a=True, global_splits=slices)
+        s = _with_stages(s, types, model)
+        if s.stages >= fewest and s.complaint(types, Target.of(chip)) is None:
             break
     else:
         return None
     if m <= _MOST_ROWS:
-        return found
+        return s
     waves = ceil_div(tiles * slices, model.multiprocessors)
     unit = _UNIT_US if columns <= _NARROW else _UNIT_OF_MORE_US
     loaded = waves * ceil_div(blocks, slices) * unit + _START_US + _SLICES_US * (slices > 1)
     product = time_model.choose(m, n, k, types, model)
     copied = 2 * (m + n) * k * types.input_bytes / _COPIED
     copied += time_model.modeled(product, m, n, k, types, model) / model.clock_mhz
-    return found if loaded < _CLEARLY_LESS * copied else None
+    return s if loaded < _CLEARLY_LESS * copied else None
 
 
 def skewed(chosen: AnySchedule, types: Types, chip: str) -> WarpgroupSchedule | None:
@@ -88,8 +86,8 @@ def skewed(chosen: AnySchedule, types: Types, chip: str) -> WarpgroupSchedule | 
     """
     if not isinstance(chosen, WarpgroupSchedule):
         return None
-    found = replace(chosen, skewed=True)
-    return found if found.complaint(types, Target.of(chip)) is None else None
+    s = replace(chosen, skewed=True)
+    return s if s.complaint(types, Target.of(chip)) is None else None
 
 
 def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) -> WarpgroupSchedule | None:
@@ -98,18 +96,18 @@ def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) 
         return None
     model = CHIP_MODELS[chip]
     if m > _MOST_ROWS:
-        found = WarpgroupSchedule((_MORE_ROWS, _COLUMNS_OF_MORE, _DEPTH_OF_PANELS), 2, 2, loaders=_LOADERS)
+        s = WarpgroupSchedule((_MORE_ROWS, _COLUMNS_OF_MORE, _DEPTH_OF_PANELS), 2, 2, loaders=_LOADERS)
         tiles = ceil_div(n, _COLUMNS_OF_MORE)
     else:
         columns = 8 * ceil_div(m, 8)
         depth = _DEPTH_OF_PANELS if types.transposed[1] else _DEPTH
         warpgroups = 2 if columns <= _FEW_COLUMNS else 1
-        found = WarpgroupSchedule((_ROWS_OF_B, columns, depth), warpgroups, 2, swap=True, loaders=_LOADERS)
+        s = WarpgroupSchedule((_ROWS_OF_B, columns, depth), warpgroups, 2, swap=True, loaders=_LOADERS)
         tiles = ceil_div(n, _ROWS_OF_B)
-    slices = min(model.multiprocessors // tiles, ceil_div(k, 2 * found.block[2]))
-    found = replace(found, global_splits=max(slices, 1))
-    found = _with_stages(found, types, model)
-    return found if found.complaint(types, Target.of(chip)) is None else None
+    slices = min(model.multiprocessors // tiles, ceil_div(k, 2 * s.block[2]))
+    s = replace(s, global_splits=max(slices, 1))
+    s = _with_stages(s, types, model)
+    return s if s.complaint(types, Target.of(chip)) is None else None
 
 
 def _with_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> WarpgroupSchedule:

@@ -314,10 +314,10 @@ def gpus_of(chip: str) -> list[Gpu]:
     there is none.
     """
     number = CHIPS[chip].number
-    if found := [gpu for gpu in GPUS.values() if CHIPS[gpu.chip].number == number]:
-        return found
-    known = ", ".join(dict.fromkeys(gpu.chip for gpu in GPUS.values()))
-    raise WeftError(f"arch must be a chip with a model of its GPUs ({known}), got {chip}")
+    if gpus := [gpu for gpu in GPUS.values() if CHIPS[gpu.chip].number == number]:
+        return gpus
+    legal = ", ".join(dict.fromkeys(gpu.chip for gpu in GPUS.values()))
+    raise WeftError(f"arch must be a chip with a model of its GPUs ({legal}), got {chip}")
 
 
 def gpu_of(chip: str, name: str | None = None) -> Gpu:

@@ -110,7 +110,7 @@ _KINDS = {
 def _of(schedule: AnySchedule, **others: Any) -> Kernel:
     """A kernel with the tiles and stages of a schedule, and other fields."""
     (*tile, depth), stages, group = schedule.block, schedule.stages, schedule.group
-    shared = {"tile": tuple(tile), "k_block": depth, "stages": stages, "group": group}
+    shared: dict[str, Any] = {"tile": tuple(tile), "k_block": depth, "stages": stages, "group": group}
     return Kernel(**shared | others)
 
 
@@ -165,6 +165,6 @@ def kernel_of(schedule: AnySchedule, types: Types, chip: str | None = None) -> K
     none.
     """
     if (describe := DESCRIPTIONS.get(type(schedule))) is None:
-        known = ", ".join(family.__name__ for family in DESCRIPTIONS)
-        raise WeftError(f"schedule must be of a family with a model, {known}, got {type(schedule).__name__}")
+        legal = ", ".join(family.__name__ for family in DESCRIPTIONS)
+        raise WeftError(f"schedule must be of a family with a model, {legal}, got {type(schedule).__name__}")
     return describe(schedule, types, chip)

@@ -133,8 +133,8 @@ def predict(kernel: Kernel, work: Work, gpu: Gpu, *, burst: bool = False, power:
 def _check(kernel: Kernel, kind: Kind, gpu: Gpu) -> None:
     """Raises WeftError for a kernel that the GPU can't run."""
     if kind.name not in gpu.flops:
-        known = ", ".join(gpu.flops)
-        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {known}, got {kind.name}")
+        legal = ", ".join(gpu.flops)
+        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {legal}, got {kind.name}")
     if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
         got = "tcgen05" if gpu.instruction == "mma.sync" else "mma.sync"
         raise WeftError(

@@ -147,12 +147,12 @@ def by_time(
 ) -> Iterator[tuple[float, WarpgroupSchedule]]:
     """The candidates and their cycles, the fastest first. Only those that are asked for are checked."""
     every = _all_kernels(types, chip)
-    found = np.flatnonzero(_worthwhile(every, m, n, k, known_k=known_k))
-    if not len(found):
+    worthwhile = np.flatnonzero(_worthwhile(every, m, n, k, known_k=known_k))
+    if not len(worthwhile):
         return
-    cycles = wgmma_cycles.cycles(every[found], m, n, k, members)
+    cycles = wgmma_cycles.cycles(every[worthwhile], m, n, k, members)
     for position in np.argsort(cycles, kind="stable"):
-        if (s := _legal(every, found[position], m, n, k)) is not None:
+        if (s := _legal(every, worthwhile[position], m, n, k)) is not None:
             yield float(cycles[position]), s
 
 
@@ -233,10 +233,10 @@ def _stages(schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipMode
     """For each schedule, the most stages that fit with a tile of D staged in any parts, and with a whole one,
     and the most that leave room for a CTA of the next launch.
     """
-    found = [_stages_alone(s, types, chip) for s in schedules]
-    beside = [replace(s, stages=half) for s, (_, half) in zip(schedules, found, strict=True) if half]
+    alone = [_stages_alone(s, types, chip) for s in schedules]
+    beside = [replace(s, stages=half) for s, (_, half) in zip(schedules, alone, strict=True) if half]
     two_fit = iter(Kernels.of(beside, types, chip).two_fit if beside else ())
-    return (stages + [half] * bool(half and next(two_fit)) for stages, half in found)
+    return (stages + [half] * bool(half and next(two_fit)) for stages, half in alone)
 
 
 def _stages_alone(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> tuple[list[int], int]:
@@ -262,10 +262,10 @@ def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> l
     if s.splits > 1:
         return []
     fitting = s.fitting(types)
-    found = {fitting(shared_bytes, parts, 0): parts for parts in reversed(_PARTS_IN_TURNS)}
+    stages = {fitting(shared_bytes, parts, 0): parts for parts in reversed(_PARTS_IN_TURNS)}
     return [
         min(count, _MOST_STAGES)
-        for count, parts in sorted(found.items())
+        for count, parts in sorted(stages.items())
         if count >= _FEWEST_PARTED and (s.swap or s.block[1] // parts * types.output_bytes % LINE_BYTES == 0)
     ]
 
@@ -277,10 +277,10 @@ def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int)
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
     room, fitting = chip.facts.shared_bytes, s.fitting(types)
-    found = {fitting(room, parts, 0) for parts in STAGING_PARTS}
+    stages = {fitting(room, parts, 0) for parts in STAGING_PARTS}
     if (staging := s.staging(types)).strip:
-        found |= {fitting(room, 1, slots) for slots in range(1, staging.strips)}
-    return sorted(count for count in found if count > most and count >= _FEWEST_PARTED)
+        stages |= {fitting(room, 1, slots) for slots in range(1, staging.strips)}
+    return sorted(count for count in stages if count > most and count >= _FEWEST_PARTED)
 
 
 def _worthwhile(kernels: Kernels, m: int, n: int, k: int, *, known_k: bool = True) -> Array:
