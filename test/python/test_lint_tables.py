@@ -16,15 +16,6 @@ from weft.isa.text.operands import NOTHING_DECLARED
 from weft.tools import findings
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
-def test_every_legal_form_is_legal_as_it_is_written(family):
-    for form, support in family.table.items():
-        (found,) = reader.instructions(certify.Entry.of(form).line)
-        assert tables.read(found.opcode, found.operands) == (family, form)
-        assert written.judge(found, min(support.chips), support.ptx) is None, found
-
-
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
 def test_lint_reports_the_tables_verdict(table):
