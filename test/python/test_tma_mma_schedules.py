@@ -16,7 +16,9 @@ from weft.dialects import tile
 from weft.dialects.schedule import Schedule, TmaMmaSchedule, Types
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
-from weft.schedules import choice, tma_mma
+from weft.schedules import choice
+from weft.schedules.predict import predict_schedule
+from weft.schedules.predict_gpus import gpu_of
 from weft.target import Target
 from weft.tools import weft as tool
 
@@ -263,11 +265,13 @@ def test_fp8_is_multiplied_with_unit_scales_where_that_is_twice_as_fast(chip):
 
 
 def test_more_work_is_estimated_to_take_longer():
-    types, (schedule, *_) = Types("bf16", "bf16", "bf16"), BIG
-    times = [tma_mma.estimated(schedule, m, 4096, 4096, types, "sm_120a") for m in (128, 4096, 8192)]
+    def estimated(m, members=1):
+        product = m, 4096, 4096, Types("bf16", "bf16", "bf16")
+        return predict_schedule(BIG[0], *product, gpu_of("sm_120a"), members=members).microseconds
+
+    times = [estimated(m) for m in (128, 4096, 8192)]
     assert times == sorted(times) and times[0] < times[-1]
-    twice = tma_mma.estimated(schedule, 4096, 4096, 4096, types, "sm_120a", members=2)
-    assert twice > 1.5 * times[1]
+    assert estimated(4096, members=2) > 1.5 * times[1]
 
 
 _TYPES, _FP8 = Types("bf16", "bf16", "bf16"), Types("f8E4M3FN", "f8E5M2", "f32")

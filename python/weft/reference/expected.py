@@ -147,11 +147,9 @@ def product(
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
         total = _integer_sums(left, right, bit_op)
-        expected = _integers(total, c if beta else None, bias, activation, residual)
+        result = _integers(total, c if beta else None, bias, activation, residual)
         return (
-            expected
-            if epilogue is None
-            else Expected(*epilogue(expected.values.astype(np.int32), expected.bound))
+            result if epilogue is None else Expected(*epilogue(result.values.astype(np.int32), result.bound))
         )
     if left.dtype == np.float64:
         terms_added = [None if c is None else beta * c, bias, residual]

@@ -36,14 +36,13 @@ def choose(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) ->
 
 def ranked(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> list[TmaMmaSchedule]:
     """The schedules that are worth trying, by their estimated time."""
-    timed = [(estimated(s, m, n, k, types, chip, members), s) for s in _candidates(types, chip)]
+    gpu = gpu_of(chip)
+    timed = [
+        (predict_schedule(s, m, n, k, types, gpu, members=members).microseconds, s)
+        for s in _candidates(types, chip)
+    ]
     # Where memory is the limit, smaller tiles hide more of their other time.
     return [s for _, s in sorted(timed, key=lambda each: (each[0], each[1].block[0] * each[1].block[1]))]
-
-
-def estimated(s: TmaMmaSchedule, m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> float:
-    """The microseconds that `members` products of M x N x K are predicted to take."""
-    return predict_schedule(s, m, n, k, types, gpu_of(chip), members=members).microseconds
 
 
 def _candidates(types: Types, chip: str) -> Iterator[TmaMmaSchedule]:
