@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 import time
@@ -88,7 +89,7 @@ def _left_out(function, cases):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Refuses names that differ between runs: nobody could select such a test."""
-    if addressed := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
+    if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]{8,}>", item.nodeid)]:
         raise pytest.UsageError(f"names of tests must not contain an address, got {addressed[0]}")
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)  # beside lit, which uses the time
     if (providers := sys.modules.get("hypothesis.internal.conjecture.providers")) is not None:
