@@ -25,7 +25,7 @@ _CHOSEN = bindings.choose(tuple(bindings.PROJECTS), "pip install torch-mlir")
 DISTRIBUTION = _CHOSEN.name
 LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
-T = TypeVar("T")
+Root = TypeVar("Root", "ir.Module", "ir.Operation")
 Op = TypeVar("Op", bound="ir.OpView")
 
 
@@ -78,10 +78,10 @@ def _hand_out_all_attributes() -> None:
         _hand_out(location.attr, [type(location)])
 
 
-def _hand_out(sample: Any, classes: list[Any]) -> None:
+def _hand_out(sample: ir.Attribute, classes: list[type[ir.Attribute]]) -> None:
     """Makes the bindings return attributes like the sample as the first of these classes that they have."""
 
-    def as_class(attribute: Any) -> Any:
+    def as_class(attribute: ir.Attribute) -> ir.Attribute:
         casts = (cast(kind, attribute) for kind in classes)
         return next((each for each in casts if each is not None), attribute)
 
@@ -92,7 +92,7 @@ with ir.Context(load_on_create_dialects=()):
     _hand_out_all_attributes()
 
 
-def _as_text(attribute: Any) -> str:
+def _as_text(attribute: ir.Attribute) -> str:
     """A string's value, with escapes for bytes that aren't UTF-8: the bindings would raise RuntimeError."""
     return str(attribute.value_bytes.decode("utf-8", "backslashreplace"))
 
@@ -148,7 +148,7 @@ def location(loc: ir.Location, name: str | None = None) -> Location | None:
     return None
 
 
-def cast(kind: Any, value: Any) -> Any:
+def cast(kind: Any, value: object) -> Any:
     """A location, type or attribute as an object of class `kind`, or None if it has another class.
 
     The bindings sometimes return the base class: for locations and for parameters of dynamic types.
@@ -229,7 +229,7 @@ def parse_bytecode(data: bytes, context: ir.Context, name: str) -> ir.Module:
         return _sound(ir.Module.parse(data, context), None, name)
 
 
-def _sound(root: T, text: str | None, name: str) -> T:
+def _sound(root: Root, text: str | None, name: str) -> Root:
     """Returns what was parsed. Raises WeftError for wrong types and attributes of Python-defined dialects."""
     defining = (each.name for each in ext.Dialect.__subclasses__() if each.types or each.attributes)
     walks = text is None or any(f"!{each}." in text or f"#{each}." in text for each in defining)
@@ -463,7 +463,7 @@ def _has_unreachable_block(region: ir.Region) -> bool:
     return len(reached) < len(blocks)
 
 
-def _pattern_matches(op: Any, names: set[str]) -> list[Any]:
+def _pattern_matches(op: ir.Operation, names: set[str]) -> list[Any]:
     """The operations with these names in reachable blocks of `op`, in post-order, by rewrite patterns that
     change nothing.
     """

@@ -122,10 +122,6 @@ class Cache:
         except OSError as error:
             self._warn(f"{self.directory}: {error.strerror or error}")
 
-    def is_writable(self) -> bool:
-        """Whether entries can be added to a directory that exists."""
-        return self.directory is not None and os.access(self.directory, os.W_OK)
-
     def prune(self) -> None:
         """Over the limit, remove the least recently used entries, down to three quarters of it."""
         with contextlib.suppress(OSError):

@@ -3,30 +3,39 @@ MLIR's parser can't call.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Union
 
 from weft.errors import Diagnostic, Location
 from weft.registry import extensions
 
+if TYPE_CHECKING:
+    from weft.ir import classes
+Kind = Union["classes.Type", "classes.Attribute"]
 
-def complaint(ir: Any, kinds: Iterable[Any]) -> str | None:
+
+def complaint(ir: ModuleType, kinds: Iterable[Kind]) -> str | None:
     """Describes a mistake in one of these types and attributes, or in one inside them."""
     return next(iter(_complaints(ir, kinds, set())), None)
 
 
-def diagnostics(ir: Any, root: Any, location: Callable[[Any], Location | None]) -> list[Diagnostic]:
+def diagnostics(
+    ir: ModuleType,
+    root: "classes.Operation | classes.Module",
+    location: Callable[["classes.Location"], Location | None],
+) -> list[Diagnostic]:
     """The complaints about all types and attributes in an operation, each once."""
     seen: set[int] = set()
     found: list[Diagnostic] = []
 
-    def verify(op: Any, kinds: Iterable[Any], at: Any) -> None:
+    def verify(op: "classes.Operation", kinds: Iterable[Kind], at: "classes.Location") -> None:
         found.extend(Diagnostic(f"'{op.name}' op {w}", location(at)) for w in _complaints(ir, kinds, seen))
 
-    def visit(op: Any) -> Any:
+    def visit(op: "classes.Operation") -> object:
         verify(op, op.attributes.values(), op.location)
         verify(op, (result.type for result in op.results), op.location)
         for region in op.regions:
-            for block in region:
+            for block in region.blocks:
                 for argument in block.arguments:
                     verify(op, (argument.type,), argument.location)
         return ir.WalkResult.ADVANCE
@@ -35,7 +44,7 @@ def diagnostics(ir: Any, root: Any, location: Callable[[Any], Location | None]) 
     return found
 
 
-def _complaints(ir: Any, kinds: Iterable[Any], seen: set[int]) -> Iterable[str]:
+def _complaints(ir: ModuleType, kinds: Iterable[Kind], seen: set[int]) -> Iterable[str]:
     for kind in kinds:
         # The hash is the address of what MLIR has once.
         if (key := hash(kind)) in seen:
@@ -47,16 +56,17 @@ def _complaints(ir: Any, kinds: Iterable[Any], seen: set[int]) -> Iterable[str]:
             yield wrong
 
 
-def _complaint(kind: Any) -> str | None:
+def _complaint(kind: Kind) -> str | None:
     try:
-        return kind.complaint()
+        wrong: str | None = kind.complaint()
+        return wrong
     except Exception:
         name = str(getattr(kind, "type_name", None) or kind.attr_name)
         with extensions.blamed(f"the complaint of '{name}'", extensions.of_dialect(name)):
             raise
 
 
-def _inner(ir: Any, kind: Any) -> Iterable[Any]:
+def _inner(ir: ModuleType, kind: Kind) -> Iterable[Kind]:
     if isinstance(kind, ir.FunctionType):
         return (*kind.inputs, *kind.results)
     if isinstance(kind, ir.TupleType):
