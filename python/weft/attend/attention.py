@@ -1,19 +1,28 @@
 """`weft.attention`: softmax(scale * q @ k.T) @ v for each head, by the kernels of `weft.attend.kernels`."""
 
-from typing import Any, Never
+from collections.abc import Mapping
+from typing import Never
 
 from weft.attend import plans
 from weft.attend.problem import OPTIONS, Options, refuse
 from weft.errors import shown
 from weft.isa.suggest import no_parameter
 from weft.launch import arrays, libraries, torch_tensors
+from weft.launch.arrays import Array
 from weft.multiply import jax_call
 from weft.system import upper
 
 
 def _watched(
-    q: Any, k: Any, v: Any, *, return_lse: bool = False, out: Any = None, stream: Any = None, **others: Any
-) -> Any:
+    q: object,
+    k: object,
+    v: object,
+    *,
+    return_lse: bool = False,
+    out: object = None,
+    stream: object = None,
+    **others: object,
+) -> Array:
     """`attention` by an operator of PyTorch, which computes the same for plain tensors."""
     chosen = {name: others.pop(name) for name in OPTIONS if name in others}
     return _by_operator({"q": q, "k": k, "v": v, **others}, Options.of(**chosen), return_lse, out, stream)
@@ -37,30 +46,30 @@ _OTHER_NAMES = {
 
 @torch_tensors.traced_as(_watched)
 def attention(
-    q: Any,
-    k: Any,
-    v: Any,
+    q: object,
+    k: object,
+    v: object,
     *,
     causal: bool = False,
     scale: float | None = None,
     window: tuple[int | None, int | None] | None = None,
     softcap: float | None = None,
-    sinks: Any = None,
-    lengths: Any = None,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
-    page_table: Any = None,
-    q_scale: Any = None,
-    k_scale: Any = None,
-    v_scale: Any = None,
+    sinks: object = None,
+    lengths: object = None,
+    cu_seqlens_q: object = None,
+    cu_seqlens_k: object = None,
+    page_table: object = None,
+    q_scale: object = None,
+    k_scale: object = None,
+    v_scale: object = None,
     layout: str = "bhtd",
     splits: int | None = None,
     deterministic: bool = False,
     return_lse: bool = False,
-    out: Any = None,
-    stream: Any = None,
+    out: object = None,
+    stream: object = None,
     **others: Never,
-) -> Any:
+) -> Array:
     """`softmax(scale * q @ k.T) @ v`, for each head of a batch.
 
     `q`, `k` and `v` are NumPy, PyTorch, CuPy or JAX arrays of f16, bf16 or e4m3. With `layout` "bhtd", their
@@ -138,21 +147,25 @@ def attention(
     return (result, library.handed_over(lse, q)) if return_lse else result
 
 
-def _by_operator(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
+def _by_operator(
+    given: Mapping[str, object], options: Options, return_lse: bool, out: object, stream: object
+) -> Array:
     """The result of `torch.ops.weft.attention`."""
     _refuse_places(out, stream, "PyTorch differentiates or traces a call", "call it under torch.no_grad()")
     result, lse = upper.torch().attention.attention(given, options)
     return (result, lse) if return_lse else result
 
 
-def _by_xla(given: dict[str, Any], options: Options, return_lse: bool, out: Any, stream: Any) -> Any:
+def _by_xla(
+    given: Mapping[str, object], options: Options, return_lse: bool, out: object, stream: object
+) -> Array:
     """The result of XLA, which queues the launches on its own stream."""
     _refuse_places(out, stream, "arrays are JAX's", "use the result")
     result, lse = upper.jax().attention.attention(given, options)
     return (result, lse) if return_lse else result
 
 
-def _refuse_places(out: Any, stream: Any, where: str, advice: str) -> None:
+def _refuse_places(out: object, stream: object, where: str, advice: str) -> None:
     for name, each in (("out", out), ("stream", stream)):
         if each is not None:
             raise refuse(f"{name} must be None where {where}, got {shown(each)}: {advice}")

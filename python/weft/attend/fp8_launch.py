@@ -6,7 +6,7 @@ from typing import Any
 from weft.attend import tiles
 from weft.attend.kernels.forward_fp8 import forward_fp8
 from weft.attend.problem import FP8, Sizes, refuse
-from weft.launch.arrays import ArrayView
+from weft.launch.arrays import Array, ArrayView
 
 SCALES = {"q_scale": "heads", "k_scale": "key_heads", "v_scale": "key_heads"}
 """The arrays of scales, each with the heads that it is for."""
@@ -46,7 +46,7 @@ def refuse_gradients(call: Any) -> None:
         raise refuse(f"gradients must be of elements of f16 or bf16, got {FP8}: multiply by the scales first")
 
 
-def launch(call: Any, q: Any, o: Any, sums: Any, sinks: Any, stream: Any) -> None:
+def launch(call: Any, q: Array, o: Array, sums: Array, sinks: Array, stream: object) -> None:
     """Launches the kernel. `sinks` are in f32."""
     sizes, flags = call.sizes, call.flags
     causal = flags["rights"] and not flags["lefts"]
@@ -73,7 +73,7 @@ def launch(call: Any, q: Any, o: Any, sums: Any, sinks: Any, stream: Any) -> Non
     )
 
 
-def _scales(call: Any, name: str) -> Any:
+def _scales(call: Any, name: str) -> Array:
     """Scales of sequences and heads; those of heads alone are one row for all sequences."""
     scales = call.added(name, "f32", 2)
     return scales[None] if scales.ndim == 1 else scales

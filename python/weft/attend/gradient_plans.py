@@ -18,12 +18,12 @@ _plans: Any = Plans(plans.MOST)
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 
 
-def found(given: Sequence[Any], options: Mapping[str, object]) -> Found | None:
+def found(given: Sequence[object], options: Mapping[str, object]) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`."""
     return _plans.found(given, tuple({**_DEFAULTS, **options}.values()))
 
 
-def run(known: Found | None, call: Call, arrays: Sequence[Any]) -> list[Any]:
+def run(known: Found | None, call: Call, arrays: Sequence[object]) -> list[Any]:
     """The gradients of q, k and v of a call, and delta, from `arrays`: the output, lse and their gradients.
     Keeps a plan for calls with the same key if the arrays are on a GPU.
     """

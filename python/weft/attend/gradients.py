@@ -1,6 +1,7 @@
 """The launches of the gradients of attention."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from weft.attend import tiles
@@ -9,6 +10,7 @@ from weft.attend.kernels.sequences import SUMS_STEP
 from weft.attend.kernels.sums import LANES, ROWS, convert_queries, products_of_outputs
 from weft.attend.launches import Call, batched
 from weft.attend.problem import refuse
+from weft.launch.arrays import Array
 
 _LOG2E = math.log2(math.e)
 _ROUNDS = 1.5, 1.2
@@ -80,7 +82,7 @@ def backward(
     return dq, dk, dv, delta, shares if sinking else None
 
 
-def _adding(call: Call) -> dict[str, Any] | None:
+def _adding(call: Call) -> tiles.Meta | None:
     """The meta-parameters of the kernel that adds in memory; None where it can't compute the gradients."""
     window, capped = _window(call), call.flags["capped"]
     return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=capped)
@@ -91,7 +93,7 @@ def _window(call: Call) -> bool:
     return bool(call.flags["lefts"] or call.flags["rights"])
 
 
-def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
+def _lags(call: Call, how: tiles.Meta | None) -> tuple[int, int] | None:
     """How many heads of keys ahead the kernel that adds prepares rows beside its products or clears sums, and
     how many heads behind it converts sums: all heads if it doesn't. None for neither. CTAs of heads so far
     away have begun, or have ended, so that few CTAs wait.
@@ -105,20 +107,20 @@ def _lags(call: Call, how: dict[str, Any] | None) -> tuple[int, int] | None:
     return None if lags[0] >= heads else (lags[0], min(lags[1], heads) if _beside(call, how) else heads)
 
 
-def _beside(call: Call, how: dict[str, Any] | None) -> bool:
+def _beside(call: Call, how: Mapping[str, object] | None) -> bool:
     sizes, left = call.sizes, bool(call.flags["lefts"])
     if how is None or sizes.group * sizes.queries > _MOST_ROWS:
         return False
     return tiles.beside(sizes.keys, how, left=left)
 
 
-def _section(call: Call, how: dict[str, Any]) -> int:
+def _section(call: Call, how: tiles.Meta) -> int:
     """The tiles of a section of heads, in which the longest come first; 0 for tiles head by head."""
     causal = call.flags["rights"] and not (call.flags["lefts"] or call.flags["packed"])
     return tiles.section(call.sizes.keys, how) if causal else 0
 
 
-def _blocks(call: Call, sums: Any, size: int) -> int:
+def _blocks(call: Call, sums: Array, size: int) -> int:
     """The number of blocks of queries of one size; packed sequences may have one more each."""
     more = call.views["cu_seqlens_q"].shape[0] - 1 if call.sizes.packed else 0
     return int(-(-sums.shape[2] // size) + more)
@@ -126,17 +128,17 @@ def _blocks(call: Call, sums: Any, size: int) -> int:
 
 def _launch(
     call: Call,
-    computed: tuple[Any, ...],
-    sums: tuple[Any, Any],
-    results: tuple[Any, Any, Any],
-    how: dict[str, Any] | None,
-    extra: tuple[tuple[int, int], dict[str, Any]],
+    computed: tuple[Array, ...],
+    sums: tuple[Array, Array],
+    results: tuple[Array, Array, Array],
+    how: tiles.Meta | None,
+    extra: tuple[tuple[int, int], tiles.Meta],
 ) -> None:
     """Launches the kernels of q, and of k and v; or `how`, that of all, which adds up those of q."""
     dq, dk, dv = (call.matrices(name, each) for name, each in zip("qkv", results, strict=True))
     added = [call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")]
     inputs = (*(call.matrices(name) for name in "qkv"), *computed, *added)
-    options: dict[str, Any] = {**call.flags, "group": call.sizes.group, **extra[1]}
+    options: tiles.Meta = {**call.flags, "group": call.sizes.group, **extra[1]}
     (sums_q, done), stream = sums, options["stream"]
     later = computed[2] if options["beside"] else call.added("", "f32", 3)
     rest = (sums_q, later, done, *call.numbers, *extra[0])
@@ -157,7 +159,7 @@ def _launch(
     call.launch(convert_queries, sums_q, added[0], last, dq, call.scale, **shape, stream=stream)
 
 
-def of_sinks(delta: Any, shares: Any, d_lse: Any) -> Any:
+def of_sinks(delta: Array, shares: Array, d_lse: Array) -> Array:
     """The gradient of the sinks, from what `backward` returns: their shares take from those of all values,
     and delta has a negative sign. `d_lse` is the gradient of lse, or None.
     """

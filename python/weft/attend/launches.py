@@ -15,7 +15,7 @@ from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
 from weft.launch import arrays, graph, libraries, overlaps, runtime
-from weft.launch.arrays import ArrayView
+from weft.launch.arrays import Array, ArrayView
 from weft.launch.launcher import Extents
 
 INTEGERS = "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table"
@@ -37,7 +37,7 @@ class Call:
 
     @staticmethod
     def of(
-        given: Mapping[str, Any],
+        given: Mapping[str, object],
         options: Options,
         launch: Callable[..., None] | None = None,
         multiprocessors: int | None = None,
@@ -89,7 +89,7 @@ class Call:
         return fp8_launch.RESULTS if self.is_fp8 else (self.views["q"].dtype,)
 
     @property
-    def flags(self) -> dict[str, Any]:
+    def flags(self) -> tiles.Meta:
         """The meta-parameters that follow from the options."""
         return {
             "packed": self.sizes.packed,
@@ -105,19 +105,19 @@ class Call:
         left, right = self.options.left, self.options.right
         return self.scale, self.options.softcap, left or 0, right or 0
 
-    def matrices(self, name: str, array: Any = None) -> Any:
+    def matrices(self, name: str, array: object = None) -> Array:
         """An array as batch, heads, tokens and size."""
         array = self.given[name] if array is None else array
         packed = self.sizes.packed and not (self.sizes.page and name in "kv")
         return batched(array, self.options.layout, packed)
 
-    def added(self, name: str, dtype: str, rank: int = 1) -> Any:
+    def added(self, name: str, dtype: str, rank: int = 1) -> Array:
         """An optional array, or one of a single element in its place."""
         if name in self.given:
             return self.given[name]
         return nothing(self.given["q"], self.views["q"], dtype, rank)
 
-    def empty(self, shape: tuple[int, ...], dtype: str) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Array:
         """A new array of the library of q."""
         q = self.given["q"]
         return libraries.of(q).empty(q, self.views["q"], shape, dtype)
@@ -127,18 +127,18 @@ def _multiprocessors(view: ArrayView) -> int:
     return 0 if view.device == "cpu" else runtime.device(max(view.device_id, 0)).multiprocessors
 
 
-def _at_once(kernel: Callable[..., None], *arguments: Any, **options: Any) -> None:
+def _at_once(kernel: Callable[..., None], *arguments: object, **options: object) -> None:
     kernel(*arguments, **options)
 
 
-def batched(array: Any, layout: str, packed: bool) -> Any:
+def batched(array: Array, layout: str, packed: bool) -> Array:
     """An array as batch, heads, tokens and size, without a copy."""
     if packed:
         return array.swapaxes(0, 1)[None]
     return array.swapaxes(1, 2) if layout == "bthd" else array
 
 
-def _view(name: str, array: Any) -> ArrayView:
+def _view(name: str, array: object) -> ArrayView:
     with about(f"weft.attention: {name}"):
         return arrays.view(array)
 
@@ -203,13 +203,13 @@ def _check_added(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _nothing_of_torch(device: Any, dtype: str, rank: int) -> Any:
+def _nothing_of_torch(device: object, dtype: str, rank: int) -> Array:
     import torch
 
     return torch.zeros([1] * rank, dtype=getattr(torch, arrays.numpy_dtype(dtype).name), device=device)
 
 
-def nothing(like: Any, view: ArrayView, dtype: str, rank: int = 1) -> Any:
+def nothing(like: Array, view: ArrayView, dtype: str, rank: int = 1) -> Array:
     """An array of one element, for an argument that a kernel doesn't read."""
     if view.device == "cpu":
         return np.zeros([1] * rank, arrays.numpy_dtype(dtype))
@@ -218,7 +218,7 @@ def nothing(like: Any, view: ArrayView, dtype: str, rank: int = 1) -> Any:
     return libraries.of(like).empty(like, view, (1,) * rank, dtype)
 
 
-def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
+def run(call: Call, out: object = None, stream: object = None) -> tuple[Array, Array]:
     """The output of a call, in `out` if that is given, and the logarithms of sums."""
     sizes, types = call.sizes, call.result_types
     if out is None:
@@ -231,7 +231,7 @@ def run(call: Call, out: Any = None, stream: Any = None) -> tuple[Any, Any]:
     return out, lse
 
 
-def _launch(call: Call, out: Any, lse: Any, stream: Any) -> None:
+def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
     """Launches the kernels of a call."""
     sizes = call.sizes
     if call.is_empty:
@@ -262,7 +262,7 @@ def _launch(call: Call, out: Any, lse: Any, stream: Any) -> None:
     )
 
 
-def _forward(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:
+def _forward(call: Call, q: object, o: object, sums: object, splits: int, stream: object) -> None:
     """Launches the forward kernel."""
     sizes, flags = call.sizes, call.flags
     meta = _tiles(call, splits)
@@ -288,7 +288,7 @@ def _forward(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) ->
     )
 
 
-def _decode(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> None:
+def _decode(call: Call, q: object, o: object, sums: object, splits: int, stream: object) -> None:
     """Launches the kernel for one query of each sequence, of few heads that share keys."""
     sizes, flags = call.sizes, call.flags
     ahead = splits > 1 and not (flags["limited"] or sizes.page)
@@ -309,7 +309,7 @@ def _decode(call: Call, q: Any, o: Any, sums: Any, splits: int, stream: Any) -> 
     )
 
 
-def _tiles(call: Call, splits: int) -> dict[str, Any]:
+def _tiles(call: Call, splits: int) -> tiles.Meta:
     sizes, flags = call.sizes, call.flags
     return tiles.forward(
         sizes.d,
@@ -323,7 +323,7 @@ def _tiles(call: Call, splits: int) -> dict[str, Any]:
     )
 
 
-def _sinks(call: Call) -> Any:
+def _sinks(call: Call) -> Array:
     """The sinks in f32."""
     sinks = call.added("sinks", "f32")
     if "sinks" not in call.given or call.views["sinks"].dtype == "f32":
@@ -331,12 +331,12 @@ def _sinks(call: Call) -> Any:
     return sinks.float() if hasattr(sinks, "float") else sinks.astype(np.float32)
 
 
-def _of_group(array: Any, sizes: Sizes) -> Any:
+def _of_group(array: Array, sizes: Sizes) -> Array:
     """An array of one query with the heads that share keys as its rows."""
     return array[:, :, 0].reshape(sizes.batch, sizes.key_heads, sizes.group, *array.shape[3:])
 
 
-def _check_out(call: Call, out: Any, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
+def _check_out(call: Call, out: object, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
     view = _view("out", out)
     if view.shape != shape or view.dtype not in types:
         legal = " or ".join(types)
@@ -355,7 +355,7 @@ def _check_out(call: Call, out: Any, shape: tuple[int, ...], types: tuple[str, .
             raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
 
 
-def extents(call: Call, out: Any, names: Sequence[str]) -> Extents:
+def extents(call: Call, out: object, names: Sequence[str]) -> Extents:
     """The extents of the arrays with these names, of which `out` must not overlap others."""
     views = {**call.views, "out": _view("out", out)}
     ends = {name: arrays.span(view)[1] if all(view.shape) else view.address for name, view in views.items()}
@@ -366,7 +366,7 @@ def extents(call: Call, out: Any, names: Sequence[str]) -> Extents:
     return Extents(tuple(spans), itself, names.index("out"))
 
 
-def _fill_empty(call: Call, out: Any, lse: Any) -> None:
+def _fill_empty(call: Call, out: Array, lse: Array) -> None:
     """The result where no query sees a key: zeros."""
     out[...] = 0
     lse[...] = -math.inf

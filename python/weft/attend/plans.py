@@ -13,6 +13,7 @@ from weft.attend import fp8_launch, launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
 from weft.launch import graph, libraries
+from weft.launch.arrays import Array
 from weft.launch.launcher import Extents
 from weft.launch.plans import Found, Plans
 
@@ -56,8 +57,8 @@ class Plan:
     extents: Extents | None
 
     def run(
-        self, handle: int, addresses: Sequence[int], given: Sequence[Any], stream: Any = None
-    ) -> tuple[Any, ...] | None:
+        self, handle: int, addresses: Sequence[int], given: Sequence[object], stream: object = None
+    ) -> tuple[Array, ...] | None:
         """The results of the arrays given, at these addresses, an `out` among them first. None if that may
         overlap one of the others, so that they must be checked again. `handle` is that of `stream`, or of
         PyTorch's current one for None.
@@ -103,7 +104,7 @@ class Plan:
         slot_of: Callable[["Launched", str, Any], str | None],
         *,
         zeroed: bool = False,
-        out: Any = None,
+        out: Array = None,
     ) -> "Plan | None":
         """The plan of a call with these launches; None if one can't be prepared. `slots` name the arrays that
         are described, `results` those that a call makes, with their types, and `between` those that one
@@ -165,13 +166,13 @@ class Launched:
 def recorder(launched: list[Launched]) -> Callable[..., None]:
     """What adds a launch to a list, for `launch_all`."""
 
-    def launch(kernel: Any, *arguments: Any, stream: Any, **meta: Any) -> None:
+    def launch(kernel: object, *arguments: object, stream: object, **meta: object) -> None:
         launched.append(Launched(kernel, arguments, meta))
 
     return launch
 
 
-def launch_all(launched: Sequence[Launched], call: launches.Call, stream: Any = None) -> None:
+def launch_all(launched: Sequence[Launched], call: launches.Call, stream: object = None) -> None:
     """Makes the launches of a call in order, on a GPU once all their kernels are compiled."""
     if call.views["q"].device == "cuda":
         compile_all(launched)
@@ -194,13 +195,13 @@ def compile_all(launched: Sequence[Launched], arch: str | None = None) -> None:
 _plans: Any = Plans(MOST)
 
 
-def found(given: Sequence[Any], options: tuple[Any, ...], window: Any = None) -> Found | None:
+def found(given: Sequence[object], options: tuple[object, ...], window: object = None) -> Found | None:
     """What is known of a call with these arrays, in the order of `ARRAYS`."""
     of_window = (len(window), *window) if window.__class__ in (tuple, list) else (window,)
     return _plans.found(given, (*options, *of_window))
 
 
-def queued(known: Found | None, given: Sequence[Any], stream: Any = None) -> tuple[Any, ...] | None:
+def queued(known: Found | None, given: Sequence[object], stream: object = None) -> tuple[Array, ...] | None:
     """The results of a call that has a plan; None if its arguments must be checked."""
     if known is None or known[2] is None:
         return None
@@ -210,8 +211,12 @@ def queued(known: Found | None, given: Sequence[Any], stream: Any = None) -> tup
 
 
 def run(
-    known: Found | None, given: Mapping[str, Any], options: Options, out: Any = None, stream: Any = None
-) -> tuple[Any, Any]:
+    known: Found | None,
+    given: Mapping[str, object],
+    options: Options,
+    out: object = None,
+    stream: object = None,
+) -> tuple[Array, Array]:
     """Checks a call and runs it. Keeps a plan for calls with the same key if the arrays are on a GPU."""
     launched: list[Launched] = []
     call = launches.Call.of(given, options, None if known is None else recorder(launched))
@@ -226,7 +231,7 @@ def run(
 
 
 def _plan_of(
-    call: launches.Call, out: Any, results: tuple[Any, Any], launched: Sequence[Launched]
+    call: launches.Call, out: object, results: tuple[object, object], launched: Sequence[Launched]
 ) -> Plan | None:
     """The plan of a call that had these results."""
     slots = [name for name in ARRAYS if name in call.given or name == "out"]
@@ -236,7 +241,7 @@ def _plan_of(
     split = len(launched) > 1
     between = {name: launched[1].arrays[name] for name in ("parts", "sums")} if split else {}
 
-    def slot_of(launch: Launched, name: str, _: Any) -> str:
+    def slot_of(launch: Launched, name: str, _: object) -> str:
         """The first kernel of a call that is split writes parts."""
         if split and launch.kernel is not combine and name in ("o", "lse"):
             return "parts" if name == "o" else "sums"

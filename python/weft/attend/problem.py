@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -14,7 +14,7 @@ TYPES = "f16", "bf16", FP8
 LARGEST_HEAD, HEAD_STEP, ROW_BYTES = 256, 8, 16
 FP8_HEAD_STEP = 16
 _PAGE_STEP = 16
-_MOST: Any = 2.0**126  # times log2(e), it is finite in f32
+_MOST = 2.0**126  # times log2(e), it is finite in f32
 
 
 def refuse(message: str) -> WeftError:
@@ -37,13 +37,13 @@ class Options:
     @staticmethod
     def of(
         *,
-        causal: Any = False,
-        scale: Any = None,
-        window: Any = None,
-        softcap: Any = None,
-        layout: Any = "bhtd",
-        splits: Any = None,
-        deterministic: Any = False,
+        causal: object = False,
+        scale: object = None,
+        window: object = None,
+        softcap: object = None,
+        layout: object = "bhtd",
+        splits: object = None,
+        deterministic: object = False,
     ) -> "Options":
         """The options from the arguments of `weft.attention`. Raises WeftError for wrong ones."""
         if not isinstance(causal, bool):
@@ -73,19 +73,19 @@ OPTIONS = ("causal", "scale", "window", "softcap", "layout", "splits", "determin
 """The arguments of `weft.attention` from which `Options.of` makes its options."""
 
 
-def _up_to(value: Any) -> str:
+def _up_to(value: object) -> str:
     return " up to 2**126" if _is_number(value) and _MOST < value < math.inf else ""
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _window(window: Any) -> tuple[int | None, int | None]:
+def _window(window: object) -> tuple[int | None, int | None]:
     if window is None:
         return None, None
     if _is_integer(window):

@@ -1,8 +1,11 @@
 """The tiles of attention's kernels, by the size of heads."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
+Meta: TypeAlias = dict[str, Any]
+"""Meta-parameters of a kernel, by their names."""
 WARPGROUP_ROWS = 64  # of queries
 _SHARED_BYTES = 227 * 1024
 _HALF_BYTES = 114 * 1024  # of a multiprocessor
@@ -11,7 +14,7 @@ _NEAR_BYTES = 8 << 20
 _FP8_STEP = 32  # columns of a product's step, and bytes of the narrowest swizzle
 
 
-def best(d: int, queries: int, causal: bool) -> dict[str, Any]:
+def best(d: int, queries: int, causal: bool) -> Meta:
     """The meta-parameters that were fastest on an H100 for heads of this size and this many queries."""
     if d <= 64:
         short = queries <= _SHORT
@@ -34,11 +37,11 @@ def forward(
     capped: bool = False,
     splits: int = 1,
     page: int = 0,
-) -> dict[str, Any]:
+) -> Meta:
     """The meta-parameters of the forward kernel for heads of `d` columns, with values of `e`."""
     wide, value = width(d), width(e)
     largest = max(wide, value)
-    chosen: dict[str, Any]
+    chosen: Meta
     if splits > 1 or queries <= WARPGROUP_ROWS:
         chosen = {"groups": 1, "N": 64, "ahead": False}
         if largest <= 64:
@@ -65,7 +68,7 @@ MOST_TOGETHER = 32
 """The heads that share keys, up to which the decode kernel is faster than the forward kernel."""
 
 
-def decode(d: int, e: int, heads: int, *, page: int = 0, ahead: bool = False) -> dict[str, Any]:
+def decode(d: int, e: int, heads: int, *, page: int = 0, ahead: bool = False) -> Meta:
     """The meta-parameters of the decode kernel for heads of `d` columns, with values of `e`, of which this
     number share keys. `ahead` is whether the first blocks of each part of the keys may be prefetched.
     """
@@ -79,7 +82,7 @@ def decode(d: int, e: int, heads: int, *, page: int = 0, ahead: bool = False) ->
     return chosen | {"width": wide, "value_width": value}
 
 
-def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, bool]:
+def causal_order(meta: Meta, queries: int, keys: int) -> dict[str, bool]:
     """The meta-parameters for the order of tiles of causal attention: by length where that was faster, for
     many tiles and heads of which several fit in L2, otherwise in pairs.
     """
@@ -89,9 +92,7 @@ def causal_order(meta: dict[str, Any], queries: int, keys: int) -> dict[str, boo
     return {"by_length": by_length, "paired": not by_length}
 
 
-def forward_fp8(
-    d: int, e: int, queries: int, *, causal: bool, window: bool, capped: bool = False
-) -> dict[str, Any]:
+def forward_fp8(d: int, e: int, queries: int, *, causal: bool, window: bool, capped: bool = False) -> Meta:
     """The meta-parameters of the forward kernel of e4m3 for heads of `d` columns, with values of `e`.
     `window` is whether a query doesn't see all keys before it.
     """
@@ -111,7 +112,7 @@ def forward_fp8(
     # Blocks of fewer keys leave registers to copies.
     small = short and largest > 64 and n == (128 if largest <= 128 else 96)
     many = small or (64 < largest <= 128 and n == 160)
-    chosen: dict[str, Any] = {
+    chosen: Meta = {
         "N": n,
         "groups": groups,
         "optimistic": optimistic,
@@ -134,7 +135,7 @@ def _apart(largest: int, capped: bool) -> bool:
     return largest <= 96 or capped
 
 
-def _bytes_fp8(meta: dict[str, Any]) -> int:
+def _bytes_fp8(meta: Meta) -> int:
     """The bytes of shared memory of the forward kernel of e4m3."""
     rows, value, stages = WARPGROUP_ROWS * meta["groups"], meta["value_width"], meta["stages"]
     queries = rows * meta["width"] * (2 if meta["ahead"] else 1)
@@ -142,14 +143,14 @@ def _bytes_fp8(meta: dict[str, Any]) -> int:
     return int(queries + blocks + (2 * rows * value if meta["staged"] else 0))
 
 
-def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: bool, stages: int) -> int:
+def _bytes(wide: int, value: int, *, groups: int, N: int, ahead: int, stages: int) -> int:
     """The bytes of shared memory of the forward kernel."""
     rows = WARPGROUP_ROWS * groups
     tiles = rows * wide * (2 if ahead else 1) + stages * N * (wide + value) + (rows * value if ahead else 0)
     return 2 * tiles + 1024
 
 
-def backward(d: int, e: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def backward(d: int, e: int) -> tuple[Meta, Meta]:
     """The meta-parameters of the backward kernels of k and v, and of q, without additions in memory."""
     wide, value = _widths(d, e)
     common = {"width": wide, "value_width": value, "N": 64}
@@ -157,7 +158,7 @@ def backward(d: int, e: int) -> tuple[dict[str, Any], dict[str, Any]]:
     return common | {"of": "kv"}, common | queries | ({"N": 128} if wide <= 64 and value <= 192 else {})
 
 
-def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | None:
+def adding(d: int, e: int, *, window: bool, capped: bool) -> Meta | None:
     """The meta-parameters of the kernel that computes the gradients of queries, keys and values at once, with
     additions in memory, with causal or other windows, or with softcap; None where it doesn't fit.
     """
@@ -170,19 +171,19 @@ def adding(d: int, e: int, *, window: bool, capped: bool) -> dict[str, Any] | No
     return common | {"N": 128 if narrow else 64, "late": narrow or capped, "at_once": at_once}
 
 
-def beside(keys: int, meta: dict[str, Any], left: bool) -> bool:
+def beside(keys: int, meta: Mapping[str, object], left: bool) -> bool:
     """Whether the kernel that adds prepares rows of later heads beside its products, and converts sums of
     earlier ones, where that was faster. Otherwise it only clears sums. `left` windows hide early keys.
     """
     return bool(not meta["late"] and keys <= _LONG and not left)
 
 
-def in_turns(keys: int, meta: dict[str, Any], window: bool) -> bool:
+def in_turns(keys: int, meta: Meta, window: bool) -> bool:
     """Whether warpgroups take turns in the kernel that adds, where that was faster."""
     return bool(meta["width"] <= 64 and keys <= _LONG and window)
 
 
-def section(keys: int, meta: dict[str, Any]) -> int:
+def section(keys: int, meta: Meta) -> int:
     """How many causal tiles of keys are computed by `longest_first` together, where that was faster; 0 for
     tiles head by head.
     """

@@ -100,7 +100,7 @@ def _found(module: Any, entry: str, name: str) -> tuple[Any, str]:
     return named[0].operation.parent.operation, results[0]
 
 
-def _leave_out_the_rest(holder: Any, entry: str) -> None:
+def _leave_out_the_rest(holder: ir.OpView, entry: str) -> None:
     """Erases what the function doesn't use."""
     for op in list(holder.regions[0].blocks[0].operations):
         if op.operation.name == "builtin.module":
@@ -117,10 +117,10 @@ def _leave_out_the_rest(holder: Any, entry: str) -> None:
             del op.operation.attributes["sym_visibility"]
 
 
-def _uses(holder: Any, prefix: str) -> bool:
+def _uses(holder: ir.OpView, prefix: str) -> bool:
     found = False
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal found
         found = found or op.name == prefix or (prefix.endswith(".") and op.name.startswith(prefix))
         return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
@@ -129,7 +129,7 @@ def _uses(holder: Any, prefix: str) -> bool:
     return found
 
 
-def _set_targets(holder: Any, arch: str | None, default: str) -> tuple[str, ...]:
+def _set_targets(holder: ir.OpView, arch: str | None, default: str) -> tuple[str, ...]:
     """Gives each `gpu.module` that names no chip one, and returns the chips of all."""
     chips = []
     for each in operations(holder, gpu.GPUModuleOp):
@@ -146,17 +146,17 @@ def _set_targets(holder: Any, arch: str | None, default: str) -> tuple[str, ...]
     return tuple(dict.fromkeys(chips))
 
 
-def _run(holder: Any, pipeline: str, name: str) -> None:
+def _run(holder: ir.OpView, pipeline: str, name: str) -> None:
     with mlir.located(name):
         manager = passes.manager(pipeline, holder.context)
         manager.run(holder)
 
 
-def _refuse_what_is_left(holder: Any) -> None:
+def _refuse_what_is_left(holder: ir.OpView) -> None:
     """Raises WeftError for operations that no pass has lowered."""
     left: list[Diagnostic] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if not op.name.startswith(_LEFT):
             remedy = _REMEDIES.get(op.name.partition(".")[0])
             what = f"'{op.name}' op can't run in a host function"

@@ -39,16 +39,16 @@ def functions(say: Say) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def _of_bits(bits: int, kind: Any) -> Any:
+def _of_bits(bits: int, kind: object) -> Any:
     return np.array(bits & 0xFFFF, np.uint16).view(kind)
 
 
-def _say_unranked(say: Say, dtype: Any, address: int) -> None:
+def _say_unranked(say: Say, dtype: object, address: int) -> None:
     rank, descriptor = (ctypes.c_int64 * 2).from_address(address)
     _say_memref(say, dtype, rank, descriptor)
 
 
-def _say_memref(say: Say, dtype: Any, rank: int, descriptor: int) -> None:
+def _say_memref(say: Say, dtype: object, rank: int, descriptor: int) -> None:
     view = Memref(rank, descriptor)
     array = view.array(dtype)
     say(

@@ -72,10 +72,10 @@ class Runtime:
             what = f"function '{name}' has no body, and weft run has none: it has {', '.join(names)}"
             raise WeftError(f"{what}{did_you_mean(name, names)}") from None
 
-    def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _guarded(self, function: Callable[..., object]) -> Callable[..., Any]:
         keeps_on = function in (self._host_alloc, self._host_aligned_alloc, self._host_free)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: object) -> Any:
             if self._failure is not None and not keeps_on:
                 return 0
             try:

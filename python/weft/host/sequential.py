@@ -1,7 +1,5 @@
 """Rewrites of host code into the forms that upstream's `--gpu-to-llvm` takes."""
 
-from typing import Any
-
 from weft import mlir
 from weft.errors import Location
 from weft.mlir import func, ir
@@ -10,11 +8,11 @@ _COPIES = ("gpu.alloc", "gpu.dealloc", "gpu.memcpy", "gpu.memset")
 _TOKEN = "!gpu.async.token"
 
 
-def _named(holder: Any, *names: str) -> list[Any]:
+def _named(holder: ir.OpView, *names: str) -> list[ir.Operation]:
     """The operations with these names, in pre-order."""
-    found: list[Any] = []
+    found: list[ir.Operation] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name in names:
             found.append(op)
         return ir.WalkResult.ADVANCE
@@ -23,7 +21,7 @@ def _named(holder: Any, *names: str) -> list[Any]:
     return found
 
 
-def inline_async(holder: Any) -> None:
+def inline_async(holder: ir.OpView) -> None:
     """Executes each `async.execute` where it stands, one after the other, which is one of the orders that its
     tokens allow.
     """
@@ -50,7 +48,7 @@ def inline_async(holder: Any) -> None:
             op.erase()
 
 
-def rewrite(holder: Any) -> None:
+def rewrite(holder: ir.OpView) -> None:
     """Gives every operation on memory of the GPU, and every launch, a token that it depends on.
 
     Upstream's lowering takes such operations only with exactly one, launches with one or none.
@@ -60,7 +58,7 @@ def rewrite(holder: Any) -> None:
             _rewrite_one(op)
 
 
-def _rewrite_one(op: Any) -> None:
+def _rewrite_one(op: ir.Operation) -> None:
     token = ir.Type.parse(_TOKEN)
     is_async = bool(op.results) and op.results[len(op.results) - 1].type == token
     waits = [each for each in op.operands if each.type == token]
@@ -84,7 +82,7 @@ def _rewrite_one(op: Any) -> None:
     op.erase()
 
 
-def number_assertions(holder: Any, name: str) -> list[tuple[str, Location | None]]:
+def number_assertions(holder: ir.OpView, name: str) -> list[tuple[str, Location | None]]:
     """Replaces each `cf.assert` by a call of the function `name` with its condition and a number, and
     returns their messages and locations.
     """

@@ -1,6 +1,7 @@
 """The launches of products with 4-bit weights, for plain arrays of NumPy, PyTorch and CuPy."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from weft.int4.kernels.many_rows import many_rows
 from weft.int4.weights import TYPES, Int4Weights, contiguous
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, graph, libraries, overlaps, runtime
-from weft.launch.arrays import ArrayView
+from weft.launch.arrays import Array, ArrayView
 from weft.launch.kernel_arguments import is_contiguous
 
 _EMULATED_MULTIPROCESSORS = 132
@@ -57,7 +58,7 @@ def _is_ready(x: Any, weights: Int4Weights, bias: Any) -> bool:
 
 
 def _launch(
-    x: Any, m: int, multiprocessors: int, weights: Int4Weights, bias: Any, y: Any, stream: Any
+    x: object, m: int, multiprocessors: int, weights: Int4Weights, bias: object, y: object, stream: object
 ) -> None:
     zeros, asymmetric = weights.zeros, weights.zeros is not None
     few, meta = _tiles(m, weights.rows, weights.columns, weights.group, asymmetric, multiprocessors)
@@ -90,7 +91,7 @@ def _multiprocessors(device: str, number: int | None) -> int:
     return runtime.device(max(number or 0, 0)).multiprocessors
 
 
-def _view(name: str, array: Any) -> ArrayView:
+def _view(name: str, array: object) -> ArrayView:
     with about(f"weft.matmul_int4: {name}"):
         return arrays.view(array)
 
@@ -103,7 +104,7 @@ def check_rows(x: ArrayView, weights: Int4Weights) -> None:
         )
 
 
-def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
+def _check(view: ArrayView, weights: Int4Weights, bias: object) -> None:
     check_rows(view, weights)
     if weights.dtype not in TYPES:
         raise refuse(
@@ -124,7 +125,7 @@ def _check(view: ArrayView, weights: Int4Weights, bias: Any) -> None:
         )
 
 
-def _check_out(out: Any, shape: tuple[int, ...], dtype: str, others: dict[str, Any]) -> None:
+def _check_out(out: object, shape: tuple[int, ...], dtype: str, others: Mapping[str, object]) -> None:
     """Raises WeftError for an array that results can't be written to while others are read."""
     view = _view("out", out)
     if view.shape != shape or view.dtype != dtype:
@@ -138,7 +139,7 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: str, others: dict[str, A
             raise refuse(f"out must not overlap {name}")
 
 
-def _readable(x: Any, view: ArrayView) -> Any:
+def _readable(x: Array, view: ArrayView) -> Array:
     """x as a matrix whose rows TMA can copy: itself, or a copy where its rows aren't contiguous or don't
     begin at multiples of 16 bytes.
     """
@@ -155,7 +156,7 @@ def _readable(x: Any, view: ArrayView) -> Any:
     return copy
 
 
-def _zeros(like: Any, shape: tuple[int, int]) -> Any:
+def _zeros(like: Array, shape: tuple[int, int]) -> Array:
     if hasattr(like, "new_zeros"):
         return like.new_zeros(shape)
     import cupy

@@ -1,16 +1,17 @@
 """`weft.matmul_int4`: x @ weights.T for 4-bit weights."""
 
-from typing import Any
-
 from weft.errors import shown
 from weft.int4 import launches
 from weft.int4.launches import refuse
 from weft.int4.weights import Int4Weights
 from weft.launch import arrays, torch_tensors
+from weft.launch.arrays import Array
 from weft.system import upper
 
 
-def _watched(x: Any, weights: Any, *, bias: Any = None, out: Any = None, stream: Any = None) -> Any:
+def _watched(
+    x: object, weights: object, *, bias: object = None, out: object = None, stream: object = None
+) -> Array:
     """`matmul_int4` by an operator of PyTorch, which computes the same for plain tensors."""
     if out is not None or stream is not None:
         name = "out" if out is not None else "stream"
@@ -20,8 +21,8 @@ def _watched(x: Any, weights: Any, *, bias: Any = None, out: Any = None, stream:
 
 @torch_tensors.traced_as(_watched)
 def matmul_int4(
-    x: Any, weights: Int4Weights, *, bias: Any = None, out: Any = None, stream: Any = None
-) -> Any:
+    x: object, weights: Int4Weights, *, bias: object = None, out: object = None, stream: object = None
+) -> Array:
     """`x @ weights.T + bias`, where `weights` are those of `weft.quantize_int4` or `Int4Weights.pack`.
 
     `x` has any number of leading dimensions and rows of K elements of the type of the scales, bf16 or f16;

@@ -90,7 +90,7 @@ class Int4Weights:
         """The scales of a row."""
         return -(-self.columns // self.group) if self.group else 1
 
-    def to(self, *args: Any, **named: Any) -> "Int4Weights":
+    def to(self, *args: object, **named: object) -> "Int4Weights":
         """The weights on another device of PyTorch, as `torch.Tensor.to`."""
         packed, scales, zeros = (
             None if each is None else each.to(*args, **named)
@@ -124,7 +124,7 @@ class Int4Weights:
 
 
 def quantize_int4(
-    weights: Any, *, group: int = 128, symmetric: bool = False, dtype: str | None = None
+    weights: object, *, group: int = 128, symmetric: bool = False, dtype: str | None = None
 ) -> Int4Weights:
     """Rounds a matrix of weights, N x K of f32, bf16 or f16, to 4 bits with scales of `group` columns.
 
@@ -194,7 +194,7 @@ def _group(group: int | None, k: int, count: int | None) -> int:
     return int(group)
 
 
-def _nearest(group: Any) -> str:
+def _nearest(group: object) -> str:
     """The nearest legal group."""
     if not isinstance(group, int) or isinstance(group, bool):
         return "use 128"
@@ -248,7 +248,7 @@ def _plain(array: Any) -> Any:
     return np.asarray(array)
 
 
-def _namespace(array: Any) -> Any:
+def _namespace(array: object) -> Any:
     if isinstance(array, np.ndarray):
         return np
     import torch
@@ -323,7 +323,7 @@ def _check_range(name: str, array: Any) -> None:
         raise _refusal(f"{name} must be integers in 0..15, got {least:g}..{most:g}")
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     return shown(value) if value is None or isinstance(value, type) else "a nested tensor"
 
 

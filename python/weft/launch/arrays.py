@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -91,6 +91,15 @@ def mlir_type(dtype: npt.DTypeLike) -> str:
     if name is None:
         raise _unsupported(resolved)
     return name
+
+
+if TYPE_CHECKING:
+    import torch
+
+    Array: TypeAlias = npt.NDArray[Any] | torch.Tensor
+else:
+    Array = object
+"""An array of a library: those of CuPy and JAX are alike."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +255,7 @@ BROKEN = (
 )
 
 
-def _of_library(array: Any) -> ArrayView | None:
+def _of_library(array: object) -> ArrayView | None:
     """A view of an array through the first protocol that its type has; None if it has none."""
     package_name = library(type(array))
     for attribute, read in (
@@ -398,7 +407,7 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
     return _checked(replace(view, stream=_stream_of(interface)))
 
 
-def _stream_of(interface: Mapping[str, Any]) -> int | None:
+def _stream_of(interface: Mapping[str, object]) -> int | None:
     """The stream that a consumer of an interface must wait for."""
     stream = interface.get("stream")
     if stream is None:

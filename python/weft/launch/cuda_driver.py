@@ -45,7 +45,7 @@ def entry(name: str) -> int:
     return int(address)
 
 
-def call(action: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
+def call(action: str, function: Callable[..., tuple[object, ...]], *args: object) -> Any:
     """The result of a driver call. Raises WeftError if it fails; `action` ("copying 8 bytes") names the call
     in the message.
     """
@@ -54,7 +54,7 @@ def call(action: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> A
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def check(action: str, error: Any) -> None:
+def check(action: str, error: object) -> None:
     """Raises WeftError for an error of the driver."""
     if error:
         # An earlier kernel may be the cause.
@@ -86,7 +86,7 @@ def context(ordinal: int | None) -> Any:
 
 
 @contextlib.contextmanager
-def entered(context: Any) -> Iterator[None]:
+def entered(context: object) -> Iterator[None]:
     """Makes a context current in the block."""
     driver = api()
     call("entering a context", driver.cuCtxPushCurrent, context)
@@ -96,7 +96,7 @@ def entered(context: Any) -> Iterator[None]:
         driver.cuCtxPopCurrent()
 
 
-def release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
+def release(context: object, function: Callable[[Any], object], handle: object) -> None:
     """Frees a handle of the driver. Errors are ignored: after a kernel's fault, every call fails.
 
     Python may collect an object while any thread captures a graph, which a call that waits for the GPU would

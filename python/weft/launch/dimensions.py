@@ -17,7 +17,7 @@ _MOST_EMULATED = 16  # where each still computes several tiles: the emulator's c
 
 def dimensions(
     launch: Launch,
-    views: Sequence[Any],
+    views: Sequence[object],
     grid: Sequence[int] | None = None,
     block: Sequence[int] | None = None,
     multiprocessors: int | None = None,
@@ -74,7 +74,7 @@ def _emulated_multiprocessors(launch: Launch, tiles: int) -> int:
     return max(_EMULATED_MULTIPROCESSORS, min(several, _MOST_EMULATED))
 
 
-def workspaces_of(launch: Launch, views: Sequence[Any], grid: runtime.Dim) -> list[Space]:
+def workspaces_of(launch: Launch, views: Sequence[object], grid: runtime.Dim) -> list[Space]:
     """The workspaces of a launch with this grid and these arguments."""
     of_kernel, count = launch.workspaces, math.prod(grid)
     if not of_kernel:
@@ -99,7 +99,7 @@ def _block(launch: Launch, requested: Sequence[int] | None) -> runtime.Dim:
     return block
 
 
-def _extents(launch: Launch, check: Callable[[Any], list[int]], extents: Any) -> runtime.Dim:
+def _extents(launch: Launch, check: Callable[[Any], list[int]], extents: object) -> runtime.Dim:
     """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
     with about(f"kernel {launch.name}"):
         x, y, z = check(extents)

@@ -2,11 +2,15 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.launch.arrays import library
+from weft.launch.arrays import Array, library
 from weft.launch.cuda_driver import api, call, context, entered, release
 from weft.launch.runtime import stream_handle
+
+if TYPE_CHECKING:
+    import cupy
+    import torch
 
 _ACTION = "capturing a graph"
 
@@ -16,13 +20,13 @@ class Graph:
     writes to it again.
     """
 
-    def __init__(self, results: Any, kept: Any, captured: Any, executable: Any, default: Any) -> None:
+    def __init__(self, results: Any, kept: Any, captured: Any, executable: Any, default: object) -> None:
         self.results = results
         self._kept = kept  # memory that the kernels use
         self._captured, self._executable, self._default = captured, executable, default
         self._context = context(None)
 
-    def replay(self, stream: Any = None) -> Any:
+    def replay(self, stream: object = None) -> Any:
         """Queues all kernels on a stream, and returns `results`. For tensors of PyTorch, the default is the
         stream that was PyTorch's current one.
         """
@@ -41,7 +45,7 @@ class Graph:
         release(self._context, driver.cuGraphDestroy, self._captured)
 
 
-def keep_until(stream: Any, used: Iterable[Any]) -> None:
+def keep_until(stream: object, used: Iterable[Any]) -> None:
     """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
     done.
     """
@@ -50,7 +54,7 @@ def keep_until(stream: Any, used: Iterable[Any]) -> None:
             each.record_stream(_external(stream, each.device))
 
 
-def torch_stream(stream: Any, device: Any) -> Any:
+def torch_stream(stream: object, device: "torch.device") -> Any:
     """A block in which PyTorch queues its own kernels for a GPU on a stream."""
     if stream is None or device.type != "cuda":
         return contextlib.nullcontext()
@@ -59,7 +63,7 @@ def torch_stream(stream: Any, device: Any) -> Any:
     return torch.cuda.stream(_external(stream, device))
 
 
-def queued_on(stream: Any, like: Any) -> Any:
+def queued_on(stream: object, like: Array) -> Any:
     """A block in which the library of an array, PyTorch or CuPy, queues its own kernels for the array's GPU
     on a stream; an empty block for arrays of other libraries.
 
@@ -75,20 +79,20 @@ def queued_on(stream: Any, like: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _cupy_stream(stream: Any, device: Any) -> Iterator[None]:
+def _cupy_stream(stream: object, device: "cupy.cuda.Device") -> Iterator[None]:
     import cupy
 
     with device, cupy.cuda.ExternalStream(stream_handle(stream)):
         yield
 
 
-def _external(stream: Any, device: Any) -> Any:
+def _external(stream: object, device: object) -> Any:
     import torch
 
     return torch.cuda.ExternalStream(stream_handle(stream), device)
 
 
-def captured(run: Callable[[int], tuple[Any, Any]], default: Any) -> Graph:
+def captured(run: Callable[[int], tuple[object, object]], default: object) -> Graph:
     """The graph of what `run` queues on a stream. It returns its results, and memory that must be kept.
 
     Nothing runs. Memory that `run` allocates is allocated beside the graph, since the capture is relaxed.

@@ -195,7 +195,7 @@ def _call_xla(frame: Any, function: int, arguments: Any) -> int:
     return call(addressof(arguments)) or 0
 
 
-def _error(frame: Any, message: int | bytes) -> int:
+def _error(frame: object, message: int | bytes) -> int:
     text = ctypes.create_string_buffer(ctypes.string_at(message) if isinstance(message, int) else message)
     return _call_xla(frame, _ERROR_CREATE, (c_uint64 * 4)(32, 0, addressof(text), 13))
 

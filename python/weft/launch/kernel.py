@@ -202,10 +202,10 @@ class Kernel:
     @torch_tensors.outside_of_graphs("Weft launches kernels that torch.compile can't trace")
     def __call__(
         self,
-        *args: Any,
+        *args: object,
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
-        stream: Any = None,
+        stream: object = None,
         on: str | None = None,
         findings: str = "warn",
     ) -> None:
@@ -259,7 +259,7 @@ class Kernel:
             )
         return Kernel(compiled, launch)
 
-    def taking(self, *args: Any) -> "Kernel":
+    def taking(self, *args: object) -> "Kernel":
         """The kernel that a call with these arguments runs: this one, or `for_any_rows` for unaligned
         rows.
         """
@@ -268,7 +268,7 @@ class Kernel:
 
     def emulate(
         self,
-        *args: Any,
+        *args: object,
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
         sanitize: bool = True,
@@ -416,7 +416,7 @@ class Kernel:
         return self.plan(views).bound(views)
 
     def plan(
-        self, args: Sequence[Any], extents: Extents | None = None, grid: Sequence[int] | None = None
+        self, args: Sequence[object], extents: Extents | None = None, grid: Sequence[int] | None = None
     ) -> runtime.Prepared:
         """A launch with these numbers and with arrays like these, of one GPU. The addresses of the arrays, in
         order, are arguments of each launch.
@@ -467,7 +467,9 @@ class Kernel:
             extents=extents,
         )
 
-    def _known_launch(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
+    def _known_launch(
+        self, views: Sequence[object], grid: runtime.Dim, block: runtime.Dim
+    ) -> runtime.Prepared:
         """`_prepared`, cached by grid, block, sizes, strides and alignment."""
         layouts = tuple(
             (v.shape, v.strides, v.address % _MODULUS) if isinstance(v, ArrayView) else (type(v), repr(v))

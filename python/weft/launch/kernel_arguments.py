@@ -47,7 +47,7 @@ def aligned_to(view: ArrayView) -> int:
     return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
 
 
-def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[ArrayView | float], bool]:
+def checked(launch: Launch, args: Sequence[object]) -> tuple[list[ArrayView | float], bool]:
     """A kernel's arguments, with arrays as views, and whether their rows are aligned as the kernel needs it.
     Raises WeftError for arguments that don't fit.
     """
@@ -62,7 +62,7 @@ def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[ArrayView | float
     return views, aligned
 
 
-def _checked(arg: Any, want: MemrefArgument | PointerArgument | ScalarArgument, argument: str) -> Any:
+def _checked(arg: object, want: MemrefArgument | PointerArgument | ScalarArgument, argument: str) -> Any:
     """One argument, with an array as its view."""
     if isinstance(want, ScalarArgument):
         return number_for(arg, want, argument)
@@ -267,7 +267,7 @@ def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | Non
     return None
 
 
-def number_for(value: Any, want: ScalarArgument, argument: str) -> Any:
+def number_for(value: object, want: ScalarArgument, argument: str) -> Any:
     """A caller's number as a Python float or int. Raises WeftError if the argument's type can't hold it;
     `argument` names the argument in the message.
     """
@@ -334,7 +334,7 @@ def gpu_number(dtype: str, value: Any) -> kernel_handle.Argument:
     return _SCALARS[dtype][0], value
 
 
-def emulator_number(dtype: str, value: Any) -> Any:
+def emulator_number(dtype: str, value: object) -> Any:
     """A number as a parameter for the emulator: a NumPy scalar."""
     with np.errstate(over="ignore"):
         return _SCALARS[dtype][1](value)

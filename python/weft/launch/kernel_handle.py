@@ -67,7 +67,7 @@ class KernelHandle:
             call(action, driver.cuFuncSetAttribute, self.handle, larger, 1)
 
 
-def _parameter_sizes(handle: Any) -> list[int]:
+def _parameter_sizes(handle: object) -> list[int]:
     driver = api()
     sizes: list[int] = []
     while True:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import WeftError, about
 from weft.launch import arrays, producers, runtime, torch_tensors
-from weft.launch.arrays import ArrayView, Planned
+from weft.launch.arrays import Array, ArrayView, Planned
 
 Shape = tuple[int, ...]
 
@@ -26,7 +26,7 @@ class Library:
     not_as_tf32 = ""
     """The end of a message about what isn't computed if `allows_tf32` is false."""
 
-    def wants_gradients(self, array: Any) -> bool:
+    def wants_gradients(self, array: object) -> bool:
         """Whether the library would record an operation on an array for differentiation."""
         return False
 
@@ -34,7 +34,7 @@ class Library:
         """Whether the library's settings allow that f32 is multiplied as tf32."""
         return True
 
-    def empty(self, like: Any, view: ArrayView, shape: Shape, dtype: str) -> Any:
+    def empty(self, like: object, view: ArrayView, shape: Shape, dtype: str) -> Array:
         """A new array on the device of `like`, which has this view: an array of the same library, or one that
         `handed_over` converts. It has no memory if `like` has none. Raises WeftError if the library doesn't
         support the element type.
@@ -48,7 +48,7 @@ class Library:
         return runtime.DeviceArray(shape, dtype, None if unknown else runtime.holder([view]))
 
     def maker(
-        self, like: Any, ordinal: int | None, shape: Shape, dtype: str
+        self, like: object, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
         """A function that creates arrays as `empty` does, on a GPU, and one that returns such an array's
         address.
@@ -56,7 +56,7 @@ class Library:
         create = functools.partial(runtime.DeviceArray, shape, dtype, ordinal)
         return create, lambda array: int(array.address)
 
-    def handed_over(self, result: Any, like: Any) -> Any:
+    def handed_over(self, result: object, like: object) -> Array:
         """A finished result of `empty` as an array of the library. It is copied only on the CPU."""
         return result
 
@@ -72,7 +72,7 @@ class Library:
 class _Torch(Library):
     not_as_tf32 = _NOT_AS_TF32.format("torch.set_float32_matmul_precision('high')")
 
-    def wants_gradients(self, array: Any) -> bool:
+    def wants_gradients(self, array: object) -> bool:
         if not hasattr(array, "requires_grad"):
             return False
         import torch
@@ -84,14 +84,14 @@ class _Torch(Library):
     def allows_tf32(self) -> bool:
         return torch_tensors.allows_tf32()
 
-    def empty(self, like: Any, view: ArrayView, shape: Shape, dtype: str) -> Any:
+    def empty(self, like: Array, view: ArrayView, shape: Shape, dtype: str) -> Array:
         import torch
 
         name = arrays.numpy_dtype(dtype).name
         return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
 
     def maker(
-        self, like: Any, ordinal: int | None, shape: Shape, dtype: str
+        self, like: Array, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
         import torch
 
@@ -171,12 +171,12 @@ _LIBRARIES: dict[str, Library] = {"torch": TORCH, "jax": JAX, "cupy": _Cupy()}
 _OTHER = Library()
 
 
-def of(array: Any) -> Library:
+def of(array: object) -> Library:
     """The library of an array."""
     return _LIBRARIES.get(arrays.library(type(array)), _OTHER)
 
 
-def view(name: str, array: Any) -> tuple[Library, ArrayView]:
+def view(name: str, array: object) -> tuple[Library, ArrayView]:
     """The library and the view of the array that a message calls `name`. Raises WeftError for an array that
     can't be read, or whose library would record what is done with it.
     """
@@ -192,7 +192,7 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
         return library, arrays.view(array)
 
 
-def check_before_gradients(named: Mapping[str, Any]) -> None:
+def check_before_gradients(named: Mapping[str, object]) -> None:
     """Raises WeftError for an array that can't be read, if another one requires gradients. That one is
     refused only because of the first.
     """
@@ -204,7 +204,7 @@ def check_before_gradients(named: Mapping[str, Any]) -> None:
 
 
 def stream_finder(
-    operands: Sequence[Any], device: int | None, views: Sequence[ArrayView] = ()
+    operands: Sequence[object], device: int | None, views: Sequence[ArrayView] = ()
 ) -> Callable[[Any], int | None]:
     """A function from a call's `stream` to its handle, for arrays like these, which have these views. For a
     `stream` of None it returns the handle of the current stream of the first array's library. It makes that
@@ -216,7 +216,7 @@ def stream_finder(
     if waits:
         find_alone = stream_finder(operands, device)
 
-        def find_and_wait(stream: Any) -> int | None:
+        def find_and_wait(stream: object) -> int | None:
             handle = find_alone(stream)
             if handle is not None:
                 producers.order(device, handle, waits)
@@ -234,7 +234,7 @@ def stream_finder(
     gradients, cast = torch.is_grad_enabled, torch.is_autocast_enabled
     may_want = any(getattr(array, "requires_grad", False) for array in operands)
 
-    def find(stream: Any) -> int | None:
+    def find(stream: object) -> int | None:
         if tracing() is not None or modes() or cast("cuda") or forward._current_level >= 0:
             return None
         if may_want and gradients():

@@ -20,7 +20,7 @@ from weft.passes.plain.elements import is_splat
 from weft.passes.raising.plain import Plain
 
 
-def from_linalg(module: Any, arch: str | None = None, function: str | None = None) -> Program:
+def from_linalg(module: object, arch: str | None = None, function: str | None = None) -> Program:
     """Compiles a function of linalg with any number of products to a callable.
 
     `module` is .mlir text, a Path or an MLIR module; it isn't changed. `function` selects one of several
@@ -84,7 +84,7 @@ def _constants_as_arguments(function: ir.OpView) -> list[Any]:
     return found
 
 
-def _parsed(module: Any) -> ir.Module:
+def _parsed(module: object) -> ir.Module:
     """A module of the caller's in a context of its own."""
     if isinstance(module, (str, Path)):
         apart.check_parses(module)
@@ -155,7 +155,7 @@ def _array(numbers: ir.Attribute, kind: ir.Type) -> Any:
 
 
 def from_torch(
-    module: Any, *example: Any, arch: str | None = None, dynamic_shapes: Any = None
+    module: object, *example: object, arch: str | None = None, dynamic_shapes: object = None
 ) -> "TorchProgram":
     """Compiles a module of PyTorch, by torch-mlir's exporter, to a callable that takes inputs like `example`.
 

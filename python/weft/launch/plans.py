@@ -23,7 +23,7 @@ class Plans:
         """`get(key)` is the plan of a key, or None."""
         self._describe: torch_keys.Describe | None = None
 
-    def add(self, key: Hashable, plan: Any) -> None:
+    def add(self, key: Hashable, plan: object) -> None:
         with self._lock:
             if len(self._known) >= self._most:
                 for old in list(self._known)[: self._most // 4]:
@@ -37,7 +37,7 @@ class Plans:
     def __len__(self) -> int:
         return len(self._known)
 
-    def found(self, given: Sequence[Any], options: tuple[Any, ...]) -> Found | None:
+    def found(self, given: Sequence[object], options: tuple[object, ...]) -> Found | None:
         """What is known of a call with these arrays, as `torch_keys.describer` takes them, and options; None
         unless all arrays are plain tensors.
         """

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.errors import Diagnostic, WeftError, shown
 from weft.launch import arrays, graph, kernel_page, runtime
+from weft.launch.arrays import Array
 from weft.launch.kernel import Kernel
 from weft.passes.raising.numbers import Number, evaluated
 from weft.passes.raising.plain import Source
@@ -28,7 +29,7 @@ class ProductSize:
     transpose_b: bool
     batched: bool
 
-    def of(self, operands: Mapping[str, Any], _: Sequence[Any]) -> tuple[int, ...]:
+    def of(self, operands: Mapping[str, Any], _: Sequence[Array]) -> tuple[int, ...]:
         """The sizes for these operands."""
         a, b = operands[self.a].shape, operands[self.b].shape
         m, n = a[-1] if self.transpose_a else a[-2], b[-2] if self.transpose_b else b[-1]
@@ -42,7 +43,7 @@ class TensorSize:
 
     sizes: tuple[Number, ...]
 
-    def of(self, _: Mapping[str, Any], arguments: Sequence[Any]) -> tuple[int, ...]:
+    def of(self, _: Mapping[str, object], arguments: Sequence[object]) -> tuple[int, ...]:
         """The sizes for these arguments."""
         return tuple(evaluated(each, arguments) for each in self.sizes)
 
@@ -76,7 +77,7 @@ class Program:
         steps: Sequence[Step],
         arguments: int,
         results: Sequence[tuple[Source, str]],
-        constants: Sequence[Any] = (),
+        constants: Sequence[object] = (),
         remarks: Sequence[Diagnostic] = (),
     ) -> None:
         self.name = name
@@ -89,7 +90,7 @@ class Program:
     def _repr_html_(self) -> str:
         return kernel_page.of_program(self)
 
-    def __call__(self, *args: Any, stream: Any = None, on: str | None = None) -> Any:
+    def __call__(self, *args: object, stream: object = None, on: str | None = None) -> Any:
         """Returns the function's results: one array, a tuple of several, or None where it only writes to its
         arguments. `stream` and `on` are those of `Kernel.__call__`; for tensors of PyTorch, the default is
         PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
@@ -100,7 +101,7 @@ class Program:
             graph.keep_until(stream, used)
         return results
 
-    def capture(self, *args: Any) -> graph.Graph:
+    def capture(self, *args: object) -> graph.Graph:
         """Captures a call with these arrays, which must be on a GPU, as a CUDA graph, and returns it. Each
         replay launches all kernels at once: they read the same arrays, and write to the same results.
         """
@@ -113,7 +114,7 @@ class Program:
         with runtime.on(_device_of(given[0])):
             return graph.captured(lambda stream: self._run(args, stream, "gpu"), _current_stream(args))
 
-    def _run(self, args: Sequence[Any], stream: Any, on: str | None) -> tuple[Any, list[Any]]:
+    def _run(self, args: Sequence[object], stream: object, on: str | None) -> tuple[Any, list[Any]]:
         """What a call returns, and all memory that its kernels use."""
         if len(args) != self._arguments:
             plural = "" if self._arguments == 1 else "s"
@@ -129,7 +130,7 @@ class Program:
             results.append(_viewed(result, element))
         return results[0] if len(results) == 1 else tuple(results) or None, list(known.values())
 
-    def _constants_for(self, args: Sequence[Any]) -> tuple[Any, ...]:
+    def _constants_for(self, args: Sequence[object]) -> tuple[Array, ...]:
         """The function's constants, as arrays of the library and on the device of the first array. They are
         copied there once.
         """
@@ -142,7 +143,7 @@ class Program:
         return self._on_device[device]
 
     def _launch(
-        self, step: Step, known: dict[str, Any], given: Sequence[Any], stream: Any, on: str | None
+        self, step: Step, known: dict[str, Any], given: Sequence[Array], stream: object, on: str | None
     ) -> None:
         operands: dict[str, Any] = {}
         passed: list[Any] = []
@@ -169,7 +170,7 @@ class Program:
             step.kernel(*passed, stream=stream, on=on)
 
 
-def _fitted(array: Any, wanted: Any, step: Step, parameter: Source, stream: Any) -> Any:
+def _fitted(array: Array, wanted: object, step: Step, parameter: Source, stream: object) -> Array:
     """An array as a kernel on a stream takes it: contiguous, and booleans as bytes."""
     dtype = getattr(wanted, "dtype", None)
     if not hasattr(array, "shape") or not hasattr(wanted, "shape"):
@@ -202,7 +203,7 @@ def _viewed(array: Any, element: Any) -> Any:
     return array
 
 
-def _reshaped(array: Any, source: Source, given: Sequence[Any], what: str) -> Any:
+def _reshaped(array: Array, source: Source, given: Sequence[Array], what: str) -> Array:
     """An array in the shape of a kernel's argument, in which None is any size."""
     if not hasattr(array, "shape"):
         raise WeftError(f"{what} must be an array; got {shown(array)}")
@@ -241,18 +242,18 @@ def _current_stream(args: Sequence[Any]) -> Any:
     return None
 
 
-def _device_of(array: Any) -> int | None:
+def _device_of(array: object) -> int | None:
     """The GPU of an array; None for one on the CPU."""
     view = arrays.view(array)
     return None if view.device == "cpu" else view.device_id
 
 
-def _makes_own(like: Any) -> bool:
+def _makes_own(like: object) -> bool:
     """Whether kernels read constants from memory of an array's library."""
     return arrays.library(type(like)) == "torch" or isinstance(like, runtime.DeviceArray)
 
 
-def _copied(array: Any, like: Any) -> Any:
+def _copied(array: Array, like: Array) -> Array:
     """A copy of a NumPy array by the library and on the device of another array."""
     if isinstance(like, runtime.DeviceArray):
         return runtime.DeviceArray.from_numpy(array, like.device.ordinal)

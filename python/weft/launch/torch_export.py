@@ -50,7 +50,7 @@ class Exported:
     whole: Callable[[Sequence[Any]], Any]
 
 
-def exported(module: Any, example: Sequence[Any], dynamic_shapes: Any = None) -> Exported:
+def exported(module: object, example: Sequence[object], dynamic_shapes: object = None) -> Exported:
     """Exports a module for inputs like those of the example. `dynamic_shapes` has an element for each, as
     `torch.export.export` takes them. Raises WeftError where there is no exporter, or it fails.
     """
@@ -94,20 +94,20 @@ def state_of(module: Any) -> dict[str, Any]:
         return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
-def _functional(module: Any, names: list[str]) -> Any:
+def _functional(module: object, names: list[str]) -> Any:
     """A module with its parameters as inputs, which would be constants otherwise, and tensors as results."""
     import torch
     from torch.utils import _pytree as pytree
 
     class Functional(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
-        def forward(self, *tensors: Any) -> Any:
+        def forward(self, *tensors: object) -> Any:
             given = dict(zip(names, tensors, strict=False))
             result = torch.func.functional_call(module, given, tensors[len(names) :])
             leaves, self.spec = pytree.tree_flatten(result)
             self.others = [None if isinstance(each, torch.Tensor) else (each,) for each in leaves]
             return tuple(each for each in leaves if isinstance(each, torch.Tensor))
 
-        def whole(self, results: Sequence[Any]) -> Any:
+        def whole(self, results: Sequence[object]) -> Any:
             rest = iter(results)
             leaves = [next(rest) if each is None else each[0] for each in self.others]
             return pytree.tree_unflatten(leaves, self.spec)
@@ -206,7 +206,7 @@ def _line(location: str) -> str:
     return f" ({lines[0][0]}:{lines[0][1]})" if lines else ""
 
 
-def _refusal(message: str, module: Any) -> WeftError:
+def _refusal(message: str, module: object) -> WeftError:
     return WeftError(Diagnostic(message, notes=notes_on(module)))
 
 

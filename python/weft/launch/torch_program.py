@@ -13,18 +13,18 @@ from weft.launch.torch_export import Exported, Input, state_of
 class TorchProgram:
     """A module of PyTorch as kernels: call it as the module. `program` has the kernels."""
 
-    def __init__(self, program: Program, module: Any, exported: Exported) -> None:
+    def __init__(self, program: Program, module: object, exported: Exported) -> None:
         self.program = program
         self._module, self._exported = module, exported
 
-    def __call__(self, *inputs: Any, stream: Any = None, on: str | None = None) -> Any:
+    def __call__(self, *inputs: object, stream: object = None, on: str | None = None) -> Any:
         """Returns what the module returns for these tensors, without gradients. Raises WeftError for inputs
         of other types and sizes than those of the example.
         """
         self._check(inputs)
         return self._whole(self.program(*self._weights(), *inputs, stream=stream, on=on))
 
-    def capture(self, *inputs: Any) -> graph.Graph:
+    def capture(self, *inputs: object) -> graph.Graph:
         """Captures a call with these tensors as a CUDA graph, as `Program.capture` does. A replay reads the
         parameters that the module has now, also after they have changed in place.
         """
@@ -33,7 +33,7 @@ class TorchProgram:
         captured.results = self._whole(captured.results)
         return captured
 
-    def _whole(self, results: Any) -> Any:
+    def _whole(self, results: object) -> Any:
         return self._exported.whole(results if isinstance(results, tuple) else (results,))
 
     def _check(self, inputs: Sequence[Any]) -> None:

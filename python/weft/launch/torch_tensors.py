@@ -4,18 +4,21 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _ADVICE = "give it plain tensors, or wrap the call in torch.library.custom_op"
 
 
-def is_tensor(array: Any) -> bool:
+def is_tensor(array: object) -> bool:
     """Whether an array is a tensor. True for any object if PyTorch isn't imported."""
     return isinstance(array, getattr(sys.modules.get("torch"), "Tensor", object))
 
 
-def complaint(tensor: Any) -> str | None:
+def complaint(tensor: "torch.Tensor") -> str | None:
     """Why a kernel can't read a tensor's memory, to follow "expected a plain tensor, "; None if it can.
 
     Any object counts as a tensor if PyTorch isn't imported.
@@ -35,7 +38,7 @@ def complaint(tensor: Any) -> str | None:
     return None
 
 
-def _recorded(tensor: Any) -> str | None:
+def _recorded(tensor: object) -> str | None:
     """A tensor whose operations PyTorch records or transforms, in words; None for another."""
     private = _private()
     if private["torch._C._dynamo.eval_frame.get_eval_frame_callback"]() is not None:
@@ -51,7 +54,7 @@ def _recorded(tensor: Any) -> str | None:
     return None
 
 
-def _without_memory(kind: Any, tensor: Any) -> str | None:
+def _without_memory(kind: Any, tensor: "torch.Tensor") -> str | None:
     """A tensor without memory of its own, in words; None for another."""
     if type(tensor).__torch_dispatch__ is not kind.__torch_dispatch__:
         hint = " (to_local() returns a plain one)" * (type(tensor).__name__ == "DTensor")
@@ -94,7 +97,7 @@ def _unknown(*_: object) -> None:
     return None
 
 
-def has_memory(tensor: Any) -> bool:
+def has_memory(tensor: "torch.Tensor") -> bool:
     """Whether a tensor's storage, which can be resized, still contains all elements."""
     if tensor.is_contiguous():
         elements = tensor.numel()
@@ -105,13 +108,13 @@ def has_memory(tensor: Any) -> bool:
     return not elements or (tensor.storage_offset() + elements) * tensor.element_size() <= nbytes
 
 
-def has_tangent(tensor: Any) -> bool:
+def has_tangent(tensor: object) -> bool:
     """Whether PyTorch's forward mode differentiates operations on a tensor."""
     forward = sys.modules.get("torch.autograd.forward_ad")
     return forward is not None and is_dual(tensor, forward)
 
 
-def is_dual(tensor: Any, forward: Any) -> bool:
+def is_dual(tensor: "torch.Tensor", forward: Any) -> bool:
     """As `has_tangent`, by the module `torch.autograd.forward_ad`."""
     level = forward._current_level
     return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
@@ -170,7 +173,7 @@ def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
     )
 
 
-def _is_strided(tensor: Any) -> bool:
+def _is_strided(tensor: "torch.Tensor") -> bool:
     """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too, and those
     of lazy modules no shape.
     """
@@ -178,7 +181,7 @@ def _is_strided(tensor: Any) -> bool:
     return dense and not tensor.is_nested and not tensor.is_quantized
 
 
-def run_untraced(function: Callable[..., Any]) -> None:
+def run_untraced(function: Callable[..., object]) -> None:
     """Lets torch.compile run a function, and what that calls, without tracing it. Does nothing without
     PyTorch, or in a version that has no such setting.
     """
@@ -204,7 +207,7 @@ class _Own(dict[str, Any]):
 _traced_as_others: list[Callable[..., Any]] = []
 
 
-def traced_as(other: Callable[..., Any]) -> Callable[[Function], Function]:
+def traced_as(other: Callable[..., object]) -> Callable[[Function], Function]:
     """Decorates a function in whose place torch.compile traces another one, with the same parameters."""
 
     def decorated(function: Function) -> Function:

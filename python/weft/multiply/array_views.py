@@ -1,7 +1,6 @@
 """Views of the arrays of a call of `weft.matmul`, as products read them."""
 
 from dataclasses import replace
-from typing import Any
 
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
@@ -12,7 +11,7 @@ from weft.launch.libraries import Library
 COPY = "copy it (x.contiguous() in PyTorch, ascontiguousarray(x) in NumPy and CuPy)"
 
 
-def read(name: str, array: Any) -> tuple[Library, ArrayView]:
+def read(name: str, array: object) -> tuple[Library, ArrayView]:
     """The library and the view of an array. Raises WeftError for sizes of 2**31 and negative strides."""
     library, view = libraries.view(name, array)
     if complaint := next(filter(None, map(size_complaint, filter(None, view.shape))), None):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from numbers import Integral
-from typing import Any
 
 from weft.dialects.element_types import PTX_INPUTS, PTX_PACKED, PTX_SCALES
 from weft.dialects.operand_roles import SCALE_OF_WORDS, WORD
@@ -50,7 +49,7 @@ def _kinds() -> dict[str, Kind]:
 KINDS = _kinds()
 
 
-def checked(kind: Any) -> tuple[Kind, Kind] | None:
+def checked(kind: object) -> tuple[Kind, Kind] | None:
     """The kinds of a and b that a caller names: one for both, or a pair; None for None. Raises WeftError for
     anything else, and for kinds whose scales differ.
     """
@@ -70,7 +69,7 @@ def checked(kind: Any) -> tuple[Kind, Kind] | None:
     return a, b
 
 
-def checked_block(block: Any) -> int:
+def checked_block(block: object) -> int:
     """How many elements share a scale of words, as a caller sets it; 0 for None. Raises WeftError for a
     number that isn't legal.
     """

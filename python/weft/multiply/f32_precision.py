@@ -37,7 +37,7 @@ def while_allowed(queue: Callable[..., int]) -> Callable[..., int]:
     return queue_or_not
 
 
-def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Callable[..., Any]:
+def multiplier(operands: Operands, given: Mapping[str, object], stream: object) -> Callable[..., Any]:
     """A function of arrays like the `given` ones, in their order, which returns their product by the library
     of a. Raises WeftError for a product that the library doesn't compute.
     """
@@ -52,7 +52,7 @@ def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Cal
     for name, legal in wrong.items():
         raise WeftError(f"weft.matmul: {name} must be {legal} {library.not_as_tf32}")
 
-    def multiply(*arrays: Any) -> Any:
+    def multiply(*arrays: object) -> Any:
         named = dict(zip(names, arrays, strict=True))
         if library is libraries.JAX:
             return upper.jax().products.of_roles(named, operands.product)
@@ -62,7 +62,7 @@ def multiplier(operands: Operands, given: Mapping[str, Any], stream: Any) -> Cal
 
 
 @contextmanager
-def on(stream: Any, operands: Operands) -> Iterator[None]:
+def on(stream: object, operands: Operands) -> Iterator[None]:
     """A block of PyTorch's operations on a stream of a GPU; None is the current one."""
     if stream is None or operands.ordinal is None:
         yield

@@ -4,12 +4,13 @@ import itertools
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 
 
-def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) -> None:
+def check_groups(groups: npt.NDArray[np.int32], rows: int, matrices: int | None) -> None:
     """Raises WeftError for illegal values of `groups` in CPU memory. With `matrices` of None they are numbers
     of rows, up to `rows`; otherwise numbers of matrices, one for each row.
     """
@@ -35,7 +36,7 @@ def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) 
         )
 
 
-def check_ends(name: str, ends: np.ndarray[Any, Any], size: int) -> None:
+def check_ends(name: str, ends: npt.NDArray[np.int32], size: int) -> None:
     """Raises WeftError for illegal values of `row_ends` or `k_ends`, of groups of `size` rows or columns."""
     what = "rows of a" if name == "row_ends" else "K"
     wrong = np.flatnonzero((ends < 0) | (ends > size))
@@ -52,7 +53,7 @@ def check_ends(name: str, ends: np.ndarray[Any, Any], size: int) -> None:
         before = end
 
 
-def check_padding(name: str, matrix: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
+def check_padding(name: str, matrix: npt.NDArray[Any], ends: npt.NDArray[np.int32]) -> None:
     """Raises WeftError for a matrix with K first that isn't 0 between the end of a group and the multiple of
     128 up to which a kernel reads it.
     """
@@ -66,7 +67,7 @@ def check_padding(name: str, matrix: np.ndarray[Any, Any], ends: np.ndarray[Any,
             )
 
 
-def check_between(matrix: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
+def check_between(matrix: npt.NDArray[Any], ends: npt.NDArray[np.int32]) -> None:
     """Raises WeftError for rows between two groups that aren't 0: they may belong to the next group, as with
     the `offs` of `torch.nn.functional.grouped_mm`, but its rows begin at a multiple of 128.
     """

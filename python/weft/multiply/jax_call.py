@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def is_traced(operands: Sequence[Any]) -> bool:
+def is_traced(operands: Sequence[object]) -> bool:
     """Whether JAX traces a function, of which one of these is a value."""
     jax: Any = sys.modules.get("jax")
     return hasattr(jax, "core") and any(isinstance(each, jax.core.Tracer) for each in operands)

@@ -1,5 +1,6 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
 from types import NoneType
@@ -34,18 +35,18 @@ class Epilogue:
     residual: Any = None
 
 
-def _watched(*arguments: Any, **options: Any) -> Any:
+def _watched(*arguments: object, **options: object) -> Any:
     """`matmul` by an operator of PyTorch, which calls `matmul` for plain tensors."""
     return upper.torch().product(*arguments, **options)
 
 
 @torch_tensors.traced_as(_watched)
 def matmul(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     *,
-    c: Any = None,
-    out: Any = None,
+    c: object = None,
+    out: object = None,
     alpha: float | Any = 1.0,
     beta: float | None = None,
     transpose_a: bool = False,
@@ -54,16 +55,16 @@ def matmul(
     scales: tuple[Any, Any] | None = None,
     kind: str | tuple[str, str] | None = None,
     scale_block: int | None = None,
-    groups: Any = None,
-    row_ends: Any = None,
-    k_ends: Any = None,
+    groups: object = None,
+    row_ends: object = None,
+    k_ends: object = None,
     promote: bool = False,
-    accumulate: Any = None,
+    accumulate: object = None,
     bit_op: str | None = None,
-    out_dtype: Any = None,
+    out_dtype: object = None,
     schedule: "AnySchedule | str | None" = None,
     arch: str | None = None,
-    stream: Any = None,
+    stream: object = None,
     **others: Never,
 ) -> Any:
     """`residual + activation(alpha * a @ b + beta * c + bias)`: docs/python.md has examples.
@@ -229,7 +230,7 @@ def matmul(
     number, factors = _split(alpha)
     of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
     added = _added(c, epilogue, scales, of_groups, factors)
-    options = {
+    options: dict[str, Any] = {
         "out_dtype": out_dtype,
         "transpose_a": transpose_a,
         "transpose_b": transpose_b,
@@ -260,7 +261,15 @@ _UNKNOWN = (WeftError, *arrays.BROKEN)
 _EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
 
 
-def planned(key: Any, a: Any, b: Any, out: Any, added: dict[str, Any], product: Product, stream: Any) -> Any:
+def planned(
+    key: object,
+    a: object,
+    b: object,
+    out: object,
+    added: Mapping[str, object],
+    product: Product,
+    stream: object,
+) -> Any:
     """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
     given = {"a": a, "b": b, **added}
     traced = jax_call.is_traced((*given.values(), out))
@@ -288,7 +297,7 @@ def planned(key: Any, a: Any, b: Any, out: Any, added: dict[str, Any], product: 
     return operands.result
 
 
-def _by_library(key: Any, operands: Operands, given: dict[str, Any], stream: Any) -> Any:
+def _by_library(key: object, operands: Operands, given: Mapping[str, object], stream: object) -> Any:
     """The product by the library of a. Keeps a plan if the call creates the result."""
     out, created = operands.arrays[2], operands.created
     if operands.product.beta and "c" not in given:
@@ -302,7 +311,7 @@ def _by_library(key: Any, operands: Operands, given: dict[str, Any], stream: Any
         return result if created else out.copy_(result)
 
 
-def _launch(key: Any, launch: Launch, operands: Operands, stream: Any) -> None:
+def _launch(key: object, launch: Launch, operands: Operands, stream: object) -> None:
     """Queues the first launch of operands on a GPU, and keeps its plan."""
     # JAX's arrays must be asked for their views in each call.
     waits = libraries.JAX in operands.libraries
@@ -318,7 +327,7 @@ def _launch(key: Any, launch: Launch, operands: Operands, stream: Any) -> None:
             runtime.synchronize()
 
 
-def _split(alpha: Any) -> tuple[Any, Any]:
+def _split(alpha: object) -> tuple[Any, Any]:
     """A number that the kernel contains, and an array that it reads, or None. Raises WeftError for an alpha
     that is neither.
     """
@@ -330,7 +339,7 @@ def _split(alpha: Any) -> tuple[Any, Any]:
 
 
 def _added(
-    c: Any, epilogue: Epilogue | None, scales: Any, groups: dict[str, Any], factors: Any
+    c: object, epilogue: Epilogue | None, scales: object, groups: Mapping[str, object], factors: object
 ) -> dict[str, Any]:
     """The operands other than a, b and the result, by their roles. Raises WeftError for an epilogue or scales
     of another type.

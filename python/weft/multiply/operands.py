@@ -1,6 +1,6 @@
 """The arrays of one call of `weft.matmul`, read once and checked: the operands of its product."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
@@ -63,7 +63,9 @@ class Operands:
     turns: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, a: Any, b: Any, out: Any, added: dict[str, Any], product: Product) -> "Operands":
+    def of(
+        cls, a: object, b: object, out: object, added: Mapping[str, object], product: Product
+    ) -> "Operands":
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         product = product.checked()
         kind_a, kind_b = product.kinds or (None, None)
@@ -207,7 +209,7 @@ def _types(
     return types
 
 
-def _with_factors(added: dict[str, Any], a: ArrayView, sizes: Sizes) -> dict[str, Any]:
+def _with_factors(added: Mapping[str, object], a: ArrayView, sizes: Sizes) -> dict[str, Any]:
     """The operands with row and column factors in the place of scales, if these are of rows, of columns or of
     whole tensors. Raises WeftError for those of a product that has none.
     """
@@ -218,7 +220,7 @@ def _with_factors(added: dict[str, Any], a: ArrayView, sizes: Sizes) -> dict[str
     return {scale_factors.ROLES.get(name, name) if factors else name: x for name, x in added.items()}
 
 
-def _grouping(added: dict[str, Any]) -> tuple[str | None, int]:
+def _grouping(added: Mapping[str, object]) -> tuple[str | None, int]:
     """The role that makes products of different sizes, and the elements of its array. Raises WeftError for
     more than one such role.
     """
@@ -251,7 +253,7 @@ def _ordinal(views: Sequence[ArrayView]) -> int | None:
 
 
 def _matrix(
-    name: str, array: Any, transpose: bool, kind: Kind | None = None
+    name: str, array: object, transpose: bool, kind: Kind | None = None
 ) -> tuple[Library, ArrayView, bool, bool]:
     """The library of a or b, its view with contiguous rows, whether that is the transpose of what is
     multiplied, and whether the array is a vector, whose view is a matrix of one row (of a) or column (of b).

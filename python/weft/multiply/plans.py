@@ -5,13 +5,17 @@ The identity of array objects doesn't matter: a program's activations are new ob
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_keys, torch_tensors
+from weft.launch.arrays import Array
 from weft.multiply import f32_precision
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
+
+if TYPE_CHECKING:
+    import torch
 
 _ALIGNED = 2 * ROW_BYTES - 1  # no kernel needs more
 
@@ -28,11 +32,11 @@ class Plan:
 
     queue: Callable[..., int]
     launch: Launch
-    stream: Callable[[Any], int | None]
+    stream: Callable[[object], int | None]
     current: Callable[[], int]
-    new: Callable[[], Any]
-    address: Callable[[Any], int]
-    write: Callable[[Any], None] | None = None
+    new: Callable[[], Array]
+    address: Callable[[Array], int]
+    write: Callable[[Array], None] | None = None
 
     @classmethod
     def of(cls, launch: Launch, operands: Operands) -> "Plan":
@@ -58,7 +62,7 @@ class Handed:
     multiply: Callable[..., Any]
     holds: Callable[[], bool] = lambda: True
 
-    def stream(self, stream: Any) -> None:
+    def stream(self, stream: object) -> None:
         """None, since Weft doesn't queue it."""
 
 
@@ -88,7 +92,7 @@ class _Describers(dict[type, Callable[..., Described | None]]):
 DESCRIBE = _Describers()
 
 
-def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
+def one_by_one(a: object, b: object, out: object, *more: object) -> Described:
     """The key and the addresses of arrays of any libraries."""
     of_a, address_a = _one[type(a)](a)
     of_b, address_b = _one[type(b)](b)
@@ -98,7 +102,7 @@ def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
     return key, address_a, address_b, address_out, *(address for _, address in rest if address is not None)
 
 
-def described(array: Any) -> tuple[Hashable, int]:
+def described(array: object) -> tuple[Hashable, int]:
     """The key and the address of one array. Raises as `one_by_one`."""
     return _one[type(array)](array)
 
@@ -129,7 +133,7 @@ class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
 _one = _Ones()
 
 
-def _of_torch(tensor: Any) -> tuple[Hashable, int]:
+def _of_torch(tensor: "torch.Tensor") -> tuple[Hashable, int]:
     address = tensor.data_ptr()
     if tensor._is_zerotensor() or not torch_tensors.has_memory(tensor):
         raise RuntimeError  # the planned tensors had memory
@@ -142,7 +146,7 @@ def _of_cupy(array: Any) -> tuple[Hashable, int]:
     return (array.dtype, array.shape, array.strides, address & _ALIGNED, array.device.id), address
 
 
-def _of_any(array: Any) -> tuple[Hashable, int]:
+def _of_any(array: object) -> tuple[Hashable, int]:
     view = arrays.view(array)
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _ALIGNED

@@ -108,7 +108,7 @@ def checked_activation(
     return activation
 
 
-def checked_pair(caller: str, scales: Any) -> tuple[Any, Any]:
+def checked_pair(caller: str, scales: object) -> tuple[Any, Any]:
     """The scales of A and B. Raises WeftError for anything but a pair."""
     if not isinstance(scales, (tuple, list)) or len(scales) != 2:
         raise WeftError(f"{caller}: scales must be a pair, of a and of b")
@@ -121,13 +121,13 @@ def checked_pair(caller: str, scales: Any) -> tuple[Any, Any]:
     return scales[0], scales[1]
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise WeftError(f"weft.matmul: {name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     if not isinstance(value, numbers.Real):
         raise WeftError(f"weft.matmul: {name} must be a real number, got {shown(value)}")
     try:

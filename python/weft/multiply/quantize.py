@@ -32,15 +32,15 @@ _PITCH = 4
 """Rows of scales of groups begin at multiples of this number of elements: of 16 bytes, as TMA requires."""
 
 
-def _watched(*arguments: Any, **options: Any) -> Any:
+def _watched(*arguments: object, **options: object) -> Any:
     """`quantize` by an operator of PyTorch, which calls `plain`."""
     return upper.torch().quantized(*arguments, **options)
 
 
 @torch_tensors.traced_as(_watched)
 def quantize(
-    x: Any,
-    dtype: Any = "f8E4M3FN",
+    x: object,
+    dtype: object = "f8E4M3FN",
     *,
     scales: str = "tensor",
     values: bool = True,
@@ -96,7 +96,7 @@ def plain(x: Any, dtype: str, **given: Any) -> Quantized:
     return _planned(x, key, options) if found is None else found
 
 
-def _by_plan(x: Any, options: Options) -> tuple[Hashable, Quantized | None]:
+def _by_plan(x: object, options: Options) -> tuple[Hashable, Quantized | None]:
     """The key of the plan for an array, or None, and the result if there is a plan."""
     try:
         of_x, address = plans.described(x)
@@ -109,7 +109,7 @@ def _by_plan(x: Any, options: Options) -> tuple[Hashable, Quantized | None]:
     return key, plan.run(address, stream)
 
 
-def _planned(x: Any, key: Hashable, options: Options) -> Quantized:
+def _planned(x: object, key: Hashable, options: Options) -> Quantized:
     """Casts a matrix that has no plan yet. Keeps the plan of one on a GPU by `key`, if that isn't None."""
     library, view = _view(x)
     problem = _Problem.of(view, options)
@@ -123,7 +123,7 @@ def _planned(x: Any, key: Hashable, options: Options) -> Quantized:
     return plan.run(view.address, plan.current())
 
 
-def _view(x: Any) -> tuple[Library, ArrayView]:
+def _view(x: object) -> tuple[Library, ArrayView]:
     """The library and the view of a matrix. Raises WeftError for one that can't be cast."""
     if (name := arrays.library(type(x))) not in ("torch", "cupy", "numpy"):
         got = type(x).__name__
@@ -282,14 +282,14 @@ class _Problem:
             views[name] = view
         return views
 
-    def empty(self, x: Any, library: Library, view: ArrayView) -> Quantized:
+    def empty(self, x: object, library: Library, view: ArrayView) -> Quantized:
         """The result for a matrix without elements, whose scales are 1."""
         made = {name: library.empty(x, view, *array) for name, array in self.new.items()}
         for name in set(made) - {"kept", "transposed"}:
             made[name][...] = 1
         return self.result(made)
 
-    def run(self, x: Any, library: Library, view: ArrayView) -> Quantized:
+    def run(self, x: object, library: Library, view: ArrayView) -> Quantized:
         """Casts an array of the CPU."""
         made = dict[str, Any]()
 
@@ -358,7 +358,7 @@ class _Plan:
     current: Callable[[], int]
 
     @classmethod
-    def of(cls, problem: _Problem, x: Any, library: Library, view: ArrayView) -> "_Plan":
+    def of(cls, problem: _Problem, x: object, library: Library, view: ArrayView) -> "_Plan":
         with runtime.on(runtime.holder([view])):
             ordinal = runtime.current().ordinal
         new, plain = problem.new, replace(problem.source, device_id=ordinal)

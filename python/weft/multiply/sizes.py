@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from weft.dialects.operand_roles import BLOCK_SCALES, FACTORS, GROUPINGS, WORD, extents, role_of
 from weft.dialects.product_types import ceil_div
@@ -108,7 +107,7 @@ class Sizes:
         return replace(view, shape=shape, strides=strides)
 
     def view(
-        self, name: str, array: Any, kinds: tuple[Kind, Kind] | None = None, block: int = 0
+        self, name: str, array: object, kinds: tuple[Kind, Kind] | None = None, block: int = 0
     ) -> tuple[Library, ArrayView]:
         """The library of an array, and its view as the kernel has it; `block` elements share a scale where
         scales come as words. Raises WeftError for another shape.

@@ -144,7 +144,7 @@ class Parsed:
         padded_rows.run(kernel, operands.views, copied, on="emulator")
 
 
-def _schedule_of(key: str, fields: dict[str, Any]) -> AnySchedule:
+def _schedule_of(key: str, fields: Mapping[str, object]) -> AnySchedule:
     families = {family.key: family for family in FAMILIES}
     if key not in families:
         raise WeftError(f"weft.jax.matmul: schedule must be of a registered kind, got one with field '{key}'")

@@ -87,7 +87,7 @@ def _parsed(text: str) -> Any:
 _readers: dict[str, Callable[[str], Any]] = {}
 
 
-def add_reader(beginning: str, reader: Callable[[str], Any]) -> None:
+def add_reader(beginning: str, reader: Callable[[str], object]) -> None:
     """Has texts that begin like this read by another function, which returns something with the methods
     `prepared` and `emulate` of `Parsed`. Operands and results then follow each other, and the call has the
     attribute `results`.

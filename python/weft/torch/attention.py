@@ -102,7 +102,9 @@ def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Te
             known = None  # a copy is made in each call
         *of_inputs, delta, shares = gradient_plans.run(known, call, arrays)
         if (sinks := call.given.get("sinks")) is not None:
-            of_sinks = gradients.of_sinks(delta, shares, torch.zeros_like(lse) if d_lse is None else d_lse)
+            of_sinks: torch.Tensor = gradients.of_sinks(
+                delta, shares, torch.zeros_like(lse) if d_lse is None else d_lse
+            )
             of_inputs.append(of_sinks.to(sinks.dtype))
         return of_inputs
 

@@ -3,7 +3,6 @@
 import functools
 import operator
 from dataclasses import dataclass
-from typing import Any
 
 import weft.language as w
 
@@ -14,8 +13,8 @@ class Window:
     of the GPU; None for all.
     """
 
-    left: Any
-    right: Any
+    left: w.i32
+    right: w.i32
 
 
 @dataclass
@@ -24,10 +23,10 @@ class Blocks:
     `whole` on and before `ragged`.
     """
 
-    begin: Any
-    end: Any
-    whole: Any
-    ragged: Any
+    begin: w.i32
+    end: w.i32
+    whole: w.i32
+    ragged: w.i32
 
 
 def blocks_of_keys(window, first, rows, shift, keys, size):

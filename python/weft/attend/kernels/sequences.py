@@ -1,7 +1,6 @@
 """Which queries and keys a tile of attention has, and what they see of each other."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import weft.language as w
 
@@ -13,17 +12,17 @@ SUMS_STEP = 64
 class Sequence:
     """A sequence: its number, its index in a batch, and its first row and its rows of queries and keys."""
 
-    number: Any
-    batch: Any
-    first_query: Any
-    queries: Any
-    first_key: Any
-    keys: Any
-    first_sum: Any = 0  # in the sums for gradients
-    first_block: Any = 0
+    number: w.i32
+    batch: w.i32
+    first_query: w.i32
+    queries: w.i32
+    first_key: w.i32
+    keys: w.i32
+    first_sum: w.i32 = 0  # in the sums for gradients
+    first_block: w.i32 = 0
 
     @property
-    def shift(self) -> Any:
+    def shift(self) -> w.i32:
         """The key at the position of query 0: the last query is at the position of the last key."""
         return self.keys - self.queries
 
@@ -34,11 +33,11 @@ class Sequences:
     With `limited`, only the first `lengths` keys exist; `paged` keys aren't in one piece.
     """
 
-    q: Any
-    k: Any
-    starts_q: Any
-    starts_k: Any
-    lengths: Any
+    q: w.Array
+    k: w.Array
+    starts_q: w.Array
+    starts_k: w.Array
+    lengths: w.Array
     packed: bool = False
     limited: bool = False
     paged: bool = False
