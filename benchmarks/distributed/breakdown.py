@@ -81,9 +81,10 @@ class Copies:
 
 def product_of(a: tuple[int, int], b: tuple[int, int]) -> Any:
     """A product of a team, by the shapes of A and B."""
-    from weft.distributed.products import Product
+    from weft.distributed.products import TeamProduct
+    from weft.multiply.product import Product
 
-    return Product("product", a, b, (b[1], 1), "bf16", True, (), None, None)
+    return TeamProduct("product", a, b, (b[1], 1), "bf16", (), Product(transpose_b=True))
 
 
 def compile_kernels(kind: str, m: int, n: int, k: int, gpus: int) -> None:
@@ -102,9 +103,9 @@ def compile_kernels(kind: str, m: int, n: int, k: int, gpus: int) -> None:
         product, size = product_of((m, k // gpus), (n, k // gpus)), (m, n, k // gpus)
         sizes = gpus, m // gpus, n, k // gpus
         for kind_ in (scatter.Scatter, scatter.CopiedScatter):
-            kind_.kernel_of(product, "bf16", CHIP, sizes)
+            kind_.kernel_of(product, CHIP, sizes)
         with without_sums():
-            scatter.Scatter.kernel_of(product, "bf16", CHIP, sizes)
+            scatter.Scatter.kernel_of(product, CHIP, sizes)
         schedule = scatter.schedule_of(product, CHIP, sizes)
     for each in (schedule, choice.choose(*size, product.types, CHIP)):
         product_kernel.plain(product.types, each, CHIP)
@@ -168,10 +169,10 @@ def scatters(m: int, n: int, k: int, team: Any) -> dict[str, Callable[[], Any]]:
     ways = {"by copy engines": scatter.CopiedScatter, "by the product": scatter.Scatter}
     for name, make in ways.items():
         if type(plan) is not make:
-            other = make(None, plan.product, team)
+            other = make(plan.product, team)
             parts[f"weft, {name}"] = lambda other=other: other.run((a, b))
     with without_sums():
-        unsent = scatter.Scatter(None, plan.product, team)
+        unsent = scatter.Scatter(plan.product, team)
     parts["weft, without sums"] = lambda: unsent.run((a, b))
     return parts
 

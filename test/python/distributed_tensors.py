@@ -34,7 +34,7 @@ def compute(monkeypatch):
         gathered = np.concatenate(a)
         if isinstance(self._product, rows.Rows):
             return [gathered] * len(given)
-        name, transposed = self._product.name, self._product.transpose_b
+        name, transposed = self._product.name, self._product.options.transpose_b
         b = [(each[1].T if transposed else each[1]).astype(np.float32) for each in given]
         if name == "matmul_reduce_scatter":
             total = sum(x.astype(np.float32) @ y for x, y in zip(a, b, strict=True))

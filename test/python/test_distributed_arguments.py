@@ -10,7 +10,7 @@ from distributed_worlds import K, M, N, numbers
 
 import weft
 from weft.distributed import Team, all_gather_matmul, matmul_all_reduce, matmul_reduce_scatter
-from weft.distributed.products import Product
+from weft.distributed.products import TeamProduct
 from weft.emulator import World
 
 RANKS = 2
@@ -109,7 +109,7 @@ def test_an_epilogue_is_one_of_weft(function):
     ],
 )
 def test_options_that_ranks_do_not_share_are_named(monkeypatch, options, name):
-    monkeypatch.setattr(Product, "kernel", lambda *_, **__: None)
+    monkeypatch.setattr(TeamProduct, "kernel", lambda *_, **__: None)
     teams = Team.emulated(World(RANKS))
     monkeypatch.setattr("weft.distributed.products.Plan.launch", lambda *_: None)
     called(matmul_reduce_scatter, 0, teams)

@@ -10,8 +10,9 @@ from test_distributed_sums import scattered_sums
 
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed import Team, emulated, matmul_reduce_scatter, scatter, teams
-from weft.distributed.products import Product
+from weft.distributed.products import TeamProduct
 from weft.emulator import Deadlock, World
+from weft.multiply.product import Product
 from weft.passes.kernels import team, team_sums
 
 ROWS = 72  # of a rank: two tiles, in as many bands
@@ -50,7 +51,7 @@ def test_bands_have_whole_clusters():
 )
 def test_shapes_select_what_sends_sums(monkeypatch, ranks, m, n, k, way):
     monkeypatch.setattr(scatter, "_FEWEST_TILES", 120)
-    product = Product("sums", (m, k), (n, k), (k, 1), "bf16", True, (), None, None)
+    product = TeamProduct("sums", (m, k), (n, k), (k, 1), "bf16", (), Product(transpose_b=True))
     team = SimpleNamespace(size=ranks, devices=SimpleNamespace(chip="sm_90a"))
     assert scatter._way(product, team).__name__ == way
 

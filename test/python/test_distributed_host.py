@@ -14,7 +14,7 @@ from fake_driver import two_gpus  # noqa: E402
 
 from weft.dialects.schedule import WarpgroupSchedule  # noqa: E402
 from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter, scatter  # noqa: E402
-from weft.distributed.products import Product  # noqa: E402
+from weft.distributed.products import TeamProduct  # noqa: E402
 from weft.nn import ColumnParallelLinear, RowParallelLinear  # noqa: E402
 
 BF16 = torch.bfloat16
@@ -61,7 +61,7 @@ def done(monkeypatch):
         cuda._function.cache_clear()
         launch = SimpleNamespace(launch=lambda stream, *_: driver.queued.append(("launch", stream)))
         monkeypatch.setattr(cuda.CudaQueue, "prepared", lambda *_: launch)
-        monkeypatch.setattr(Product, "kernel", lambda *_, **__: object())
+        monkeypatch.setattr(TeamProduct, "kernel", lambda *_, **__: object())
         send_by(monkeypatch, "copies")
         yield driver.queued
     cuda._function.cache_clear()

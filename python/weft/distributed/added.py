@@ -1,17 +1,19 @@
 """What calls read beside A and B, by role."""
 
-from typing import Any
+from collections.abc import Mapping
 
+from weft.distributed.devices import Array
 from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.multiply.matmul import Epilogue
 from weft.multiply.product import checked_pair
 
+Scales = tuple[Array, Array]
 SCALES = ("scale_a", "scale_b")
 _ELEMENTS = ("f32", "f16", "bf16")  # of a bias and a residual
 
 
-def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
+def added_to(epilogue: Epilogue | None, scales: Scales | None = None) -> dict[str, Array]:
     """The scales, and what an epilogue reads, by role."""
     added = {}
     if not isinstance(epilogue, Epilogue | None):
@@ -24,10 +26,12 @@ def added_to(epilogue: Epilogue | None, scales: Any = None) -> dict[str, Any]:
     return added
 
 
-def check_added(name: str, epilogue: Epilogue | None, shape: tuple[int, int]) -> None:
+def check_added(name: str, added: Mapping[str, Array], shape: tuple[int, int]) -> None:
     """Raises WeftError for a bias or a residual that doesn't fit a result of this shape."""
     rows, columns = shape
-    for role, array in added_to(epilogue).items():
+    for role, array in added.items():
+        if role in SCALES:
+            continue
         view = arrays.view(array)
         if view.dtype not in _ELEMENTS:
             wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"

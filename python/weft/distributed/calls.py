@@ -1,20 +1,31 @@
 """Products over several GPUs: plain calls, or PyTorch's operators where it has to see a call."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule
 from weft.distributed import gather, reduce, scatter
-from weft.distributed.added import added_to
+from weft.distributed.added import Scales, added_to
+from weft.distributed.devices import Array
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue
 
-_GATHER = "all_gather_matmul"
+_GATHER, _SCATTER, _REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
 
 
-def _gathered(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
+def _by_operator(name: str, *operands: Array, **options: Any) -> Any:
+    """A function of this module by its operator of PyTorch."""
+    import weft.distributed.operator_calls as calls  # takes fewer steps than from .. import
+
+    return calls.by_operator(name, *operands, **options)
+
+
+def _gathered(
+    a: Array, b: Array, *, epilogue: Epilogue | Sequence[Epilogue | None] | None = None, **options: Any
+) -> Any:
     """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
     if not isinstance(b, list | tuple):
         return _by_operator(_GATHER, a, b, epilogue=epilogue, **options)
@@ -25,15 +36,15 @@ def _gathered(a: Any, b: Any, *, epilogue: Any = None, **options: Any) -> Any:
 
 @torch_tensors.traced_as(_gathered)
 def all_gather_matmul(
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     *,
     team: Team,
     transpose_b: bool = False,
     epilogue: Epilogue | Sequence[Epilogue | None] | None = None,
     schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
+    scales: Scales | None = None,
+) -> Array:
     """`A @ b`, where A has the rows of `a` of all ranks, in the order of ranks. Returns a new array.
 
     Each rank calls it with `a` (M x K) and its own part of B (K x N, or N x K with `transpose_b`), and gets
@@ -57,18 +68,13 @@ def all_gather_matmul(
     epilogues = gather.epilogues(b, epilogue)
     if _is_watched(team, (a, *b), *epilogues, scales=scales):
         return _gathered(a, b, team=team, epilogue=epilogues, **options)
-    return gather.several(a, b, team, transpose_b, epilogues, schedule, scales)
+    return gather.several(a, b, team, epilogues, **options)
 
 
-def _scattered(a: Any, b: Any, **options: Any) -> Any:
-    """The function by its operator, where PyTorch has to see the call."""
-    return _by_operator("matmul_reduce_scatter", a, b, **options)
-
-
-@torch_tensors.traced_as(_scattered)
+@torch_tensors.traced_as(partial(_by_operator, _SCATTER))
 def matmul_reduce_scatter(
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     *,
     team: Team,
     transpose_b: bool = False,
@@ -76,8 +82,8 @@ def matmul_reduce_scatter(
     partials: str | None = None,
     shared_bias: bool = False,
     schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
+    scales: Scales | None = None,
+) -> Array:
     """This rank's rows of the sum of `a @ b` of all ranks, as a new array.
 
     Each rank calls it with its own part of K: `a` (size * M x K) and `b` (K x N, or N x K with
@@ -95,27 +101,22 @@ def matmul_reduce_scatter(
         "scales": scales,
     }
     if _is_watched(team, (a, b), epilogue, scales=scales):
-        return _scattered(a, b, team=team, shared_bias=shared_bias, **options)
+        return _by_operator(_SCATTER, a, b, team=team, shared_bias=shared_bias, **options)
     return scatter.queued(a, b, team=team, **options)
 
 
-def _reduced(a: Any, b: Any, **options: Any) -> Any:
-    """The function by its operator, where PyTorch has to see the call."""
-    return _by_operator("matmul_all_reduce", a, b, **options)
-
-
-@torch_tensors.traced_as(_reduced)
+@torch_tensors.traced_as(partial(_by_operator, _REDUCE))
 def matmul_all_reduce(
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     *,
     team: Team,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
     partials: str | None = None,
     schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
+    scales: Scales | None = None,
+) -> Array:
     """The sum of `a @ b` of all ranks, on each rank, as a new array.
 
     Each rank calls it with its own part of K: `a` (M x K) and `b` (K x N, or N x K with `transpose_b`), and
@@ -132,11 +133,13 @@ def matmul_all_reduce(
         "scales": scales,
     }
     if _is_watched(team, (a, b), epilogue, scales=scales):
-        return _reduced(a, b, team=team, **options)
+        return _by_operator(_REDUCE, a, b, team=team, **options)
     return reduce.queued(a, b, team=team, **options)
 
 
-def _is_watched(team: Team, operands: Sequence[Any], *epilogues: Epilogue | None, scales: Any = None) -> bool:
+def _is_watched(
+    team: Team, operands: Sequence[Array], *epilogues: Epilogue | None, scales: Scales | None = None
+) -> bool:
     """Whether PyTorch must see a call, to differentiate or cast it."""
     if not isinstance(team, Team):
         return False
@@ -144,10 +147,3 @@ def _is_watched(team: Team, operands: Sequence[Any], *epilogues: Epilogue | None
     for each in scales if isinstance(scales, list | tuple) else ():
         added += each if isinstance(each, list | tuple) else [each]
     return team.devices.is_watched((*operands, *added) if added else operands)
-
-
-def _by_operator(name: str, *operands: Any, **options: Any) -> Any:
-    """A function of this module by its operator of PyTorch."""
-    import weft.distributed.operator_calls as calls  # takes fewer steps than from .. import
-
-    return calls.by_operator(name, *operands, **options)

@@ -5,12 +5,13 @@ import functools
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.distributed import watching
 from weft.distributed.devices import Devices, different
@@ -21,8 +22,14 @@ from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, check, context, entered, entry
 from weft.launch.kernel import Kernel
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
 _FLAG, _UNIT = 4, 256  # bytes
-_barriers: defaultdict[str, Any] = defaultdict(itertools.count)  # of a group: all ranks make them together
+_barriers: defaultdict[str, itertools.count[int]] = defaultdict(
+    itertools.count
+)  # of a group: all ranks make them together
 _ALIGNED = 32  # bytes; kernels need no more
 _AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ: the difference, of 32 bits with a sign, isn't negative
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"  # a variable: how many queues a GPU has for streams
@@ -85,7 +92,7 @@ class CudaQueue:
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel.plan(list(views))
 
-    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+    def launch(self, prepared: Any, operands: "Sequence[Tensor]", memory: "Sequence[Tensor]") -> None:
         starts = [each.data_ptr() for each in operands]
         prepared.launch(self.handle, *starts, *[each.address for each in memory])
 
@@ -110,7 +117,7 @@ class CudaDevices(Devices):
 
     pushes: CudaQueue
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: "ProcessGroup | None") -> None:
         import torch
         from torch import distributed
 
@@ -189,22 +196,22 @@ class CudaDevices(Devices):
     def address(self, memory: Address) -> int:
         return memory.address
 
-    def constant(self, numbers: Any) -> Address:
+    def constant(self, numbers: npt.NDArray[Any]) -> Address:
         tensor = self._torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
         size = tensor.numel() * tensor.element_size()
         return Address(tensor.data_ptr(), size, self._device.index, tensor)
 
-    def of(self, array: Any) -> Address:
+    def of(self, array: "Tensor") -> Address:
         size = array.numel() * array.element_size()
         return Address(array.data_ptr(), size, self._device.index, array)
 
-    def array(self, memory: Address, shape: Sequence[int], dtype: str) -> Any:
+    def array(self, memory: Address, shape: Sequence[int], dtype: str) -> "Tensor":
         tensor, _ = memory.owner
         kind = self._kinds[dtype]
         begin, size = memory.address - tensor.data_ptr(), prod(shape) * kind.itemsize
         return tensor[begin : begin + size].view(kind).view(tuple(shape))
 
-    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: "Tensor", dtype: str | None = None) -> "Tensor":
         kind = like.dtype if dtype is None else self._kinds[dtype]
         make = self._makers.get((shape, kind))
         if make is None:
@@ -225,7 +232,7 @@ class CudaDevices(Devices):
         channel = channels - 1 - next(_barriers[self.name]) % channels
         return partial(handle.barrier, channel, milliseconds)
 
-    def key(self, operands: Sequence[Any]) -> Any:
+    def key(self, operands: "Sequence[Tensor]") -> Hashable:
         if self._describe is not None and len(operands) > 1:
             a, b, *rest = operands
             if (described := self._describe(a, b, None, *rest)) is not None:
@@ -235,13 +242,13 @@ class CudaDevices(Devices):
             raise WeftError("weft.distributed: arrays must be tensors of PyTorch")
         return tuple((x.shape, x.stride(), x.dtype, x.data_ptr() % _ALIGNED) for x in operands)
 
-    def agree(self, key: Any) -> None:
+    def agree(self, key: tuple[object, ...]) -> None:
         found: list[Any] = [None] * self.size
         self._dist.all_gather_object(found, (repr(key), str(key[0])), group=self._group)
         if len(kinds := dict(found)) > 1:
             raise WeftError(different(list(kinds.values())))
 
-    def is_watched(self, operands: Sequence[Any]) -> bool:
+    def is_watched(self, operands: "Sequence[Tensor]") -> bool:
         return watching.is_watched(operands)
 
 

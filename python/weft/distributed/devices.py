@@ -1,13 +1,24 @@
 """What a team needs of a GPU: memory that all GPUs can access, streams, and the host's agreement."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
+
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = "npt.NDArray[Any] | torch.Tensor"
+"""An array of a call: of NumPy or PyTorch, or one without memory that is recorded."""
+Make = Callable[[Any, Any], Any]
+"""A function that plans a product, or several, for a team."""
 
 
 class Memory(Protocol):
@@ -64,18 +75,18 @@ class Host:
         """Whether the caller's work is captured in a graph."""
         return False
 
-    def key(self, operands: Sequence[Any]) -> Any:
+    def key(self, operands: Sequence[Array]) -> Hashable:
         """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
         return None
 
-    def agree(self, key: Any) -> None:
+    def agree(self, key: tuple[object, ...]) -> None:
         """Returns when all ranks have called it. Raises WeftError on all of them if keys differ."""
 
-    def is_watched(self, operands: Sequence[Any]) -> bool:
+    def is_watched(self, operands: Sequence[Array]) -> bool:
         """Whether PyTorch must see an operation on arrays, to differentiate or cast it."""
         return False
 
-    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> Any:
+    def planned(self, make: Make, product: object, team: Any) -> Any:
         """The plan that `make` makes for a product and a team, or one that runs such plans elsewhere."""
         return make(product, team)
 
@@ -101,7 +112,7 @@ class Devices(Host, ABC):
         """Where shared memory is mapped on this GPU."""
 
     @abstractmethod
-    def constant(self, numbers: Any) -> Memory:
+    def constant(self, numbers: npt.NDArray[Any]) -> Memory:
         """A copy of a NumPy array, for this GPU, ordered before what the caller adds next."""
 
     @abstractmethod
@@ -109,11 +120,11 @@ class Devices(Host, ABC):
         """The memory of a contiguous array."""
 
     @abstractmethod
-    def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Any:
+    def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Array:
         """The beginning of shared memory of this GPU as an array, of elements by MLIR's name."""
 
     @abstractmethod
-    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Array:
         """A new array, of elements by MLIR's name, by default those of another array."""
 
     @abstractmethod
@@ -128,7 +139,7 @@ class Devices(Host, ABC):
 class Bytes:
     """Memory of the emulator: an array of uint8."""
 
-    array: Any
+    array: npt.NDArray[np.uint8]
 
     @property
     def size(self) -> int:
@@ -145,7 +156,7 @@ class Bytes:
         return arrays.view(self.array[:size].view(kind).reshape(tuple(shape)))
 
 
-def different(keys: Sequence[Any]) -> str:
+def different(keys: Sequence[object]) -> str:
     """What is wrong where ranks don't call the same product."""
     found = " and ".join(map(str, keys))
     return f"all ranks must multiply arrays of the same shapes and types with the same options, got {found}"

@@ -4,11 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from weft.distributed import gradients
 from weft.distributed.operators import KERNELS
 from weft.multiply.matmul import matmul
 from weft.torch.operators import without_autocast
+from weft.torch.signatures import Gradients, Operand
 
 _CALLS = SimpleNamespace(**KERNELS, matmul=matmul)
 _DEFAULTS = {"activation": None, "shared_bias": False}
@@ -21,8 +24,8 @@ class Direct(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, name: str, transposed: bool, options: dict[str, Any], a: Any, b: Any, *added: Any
-    ) -> Any:
+        ctx: FunctionCtx, name: str, transposed: bool, options: Any, a: Tensor, b: Tensor, *added: Operand
+    ) -> Tensor:
         gradients.check((a, b, *added))
         if transposed:  # unseen by PyTorch, which would transpose the gradient by a step of its own
             b = b.mT
@@ -32,11 +35,11 @@ class Direct(torch.autograd.Function):  # type: ignore[misc]
         return d
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         return (_differentiated if torch.is_grad_enabled() else _backward)(ctx, gradient)
 
 
-def _backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+def _backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
     wanted = ctx.needs_input_grad[3:]
     if torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"):
         with without_autocast(gradient.device.type):

@@ -6,8 +6,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from weft.distributed.devices import Bytes, Devices, different
+from weft.distributed.devices import Array, Bytes, Devices, different
 from weft.emulator import Stream, World
 from weft.errors import WeftError
 from weft.launch import arrays
@@ -35,7 +36,7 @@ class WorldQueue:
         return kernel, views
 
     def launch(
-        self, prepared: tuple[Kernel, list[ArrayView]], operands: Sequence[Any], memory: Sequence[Bytes]
+        self, prepared: tuple[Kernel, list[ArrayView]], operands: Sequence[Array], memory: Sequence[Bytes]
     ) -> None:
         kernel, views = prepared
         kernel.emulate_on(self.stream, *views)
@@ -56,7 +57,7 @@ class _Together:
     def __init__(self, world: World) -> None:
         self.world, self.number = world, next(_numbers)
         self.allocations: list[list[Bytes]] = []
-        self.keys: list[Any] = []
+        self.keys: list[tuple[object, ...]] = []
 
 
 class WorldDevices(Devices):
@@ -92,17 +93,17 @@ class WorldDevices(Devices):
     def address(self, memory: Bytes) -> int:
         return self._together.world.address(memory.array)
 
-    def constant(self, numbers: Any) -> Bytes:
+    def constant(self, numbers: npt.NDArray[Any]) -> Bytes:
         return Bytes(numbers.copy().view(np.uint8).reshape(-1))
 
-    def of(self, array: Any) -> Bytes:
+    def of(self, array: Array) -> Bytes:
         return Bytes(array.reshape(-1).view(np.uint8))
 
-    def array(self, memory: Bytes, shape: Sequence[int], dtype: str) -> Any:
+    def array(self, memory: Bytes, shape: Sequence[int], dtype: str) -> Array:
         kind = arrays.numpy_dtype(dtype)
         return memory.array[: prod(shape) * kind.itemsize].view(kind).reshape(tuple(shape))
 
-    def empty(self, shape: tuple[int, ...], like: Any, dtype: str | None = None) -> Any:
+    def empty(self, shape: tuple[int, ...], like: Array, dtype: str | None = None) -> Array:
         return np.zeros(tuple(shape), like.dtype if dtype is None else arrays.numpy_dtype(dtype))
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
@@ -119,7 +120,7 @@ class WorldDevices(Devices):
 
         return meet
 
-    def agree(self, key: Any) -> None:
+    def agree(self, key: tuple[object, ...]) -> None:
         keys = self._together.keys
         if self._agreed == len(keys):
             keys.append(key)

@@ -3,7 +3,6 @@
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from weft.distributed.host import HostDevices
 from weft.distributed.meetings import Threads
@@ -12,7 +11,7 @@ from weft.errors import WeftError, shown
 from weft.system import upper
 
 
-def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a") -> list[Any]:
+def emulate(ranks: int, function: Callable[[Team], object], *, arch: str = "sm_90a") -> list[object]:
     """What `function` returns for each rank, by rank: threads call it together, each with a team of its own,
     whose GPUs are emulated.
 
@@ -28,7 +27,7 @@ def emulate(ranks: int, function: Callable[[Team], Any], *, arch: str = "sm_90a"
     check_arch("weft.distributed.emulate", arch)
     if "torch" in sys.modules:
         upper.team_operators()
-    results: list[Any] = [None] * ranks
+    results: list[object] = [None] * ranks
     errors: list[BaseException] = []
 
     def run(meeting: Threads) -> None:

@@ -1,16 +1,15 @@
 """The order of columns in which a product computes a gate."""
 
-from typing import Any
-
 import numpy as np
 
 from weft.dialects.operand_roles import GATE_RUN
 from weft.dialects.product_types import ceil_div
+from weft.distributed.devices import Array
 from weft.errors import WeftError
 from weft.launch import arrays
 
 
-def interleaved(first: Any, second: Any) -> Any:
+def interleaved(first: Array, second: Array) -> Array:
     """The weights of both parts of a gate, N x K each, in one matrix, as the activation "swiglu" takes it
     with `transpose_b`: 8 rows of `first`, whose products are activated, 8 of `second`, and so on.
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -12,16 +12,17 @@ from weft.dialects.activations import GATES
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed import small_kernels
-from weft.distributed.added import SCALES, added_to, check_added
-from weft.distributed.devices import Memory
+from weft.distributed.added import SCALES, Scales, added_to
+from weft.distributed.devices import Array, Memory, Queue
 from weft.distributed.gates import check_gate
-from weft.distributed.products import Plan, Product, described, run_planned
+from weft.distributed.products import Function, Plan, TeamProduct, run_planned
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
+from weft.multiply.product import Product
 
 _NAME = "all_gather_matmul"
 _MOST_CHUNKS = 4
@@ -35,49 +36,22 @@ _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
 _FLAG = _WORD = 4
 
 
-def queued(
-    a: Any,
-    b: Any,
-    *,
-    team: Team,
-    transpose_b: bool = False,
-    epilogue: Epilogue | None = None,
-    schedule: AnySchedule | str | None = None,
-    scales: Any = None,
-) -> Any:
-    """`all_gather_matmul` of arrays with memory and one `b`, without gradients."""
-    added = added_to(epilogue, scales)
-    activation = None if epilogue is None else epilogue.activation
-    operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule)
-
-    def describe() -> Product:
-        return _described(a, b, team, transpose_b, epilogue, schedule, scales)
-
-    return run_planned(_NAME, planned, team, operands, options, describe)
-
-
-def _described(
-    a: Any, b: Any, team: Team, transpose_b: bool, epilogue: Epilogue | None, *how: Any
-) -> Product:
-    """The product of a call. Raises WeftError for arrays that don't fit."""
-    schedule, scales = how
-    product = described(_NAME, a, b, transpose_b, epilogue, schedule, scales, gates=True)
-    if product.activation in GATES:
+def _rows(product: TeamProduct, team: Team) -> int:
+    """The rows of all ranks. Raises WeftError for a gate without its columns and a chip without `wgmma`."""
+    if product.options.activation in GATES:
         _check_gate(product, team)
-    check_added(_NAME, epilogue, (team.size * product.a[0], product.n))
-    return product
+    return team.size * product.a[0]
 
 
-def _check_gate(product: Product, team: Team) -> None:
-    """Raises WeftError for a product without the columns of a gate, and for a chip without `wgmma`."""
-    name = f"{_NAME}: {product.activation}"
+def _check_gate(product: TeamProduct, team: Team) -> None:
+    name = f"{_NAME}: {product.options.activation}"
     check_gate(name, product.columns, any(role not in SCALES for role, *_ in product.added))
     schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
     if not isinstance(schedule, WarpgroupSchedule):
         raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
 
 
-def epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
+def epilogues(bs: Sequence[Array], epilogues: Any) -> Sequence[Epilogue | None]:
     """The epilogues of several products. Raises WeftError unless there is one for each."""
     if epilogues is None:
         epilogues = [None] * len(bs)
@@ -91,34 +65,36 @@ def epilogues(bs: Sequence[Any], epilogues: Any) -> Sequence[Epilogue | None]:
 
 
 def several(
-    a: Any,
-    bs: Sequence[Any],
+    a: Array,
+    bs: Sequence[Array],
     team: Team,
-    transpose_b: bool,
     epilogues: Sequence[Epilogue | None],
+    scales: tuple[Array, Sequence[Array]] | None,
+    *,
+    transpose_b: bool,
     schedule: AnySchedule | str | None,
-    scales: Any,
-) -> list[Any]:
+) -> list[Array]:
     """The products with several `b`."""
-    of_calls = pairs(_NAME, scales, len(bs))
-    calls = list(zip(bs, epilogues, of_calls, strict=True))
-    groups = [(b, *added_to(epilogue, of_call).values()) for b, epilogue, of_call in calls]
-    kinds = [(*added_to(each, scales), None if each is None else each.activation) for each in epilogues]
+    calls = zip(epilogues, pairs(_NAME, scales, len(bs)), strict=True)
+    groups = [added_to(epilogue, of_call) for epilogue, of_call in calls]
+    activations = [None if each is None else each.activation for each in epilogues]
 
     def describe() -> Products:
+        product = Product(transpose_b=transpose_b, schedule=schedule)
+        each = zip(bs, groups, activations, strict=True)
         return Products(
             tuple(
-                _described(a, b, team, transpose_b, epilogue, schedule, of_call)
-                for b, epilogue, of_call in calls
+                _function.described(a, b, team, added, replace(product, activation=activation))
+                for b, added, activation in each
             )
         )
 
-    operands = (a, *(x for group in groups for x in group))
-    options = transpose_b, tuple(kinds), schedule
+    operands = (a, *(x for b, added in zip(bs, groups, strict=True) for x in (b, *added.values())))
+    options = transpose_b, *map(tuple, groups), *activations, schedule
     return run_planned(_NAME, Several, team, operands, options, describe)
 
 
-def pairs(name: str, scales: Any, count: int) -> list[Any]:
+def pairs(name: str, scales: object, count: int) -> list[Scales | None]:
     """The scales of A and of each of several B."""
     if scales is None:
         return [None] * count
@@ -133,42 +109,46 @@ def pairs(name: str, scales: Any, count: int) -> list[Any]:
 class Products:
     """Several products with the same rows."""
 
-    each: tuple[Product, ...]
+    each: tuple[TeamProduct, ...]
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.each))
 
 
-def planned(product: Product, team: Team) -> "GatherPlan":
+def planned(product: TeamProduct, team: Team) -> "GatherPlan":
     """The plan by which rows of this size come fastest."""
     return _way(product, team)(product, team)
 
 
-def _way(product: Product, team: Team) -> "type[GatherPlan]":
+def _way(product: TeamProduct, team: Team) -> "type[GatherPlan]":
     """How rows are sent: a function of shapes alone."""
     sent = product.a_bytes * (team.size - 1)
     return SendingGather if 0 < sent <= _MOST_SENT and _sends(product, team) else _way_before(product, team)
 
 
-def _way_before(product: Product, team: Team) -> "type[GatherPlan]":
+def _way_before(product: TeamProduct, team: Team) -> "type[GatherPlan]":
     """The same where the product's kernel doesn't send them."""
     sent = product.a_bytes * (team.size - 1)
     return PushedGather if 0 < sent <= _MOST_PUSHED else Gather
 
 
-def _slices(product: Product, team: Team) -> int:
+def _slices(product: TeamProduct, team: Team) -> int:
     """In how many slices of K a kernel sends rows."""
     sent: int = product.a_bytes * (team.size - 1)
     return max(min(sent // _SLICE, MOST_SLICES), 1)
 
 
-def _sends(product: Product, team: Team) -> bool:
+def _sends(product: TeamProduct, team: Team) -> bool:
     """Whether a product's kernel can send rows, and fast."""
     schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
     if not isinstance(schedule, WarpgroupSchedule) or schedule.loaders or product.is_scaled:
         return False
     tiles = team.size * prod(map(ceil_div, schedule.swapped(product.a[0], product.columns), schedule.block))
     return tiles >= _FEWEST_TILES and arrays.numpy_dtype(product.dtype).itemsize == 2
+
+
+_function = Function(_NAME, planned, _rows, gates=True)
+queued = _function.queued
 
 
 class Several:
@@ -193,7 +173,7 @@ class Several:
         other._plans = [each.for_others() for each in self._plans]
         return other
 
-    def run(self, operands: Sequence[Any]) -> list[Any]:
+    def run(self, operands: Sequence[Array]) -> list[Array]:
         """Queues the products of A, and of each B and what its epilogue reads. Returns the results."""
         a, *rest = operands
         first = self._plans[self._first]
@@ -222,14 +202,14 @@ class GatherPlan(Plan):
     chunks = 1
     sends = False
 
-    def __init__(self, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernel."""
         super().__init__(team, product, self.kernel_of(product, team.size, team.devices.chip))
         self.schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
         self.shape, self.out = (team.size * product.a[0], product.n), product.out
 
     @classmethod
-    def kernel_of(cls, product: Product, ranks: int, chip: str) -> Kernel:
+    def kernel_of(cls, product: TeamProduct, ranks: int, chip: str) -> Kernel:
         """The kernel of a product with the rows of so many ranks."""
         of_scales = [("gathered_scales", "f32", 3)] if product.is_scaled else []
         of_peers = [("peers", "i64", 2)] if cls.sends else []
@@ -237,29 +217,29 @@ class GatherPlan(Plan):
         added = ("gathered", product.dtype, 3), *of_scales, *of_team
         return product.kernel(chip, ranks=(2, 2, 3), added=added, sizes=product.sizes(ranks))
 
-    def run(self, operands: Sequence[Any]) -> Any:
+    def run(self, operands: Sequence[Array]) -> Array:
         queue = self.team.devices.caller()
         out = self.multiply(queue, operands, self.send(queue, self.rows_of(operands)))
         self.end(queue)
         return out
 
-    def rows_of(self, operands: Sequence[Any]) -> Sequence[Any]:
+    def rows_of(self, operands: Sequence[Array]) -> Sequence[Array]:
         """What a rank sends of its operands: A, and its scales if it has them."""
         a, _, *rest = operands
         return (a, *rest[:1]) if self.is_scaled else (a,)
 
-    def memory_of(self, rows: Sequence[Any]) -> list[Any]:
+    def memory_of(self, rows: Sequence[Array]) -> list[Memory]:
         """The memory of what a rank sends."""
         of = self.team.devices.of
         return [of(rows[0]), of(rows[1].T)] if self.is_scaled else [of(rows[0])]
 
     @abstractmethod
-    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         """Begins to send this rank's rows. Returns the memory of the rows of others, and of their scales if
         they have them, their flags, and the team's state.
         """
 
-    def multiply(self, queue: Any, operands: Sequence[Any], sent: Sequence[Memory]) -> Any:
+    def multiply(self, queue: Queue, operands: Sequence[Array], sent: Sequence[Memory]) -> Array:
         """Queues the product with rows that come. Returns the result."""
         out = self.team.devices.empty(self.shape, operands[0], self.out)
         self.launch(queue, operands, out, sent)
@@ -269,11 +249,11 @@ class GatherPlan(Plan):
         """What `send` has returned, for other products of the same rows."""
         return sent
 
-    def end(self, queue: Any) -> None:
+    def end(self, queue: Queue) -> None:
         """Lets what follows wait until this rank's rows have been sent."""
         return
 
-    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
         size, count = self.team.size, self.halves * self.team.size
         rows, *scales, arrivals, state = memory
         return [
@@ -291,20 +271,20 @@ class SendingGather(GatherPlan):
     halves = HALVES
     sends = True
 
-    def __init__(self, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernel, and makes room for the rows."""
         super().__init__(product, team)
         self.chunks = _slices(product, team)
         self.memory = team.counted("rows", team.size * product.a_bytes, team.size * self.chunks * _FLAG)
 
-    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         return self.memory.operands
 
     def received(self, sent: Sequence[Memory]) -> Sequence[Memory]:
         rows, arrivals, _, state = sent
         return rows, arrivals, state
 
-    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
         rows, arrivals, *_ = memory
         return [
             *self.product.views(operands, d, self.team.size),
@@ -319,12 +299,12 @@ class ReceivedGather(GatherPlan):
 
     halves = HALVES
 
-    def __init__(self, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernel."""
         super().__init__(product, team)
         self.chunks = _slices(product, team)
 
-    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         raise NotImplementedError  # the kernel before does it
 
 
@@ -335,7 +315,7 @@ class PushedGather(GatherPlan):
 
     halves = HALVES
 
-    def __init__(self, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernels, and makes room for the rows."""
         super().__init__(product, team)
         size, of_scales = product.a_bytes, product.scale_bytes
@@ -346,12 +326,12 @@ class PushedGather(GatherPlan):
         memory = self.memory.data.part(rows, scales)
         self._sent = self.memory.data, *([memory] if scales else []), self.memory.flags, self.memory.state
 
-    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         memory = self.memory
         self.start(queue, self._push, rows, (memory.peers, memory.state), partial(self._pushed, rows))
         return self._sent
 
-    def _pushed(self, rows: Sequence[Any]) -> list[ArrayView]:
+    def _pushed(self, rows: Sequence[Array]) -> list[ArrayView]:
         """What the kernel takes that sends rows. Raises WeftError for those that it can't load."""
         for what, each in zip(("a", "scale_a"), rows, strict=False):
             if arrays.view(each).address % _ALIGNED:
@@ -363,7 +343,7 @@ class PushedGather(GatherPlan):
 class Gather(GatherPlan):
     """Copy engines send the rows while the kernel multiplies."""
 
-    def __init__(self, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernel, and makes room for the rows."""
         super().__init__(product, team)
         self.chunks = max(min(product.a_bytes // _CHUNK, _MOST_CHUNKS), 1)
@@ -372,10 +352,10 @@ class Gather(GatherPlan):
         sent = product.a_bytes + product.scale_bytes
         self.exchange.reserve(team.size * sent, team.size * _MOST_CHUNKS * _FLAG)
 
-    def send(self, queue: Any, rows: Sequence[Any]) -> Sequence[Memory]:
+    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         return self.send_now(queue, rows)[0]
 
-    def send_now(self, queue: Any, rows: Sequence[Any]) -> tuple[Sequence[Memory], Half]:
+    def send_now(self, queue: Queue, rows: Sequence[Array]) -> tuple[Sequence[Memory], Half]:
         """As `send`, and the memory of the call."""
         team, pushes = self.team, self.team.devices.pushes
         turn = team.begin(self.exchange)
@@ -387,7 +367,7 @@ class Gather(GatherPlan):
             return (data, flags, turn.state), half
         return (data, self._of_scales(data), flags, turn.state), half
 
-    def queue(self, operands: Sequence[Any]) -> tuple[Any, Half]:
+    def queue(self, operands: Sequence[Array]) -> tuple[Array, Half]:
         """Queues the product. Returns the result, and the memory to which rows of others come."""
         queue = self.team.devices.caller()
         sent, half = self.send_now(queue, self.rows_of(operands))
@@ -395,7 +375,7 @@ class Gather(GatherPlan):
         self.end(queue)
         return out, half
 
-    def end(self, queue: Any) -> None:
+    def end(self, queue: Queue) -> None:
         queue.wait(self.team.devices.pushes.record())
 
     def _of_scales(self, data: Memory) -> Memory:

@@ -10,12 +10,19 @@
 """
 
 from collections.abc import Callable, Sequence
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.autograd.function import FunctionCtx
+from torch.library import Library
 
+from weft.distributed.devices import Array
 from weft.errors import WeftError
 from weft.torch.autograd import keep_options, through
+from weft.torch.signatures import Gradients, Kernel, Operand
 
 _DIFFERENTIATED = (torch.float16, torch.bfloat16, torch.float32)
 _OPERANDS = ("a", "b", "bias", "residual")
@@ -25,13 +32,15 @@ _WITHOUT = dict.fromkeys(
 )
 
 
-def save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Any) -> None:
+def save(
+    ctx: FunctionCtx, inputs: tuple[Operand, ...], keyword_only_inputs: dict[str, Array], output: Tensor
+) -> None:
     """Saves what the gradients need, of operands that have them."""
     check(inputs)
     keep(ctx, inputs, keyword_only_inputs, output)
 
 
-def check(inputs: tuple[Any, ...]) -> None:
+def check(inputs: tuple[Operand, ...]) -> None:
     """Raises WeftError for operands without gradients, of which one needs them."""
     if any(each is not None for each in inputs[len(_OPERANDS) :]):
         raise WeftError(
@@ -46,7 +55,7 @@ def check(inputs: tuple[Any, ...]) -> None:
             )
 
 
-def keep(ctx: Any, inputs: tuple[Any, ...], options: Any, output: Any) -> None:
+def keep(ctx: FunctionCtx, inputs: tuple[Operand, ...], options: Any, output: Tensor) -> None:
     """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
     a, b, bias, residual = inputs[: len(_OPERANDS)]
     recomputed = keep_options(ctx, options, residual)
@@ -54,10 +63,10 @@ def keep(ctx: Any, inputs: tuple[Any, ...], options: Any, output: Any) -> None:
     ctx.types = [None if each is None else each.dtype for each in (a, b, bias, residual)]
 
 
-def _by_operators(backward: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+def _by_operators(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
     """A gradient that operators compute, so that PyTorch can trace it."""
 
-    def run(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    def run(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         # PyTorch omits operands that are None at the end.
         wanted = (*ctx.needs_input_grad, False, False, False)[: len(_OPERANDS)]
         return *backward(torch.ops.weft, ctx, wanted, gradient), None, None  # of scales
@@ -65,7 +74,9 @@ def _by_operators(backward: Callable[..., tuple[Any, ...]]) -> Callable[..., tup
     return run
 
 
-def _of_gather(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
+def _of_gather(
+    calls: ModuleType | SimpleNamespace, ctx: FunctionCtx, wanted: Sequence[bool], gradient: Tensor
+) -> Gradients:
     """The gradients of operands, of which some are wanted. `calls` has the operators, or what they run."""
     a, b, *_ = ctx.saved_tensors
     of_z = _of_z(calls.all_gather_matmul, ctx, gradient)
@@ -82,7 +93,9 @@ def _of_gather(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> t
     return of_a, of_b, *_of_added(ctx, wanted, gradient, of_z)
 
 
-def _of_scatter(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
+def _of_scatter(
+    calls: ModuleType | SimpleNamespace, ctx: FunctionCtx, wanted: Sequence[bool], gradient: Tensor
+) -> Gradients:
     a, b, *_ = ctx.saved_tensors
     of_z = _of_z(calls.matmul_reduce_scatter, ctx, gradient)
     to_a, to_b, to_bias, _ = wanted
@@ -99,7 +112,9 @@ def _of_scatter(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> 
     return of_a, of_b, *_of_added(ctx, wanted, gradient, rows if to_shared else of_z)
 
 
-def _of_reduce(calls: Any, ctx: Any, wanted: Sequence[bool], gradient: Any) -> tuple[Any, ...]:
+def _of_reduce(
+    calls: ModuleType | SimpleNamespace, ctx: FunctionCtx, wanted: Sequence[bool], gradient: Tensor
+) -> Gradients:
     a, b, *_ = ctx.saved_tensors
     of_z = _of_z(calls.matmul_all_reduce, ctx, gradient)
     to_a, to_b, *_ = wanted
@@ -115,17 +130,17 @@ BACKWARD = {
 }
 
 
-def _of_b(calls: Any, a: Any, of_z: Any, b: Any) -> Any:
+def _of_b(calls: ModuleType | SimpleNamespace, a: Tensor, of_z: Tensor, b: Tensor) -> Tensor:
     """The gradient of B, in its order in memory."""
     return calls.matmul(a.mT, of_z) if b.stride(-1) == 1 else calls.matmul(of_z.mT, a).mT
 
 
-def _dense(operand: Any) -> Any:
+def _dense(operand: Tensor) -> Tensor:
     """A matrix with contiguous rows or columns, as `weft.matmul` takes it."""
     return operand if 1 in operand.stride() else operand.contiguous()
 
 
-def _of_z(call: Callable[..., Any], ctx: Any, gradient: Any) -> Any:
+def _of_z(call: Kernel, ctx: FunctionCtx, gradient: Tensor) -> Tensor:
     """The gradient of Z, contiguous."""
     a, b, result, bias = ctx.saved_tensors
     activation = ctx.options["activation"]
@@ -137,7 +152,9 @@ def _of_z(call: Callable[..., Any], ctx: Any, gradient: Any) -> Any:
     return gradient.contiguous()
 
 
-def _of_added(ctx: Any, wanted: Sequence[bool], gradient: Any, of_bias: Any) -> tuple[Any, Any]:
+def _of_added(
+    ctx: FunctionCtx, wanted: Sequence[bool], gradient: Tensor, of_bias: Tensor
+) -> tuple[Operand, Operand]:
     """The gradients of the bias, from that of the rows to which it was added, and of the residual."""
     *_, to_bias, to_residual = wanted
     return (
@@ -146,7 +163,7 @@ def _of_added(ctx: Any, wanted: Sequence[bool], gradient: Any, of_bias: Any) -> 
     )
 
 
-def register(library: Any) -> None:
+def register(library: Library) -> None:
     """Registers the gradients of the operators, and errors for those that have none."""
     for name in BACKWARD:
         backward = _by_operators(BACKWARD[name])
@@ -155,8 +172,8 @@ def register(library: Any) -> None:
         library.impl(name, _refusing(getattr(torch.ops.weft, name).default, why), "Autograd")
 
 
-def _refusing(overload: Any, why: str) -> Any:
-    def call(*operands: Any, **options: Any) -> Any:
+def _refusing(overload: OpOverload, why: str) -> Kernel:
+    def call(*operands: Tensor, **options: object) -> Tensor:
         wanted = torch.is_grad_enabled()
         if wanted and any(isinstance(x, torch.Tensor) and x.requires_grad for x in operands):
             raise WeftError(f"weft.distributed: {why}")

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from weft.distributed.devices import Host, different
+import numpy.typing as npt
+
+from weft.distributed.devices import Array, Host, Make, different
 from weft.distributed.meetings import Meeting, Work
 from weft.errors import WeftError, warn
 from weft.launch import arrays
@@ -20,10 +22,10 @@ class HostDevices(Host):
         self._meeting, self.chip = meeting, chip
         self.rank, self.size, self.name = meeting.rank, meeting.size, meeting.name
 
-    def agree(self, key: Any) -> None:
+    def agree(self, key: tuple[object, ...]) -> None:
         self.together(repr(key), key[0], None, lambda given: given)
 
-    def together(self, key: str, product: Any, given: Any, work: Work) -> Any:
+    def together(self, key: str, product: object, given: object, work: Work) -> Any:
         """As `Meeting.together`. Raises WeftError on all ranks if their keys differ; `product` describes the
         call.
         """
@@ -35,7 +37,7 @@ class HostDevices(Host):
 
         return self._meeting.together((key, str(product), given), checked)
 
-    def is_watched(self, operands: Sequence[Any]) -> bool:
+    def is_watched(self, operands: Sequence[Array]) -> bool:
         tensors = [each for each in operands if _is_tensor(each)]
         if not tensors:
             return False
@@ -53,7 +55,7 @@ class HostDevices(Host):
         upper.team_operators()
         return watching.is_watched(operands)
 
-    def planned(self, make: Callable[[Any, Any], Any], product: Any, team: Any) -> "Together":
+    def planned(self, make: Make, product: object, team: Any) -> "Together":
         return Together(make, product, self, type(team).emulated)
 
 
@@ -61,16 +63,16 @@ class Together:
     """A plan whose products are emulated for all ranks at once."""
 
     def __init__(
-        self, make: Callable[[Any, Any], Any], product: Any, devices: HostDevices, teams: Callable[..., Any]
+        self, make: Make, product: object, devices: HostDevices, teams: Callable[..., Sequence[Any]]
     ) -> None:
         """`teams` makes the teams of a world."""
         self._make, self._product, self._devices, self._teams = make, product, devices, teams
 
-    def start(self, operands: Sequence[Any]) -> Callable[[], Any]:
+    def start(self, operands: Sequence[Array]) -> Callable[[], Array]:
         """As `run`, which the result calls."""
         return partial(self.run, operands)
 
-    def run(self, operands: Sequence[Any]) -> Any:
+    def run(self, operands: Sequence[Array]) -> Array:
         """The results of the arrays of all ranks, for this one."""
         given = [arrays.view(each).numpy() for each in operands]
         key = f"run {self._product!r}"
@@ -79,7 +81,7 @@ class Together:
             return type(found)(_like(operands[0], each) for each in found)
         return _like(operands[0], found)
 
-    def _emulated(self, given: list[Any]) -> list[Any]:
+    def _emulated(self, given: list[Any]) -> list[Array]:
         """What each rank gets."""
         from weft import emulator
 
@@ -95,11 +97,11 @@ class Together:
         return found
 
 
-def _is_tensor(array: Any) -> bool:
+def _is_tensor(array: Array) -> bool:
     return arrays.library(type(array)) == "torch"
 
 
-def _like(given: Any, result: Any) -> Any:
+def _like(given: Array, result: npt.NDArray[Any]) -> Array:
     """A NumPy array in the library of another array."""
     if not _is_tensor(given):
         return result

@@ -4,9 +4,12 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.errors import WeftError, shown
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 Work = Callable[[list[Any]], Sequence[Any]]
 
@@ -18,7 +21,7 @@ class Meeting(Protocol):
     size: int
     name: str
 
-    def together(self, given: Any, work: Work) -> Any:
+    def together(self, given: object, work: Work) -> Any:
         """What `work` returns for this rank. One rank calls it, with what all have given, by rank. All ranks
         must call `together`. Raises the WeftError of `work` on all ranks.
         """
@@ -38,7 +41,7 @@ def _results(given: list[Any], work: Work) -> list[Any]:
         return [_Failed(str(error))] * len(given)
 
 
-def _settled(result: Any) -> Any:
+def _settled(result: object) -> Any:
     if isinstance(result, _Failed):
         raise WeftError(result.message)
     return result
@@ -47,14 +50,14 @@ def _settled(result: Any) -> Any:
 class Processes:
     """The processes of a group of PyTorch. The first one works."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: "ProcessGroup | None") -> None:
         from torch import distributed
 
         self._dist, self._group = distributed, group_of(group)
         self.name = self._group.group_name
         self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
 
-    def together(self, given: Any, work: Work) -> Any:
+    def together(self, given: object, work: Work) -> Any:
         first = self._dist.get_global_rank(self._group, 0)
         found = [None] * self.size if self.rank == 0 else None
         self._dist.gather_object(given, found, first, self._group)
@@ -64,7 +67,7 @@ class Processes:
         return _settled(mine[0])
 
 
-def group_of(group: Any) -> Any:
+def group_of(group: "ProcessGroup | None") -> "ProcessGroup":
     """A process group, by default all processes. Raises WeftError if there is none."""
     from torch import distributed
 
@@ -107,7 +110,7 @@ class Threads:
         room = _Room(size)
         return [cls(room, rank) for rank in range(size)]
 
-    def together(self, given: Any, work: Work) -> Any:
+    def together(self, given: object, work: Work) -> Any:
         room = self._room
         with room.changed:
             room.given[self.rank] = given

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.dialects.activations import ACTIVATIONS, GATES
 from weft.dialects.operand_roles import GATE_RUN
@@ -12,6 +13,7 @@ from weft.distributed.gates import check_columns, check_gate
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch.arrays import type_name
+from weft.multiply.matmul import Epilogue
 from weft.multiply.product import checked_activation
 from weft.torch.autograd import activated
 from weft.torch.transforms import are_transformed
@@ -19,7 +21,7 @@ from weft.torch.transforms import are_transformed
 _UNIT = 8  # elements of 2 bytes: rows that other GPUs get are multiples of 16 bytes
 
 
-def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
+def by_operator(name: str, a: Tensor, b: Tensor, *, team: Team, **given: Any) -> Tensor:
     """A function of `weft.distributed` by its operator, with the function's arguments."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
@@ -34,8 +36,13 @@ def by_operator(name: str, a: Any, b: Any, *, team: Any, **given: Any) -> Any:
 
 
 def _called(
-    name: str, given: tuple[Any, ...], transposed: bool, epilogue: Any, team: Team, options: dict[str, Any]
-) -> Any:
+    name: str,
+    given: tuple[Tensor, ...],
+    transposed: bool,
+    epilogue: Epilogue | None,
+    team: Team,
+    options: Any,
+) -> Tensor:
     """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
     a, b, *scales = given
     bias = residual = activation = None
@@ -73,7 +80,7 @@ def _called(
     return d if residual is None else (d + residual).to(d.dtype)
 
 
-def _check_differentiated(name: str, a: Any, b: Any, transposed: bool, epilogue: Any) -> None:
+def _check_differentiated(name: str, a: Tensor, b: Tensor, transposed: bool, epilogue: Any) -> None:
     """Raises WeftError for a product whose gradients, or whose gate, can't be computed."""
     activation = None if epilogue is None else epilogue.activation
     is_gate, columns = activation in GATES, b.shape[0 if transposed else 1]
@@ -86,7 +93,7 @@ def _check_differentiated(name: str, a: Any, b: Any, transposed: bool, epilogue:
         check_columns(f"{name}: gradients need", columns, _UNIT)
 
 
-def gated(name: str, z: Any) -> Any:
+def gated(name: str, z: Tensor) -> Tensor:
     """The gate of what `interleaved` columns have been multiplied to."""
     gate, up = z.unflatten(-1, (-1, 2, GATE_RUN)).unbind(-2)
     return (activated(GATES[name], gate) * up).flatten(-2)

@@ -5,10 +5,11 @@ Operators with `_rows` are what gradients call: their last result is the rows of
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from weft.dialects.activations import GATES
 from weft.distributed import gather, gradients, reduce, rows, scatter
@@ -17,6 +18,7 @@ from weft.errors import WeftError
 from weft.multiply.matmul import Epilogue
 from weft.torch import casting
 from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.signatures import Kernel, Operand
 
 _ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? scale_a=None, Tensor? scale_b=None"
 _OPTIONS = "str? activation=None, str? schedule=None"
@@ -32,22 +34,22 @@ _SCHEMAS = {
 }
 
 
-def _product(queued: Callable[..., Any]) -> Callable[..., Any]:
+def _product(queued: Kernel) -> Kernel:
     """The kernel of an operator, from the function that queues the product."""
 
     def run(
-        a: Any,
-        b: Any,
-        bias: Any = None,
-        residual: Any = None,
-        scale_a: Any = None,
-        scale_b: Any = None,
+        a: Tensor,
+        b: Tensor,
+        bias: Operand | None = None,
+        residual: Operand | None = None,
+        scale_a: Operand | None = None,
+        scale_b: Operand | None = None,
         *,
         team: str | Team,
         activation: str | None = None,
         shared_bias: bool = False,
-        **options: Any,
-    ) -> Any:
+        **options: object,
+    ) -> Tensor:
         if a.dim() != 2 or b.dim() != 2:
             raise WeftError(_no_matrix("a", a) if a.dim() != 2 else _no_matrix("b", b))
         added = bias is not None or residual is not None or activation is not None
@@ -66,7 +68,7 @@ def _team(team: str | Team) -> Team:
     return team if isinstance(team, Team) else named(team)
 
 
-def _by_rows(b: Any) -> tuple[Any, bool]:
+def _by_rows(b: Tensor) -> tuple[Tensor, bool]:
     """B with contiguous rows, and whether they are columns of `b`."""
     rows_apart, columns_apart = b.stride()
     if rows_apart == 1 and columns_apart >= b.shape[0]:
@@ -74,21 +76,21 @@ def _by_rows(b: Any) -> tuple[Any, bool]:
     return (b if columns_apart == 1 else b.contiguous()), False
 
 
-def _gathered(a: Any, *, team: str | Team) -> Any:
+def _gathered(a: Tensor, *, team: str | Team) -> Any:
     return rows.all_gather_rows(a.contiguous(), team=_team(team))
 
 
-def _beside(a: Any, b: Any, others: Any, *, team: str | Team) -> Any:
+def _beside(a: Tensor, b: Tensor, others: Tensor, *, team: str | Team) -> tuple[Tensor, Tensor]:
     finish = rows.gathering(others.contiguous(), _team(team))
     d = _product(scatter.queued)(a, b, team=team)
     return d, finish()
 
 
-def _checked(fake: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(fake: Kernel) -> Kernel:
     """A function of shapes that refuses operands which the kernels would refuse later."""
 
     @functools.wraps(fake)
-    def checked(a: Any, b: Any, *added: Any, **options: Any) -> Any:
+    def checked(a: Tensor, b: Tensor, *added: Operand, **options: object) -> Sequence[Any]:
         devices = dict.fromkeys(x.device for x in (a, b, *added) if isinstance(x, torch.Tensor))
         named_ = " and ".join(map(str, devices))
         torch._check(
@@ -106,52 +108,52 @@ def _checked(fake: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _no_matrix(name: str, each: Any) -> str:
+def _no_matrix(name: str, each: Tensor) -> str:
     return f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}"
 
 
 @_checked
-def _gather_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
+def _gather_fake(a: Tensor, b: Tensor, *_: object, team: str, **options: object) -> Tensor:
     columns = b.shape[1] // (2 if options.get("activation") in GATES else 1)
     return a.new_empty(named(team).size * a.shape[0], columns, dtype=_result(a))
 
 
 @_checked
-def _scatter_fake(a: Any, b: Any, *_: Any, team: str, **options: Any) -> Any:
+def _scatter_fake(a: Tensor, b: Tensor, *_: object, team: str, **options: object) -> Tensor:
     return a.new_empty(a.shape[0] // named(team).size, b.shape[1], dtype=_result(a))
 
 
 @_checked
-def _reduce_fake(a: Any, b: Any, *_: Any, **options: Any) -> Any:
+def _reduce_fake(a: Tensor, b: Tensor, *_: object, **options: object) -> Tensor:
     return a.new_empty(a.shape[0], b.shape[1], dtype=_result(a))
 
 
-def _result(a: Any) -> torch.dtype:
+def _result(a: Tensor) -> torch.dtype:
     """The type of a product's result: bf16 for fp8."""
     return torch.bfloat16 if a.dtype.itemsize == 1 else a.dtype
 
 
-def _rows_fake(a: Any, *, team: str) -> Any:
+def _rows_fake(a: Tensor, *, team: str) -> Tensor:
     return a.new_empty(named(team).size * a.shape[0], a.shape[1])
 
 
-def _gather_rows_fake(a: Any, b: Any, *, team: str) -> Any:
+def _gather_rows_fake(a: Tensor, b: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
     return _gather_fake(a, b, team=team), _rows_fake(a, team=team)
 
 
-def _beside_fake(a: Any, b: Any, others: Any, *, team: str) -> Any:
+def _beside_fake(a: Tensor, b: Tensor, others: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
     return _scatter_fake(a, b, team=team), _rows_fake(others, team=team)
 
 
-KERNELS: dict[str, Callable[..., Any]] = {}
+KERNELS: dict[str, Kernel] = {}
 """What the operators run, by name."""
 
 
-def _define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+def _define(name: str, kernel: Kernel, fake: Kernel) -> None:
     """Defines an operator."""
     KERNELS[name] = kernel
 
-    def run(*operands: Any, **options: Any) -> Any:
+    def run(*operands: Tensor, **options: object) -> Tensor:
         with torch.no_grad(), without_autocast(operands[0].device.type):
             return kernel(*operands, **options)
 

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy.typing as npt
+
 from weft.errors import WeftError
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -58,10 +60,10 @@ class PeerGpus:
     def zeros(self, rank: int, size: int) -> int:
         return self._filled(rank, size, None)
 
-    def constant(self, rank: int, numbers: Any) -> int:
+    def constant(self, rank: int, numbers: npt.NDArray[Any]) -> int:
         return self._filled(rank, numbers.nbytes, numbers)
 
-    def _filled(self, rank: int, size: int, numbers: Any) -> int:
+    def _filled(self, rank: int, size: int, numbers: npt.NDArray[Any] | None) -> int:
         # Kernels that wait for other GPUs may be running, so nothing here waits for the GPU's other work.
         with entered(primary(self.ordinals[rank])):
             self._kept.append(filled(size, numbers))

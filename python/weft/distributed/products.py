@@ -2,7 +2,8 @@
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from math import prod
@@ -14,8 +15,8 @@ from weft.dialects.operand_roles import GATED_COLUMNS
 from weft.dialects.product_types import PROMOTED, Types, ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.dialects.schedule.coercion import as_schedule
-from weft.distributed.added import SCALES, added_to
-from weft.distributed.devices import Memory
+from weft.distributed.added import SCALES, Scales, added_to, check_added
+from weft.distributed.devices import Array, Make, Memory, Queue
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch import arrays
@@ -24,7 +25,7 @@ from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
-from weft.multiply.product import checked_activation
+from weft.multiply.product import Product, checked_activation
 from weft.multiply.product_kernel import Asked
 from weft.schedules import choice
 
@@ -37,39 +38,38 @@ Sizes = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Product:
-    """A product of one rank: shapes and types, the same on all ranks."""
+class TeamProduct:
+    """A product of one rank: shapes and types, the same on all ranks. The `out_dtype` of its options is the
+    type of sums that ranks send, if the caller has set it.
+    """
 
     name: str
     a: tuple[int, int]
     b: tuple[int, int]
     b_strides: tuple[int, int]
     dtype: str
-    transpose_b: bool
     added: tuple[tuple[str, str, int], ...]
-    activation: str | None
-    schedule: AnySchedule | None
-    partials: str | None = None
-    """The type of sums that ranks send, if the caller has set it."""
+    options: Product
 
     def __str__(self) -> str:
         sizes = " and ".join(f"{rows} x {columns}" for rows, columns in (self.a, self.b))
-        options = ["transpose_b"] if self.transpose_b else []
+        asked = self.options
+        options = ["transpose_b"] if asked.transpose_b else []
         options += [f"{role} of {kind}" for role, kind, _ in self.added]
-        options += [self.activation] if self.activation else []
-        options += [f"partials of {self.partials}"] if self.partials else []
-        options += [f"schedule {self.schedule}"] if self.schedule else []
+        options += [asked.activation] if asked.activation else []
+        options += [f"partials of {asked.out_dtype}"] if asked.out_dtype else []
+        options += [f"schedule {asked.schedule}"] if asked.schedule else []
         return f"{self.name} of {sizes} of {self.dtype}" + f" with {', '.join(options)}" * bool(options)
 
     @property
     def n(self) -> int:
         """The columns of the result."""
-        return self.columns // (2 if self.activation in GATES else 1)
+        return self.columns // (2 if self.options.activation in GATES else 1)
 
     @property
     def columns(self) -> int:
         """The columns of B."""
-        return self.b[0 if self.transpose_b else 1]
+        return self.b[0 if self.options.transpose_b else 1]
 
     @property
     def a_bytes(self) -> int:
@@ -80,6 +80,11 @@ class Product:
     def out(self) -> str:
         """The type of the result."""
         return default_result(self.dtype)
+
+    @property
+    def sums(self) -> str:
+        """The type of sums that ranks send."""
+        return self.options.out_dtype or self.out
 
     @property
     def is_scaled(self) -> bool:
@@ -99,7 +104,7 @@ class Product:
     @property
     def types(self) -> Types:
         """The types, as schedules have them."""
-        layout, scaled = (False, not self.transpose_b), self.is_scaled
+        layout, scaled = (False, not self.options.transpose_b), self.is_scaled
         return Types(self.dtype, self.dtype, self.out, layout, promoted=scaled, scaled=scaled)
 
     def sizes(self, ranks: int) -> Sizes:
@@ -108,7 +113,8 @@ class Product:
 
     def schedule_of(self, chip: str, sizes: Sizes, whole: bool = False) -> AnySchedule:
         """The schedule: the caller's, or one for these sizes; `whole`: one that stages whole tiles."""
-        return self.schedule or _chosen(self.types, chip, sizes, whole, self.activation in GATES)
+        chosen = as_schedule(self.options.schedule)
+        return chosen or _chosen(self.types, chip, sizes, whole, self.options.activation in GATES)
 
     def kernel(
         self,
@@ -123,11 +129,11 @@ class Product:
         schedule = self.schedule_of(chip, sizes, whole)
         batches = {"residual": ranks[2], "scale_a": 3 if ranks[0] == 3 else 2}
         of_batch = tuple((role, kind, batches.get(role, rank)) for role, kind, rank in self.added)
-        layout = False, self.transpose_b
-        asked = Asked(self.types, ranks, (*of_batch, *added), layout, activation=self.activation)
+        layout = False, self.options.transpose_b
+        asked = Asked(self.types, ranks, (*of_batch, *added), layout, activation=self.options.activation)
         return product_kernel.compiled(asked, schedule, chip)
 
-    def views(self, operands: Sequence[Any], d: Any, members: int | None = None) -> list[ArrayView]:
+    def views(self, operands: Sequence[Array], d: Array, members: int | None = None) -> list[ArrayView]:
         """A, B, D and what the epilogue reads; with `members`, D and the residual as batches of so many
         matrices.
         """
@@ -186,13 +192,13 @@ def transposed(view: ArrayView) -> ArrayView:
 class Plan(ABC):
     """A product that is called again and again with arrays of the same kinds."""
 
-    def __init__(self, team: Team, product: Product, kernel: Kernel) -> None:
+    def __init__(self, team: Team, product: TeamProduct, kernel: Kernel) -> None:
         self.team, self.product, self.kernel = team, product, kernel
         self.is_scaled = product.is_scaled
         self._prepared: dict[Kernel, Any] = {}
 
     @abstractmethod
-    def run(self, operands: Sequence[Any]) -> Any:
+    def run(self, operands: Sequence[Array]) -> Array:
         """Queues the product of arrays: A, B and what the epilogue reads. Returns the result."""
 
     def for_others(self) -> Self:
@@ -201,7 +207,7 @@ class Plan(ABC):
         other._prepared = {}
         return other
 
-    def launch(self, queue: Any, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> None:
+    def launch(self, queue: Queue, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> None:
         """Queues the kernel, with memory of the team after the arrays."""
         given = (*operands[:2], d, *operands[2:])
         prepared = self._prepared.get(self.kernel)
@@ -211,9 +217,9 @@ class Plan(ABC):
 
     def start(
         self,
-        queue: Any,
+        queue: Queue,
         kernel: Kernel,
-        arrays_: Sequence[Any],
+        arrays_: Sequence[Array],
         memory: Sequence[Memory],
         views: Callable[[], Sequence[ArrayView]],
     ) -> None:
@@ -223,7 +229,9 @@ class Plan(ABC):
             prepared = self._prepare(queue, kernel, arrays_, views())
         queue.launch(prepared, arrays_, memory)
 
-    def _prepare(self, queue: Any, kernel: Kernel, given: Sequence[Any], views: Sequence[ArrayView]) -> Any:
+    def _prepare(
+        self, queue: Queue, kernel: Kernel, given: Sequence[Array], views: Sequence[ArrayView]
+    ) -> Any:
         """A launch, which is kept if other arrays like these can take it."""
         prepared = queue.prepared(kernel, views)
         if self.team.devices.key(given) is not None:
@@ -231,17 +239,17 @@ class Plan(ABC):
         return prepared
 
     @abstractmethod
-    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
         """All that the kernel takes."""
 
 
 def run_planned(
     name: str,
-    make: Callable[[Any, Team], Any],
+    make: Make,
     team: Team,
-    operands: Sequence[Any],
-    options: tuple[Any, ...],
-    describe: Callable[[], Any],
+    operands: Sequence[Array],
+    options: tuple[Hashable, ...],
+    describe: Callable[[], object],
 ) -> Any:
     """The result of a call by its plan. The calls of several threads follow each other."""
     lock = team.lock if isinstance(team, Team) else lock_of(name, team)
@@ -249,7 +257,7 @@ def run_planned(
         return plan_of(name, make, team, operands, options, describe).run(operands)
 
 
-def lock_of(name: str, team: Team | None) -> Any:
+def lock_of(name: str, team: Team | None) -> AbstractContextManager[object]:
     """What a thread holds while it calls a team. Raises WeftError for anything but a team."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
@@ -258,11 +266,11 @@ def lock_of(name: str, team: Team | None) -> Any:
 
 def plan_of(
     name: str,
-    make: Callable[[Any, Team], Any],
+    make: Make,
     team: Team,
-    operands: Sequence[Any],
-    options: tuple[Any, ...],
-    describe: Callable[[], Any],
+    operands: Sequence[Array],
+    options: tuple[Hashable, ...],
+    describe: Callable[[], object],
 ) -> Any:
     """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
     kinds = team.devices.key(operands)
@@ -285,17 +293,10 @@ def plan_of(
 
 
 def described(
-    name: str,
-    a: Any,
-    b: Any,
-    transpose_b: bool,
-    epilogue: Epilogue | None,
-    schedule: AnySchedule | str | None,
-    scales: Any = None,
-    gates: bool = False,
-) -> Product:
+    name: str, a: Array, b: Array, added: Mapping[str, Array], options: Product, *, gates: bool = False
+) -> TeamProduct:
     """The product of a call; with `gates`, it may have one. Raises WeftError for arrays that don't fit."""
-    left, right = arrays.view(a), arrays.view(b)
+    left, right, transpose_b = arrays.view(a), arrays.view(b), options.transpose_b
     for what, view in (("a", left), ("b", right)):
         _check_matrix(f"{name}: {what}", view)
     if left.dtype != right.dtype:
@@ -318,23 +319,62 @@ def described(
                 f"{name}: rows of {what} must have a multiple of {unit} elements, got {view.shape[1]}; "
                 f"the next is {near}"
             )
-    added = added_to(epilogue, scales)
-    if scales is not None:
+    if "scale_a" in added:
         _check_scales(name, added, (left.shape[0], right.shape[0 if transpose_b else 1], k), left.dtype)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
-    activation = epilogue.activation if epilogue is not None else None
-    checked_activation(activation, name, (*ACTIVATIONS, *GATES) if gates else ACTIVATIONS)
-    return Product(
-        name,
-        left.shape,  # type: ignore[arg-type]
-        right.shape,  # type: ignore[arg-type]
-        right.strides,  # type: ignore[arg-type]
-        left.dtype,
-        bool(transpose_b),
-        kinds,
-        activation,
-        as_schedule(schedule),
-    )
+    checked_activation(options.activation, name, (*ACTIVATIONS, *GATES) if gates else ACTIVATIONS)
+    schedule = as_schedule(options.schedule)
+    options = replace(options, roles=tuple(added), transpose_b=bool(transpose_b), schedule=schedule)
+    shapes = left.shape, right.shape, right.strides
+    return TeamProduct(name, *shapes, left.dtype, kinds, options)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of `weft.distributed`. `make` plans a product. `rows` returns the rows of a rank's result,
+    and raises WeftError for a product that the ranks can't share. `gates`: the product may have a gate.
+    """
+
+    name: str
+    make: Callable[[TeamProduct, Team], "Plan"]
+    rows: Callable[[TeamProduct, Team], int]
+    gates: bool = False
+
+    def queued(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        team: Team,
+        transpose_b: bool = False,
+        epilogue: Epilogue | None = None,
+        partials: str | None = None,
+        schedule: AnySchedule | str | None = None,
+        scales: Scales | None = None,
+    ) -> Any:
+        """Queues the product of arrays with memory, without gradients. Returns its result."""
+        added = added_to(epilogue, scales)
+        activation = None if epilogue is None else epilogue.activation
+
+        def describe() -> TeamProduct:
+            options = Product((), activation, partials, transpose_b=transpose_b, schedule=schedule)
+            return self.described(a, b, team, added, options)
+
+        options = transpose_b, *added, activation, schedule, partials
+        return run_planned(self.name, self.make, team, (a, b, *added.values()), options, describe)
+
+    def described(
+        self, a: Array, b: Array, team: Team, added: Mapping[str, Array], options: Product
+    ) -> TeamProduct:
+        """The product of a call. Raises WeftError for arrays that don't fit."""
+        name, partials = self.name, options.out_dtype
+        if partials is not None:
+            options = replace(options, out_dtype=str(arrays.type_name(partials)))
+        product = described(name, a, b, added, options, gates=self.gates)
+        if product.sums not in ("f32", product.out):
+            raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
+        check_added(name, added, (self.rows(product, team), product.n))
+        return product
 
 
 def _check_matrix(what: str, view: ArrayView) -> None:
@@ -345,7 +385,7 @@ def _check_matrix(what: str, view: ArrayView) -> None:
         raise WeftError(f"{what} must be of {', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}, got {view.dtype}")
 
 
-def _check_scales(name: str, added: dict[str, Any], sizes: tuple[int, int, int], element: str) -> None:
+def _check_scales(name: str, added: Mapping[str, Array], sizes: tuple[int, int, int], element: str) -> None:
     """Raises WeftError for scales that don't fit A and B."""
     m, n, k = sizes
     if element not in FP8_TYPES:

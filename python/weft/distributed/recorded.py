@@ -12,8 +12,10 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.distributed.devices import Devices, Memory
+from weft.distributed.products import Plan
 from weft.distributed.teams import HALVES, Exchange, Team, Turn
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -32,7 +34,7 @@ class Peers(Protocol):
     def zeros(self, rank: int, size: int) -> int:
         """The address of so many new bytes of a GPU, for all to access."""
 
-    def constant(self, rank: int, numbers: Any) -> int:
+    def constant(self, rank: int, numbers: npt.NDArray[Any]) -> int:
         """The address of a copy of a NumPy array for a GPU."""
 
     def mapped(self, address: int) -> int:
@@ -111,10 +113,10 @@ class RecordedQueue:
         """Adds a write of the number of the call."""
         self._steps.append(Number(to.where))
 
-    def fill(self, flags: Any, value: int) -> None:
+    def fill(self, flags: Memory, value: int) -> None:
         raise NotImplementedError  # only captured calls fill flags
 
-    def await_value(self, flag: Any, value: int) -> None:
+    def await_value(self, flag: Memory, value: int) -> None:
         raise NotImplementedError  # sequences have no such steps
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
@@ -160,7 +162,7 @@ class RecordedDevices(Devices):
     def address(self, memory: Place) -> int:
         return self._peers.mapped(memory.where.begin)
 
-    def constant(self, numbers: Any) -> Place:
+    def constant(self, numbers: npt.NDArray[Any]) -> Place:
         given = np.ascontiguousarray(numbers)
         return self._place(Where(None, self._peers.constant(self.rank, given)), given.nbytes, self.rank)
 
@@ -241,7 +243,7 @@ class RecordedTeam(Team):
         """Calls aren't captured."""
         return lambda: None
 
-    def record(self, plan: Any, operands: Sequence[Operand]) -> Recording:
+    def record(self, plan: Plan, operands: Sequence[Operand]) -> Recording:
         """What a plan queues for operands. The result has the number after theirs."""
         self.devices.result = len(operands)
         self._numbered = None
@@ -251,7 +253,7 @@ class RecordedTeam(Team):
         found += [self._recording(plan, operands, parity) for parity in range(1, HALVES)]
         return Recording(tuple(found), self._numbered.counter)
 
-    def _recording(self, plan: Any, operands: Sequence[Operand], parity: int) -> tuple[Step, ...]:
+    def _recording(self, plan: Plan, operands: Sequence[Operand], parity: int) -> tuple[Step, ...]:
         self._parity = parity
         self.devices.steps.clear()
         plan.run(operands)

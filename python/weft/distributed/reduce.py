@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Self
+from typing import Self
 
 from weft.distributed import scatter, small_kernels
-from weft.distributed.devices import Memory
-from weft.distributed.products import Plan, Product
+from weft.distributed.devices import Array, Memory
+from weft.distributed.products import Function, Plan, TeamProduct
 from weft.distributed.teams import Team
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -15,24 +15,19 @@ _MOST_SENT = 4 << 20  # bytes that a rank sends to all others
 _FLAG = 4
 
 
-def queued(a: Any, b: Any, *, team: Team, **options: Any) -> Any:
-    """`matmul_all_reduce` of arrays with memory, without gradients."""
-    return scatter.queued_sums("matmul_all_reduce", planned, a, b, team=team, **options)
-
-
-def planned(partials: str | None, product: Product, team: Team) -> Plan:
+def planned(product: TeamProduct, team: Team) -> Plan:
     """The plan by which sums of this size come fastest: a function of shapes alone."""
-    sent = product.a[0] * product.n * arrays.numpy_dtype(scatter.type_of(product, partials)).itemsize
+    sent = product.a[0] * product.n * arrays.numpy_dtype(product.sums).itemsize
     if product.a[0] % team.size or sent * (team.size - 1) <= _MOST_SENT:
-        return _OneShot(partials, product, team)
-    return _TwoShot(partials, product, team)
+        return _OneShot(product, team)
+    return _TwoShot(product, team)
 
 
 class _OneShot(scatter.Sums):
     """Each rank sends its sums to all others, which add them up."""
 
-    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
-        super().__init__(partials, product, team, 1, product.a[0])
+    def __init__(self, product: TeamProduct, team: Team) -> None:
+        super().__init__(product, team, 1, product.a[0])
 
 
 class _TwoShot(Plan):
@@ -42,9 +37,9 @@ class _TwoShot(Plan):
     kernels begin after they have copied the rows of the call before.
     """
 
-    def __init__(self, partials: str | None, product: Product, team: Team) -> None:
+    def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernels, and makes room for the sums and the rows."""
-        self._scatter = scatter.Scatter(partials, product, team)
+        self._scatter = scatter.Scatter(product, team)
         super().__init__(team, product, self._scatter.kernel)
         self._meeting = small_kernels.meeting(team.devices.chip)
         self._bytes = prod(self._scatter.shape) * arrays.numpy_dtype(product.out).itemsize
@@ -56,7 +51,7 @@ class _TwoShot(Plan):
         other._scatter = self._scatter.for_others()
         return other
 
-    def run(self, operands: Sequence[Any]) -> Any:
+    def run(self, operands: Sequence[Array]) -> Array:
         team, devices = self.team, self.team.devices
         queue, shape = devices.caller(), self._scatter.shape
         out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
@@ -72,14 +67,14 @@ class _TwoShot(Plan):
             queue.copy(to.part(rank * self._bytes, self._bytes), source)
         return out
 
-    def views(self, operands: Sequence[Any], d: Any, memory: Sequence[Memory]) -> list[ArrayView]:
+    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
         raise NotImplementedError  # its kernels are launched otherwise
 
     def _views(self) -> list[ArrayView]:
         """What the kernel takes in which ranks meet."""
         return [self._meet.flags.view((self.team.size,), "i32"), *self._meet.views()]
 
-    def _of_own_rows(self, operands: Sequence[Any]) -> list[Any]:
+    def _of_own_rows(self, operands: Sequence[Array]) -> list[Array]:
         """The operands, with this rank's rows of a residual."""
         a, b, *rest = operands
         first, rows = self.team.rank * self._scatter.shape[0], self._scatter.shape[0]
@@ -88,3 +83,6 @@ class _TwoShot(Plan):
             x[first : first + rows] if role == "residual" else x for role, x in zip(roles, rest, strict=True)
         ]
         return [a, b, *own]
+
+
+queued = Function("matmul_all_reduce", planned, lambda product, _: product.a[0]).queued

@@ -8,15 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
 
-from weft.distributed.added import added_to
+from weft.distributed.devices import Array
 from weft.distributed.gather import Gather
-from weft.distributed.products import Product, described, lock_of, plan_of, run_planned
+from weft.distributed.products import Function, TeamProduct, lock_of, plan_of
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError
 from weft.launch import arrays
-from weft.multiply.matmul import Epilogue
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Rows:
         return prod(self.shape) * arrays.numpy_dtype(self.dtype).itemsize
 
     @classmethod
-    def of(cls, array: Any) -> "Rows":
+    def of(cls, array: Array) -> "Rows":
         """Those of a matrix. Raises WeftError for other arrays."""
         view = arrays.view(array)
         contiguous = view.strides == arrays.contiguous_strides(view.shape)
@@ -46,12 +44,12 @@ class Rows:
         return cls(view.shape, view.dtype)
 
 
-def all_gather_rows(a: Any, *, team: Team) -> Any:
+def all_gather_rows(a: Array, *, team: Team) -> Array:
     """The rows of `a` of all ranks, in the order of ranks, as a new array."""
     return gathering(a, team)()
 
 
-def gathering(a: Any, team: Team) -> Callable[[], Any]:
+def gathering(a: Array, team: Team) -> Callable[[], Array]:
     """Begins to gather the rows of `a` of all ranks. What the caller queues before it calls the result runs
     beside the copies. The call returns the rows as a new array.
     """
@@ -59,7 +57,7 @@ def gathering(a: Any, team: Team) -> Callable[[], Any]:
     with lock_of(name, team):
         finish = plan_of(name, Gathering, team, (a,), (), lambda: Rows.of(a)).start((a,))
 
-    def finished() -> Any:
+    def finished() -> Array:
         with team.lock:
             return finish()
 
@@ -78,10 +76,10 @@ class Gathering:
     def for_others(self) -> "Gathering":
         return self
 
-    def run(self, operands: Sequence[Any]) -> Any:
+    def run(self, operands: Sequence[Array]) -> Array:
         return self.start(operands)()
 
-    def start(self, operands: Sequence[Any]) -> Callable[[], Any]:
+    def start(self, operands: Sequence[Array]) -> Callable[[], Array]:
         """Queues the copies. The result queues the rest, and returns all rows."""
         team, devices, size = self.team, self.team.devices, self.rows.nbytes
         (a,) = operands
@@ -96,7 +94,7 @@ class Gathering:
             pushes.copy(to, own)
         return partial(self._finish, a, half)
 
-    def _finish(self, a: Any, half: Half) -> Any:
+    def _finish(self, a: Array, half: Half) -> Array:
         devices = self.team.devices
         caller = devices.caller()
         caller.wait(devices.pushes.record())
@@ -104,7 +102,7 @@ class Gathering:
         return all_rows(self.team, a, half)
 
 
-def all_rows(team: Team, a: Any, half: Half) -> Any:
+def all_rows(team: Team, a: Array, half: Half) -> Array:
     """The rows of all ranks, which have arrived in the memory of a call, as a new array; `a` are its own."""
     devices = team.devices
     count, columns = a.shape
@@ -122,20 +120,14 @@ def all_rows(team: Team, a: Any, half: Half) -> Any:
 class GatherWithRows(Gather):
     """A product with rows of all ranks, and these rows."""
 
-    def run(self, operands: Sequence[Any]) -> tuple[Any, Any]:
+    def run(self, operands: Sequence[Array]) -> Array:
         out, half = self.queue(operands)
         return out, all_rows(self.team, operands[0], half)
 
 
-def queued(
-    a: Any, b: Any, *, team: Team, transpose_b: bool = False, epilogue: Epilogue | None = None
-) -> tuple[Any, Any]:
-    """The result of `all_gather_matmul`, and the rows of all ranks: of D and of A."""
-    name, added = "all_gather_matmul with rows", added_to(epilogue)
-    activation = None if epilogue is None else epilogue.activation
-    operands, options = (a, b, *added.values()), (transpose_b, *added, activation)
+def _rows(product: TeamProduct, team: Team) -> int:
+    return team.size * product.a[0]
 
-    def describe() -> Product:
-        return described(name, a, b, transpose_b, epilogue, None)
 
-    return run_planned(name, GatherWithRows, team, operands, options, describe)
+queued = Function("all_gather_matmul with rows", GatherWithRows, _rows).queued
+"""Returns the result of `all_gather_matmul`, and the rows of all ranks: of D and of A."""

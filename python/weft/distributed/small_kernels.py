@@ -2,7 +2,6 @@
 
 import functools
 from functools import partial
-from typing import Any
 
 from weft.construction.module import Module, memref
 from weft.dialects import tile
@@ -60,7 +59,7 @@ def push(ctas: int, chip: str, matrices: int = 1) -> kernel.Kernel:
             rank, call = element(state, RANK), emit.add(element(state, CALL), 1)
             ranks = emit.as_i32(memory.dim(peers, _index(0)))
             matrix = emit.add(emit.mul(emit.bit_and(call, 1), ranks), rank)
-            begin: Any = 0
+            begin = emit.value(0)
             for source in sources:
                 words = emit.as_i32(memory.dim(source, _index(0)))
                 first = emit.add(begin, emit.mul(matrix, words))
@@ -99,7 +98,7 @@ def _copy(
         emit.mul(emit.thread(), _WORDS),
     )
 
-    def some(start: ir.Value, carried: list[Any]) -> list[Any]:
+    def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         places = [emit.add(start, number * at_once) for number in range(_VECTORS)]
         found = [
             vector.LoadOp(kind, rows, [emit.as_index(emit.minimum(at, last))], alignment=16).result

@@ -7,12 +7,13 @@ reads this half any more, and no barrier is needed. Kernels of small products co
 (`Counted`), so that graphs can repeat them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
@@ -21,6 +22,8 @@ from weft.system import locks, upper
 from weft.target import Target
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from weft import emulator
 
 HALVES = 2
@@ -45,7 +48,9 @@ class Team:
     `name` is what the operators `torch.ops.weft` take as `team`: it has the group's name and size.
     """
 
-    def __init__(self, group: Any = None, *, seconds: float = _SECONDS, arch: str | None = None) -> None:
+    def __init__(
+        self, group: "ProcessGroup | None" = None, *, seconds: float = _SECONDS, arch: str | None = None
+    ) -> None:
         import torch
 
         check_seconds(seconds)
@@ -101,11 +106,11 @@ class Team:
         self._rows_size = 0
         self._barrier: Callable[[], None] | None = None
         self._has_graphs = False
-        self.plans: dict[Any, Any] = {}
-        self.known: dict[Any, Any] = {}
+        self.plans: dict[Hashable, Any] = {}
+        self.known: dict[Hashable, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """By name: copies of a layer have the same team, and a saved one has the team of this name."""
         return named, (self.name,)
 
@@ -160,14 +165,14 @@ class Team:
         return self._barrier
 
 
-def check_arch(name: str, arch: Any) -> None:
+def check_arch(name: str, arch: object) -> None:
     """Raises WeftError for anything but a chip, as ptxas names it."""
     if not isinstance(arch, str):
         raise WeftError(f"{name}: arch must be a chip such as 'sm_90a', got {shown(arch)}")
     Target.of(arch)
 
 
-def check_seconds(seconds: Any) -> None:
+def check_seconds(seconds: object) -> None:
     """Raises WeftError for a time that kernels can't wait."""
     if not isinstance(seconds, int | float) or not 0 < seconds < 2**31 / 1000:
         raise WeftError(f"seconds must be above 0 and below {2**31 // 1000}, got {shown(seconds)}")
@@ -255,7 +260,7 @@ class Half:
     flags: Sequence[Memory]
     peers: Memory
     """The addresses of `data` and `flags` of each rank: i64."""
-    routes: dict[Any, Any] = field(default_factory=dict)
+    routes: dict[object, list[Any]] = field(default_factory=dict)
     """The copies of each plan."""
 
 
@@ -325,7 +330,7 @@ class Exchange:
             self._peers.part(number * peers, peers),
         )
 
-    def _numbers(self, first: int) -> Any:
+    def _numbers(self, first: int) -> npt.NDArray[np.int32]:
         """The states of calls from number `first` on."""
         states = np.zeros((_STATES, _STATE), np.uint32)
         states[:, 0], states[:, 2] = self._devices.rank, self._limit

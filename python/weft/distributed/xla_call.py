@@ -5,18 +5,14 @@ with these GPUs. `weft.multiply.xla_target` has XLA's handler, which queues it.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from weft.distributed import gather, reduce, scatter
 from weft.distributed.peers import PeerGpus, obstacle
-from weft.distributed.products import Product as TeamProduct
-from weft.distributed.products import described
+from weft.distributed.products import Plan, TeamProduct, described
 from weft.distributed.recorded import Operand, Place, RecordedTeam
 from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
 from weft.launch.sequence import Sequence, Where
-from weft.multiply.matmul import Epilogue
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, arrays_of, fields_of, product_of
 from weft.system import locks
@@ -25,19 +21,15 @@ _VERSION = 2
 _SECONDS = 30.0  # that a kernel waits for another GPU
 
 
-def _sums(make: Any, call: "TeamCall", product: TeamProduct, team: RecordedTeam) -> Any:
-    return make(call.product.out_dtype, product, team)
+def _scattered(product: TeamProduct, team: RecordedTeam) -> Plan:
+    scatter.rows_of(product, team.size)
+    return scatter.Scatter(product, team)
 
 
-def _scattered(call: "TeamCall", product: TeamProduct, team: RecordedTeam) -> Any:
-    scatter.check_rows(product, team.size)
-    return scatter.Scatter(call.product.out_dtype, product, team)
-
-
-PLANS: Mapping[str, Callable[["TeamCall", TeamProduct, Any], Any]] = {
-    "all_gather_matmul": lambda _, product, team: gather.planned(product, team),
+PLANS: Mapping[str, Callable[[TeamProduct, RecordedTeam], Plan]] = {
+    "all_gather_matmul": gather.planned,
     "matmul_reduce_scatter": _scattered,
-    "matmul_all_reduce": partial(_sums, reduce.planned),
+    "matmul_all_reduce": reduce.planned,
 }
 
 
@@ -84,14 +76,11 @@ class TeamCall:
     def described(self) -> TeamProduct:
         """What ranks multiply. Raises WeftError for operands that the kernels can't take."""
         (a, b, *rest), product = self.arrays(), self.product
-        added = dict(zip(product.roles, rest, strict=True))
-        scales = (added.pop("scale_a"), added.pop("scale_b")) if "scale_a" in added else None
-        epilogue = Epilogue(activation=product.activation, **added)
-        return described(self.name, a, b, product.transpose_b, epilogue, product.schedule, scales)
+        return described(self.name, a, b, dict(zip(product.roles, rest, strict=True)), product)
 
-    def planned(self, team: RecordedTeam) -> Any:
+    def planned(self, team: RecordedTeam) -> Plan:
         """The plan of a rank. All ranks must plan the same calls in the same order."""
-        return PLANS[self.name](self, self.described(), team)
+        return PLANS[self.name](self.described(), team)
 
     def prepared(self, ordinal: int) -> Sequence:
         """The sequence of a GPU, after those of all of its team. Raises WeftError where no kernel multiplies
@@ -123,7 +112,7 @@ class TeamCall:
             raise
         return found
 
-    def emulate(self, addresses: Any) -> None:
+    def emulate(self, addresses: object) -> None:
         """On the CPU, programs of XLA have other operations for these products."""
         raise WeftError(f"weft.jax.{self.name}: this program needs GPUs")
 
@@ -144,7 +133,7 @@ def complaint(call: TeamCall) -> str | None:
     try:
         product = call.described()
         if call.name == "matmul_reduce_scatter":
-            scatter.check_rows(product, ranks)
+            scatter.rows_of(product, ranks)
     except WeftError as error:
         return error.diagnostics[0].message
     return None

@@ -10,8 +10,6 @@ try:
 except ModuleNotFoundError as failure:
     raise missing_package(failure, "weft.inductor", "torch", "gpu") from None
 
-from typing import Any
-
 from torch._inductor import config
 
 from weft.inductor.choices import weft_mm
@@ -46,7 +44,7 @@ def disable() -> None:
 
 def _set_patterns(wanted: bool) -> None:
     """Adds the fusions to the passes of the configuration, or removes them."""
-    now: Any = config.post_grad_custom_pre_pass
+    now = config.post_grad_custom_pre_pass
     if wanted and not isinstance(now, Fusions):
         config.post_grad_custom_pre_pass = Fusions(now)
     elif not wanted and isinstance(now, Fusions):

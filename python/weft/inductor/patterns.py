@@ -4,15 +4,16 @@ Activations are recognized as formulas, since PyTorch decomposes them in ways th
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import sqrt
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -36,7 +37,7 @@ _aten, _weft = torch.ops.aten, torch.ops.weft
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (_aten.view.default, _aten.reshape.default, _aten._unsafe_view.default)
-_POINTWISE: dict[Any, Callable[..., Formula | Comparison]] = {
+_POINTWISE: dict[OpOverload, Callable[..., Formula | Comparison]] = {
     _aten.neg.default: Formula.__neg__,
     _aten.exp.default: partial(called, "exp"),
     _aten.erf.default: partial(called, "erf"),
@@ -74,24 +75,24 @@ class Fusions(CustomGraphPass):  # type: ignore[misc]
     become larger.
     """
 
-    def __init__(self, before: Any = None) -> None:
+    def __init__(self, before: CustomGraphPass | None = None) -> None:
         self.before, self.count = before, 0
 
-    def __call__(self, graph: Any) -> None:
+    def __call__(self, graph: Graph) -> None:
         if self.before is not None:
             self.before(graph)
         with _disable_current_modes():
             self._fuse(graph)
 
-    def _fuse(self, graph: Any) -> None:
+    def _fuse(self, graph: Graph) -> None:
         for node in list(graph.nodes):
-            product = _Product.of(node)
+            product = _Fusion.of(node)
             larger = None if product is None else product.grown()
             if larger is not None:
                 larger.put()
                 self.count += 1
 
-    def uuid(self) -> Any:
+    def uuid(self) -> bytes | None:
         """The pass's part in the keys of Inductor's cache; None if the other pass has none."""
         before = None if self.before is None else self.before.uuid()
         if self.before is not None and before is None:
@@ -101,20 +102,20 @@ class Fusions(CustomGraphPass):  # type: ignore[misc]
 
 
 @dataclass
-class _Product:
+class _Fusion:
     """A product of a graph, and what it computes: all from `first` to `last`, whose value it replaces. `view`
     is the last change of the shape between.
     """
 
-    first: Any
-    last: Any
-    operands: dict[str, Any]
-    options: dict[str, Any] = field(default_factory=dict)
-    target: Any = _weft.matmul.default
-    view: Any = None
+    first: Node
+    last: Node
+    operands: dict[str, Node]
+    options: dict[str, object] = field(default_factory=dict)
+    target: OpOverload = _weft.matmul.default
+    view: Node | None = None
 
     @classmethod
-    def of(cls, node: Any) -> "_Product | None":
+    def of(cls, node: Node) -> "_Fusion | None":
         """The product of a node; None for other nodes, and for products that are left to others."""
         if node.op != "call_function" or getattr(node.meta.get("val"), "dtype", None) not in _FLOATS:
             return None
@@ -136,18 +137,18 @@ class _Product:
             return cls(node, node, {"a": a, "b": b, "c": added}, {"alpha": alpha, "beta": beta})
         return None
 
-    def grown(self) -> "_Product | None":
+    def grown(self) -> "_Fusion | None":
         """The largest product that replaces this one and some of what follows; None if there is none."""
         states = [self]
         while (larger := states[-1]._larger()) is not None:
             states.append(larger)
         return next((each for each in reversed(states) if each._is_gain(self)), None)
 
-    def _larger(self) -> "_Product | None":
+    def _larger(self) -> "_Fusion | None":
         """The product with one more node, or with an activation."""
         return self._viewed() or self._cast() or self._biased() or self._activated() or self._summed()
 
-    def _is_gain(self, before: "_Product") -> bool:
+    def _is_gain(self, before: "_Fusion") -> bool:
         """Whether a kernel that computes all this saves a pass over the result."""
         if self.last is self.first or self.last.target in _VIEWS:
             return False
@@ -166,37 +167,37 @@ class _Product:
         """Whether nothing was computed from the sum yet."""
         return self.options.get("activation") is None and "residual" not in self.operands
 
-    def _with(self, last: Any, operands: dict[str, Any] | None = None, **options: Any) -> "_Product":
+    def _with(self, last: Node, operands: dict[str, Node] | None = None, **options: object) -> "_Fusion":
         view = last if last.target in _VIEWS else self.view
         operands, options = self.operands | (operands or {}), self.options | options
         return replace(self, last=last, operands=operands, options=options, view=view)
 
-    def _next(self, *targets: Any) -> Any:
+    def _next(self, *targets: OpOverload) -> Node | None:
         """The only node that reads the last value, if it is of one of these; otherwise None."""
         users = list(self.last.users)
         if len(users) != 1 or users[0].target not in targets:
             return None
         return users[0] if getattr(users[0].meta.get("val"), "dtype", None) in _FLOATS else None
 
-    def _viewed(self) -> "_Product | None":
+    def _viewed(self) -> "_Fusion | None":
         view = self._next(*_VIEWS)
         if view is None or view.args[0] is not self.last:
             return None
         columns = view.meta["val"].shape[-1:], self.last.meta["val"].shape[-1:]
         return self._with(view) if _same(*columns) else None
 
-    def _cast(self) -> "_Product | None":
+    def _cast(self) -> "_Fusion | None":
         cast = self._next(_CAST)
         return None if cast is None else self._with(cast)
 
-    def _biased(self) -> "_Product | None":
+    def _biased(self) -> "_Fusion | None":
         node, other = self._sum()
         if other is None or "bias" in self.operands or not self._is_sum:
             return None
         columns = self.last.meta["val"].shape[-1:]
         return self._with(node, {"bias": other}) if _same(other.meta["val"].shape, columns) else None
 
-    def _summed(self) -> "_Product | None":
+    def _summed(self) -> "_Fusion | None":
         node, other = self._sum()
         if other is None or "residual" in self.operands:
             return None
@@ -207,21 +208,21 @@ class _Product:
             return None
         return self._with(node, {"residual": other})
 
-    def _sum(self) -> tuple[Any, Any]:
+    def _sum(self) -> tuple[Node | None, Node | None]:
         """The sum of the last value with another one of the graph, and the other one; or None."""
         node = self._next(_aten.add.Tensor)
         if node is None or node.kwargs.get("alpha", 1) != 1:
             return None, None
         left, right = node.args
         other = right if left is self.last else left
-        if not isinstance(other, torch.fx.Node) or other is self.last:
+        if not isinstance(other, Node) or other is self.last:
             return None, None
         of_other = other.meta.get("val")
         if getattr(of_other, "dtype", None) not in _FLOATS or of_other.device != node.meta["val"].device:
             return None, None
         return node, other
 
-    def _activated(self) -> "_Product | None":
+    def _activated(self) -> "_Fusion | None":
         if self._is_sum:
             for node, value in _functions(self.last):
                 name = name_of(value) if isinstance(value, Formula) else None
@@ -254,7 +255,7 @@ class _Product:
                 graph.erase_node(node)
 
 
-def _is_taken(node: Any) -> bool:
+def _is_taken(node: Node) -> bool:
     """Whether Weft multiplies the matrices of an `mm` or `addmm`, without copies and as exactly."""
     result = node.meta["val"]
     a, b = (each.meta["val"] for each in node.args[-2:])
@@ -268,14 +269,14 @@ def _is_taken(node: Any) -> bool:
     )
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: Sequence[int], right: Sequence[int]) -> bool:
     """Whether two shapes are the same, whatever their symbols are."""
     if len(left) != len(right):
         return False
     return all(statically_known_true(x == y) for x, y in zip(left, right, strict=True))
 
 
-def _new(graph: Any, target: Any, *arguments: Any, **options: Any) -> Any:
+def _new(graph: Graph, target: OpOverload, *arguments: object, **options: object) -> Node:
     """A new node of a graph, with its value."""
     node = graph.call_function(target, arguments, options)
     values, named = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
@@ -285,12 +286,12 @@ def _new(graph: Any, target: Any, *arguments: Any, **options: Any) -> Any:
     return node
 
 
-def _functions(start: Any) -> Iterator[tuple[Any, Formula | Comparison]]:
+def _functions(start: Node) -> Iterator[tuple[Node, Formula | Comparison]]:
     """Nodes that replace a node for all that read it, as functions of its value alone: each with its formula,
     in the order of the graph.
     """
     position = {node: number for number, node in enumerate(start.graph.nodes)}
-    values: dict[Any, Formula | Comparison] = {start: X}
+    values: dict[Node, Formula | Comparison] = {start: X}
     waiting = [(position[user], user) for user in start.users]
     heapq.heapify(waiting)
     while waiting and len(values) <= _MOST_NODES:
@@ -308,7 +309,7 @@ def _functions(start: Any) -> Iterator[tuple[Any, Formula | Comparison]]:
             yield node, value
 
 
-def _value(node: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | Comparison | None:
+def _value(node: Node, values: Mapping[Node, Formula | Comparison]) -> Formula | Comparison | None:
     """The formula of a node, without roundings; None for what has none."""
     if node.kwargs:
         return None
@@ -324,7 +325,7 @@ def _value(node: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | C
         return None
 
 
-def _argument(argument: Any, values: Mapping[Any, Formula | Comparison]) -> Formula | Comparison:
+def _argument(argument: object, values: Mapping[Node, Formula | Comparison]) -> Formula | Comparison:
     """The formula of an argument of a node, which may be a number. Raises NoFormulaError for others."""
     if isinstance(argument, torch.fx.Node) and argument in values:
         return values[argument]

@@ -6,8 +6,7 @@ Transformer Models"). So the first gathers tokens and the second adds up and sca
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -163,7 +162,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
             """The parts of each layer of a parameter that is divided along a dimension."""
             rows = parameter.detach().movedim(dimension, 0)
             given = rows.reshape(rows.shape[0], -1).contiguous()
-            found = all_gather_rows(given, team=self.team).reshape(self.team.size, *rows.shape)
+            found: Tensor = all_gather_rows(given, team=self.team).reshape(self.team.size, *rows.shape)
             sizes = [each // self.team.size for each in self._features] if dimension == 0 else [rows.shape[0]]
             return [each.flatten(0, 1).movedim(0, dimension) for each in found.split(sizes, 1)]
 
@@ -273,8 +272,8 @@ class RowParallelLinear(_Parallel):
                 f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
                 f"ranks, got {x.shape[0]}; the next is {near}"
             )
-        call = partial(matmul_reduce_scatter, team=self.team, transpose_b=True, shared_bias=True)
-        d = call(rows, weight, epilogue=self._epilogue(self.bias), scales=scales)
+        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
+        d = matmul_reduce_scatter(rows, weight, team=self.team, shared_bias=True, **options)
         return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
 
 
