@@ -26,7 +26,7 @@ def compute(monkeypatch):
     def finished(product, sums, rank, added):
         named = dict(zip([role for role, *_ in product.added], added, strict=True))
         z = sums + named.get("bias", 0)
-        z = np.maximum(z, 0) if product.activation else z
+        z = np.maximum(z, 0) if product.options.activation else z
         return (z + named.get("residual", 0)).astype(ml_dtypes.bfloat16)
 
     def of_all(self, given):

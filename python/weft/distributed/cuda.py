@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _FLAG, _UNIT = 4, 256  # bytes
-_barriers: defaultdict[str, itertools.count[int]] = defaultdict(
+_barriers: "defaultdict[str, itertools.count[int]]" = defaultdict(
     itertools.count
 )  # of a group: all ranks make them together
 _ALIGNED = 32  # bytes; kernels need no more

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.autograd.function import FunctionCtx
 from torch.library import Library
 
@@ -23,6 +22,7 @@ from weft.distributed.devices import Array
 from weft.errors import WeftError
 from weft.torch.autograd import keep_options, through
 from weft.torch.signatures import Gradients, Kernel, Operand
+from weft.torch.transforms import refuse_gradients
 
 _DIFFERENTIATED = (torch.float16, torch.bfloat16, torch.float32)
 _OPERANDS = ("a", "b", "bias", "residual")
@@ -169,15 +169,4 @@ def register(library: Library) -> None:
         backward = _by_operators(BACKWARD[name])
         torch.library.register_autograd(f"weft::{name}", backward, setup_context=save, lib=library)
     for name, why in _WITHOUT.items():
-        library.impl(name, _refusing(getattr(torch.ops.weft, name).default, why), "Autograd")
-
-
-def _refusing(overload: OpOverload, why: str) -> Kernel:
-    def call(*operands: Tensor, **options: object) -> Tensor:
-        wanted = torch.is_grad_enabled()
-        if wanted and any(isinstance(x, torch.Tensor) and x.requires_grad for x in operands):
-            raise WeftError(f"weft.distributed: {why}")
-        with torch._C._AutoDispatchBelowAutograd():
-            return overload(*operands, **options)
-
-    return call
+        refuse_gradients(library, getattr(torch.ops.weft, name).default, f"weft.distributed: {why}")

@@ -4,8 +4,7 @@ shapes. `gradients` differentiates them.
 Operators with `_rows` are what gradients call: their last result is the rows of all ranks.
 """
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,18 +37,13 @@ def _product(queued: Kernel) -> Kernel:
     """The kernel of an operator, from the function that queues the product."""
 
     def run(
-        a: Tensor,
-        b: Tensor,
-        bias: Operand | None = None,
-        residual: Operand | None = None,
-        scale_a: Operand | None = None,
-        scale_b: Operand | None = None,
-        *,
+        *operands: Operand,
         team: str | Team,
         activation: str | None = None,
         shared_bias: bool = False,
-        **options: object,
+        **options: Any,
     ) -> Tensor:
+        a, b, bias, residual, scale_a, scale_b = (*operands, *[None] * 4)[:6]
         if a.dim() != 2 or b.dim() != 2:
             raise WeftError(_no_matrix("a", a) if a.dim() != 2 else _no_matrix("b", b))
         added = bias is not None or residual is not None or activation is not None
@@ -86,51 +80,40 @@ def _beside(a: Tensor, b: Tensor, others: Tensor, *, team: str | Team) -> tuple[
     return d, finish()
 
 
-def _checked(fake: Kernel) -> Kernel:
-    """A function of shapes that refuses operands which the kernels would refuse later."""
+_ROWS: dict[str, Callable[[int, int], int]] = {
+    "all_gather_matmul": lambda rows, ranks: rows * ranks,
+    "matmul_reduce_scatter": lambda rows, ranks: rows // ranks,
+    "matmul_all_reduce": lambda rows, _: rows,
+}
+"""The rows of a result, from those of A and the number of ranks."""
 
-    @functools.wraps(fake)
-    def checked(a: Tensor, b: Tensor, *added: Operand, **options: object) -> Sequence[Any]:
-        devices = dict.fromkeys(x.device for x in (a, b, *added) if isinstance(x, torch.Tensor))
+
+def _fake(name: str) -> Kernel:
+    """The shapes of a product, which refuses operands that the kernels would refuse later."""
+
+    def fake(*operands: Operand, team: str, activation: str | None = None, **options: object) -> Tensor:
+        a, b = operands[:2]
+        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
         named_ = " and ".join(map(str, devices))
         torch._check(
             len(devices) == 1, lambda: f"weft.distributed: arrays must be on one device, got {named_}"
         )
-        for name, each in (("a", a), ("b", b)):
-            torch._check(each.dim() == 2, lambda name=name, each=each: _no_matrix(name, each))
+        for which, each in (("a", a), ("b", b)):
+            torch._check(each.dim() == 2, lambda which=which, each=each: _no_matrix(which, each))
         sizes = a.shape[1], b.shape[0]
         torch._check(
             sizes[0] == sizes[1],
             lambda: f"weft.distributed: a and b must agree in K, got {sizes[0]} and {sizes[1]}",
         )
-        return fake(a, b, *added, **options)
+        columns = b.shape[1] // (2 if activation in GATES else 1)
+        dtype = torch.bfloat16 if a.dtype.itemsize == 1 else a.dtype  # bf16 for fp8
+        return a.new_empty(_ROWS[name](a.shape[0], named(team).size), columns, dtype=dtype)
 
-    return checked
+    return fake
 
 
 def _no_matrix(name: str, each: Tensor) -> str:
     return f"torch.ops.weft: {name} must be a matrix, got a shape of {tuple(each.shape)}"
-
-
-@_checked
-def _gather_fake(a: Tensor, b: Tensor, *_: object, team: str, **options: object) -> Tensor:
-    columns = b.shape[1] // (2 if options.get("activation") in GATES else 1)
-    return a.new_empty(named(team).size * a.shape[0], columns, dtype=_result(a))
-
-
-@_checked
-def _scatter_fake(a: Tensor, b: Tensor, *_: object, team: str, **options: object) -> Tensor:
-    return a.new_empty(a.shape[0] // named(team).size, b.shape[1], dtype=_result(a))
-
-
-@_checked
-def _reduce_fake(a: Tensor, b: Tensor, *_: object, **options: object) -> Tensor:
-    return a.new_empty(a.shape[0], b.shape[1], dtype=_result(a))
-
-
-def _result(a: Tensor) -> torch.dtype:
-    """The type of a product's result: bf16 for fp8."""
-    return torch.bfloat16 if a.dtype.itemsize == 1 else a.dtype
 
 
 def _rows_fake(a: Tensor, *, team: str) -> Tensor:
@@ -138,11 +121,11 @@ def _rows_fake(a: Tensor, *, team: str) -> Tensor:
 
 
 def _gather_rows_fake(a: Tensor, b: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
-    return _gather_fake(a, b, team=team), _rows_fake(a, team=team)
+    return _fake("all_gather_matmul")(a, b, team=team), _rows_fake(a, team=team)
 
 
 def _beside_fake(a: Tensor, b: Tensor, others: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
-    return _scatter_fake(a, b, team=team), _rows_fake(others, team=team)
+    return _fake("matmul_reduce_scatter")(a, b, team=team), _rows_fake(others, team=team)
 
 
 KERNELS: dict[str, Kernel] = {}
@@ -160,12 +143,14 @@ def _define(name: str, kernel: Kernel, fake: Kernel) -> None:
     define(name, _SCHEMAS[name], run, fake, torch.Tag.needs_exact_strides)
 
 
-_define("all_gather_matmul", _product(gather.queued), _gather_fake)
-_define("matmul_reduce_scatter", _product(scatter.queued), _scatter_fake)
-_define("matmul_all_reduce", _product(reduce.queued), _reduce_fake)
+for _name, _queued in (
+    ("all_gather_matmul", gather.queued),
+    ("matmul_reduce_scatter", scatter.queued),
+    ("matmul_all_reduce", reduce.queued),
+):
+    _define(_name, _product(_queued), _fake(_name))
+    casting.add(LIBRARY, getattr(torch.ops.weft, _name).default, 2)
 _define("all_gather_rows", _gathered, _rows_fake)
 _define("all_gather_matmul_rows", _product(rows.queued), _gather_rows_fake)
 _define("matmul_reduce_scatter_rows", _beside, _beside_fake)
 gradients.register(LIBRARY)
-for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"):
-    casting.add(LIBRARY, getattr(torch.ops.weft, _name).default, 2)

@@ -38,6 +38,11 @@ class Asked:
         """The axes, for JAX."""
         return self.axes if len(self.axes) > 1 else self.axes[0]
 
+    def shape(self, a: Array, b: Array) -> tuple[int, int]:
+        """The shape of the result on each device."""
+        rows = {"all_gather_matmul": a.shape[0] * self.size, "matmul_reduce_scatter": a.shape[0] // self.size}
+        return rows.get(self.name, a.shape[0]), b.shape[0 if self.product.transpose_b else 1]
+
     def dtype(self, a: Array) -> jnp.dtype:
         """The type of the result."""
         return jnp.dtype(numpy_dtype(default_result(arrays.mlir_type(a.dtype))))

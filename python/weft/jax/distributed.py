@@ -46,7 +46,7 @@ def all_gather_matmul(
     that don't fit, and with `fused=True` if the kernel can't send the rows.
     """
     given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("all_gather_matmul", a, b, axis_name, bias, residual, scales, None, fused, given)
+    return _product("all_gather_matmul", (a, b, bias, residual), scales, axis_name, fused, given)
 
 
 def matmul_reduce_scatter(
@@ -72,8 +72,8 @@ def matmul_reduce_scatter(
     the devices, so each run has the same bits. The epilogue is applied to the sum; `residual` is M x N. The
     rest is as in `all_gather_matmul`.
     """
-    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("matmul_reduce_scatter", a, b, axis_name, bias, residual, scales, partials, fused, given)
+    given = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_reduce_scatter", (a, b, bias, residual), scales, axis_name, fused, given)
 
 
 def matmul_all_reduce(
@@ -98,23 +98,20 @@ def matmul_all_reduce(
     a fused kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
     `matmul_reduce_scatter`.
     """
-    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("matmul_all_reduce", a, b, axis_name, bias, residual, scales, partials, fused, given)
+    given = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_all_reduce", (a, b, bias, residual), scales, axis_name, fused, given)
 
 
 def _product(
     function: str,
-    a: Array,
-    b: Array,
-    axis_name: AxisName,
-    bias: Array | None,
-    residual: Array | None,
+    operands: tuple[Array, Array, Array | None, Array | None],
     scales: tuple[Array, Array] | None,
-    partials: object,
+    axis_name: AxisName,
     fused: bool | None,
     product: Product,
 ) -> Array:
-    """The product of one of the functions."""
+    """The product of one of the functions, of a, b, the bias and the residual."""
+    a, b, bias, residual = operands
     name = f"weft.jax.{function}"
     size = _check(name, a, b, axis_name)
     k = b.shape[1 if product.transpose_b else 0]
@@ -128,17 +125,16 @@ def _product(
             f"{name}: rows of a must be a multiple of {size}, the number of devices, got {a.shape[0]}; "
             f"the next is {near}"
         )
-    rows = {"all_gather_matmul": size * a.shape[0], "matmul_reduce_scatter": a.shape[0] // size}
-    shape = rows.get(function, a.shape[0]), b.shape[0 if product.transpose_b else 1]
+    axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    shape = Asked(function, axes, size, product).shape(a, b)
     added = {} if scales is None else dict(zip(_SCALES, checked_pair(name, scales), strict=True))
     for role, each, wanted in (("bias", bias, shape[1:]), ("residual", residual, shape)):
         if each is not None and jax.numpy.shape(each) != wanted:
             sizes = " x ".join(map(str, wanted)) + " elements" * (role == "bias")
             raise WeftError(f"{name}: {role} must be {sizes}, got a shape of {jax.numpy.shape(each)}")
         added |= {} if each is None else {role: each}
-    kind = None if function == "all_gather_matmul" else _partials(name, a, partials)
+    kind = None if function == "all_gather_matmul" else _partials(name, a, product.out_dtype)
     product = replace(product, roles=tuple(added), out_dtype=kind).checked()
-    axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     asked = Asked(function, axes, size, product)
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
 

@@ -102,9 +102,7 @@ def _bind(asked: Asked, operands: Arrays, fused: bool | None = None) -> Array:
 
 def _abstract(*avals: ShapedArray, asked: Asked, fused: bool | None) -> ShapedArray:
     a, b = avals[:2]
-    n = b.shape[0 if asked.product.transpose_b else 1]
-    rows = {"all_gather_matmul": a.shape[0] * asked.size, "matmul_reduce_scatter": a.shape[0] // asked.size}
-    shape = rows.get(asked.name, a.shape[0]), n
+    shape = asked.shape(a, b)
     sharding = jax.sharding.NamedSharding(a.sharding.mesh, jax.sharding.PartitionSpec(None, None))
     result = a.update(shape=shape, dtype=asked.dtype(a), weak_type=False, sharding=sharding)
     return _without(result, frozenset(asked.axes)) if asked.name == "matmul_all_reduce" else result
@@ -252,14 +250,11 @@ def _differentiated(
     z = team_product_p.bind(*inner.values(), asked=before, fused=fused)
     dz = _tangent(before, inner, given, z)
 
-    def after(z: Array, residual: Array | None) -> Array:
+    def after(z: Array, residual: Array | None = residual) -> Array:
         return finished(z.astype(jnp.float32), None, asked.product.activation, residual).astype(z.dtype)
 
-    if residual is None:
-        return jax.jvp(lambda z: after(z, None), (z,), (dz,))
-    if of_residual is None:
-        return jax.jvp(lambda z: after(z, residual), (z,), (dz,))
-    return jax.jvp(after, (z, residual), (dz, of_residual))
+    changed = () if of_residual is None else (residual,)
+    return jax.jvp(after, (z, *changed), (dz, *([] if of_residual is None else [of_residual])))
 
 
 def _by_jax(asked: Asked, values: Operands, given: Operands) -> tuple[Array, Array]:

@@ -9,12 +9,10 @@ of `a` has the same groups of rows, and that of `b` has groups of K. With `k_end
 Rows outside of all groups count as 0.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Unpack
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.autograd.function import FunctionCtx
 from torch.library import Library
 from torch.nn import functional
@@ -24,7 +22,7 @@ from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.torch.operators import LIBRARY
 from weft.torch.signatures import Gradients, Operand, Operands, Options
-from weft.torch.transforms import Arguments, differentiable, has_tangent
+from weft.torch.transforms import Arguments, differentiable, refuse_gradients
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _WITH_GRADIENTS = ("a", "b", "bias", "residual", "c")
@@ -39,8 +37,10 @@ FORWARD_MODE = (
 
 def register(library: Library) -> None:
     """Registers errors for operators that have no gradients."""
+    why = "out must be None where gradients are computed: copy the result to it, or use torch.no_grad()"
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
-        library.impl(name, _without_gradients(getattr(torch.ops.weft, name).default), "Autograd")
+        overload = getattr(torch.ops.weft, name).default
+        refuse_gradients(library, overload, f"weft.matmul: {why}", FORWARD_MODE)
 
 
 class _Operator:
@@ -289,23 +289,6 @@ def through(activation: str, gradient: Tensor, z: Tensor) -> Tensor:
         return aten.threshold_backward(gradient, z, 0)
     name, form = _by_pytorch(activation)
     return getattr(aten, f"{name}_backward")(gradient, z, **form)
-
-
-def _without_gradients(overload: OpOverload) -> Callable[..., None]:
-    def refuse(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
-        tensors = (*operands, out)
-        if any(isinstance(x, torch.Tensor) and has_tangent(x) for x in tensors):
-            raise WeftError(FORWARD_MODE)
-        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
-            raise WeftError(
-                "weft.matmul: out must be None where gradients are computed: copy the result to it, or use "
-                "torch.no_grad()"
-            )
-        with torch._C._AutoDispatchBelowAutograd():
-            overload(*operands, out=out, **options)
-        torch.autograd.graph.increment_version(out)
-
-    return refuse
 
 
 multiply = _Operator("matmul").multiply

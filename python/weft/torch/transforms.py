@@ -1,7 +1,7 @@
 """Operators under `torch.func` and in forward mode, which ignore the gradients that operators register."""
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.library import Library
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
-from weft.torch.signatures import Gradients, Kernel
+from weft.torch.signatures import Gradients, Kernel, Operand
 
 Save = Callable[..., None]
 """A function `(ctx, inputs, keyword_only_inputs, output)`, as PyTorch names its parameters."""
@@ -148,6 +148,27 @@ def without_gradients(library: Library, overload: OpOverload, refusal: str) -> K
         """Keeps nothing."""
 
     return differentiable(library, overload, save, backward, refusal)
+
+
+def refuse_gradients(library: Library, overload: OpOverload, why: str, tangents: str = "") -> None:
+    """Registers an error for an operator whose gradients are needed but don't exist, and another one, if any,
+    where PyTorch differentiates it in forward mode.
+    """
+
+    def call(*operands: Operand, **options: Any) -> Operand:
+        out = options.get("out")
+        tensors = [x for x in (*operands, out) if isinstance(x, Tensor)]
+        if tangents and any(map(has_tangent, tensors)):
+            raise WeftError(tangents)
+        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+            raise WeftError(why)
+        with torch._C._AutoDispatchBelowAutograd():
+            result = overload(*operands, **options)
+        if out is not None:
+            torch.autograd.graph.increment_version(out)
+        return result
+
+    library.impl(overload, call, "Autograd")
 
 
 def one_by_one(

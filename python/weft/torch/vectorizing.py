@@ -45,18 +45,12 @@ def _refuse(*operands: Tensor, **options: object) -> NoReturn:
 def _mapped(
     info: VmapInfo,
     in_dims: tuple[int | None, ...],
-    a: Tensor,
-    b: Tensor,
-    bias: Operand = None,
-    residual: Operand = None,
-    c: Operand = None,
-    alphas: Operand = None,
-    *,
+    *operands: Operand,
     beta: float | None = None,
     **options: object,
 ) -> tuple[Tensor, int]:
     """The product of all members, and the dimension along which it has them, 0."""
-    members, given = info.batch_size, [a, b, bias, residual, c, alphas]
+    members, given = info.batch_size, [*operands, *[None] * 4][:6]  # a, b, bias, residual, c and alphas
     mapped = [dim is not None for dim in (*in_dims, None, None, None, None)[: len(given)]]
     for number, dim in enumerate(in_dims[: len(given)]):
         if dim is not None:
