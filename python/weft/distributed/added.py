@@ -21,8 +21,8 @@ def added_to(epilogue: Epilogue | None, scales: Scales | None = None) -> dict[st
     if scales is not None:
         added = dict(zip(SCALES, checked_pair("weft.distributed", scales), strict=True))
     if epilogue is not None:
-        given = {"bias": epilogue.bias, "residual": epilogue.residual}
-        added |= {role: array for role, array in given.items() if array is not None}
+        by_role = {"bias": epilogue.bias, "residual": epilogue.residual}
+        added |= {role: array for role, array in by_role.items() if array is not None}
     return added
 
 

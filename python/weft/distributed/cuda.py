@@ -148,10 +148,10 @@ class CudaDevices(Devices):
         """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other chips.
         All ranks agree on whether graphs can wait.
         """
-        found: list[Any] = [None] * self.size
+        ranks: list[Any] = [None] * self.size
         own = _host(), self.chip, _graphs_wait(self.pushes, self.constant(np.zeros(1, np.int32)))
-        self._dist.all_gather_object(found, own, group=self._group)
-        hosts, chips, waits = zip(*found, strict=True)
+        self._dist.all_gather_object(ranks, own, group=self._group)
+        hosts, chips, waits = zip(*ranks, strict=True)
         if (count := len(set(hosts))) > 1:
             raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {count} hosts")
         if len(set(chips)) > 1:
@@ -243,9 +243,9 @@ class CudaDevices(Devices):
         return tuple((x.shape, x.stride(), x.dtype, x.data_ptr() % _ALIGNED) for x in operands)
 
     def agree(self, key: tuple[object, ...]) -> None:
-        found: list[Any] = [None] * self.size
-        self._dist.all_gather_object(found, (repr(key), str(key[0])), group=self._group)
-        if len(kinds := dict(found)) > 1:
+        keys: list[Any] = [None] * self.size
+        self._dist.all_gather_object(keys, (repr(key), str(key[0])), group=self._group)
+        if len(kinds := dict(keys)) > 1:
             raise WeftError(different(list(kinds.values())))
 
     def is_watched(self, operands: "Sequence[Tensor]") -> bool:

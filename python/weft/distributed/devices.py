@@ -158,5 +158,5 @@ class Bytes:
 
 def different(keys: Sequence[object]) -> str:
     """What is wrong where ranks don't call the same product."""
-    found = " and ".join(map(str, keys))
-    return f"all ranks must multiply arrays of the same shapes and types with the same options, got {found}"
+    calls = " and ".join(map(str, keys))
+    return f"all ranks must multiply arrays of the same shapes and types with the same options, got {calls}"

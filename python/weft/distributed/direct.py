@@ -43,10 +43,10 @@ def _backward(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
     wanted = ctx.needs_input_grad[3:]
     if torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"):
         with without_autocast(gradient.device.type):
-            found = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
+            of_operands = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
     else:
-        found = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
-    of_a, of_b, *rest = found
+        of_operands = gradients.BACKWARD[ctx.name](_CALLS, ctx, wanted, gradient)
+    of_a, of_b, *rest = of_operands
     if ctx.transposed and of_b is not None:
         of_b = of_b.mT
     return None, None, None, of_a, of_b, *rest

@@ -82,13 +82,13 @@ class WorldDevices(Devices):
         return self._stream
 
     def shared(self, size: int) -> list[Bytes]:
-        known = self._together.allocations
-        if self._allocated == len(known):
-            known.append([Bytes(np.zeros(size, np.uint8)) for _ in range(self.size)])
-            for rank, memory in enumerate(known[-1]):
+        allocations = self._together.allocations
+        if self._allocated == len(allocations):
+            allocations.append([Bytes(np.zeros(size, np.uint8)) for _ in range(self.size)])
+            for rank, memory in enumerate(allocations[-1]):
                 self._together.world.share(memory.array, rank)
         self._allocated += 1
-        return known[self._allocated - 1]
+        return allocations[self._allocated - 1]
 
     def address(self, memory: Bytes) -> int:
         return self._together.world.address(memory.array)

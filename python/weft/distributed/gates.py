@@ -42,8 +42,8 @@ def check_gate(name: str, columns: int, has_more: bool) -> None:
         raise WeftError(f"{name} has no bias and no residual")
 
 
-def check_columns(what: str, columns: int, unit: int) -> None:
-    """Raises WeftError for columns of B that aren't a multiple; the message begins with `what`."""
+def check_columns(subject: str, columns: int, unit: int) -> None:
+    """Raises WeftError for columns of B that aren't a multiple; the message begins with `subject`."""
     if columns % unit:
         near = ceil_div(columns, unit) * unit
-        raise WeftError(f"{what} columns of b in multiples of {unit}, got {columns}; the next is {near}")
+        raise WeftError(f"{subject} columns of b in multiples of {unit}, got {columns}; the next is {near}")

@@ -98,8 +98,8 @@ def pairs(name: str, scales: object, count: int) -> list[Scales | None]:
     """The scales of A and of each of several B."""
     if scales is None:
         return [None] * count
-    given = scales if isinstance(scales, list | tuple) and len(scales) == 2 else (None, None)
-    of_a, of_bs = given
+    pair = scales if isinstance(scales, list | tuple) and len(scales) == 2 else (None, None)
+    of_a, of_bs = pair
     if not isinstance(of_bs, list | tuple) or len(of_bs) != count:
         raise WeftError(f"{name}: with a list of b, scales must be those of a, and a list of as many")
     return [(of_a, of_b) for of_b in of_bs]
@@ -179,18 +179,18 @@ class Several:
         first = self._plans[self._first]
         queue = first.team.devices.caller()
         sent = first.send(queue, first.rows_of(operands))
-        given = list[Sequence[Any]]()
+        operands_of = list[Sequence[Any]]()
         for plan in self._plans:
             count = 1 + len(plan.product.added)
-            given.append((a, *rest[:count]))
+            operands_of.append((a, *rest[:count]))
             rest = rest[count:]
-        found = {self._first: first.multiply(queue, given[self._first], sent)}
+        results = {self._first: first.multiply(queue, operands_of[self._first], sent)}
         sent = first.received(sent)
         for number, plan in enumerate(self._plans):
             if number != self._first:
-                found[number] = plan.multiply(queue, given[number], sent)
+                results[number] = plan.multiply(queue, operands_of[number], sent)
         first.end(queue)
-        return [found[number] for number in range(len(given))]
+        return [results[number] for number in range(len(operands_of))]
 
 
 class GatherPlan(Plan):
@@ -333,9 +333,9 @@ class PushedGather(GatherPlan):
 
     def _pushed(self, rows: Sequence[Array]) -> list[ArrayView]:
         """What the kernel takes that sends rows. Raises WeftError for those that it can't load."""
-        for what, each in zip(("a", "scale_a"), rows, strict=False):
+        for role, each in zip(("a", "scale_a"), rows, strict=False):
             if arrays.view(each).address % _ALIGNED:
-                raise WeftError(f"{self.product.name}: {what} must begin at a multiple of {_ALIGNED} bytes")
+                raise WeftError(f"{self.product.name}: {role} must begin at a multiple of {_ALIGNED} bytes")
         words = [each.view((each.size // _WORD,), "i32") for each in self.memory_of(rows)]
         return [*words, *self.memory.views()]
 

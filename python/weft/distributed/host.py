@@ -30,10 +30,10 @@ class HostDevices(Host):
         call.
         """
 
-        def checked(found: list[Any]) -> Sequence[Any]:
-            if len(kinds := {key: what for key, what, _ in found}) > 1:
+        def checked(calls: list[Any]) -> Sequence[Any]:
+            if len(kinds := {key: product for key, product, _ in calls}) > 1:
                 raise WeftError(different(list(kinds.values())))
-            return work([each for *_, each in found])
+            return work([each for *_, each in calls])
 
         return self._meeting.together((key, str(product), given), checked)
 
@@ -76,10 +76,10 @@ class Together:
         """The results of the arrays of all ranks, for this one."""
         given = [arrays.view(each).numpy() for each in operands]
         key = f"run {self._product!r}"
-        found = self._devices.together(key, self._product, given, self._emulated)
-        if isinstance(found, list | tuple):
-            return type(found)(_like(operands[0], each) for each in found)
-        return _like(operands[0], found)
+        result = self._devices.together(key, self._product, given, self._emulated)
+        if isinstance(result, list | tuple):
+            return type(result)(_like(operands[0], each) for each in result)
+        return _like(operands[0], result)
 
     def _emulated(self, given: list[Any]) -> list[Array]:
         """What each rank gets."""
@@ -88,24 +88,24 @@ class Together:
         world = emulator.World(self._devices.size)
         teams = self._teams(world, self._devices.chip)
         plans = [self._make(self._product, team) for team in teams]
-        found = [plan.run(operands) for plan, operands in zip(plans, given, strict=True)]
+        results = [plan.run(operands) for plan, operands in zip(plans, given, strict=True)]
         report = world.run()
         if report.findings:
             more = f"; and {len(report.findings) - _MOST_REPORTED} more"
             text = "; ".join(map(str, report.findings[:_MOST_REPORTED]))
             warn(f"{self._product}: {text}{more * (len(report.findings) > _MOST_REPORTED)}")
-        return found
+        return results
 
 
 def _is_tensor(array: Array) -> bool:
     return arrays.library(type(array)) == "torch"
 
 
-def _like(given: Array, result: npt.NDArray[Any]) -> Array:
+def _like(array: Array, result: npt.NDArray[Any]) -> Array:
     """A NumPy array in the library of another array."""
-    if not _is_tensor(given):
+    if not _is_tensor(array):
         return result
     import torch
 
-    made = torch.from_numpy(result.view(f"u{result.dtype.itemsize}"))
-    return made.view(getattr(torch, result.dtype.name))
+    tensor = torch.from_numpy(result.view(f"u{result.dtype.itemsize}"))
+    return tensor.view(getattr(torch, result.dtype.name))

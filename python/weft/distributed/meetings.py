@@ -34,11 +34,11 @@ class _Failed:
     message: str
 
 
-def _results(given: list[Any], work: Work) -> list[Any]:
+def _results(of_ranks: list[Any], work: Work) -> list[Any]:
     try:
-        return list(work(given))
+        return list(work(of_ranks))
     except WeftError as error:
-        return [_Failed(str(error))] * len(given)
+        return [_Failed(str(error))] * len(of_ranks)
 
 
 def _settled(result: object) -> Any:
@@ -59,9 +59,9 @@ class Processes:
 
     def together(self, given: object, work: Work) -> Any:
         first = self._dist.get_global_rank(self._group, 0)
-        found = [None] * self.size if self.rank == 0 else None
-        self._dist.gather_object(given, found, first, self._group)
-        results = None if found is None else _results(found, work)
+        of_ranks = [None] * self.size if self.rank == 0 else None
+        self._dist.gather_object(given, of_ranks, first, self._group)
+        results = None if of_ranks is None else _results(of_ranks, work)
         mine = [None]
         self._dist.scatter_object_list(mine, results, first, self._group)
         return _settled(mine[0])
@@ -73,13 +73,13 @@ def group_of(group: "ProcessGroup | None") -> "ProcessGroup":
 
     if not (distributed.is_available() and distributed.is_initialized()):
         raise WeftError("weft.distributed.Team: call torch.distributed.init_process_group first")
-    found = distributed.group.WORLD if group is None else group
-    if not isinstance(found, distributed.ProcessGroup):
+    chosen = distributed.group.WORLD if group is None else group
+    if not isinstance(chosen, distributed.ProcessGroup):
         raise WeftError(
             "weft.distributed.Team: group must be a process group of PyTorch that this process belongs to, "
             f"got {shown(group)}"
         )
-    return found
+    return chosen
 
 
 _numbers = itertools.count()

@@ -21,13 +21,13 @@ from weft.torch.transforms import are_transformed
 _UNIT = 8  # elements of 2 bytes: rows that other GPUs get are multiples of 16 bytes
 
 
-def by_operator(name: str, a: Tensor, b: Tensor, *, team: Team, **given: Any) -> Tensor:
+def by_operator(name: str, a: Tensor, b: Tensor, *, team: Team, **arguments: Any) -> Tensor:
     """A function of `weft.distributed` by its operator, with the function's arguments."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
-    transposed, epilogue = given.pop("transpose_b", False), given.pop("epilogue", None)
-    scales = tuple(added_to(None, given.pop("scales", None)).values())
-    options = {name: value for name, value in given.items() if value is not None}
+    transposed, epilogue = arguments.pop("transpose_b", False), arguments.pop("epilogue", None)
+    scales = tuple(added_to(None, arguments.pop("scales", None)).values())
+    options = {name: value for name, value in arguments.items() if value is not None}
     if "schedule" in options:
         options["schedule"] = str(options["schedule"])
     if "partials" in options:
@@ -37,24 +37,24 @@ def by_operator(name: str, a: Tensor, b: Tensor, *, team: Team, **given: Any) ->
 
 def _called(
     name: str,
-    given: tuple[Tensor, ...],
+    matrices: tuple[Tensor, ...],
     transposed: bool,
     epilogue: Epilogue | None,
     team: Team,
     options: Any,
 ) -> Tensor:
     """An operator, or one that keeps Z for the backward pass and PyTorch's activation of it."""
-    a, b, *scales = given
+    a, b, *scales = matrices
     bias = residual = activation = None
     if epilogue is not None:
         bias, residual = epilogue.bias, epilogue.residual
         activation = epilogue.activation
         gates = GATES if name == "all_gather_matmul" else ()
         checked_activation(activation, name, (*ACTIVATIONS, *gates))
-    tensors = [x for x in (*given, bias, residual) if x is not None]
+    tensors = [x for x in (*matrices, bias, residual) if x is not None]
     if a.ndim != 2 or b.ndim != 2:
-        what, each = ("a", a) if a.ndim != 2 else ("b", b)
-        raise WeftError(f"{name}: {what} must be a matrix, got a shape of {tuple(each.shape)}")
+        role, each = ("a", a) if a.ndim != 2 else ("b", b)
+        raise WeftError(f"{name}: {role} must be a matrix, got a shape of {tuple(each.shape)}")
     is_plain = not torch.compiler.is_compiling() and watching.are_plain(tensors)
     if not is_plain and are_transformed(*tensors):
         raise WeftError(

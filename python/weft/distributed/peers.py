@@ -35,10 +35,10 @@ def obstacle(ordinals: tuple[int, ...]) -> str | None:
 def _enable(one: int, other: int) -> None:
     """Lets a GPU access another one's memory. XLA may have done it already."""
     driver = api()
-    known = driver.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+    enabled = driver.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
     with entered(primary(one)):
         (error,) = driver.cuCtxEnablePeerAccess(primary(other), 0)
-    if error != known:
+    if error != enabled:
         check(f"giving GPU {one} access to GPU {other}", error)
 
 

@@ -209,11 +209,11 @@ class Plan(ABC):
 
     def launch(self, queue: Queue, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> None:
         """Queues the kernel, with memory of the team after the arrays."""
-        given = (*operands[:2], d, *operands[2:])
+        all_arrays = (*operands[:2], d, *operands[2:])
         prepared = self._prepared.get(self.kernel)
         if prepared is None:
-            prepared = self._prepare(queue, self.kernel, given, self.views(operands, d, memory))
-        queue.launch(prepared, given, memory)
+            prepared = self._prepare(queue, self.kernel, all_arrays, self.views(operands, d, memory))
+        queue.launch(prepared, all_arrays, memory)
 
     def start(
         self,
@@ -230,11 +230,11 @@ class Plan(ABC):
         queue.launch(prepared, arrays_, memory)
 
     def _prepare(
-        self, queue: Queue, kernel: Kernel, given: Sequence[Array], views: Sequence[ArrayView]
+        self, queue: Queue, kernel: Kernel, all_arrays: Sequence[Array], views: Sequence[ArrayView]
     ) -> Any:
         """A launch, which is kept if other arrays like these can take it."""
         prepared = queue.prepared(kernel, views)
-        if self.team.devices.key(given) is not None:
+        if self.team.devices.key(all_arrays) is not None:
             self._prepared[kernel] = prepared
         return prepared
 
@@ -275,18 +275,18 @@ def plan_of(
     """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
     kinds = team.devices.key(operands)
     key = name, kinds, options
-    if kinds is not None and (known := team.known.get(key)) is not None:
-        return known
-    what = describe(), *options
-    plan = team.plans.get(what)
+    if kinds is not None and (plan := team.known.get(key)) is not None:
+        return plan
+    description = describe(), *options
+    plan = team.plans.get(description)
     if plan is None:
         if team.devices.captures:
             raise WeftError(
-                f"{what[0]}: a first call with new shapes, types or options compiles and allocates, so it "
-                "can't be captured in a CUDA graph: call it once before the capture"
+                f"{description[0]}: a first call with new shapes, types or options compiles and allocates, "
+                "so it can't be captured in a CUDA graph: call it once before the capture"
             )
-        team.devices.agree(what)
-        plan = team.plans[what] = team.devices.planned(make, what[0], team)
+        team.devices.agree(description)
+        plan = team.plans[description] = team.devices.planned(make, description[0], team)
     if kinds is not None:
         plan = team.known[key] = plan.for_others()
     return plan
@@ -353,7 +353,7 @@ class Function:
         scales: Scales | None = None,
     ) -> Any:
         """Queues the product of arrays with memory, without gradients. Returns its result."""
-        added = added_to(epilogue, scales)
+        added = {} if epilogue is None and scales is None else added_to(epilogue, scales)
         activation = None if epilogue is None else epilogue.activation
 
         def describe() -> TeamProduct:
@@ -408,10 +408,11 @@ def _check_scales(name: str, added: Mapping[str, Array], sizes: tuple[int, int, 
         raise WeftError(f"{name}: scale_b must be contiguous, got strides {of_b.strides}")
 
 
-def check_scaled_rows(name: str, rows: int, what: str) -> None:
+def check_scaled_rows(name: str, rows: int, subject: str) -> None:
     """Raises WeftError for a number of rows whose scales TMA doesn't copy."""
     if rows % _SCALED_ROWS:
         near = ceil_div(rows, _SCALED_ROWS) * _SCALED_ROWS
         raise WeftError(
-            f"{name}: {what} must be a multiple of {_SCALED_ROWS} with scales, got {rows}; the next is {near}"
+            f"{name}: {subject} must be a multiple of {_SCALED_ROWS} with scales, got {rows}; the next is "
+            f"{near}"
         )

@@ -163,8 +163,8 @@ class RecordedDevices(Devices):
         return self._peers.mapped(memory.where.begin)
 
     def constant(self, numbers: npt.NDArray[Any]) -> Place:
-        given = np.ascontiguousarray(numbers)
-        return self._place(Where(None, self._peers.constant(self.rank, given)), given.nbytes, self.rank)
+        numbers = np.ascontiguousarray(numbers)
+        return self._place(Where(None, self._peers.constant(self.rank, numbers)), numbers.nbytes, self.rank)
 
     def of(self, array: Operand) -> Place:
         return array.place
@@ -247,11 +247,11 @@ class RecordedTeam(Team):
         """What a plan queues for operands. The result has the number after theirs."""
         self.devices.result = len(operands)
         self._numbered = None
-        found = [self._recording(plan, operands, 0)]
+        recordings = [self._recording(plan, operands, 0)]
         if self._numbered is None:
-            return Recording(tuple(found), None)
-        found += [self._recording(plan, operands, parity) for parity in range(1, HALVES)]
-        return Recording(tuple(found), self._numbered.counter)
+            return Recording(tuple(recordings), None)
+        recordings += [self._recording(plan, operands, parity) for parity in range(1, HALVES)]
+        return Recording(tuple(recordings), self._numbered.counter)
 
     def _recording(self, plan: Plan, operands: Sequence[Operand], parity: int) -> tuple[Step, ...]:
         self._parity = parity

@@ -100,11 +100,11 @@ def _copy(
 
     def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         places = [emit.add(start, number * at_once) for number in range(_VECTORS)]
-        found = [
+        vectors = [
             vector.LoadOp(kind, rows, [emit.as_index(emit.minimum(at, last))], alignment=16).result
             for at in places
         ]
-        for at, value in zip(places, found, strict=True):
+        for at, value in zip(places, vectors, strict=True):
             with emit.when(emit.less(at, words)):
                 vector.StoreOp(value, to, [emit.as_index(emit.add(first, at))], alignment=16)
         return carried

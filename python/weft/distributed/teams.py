@@ -127,12 +127,12 @@ class Team:
         """Memory for calls of a kind that kernels count, with at least so many bytes of data and flags in
         each half. All ranks call it together. Plans and graphs keep theirs when others need more.
         """
-        known, sizes = self._counted.get(kind), (data, flags)
-        if known is None or any(had < size for had, size in zip(known.sizes, sizes, strict=True)):
-            had = (0, 0) if known is None else known.sizes
+        memory, sizes = self._counted.get(kind), (data, flags)
+        if memory is None or any(had < size for had, size in zip(memory.sizes, sizes, strict=True)):
+            had = (0, 0) if memory is None else memory.sizes
             data, flags = (max(_rounded(size), least) for size, least in zip(sizes, had, strict=True))
-            known = self._counted[kind] = Counted.of(self.devices, (data, flags), self._limit)
-        return known
+            memory = self._counted[kind] = Counted.of(self.devices, (data, flags), self._limit)
+        return memory
 
     def rows(self, size: int) -> Sequence[Memory]:
         """Memory of each rank, of at least so many bytes. All ranks call it together. Plans keep theirs when
@@ -244,10 +244,10 @@ def named(name: str) -> Team:
     """The team of a name. Raises WeftError if there is none."""
     team = _teams.get(name)
     if team is None:
-        known = ", ".join(map(repr, sorted(_teams))) or "none"
+        names = ", ".join(map(repr, sorted(_teams))) or "none"
         raise WeftError(
             f"team must be the name of a weft.distributed.Team that is in use, such as Team(group).name; "
-            f"got {shown(name)}, and there are {known}"
+            f"got {shown(name)}, and there are {names}"
         )
     return team
 

@@ -59,19 +59,19 @@ class TeamCall:
         fields = json.loads(text)
         if fields["version"] != _VERSION or fields["team"] not in PLANS:
             got = f"{fields['team']} of format {fields['version']}"
-            what = f"expected a product over several GPUs of format {_VERSION}, got {got}"
-            raise WeftError(f"weft.jax: {what}: trace the program again")
+            expected = f"expected a product over several GPUs of format {_VERSION}, got {got}"
+            raise WeftError(f"weft.jax: {expected}: trace the program again")
         operands, teams = arrays_of(fields["operands"]), tuple(map(tuple, fields["teams"]))
         return cls(fields["team"], operands, product_of(fields), teams)
 
     def arrays(self, kind: str = "cuda", ordinal: int = 0) -> list[Operand]:
         """The operands, on a GPU."""
-        found = []
+        operands = []
         for number, (shape, dtype) in enumerate(self.operands):
             place = Place(Where(number, 0), 0, kind, ordinal)
             each = Operand.of(place, shape, dtype)
-            found.append(each.T if number > 1 and self.product.roles[number - 2] == "scale_a" else each)
-        return found
+            operands.append(each.T if number > 1 and self.product.roles[number - 2] == "scale_a" else each)
+        return operands
 
     def described(self) -> TeamProduct:
         """What ranks multiply. Raises WeftError for operands that the kernels can't take."""
@@ -90,10 +90,10 @@ class TeamCall:
         if team is None:
             raise WeftError(f"weft.jax.{self.name}: GPU {ordinal} must be one of {self.teams}")
         with _preparing, about(f"weft.jax.{self.name}"):
-            known = _sequences.setdefault((self.text, team), {})
-            if not known:
-                known.update(self._of_team(team))
-        return known[ordinal]
+            sequences = _sequences.setdefault((self.text, team), {})
+            if not sequences:
+                sequences.update(self._of_team(team))
+        return sequences[ordinal]
 
     def _of_team(self, team: tuple[int, ...]) -> dict[int, Sequence]:
         """The sequences of a team, by GPU."""
@@ -102,15 +102,15 @@ class TeamCall:
             ranks = _teams[team] = RecordedTeam.together(PeerGpus(team), _SECONDS)
         try:
             plans = [self.planned(each) for each in ranks]
-            found = {}
+            sequences = {}
             for ordinal, rank, plan in zip(team, ranks, plans, strict=True):
-                made = rank.record(plan, self.arrays("cuda", ordinal))
+                recording = rank.record(plan, self.arrays("cuda", ordinal))
                 action = f"queuing {plan.product} on GPU {ordinal}"
-                found[ordinal] = Sequence(action, ordinal, made.steps, made.counter)
+                sequences[ordinal] = Sequence(action, ordinal, recording.steps, recording.counter)
         except BaseException:
             del _teams[team]  # whose ranks may have allocated differently
             raise
-        return found
+        return sequences
 
     def emulate(self, addresses: object) -> None:
         """On the CPU, programs of XLA have other operations for these products."""

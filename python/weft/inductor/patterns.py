@@ -121,10 +121,10 @@ class _Fusion:
             return None
         if node.target in (_weft.matmul.default, _weft.scaled_matmul.default):
             schema = node.target._schema.arguments
-            given = dict(zip((each.name for each in schema), node.args, strict=False)) | dict(node.kwargs)
-            operands = {x.name: given.pop(x.name, None) for x in schema if not x.kwarg_only}
+            arguments = dict(zip((each.name for each in schema), node.args, strict=False)) | dict(node.kwargs)
+            operands = {x.name: arguments.pop(x.name, None) for x in schema if not x.kwarg_only}
             operands = {name: x for name, x in operands.items() if x is not None}
-            return cls(node, node, operands, given, node.target)
+            return cls(node, node, operands, arguments, node.target)
         if node.target not in (_aten.mm.default, _aten.addmm.default) or not _is_taken(node):
             return None
         if node.target == _aten.mm.default:
@@ -238,9 +238,9 @@ class _Fusion:
             if self.view is not None and "residual" in operands:
                 operands["residual"] = _new(graph, _aten.reshape.default, operands["residual"], [-1, columns])
             names = [each.name for each in self.target._schema.arguments if not each.kwarg_only]
-            given = [operands.get(name) for name in names]
+            arguments = [operands.get(name) for name in names]
             options = self.options | {"out_dtype": last.meta["val"].dtype}
-            result = product = _new(graph, self.target, *given, **options)
+            result = product = _new(graph, self.target, *arguments, **options)
             if self.view is not None:
                 result = _new(graph, _aten.reshape.default, product, self.view.args[1])
         for name in ("stack_trace", "nn_module_stack"):

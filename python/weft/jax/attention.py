@@ -50,10 +50,10 @@ class _Program:
     def array(self, value: Array) -> Standin:
         """An array that stands for a value."""
         shape, dtype = value.shape, arrays.numpy_dtype(arrays.mlir_type(value.dtype))
-        made = np.empty(shape, dtype)
-        self._values[_address(made)] = value
-        self._arrays.append(made)
-        return made
+        stand_in = np.empty(shape, dtype)
+        self._values[_address(stand_in)] = value
+        self._arrays.append(stand_in)
+        return stand_in
 
     def value(self, array: Standin) -> Array:
         """The value of an array that `array` made or that a launch wrote."""
@@ -76,11 +76,11 @@ class _Program:
                 operands.append(self._values.get(_address(root), None))
                 if operands[-1] is None:  # one that the kernel doesn't read
                     operands[-1] = jnp.zeros(root.shape, root.dtype)
-        made = KernelLaunch(kernel.signature.name, tuple(described), tuple(meta.items()))
-        assert KERNELS[made.kernel] is kernel
+        record = KernelLaunch(kernel.signature.name, tuple(described), tuple(meta.items()))
+        assert KERNELS[record.kernel] is kernel
         results = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in written]
         call = jax.ffi.ffi_call(xla_target.TARGET, results)
-        options = {**xla_target.attributes(made.text), "results": np.int64(len(results))}
+        options = {**xla_target.attributes(record.text), "results": np.int64(len(results))}
         values = call(*operands, **options)
         for root, value in zip(written, values, strict=True):
             self._values[_address(root)] = value
@@ -98,13 +98,13 @@ def _address(array: Standin) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def attention(given: Operands, options: Options) -> tuple[Array, Array]:
+def attention(operands: Operands, options: Options) -> tuple[Array, Array]:
     """The output and lse of arrays by their names."""
-    given = {name: jnp.asarray(each) for name, each in given.items() if each is not None}
-    if "sinks" in given:
-        given["sinks"] = given["sinks"].astype(jnp.float32)
-    names = tuple(name for name in _NAMES if name in given)
-    values = [given[name] for name in names]
+    operands = {name: jnp.asarray(each) for name, each in operands.items() if each is not None}
+    if "sinks" in operands:
+        operands["sinks"] = operands["sinks"].astype(jnp.float32)
+    names = tuple(name for name in _NAMES if name in operands)
+    values = [operands[name] for name in names]
     _check_values(names, options, values)
     result, lse = _attention(names, options, *equally_varying(values))
     return result, lse
@@ -114,8 +114,8 @@ def _check_values(names: tuple[str, ...], options: Options, values: Arrays) -> N
     """Raises WeftError for integers in CPU memory that name tokens or pages that aren't there. Those that JAX
     traces have no values yet.
     """
-    given = zip(names, values, strict=True)
-    integers = {name: each for name, each in given if name in launches.INTEGERS}
+    named = zip(names, values, strict=True)
+    integers = {name: each for name, each in named if name in launches.INTEGERS}
     traced = any(isinstance(each, jax.core.Tracer) for each in integers.values())
     if not integers or traced or jax.default_backend() == "gpu":
         return
@@ -134,10 +134,10 @@ def _call(
 ) -> tuple[_Program, Call]:
     """A call of these values, whose launches are added to a program, or go to another function."""
     program = _Program()
-    given = {name: program.array(value) for name, value in zip(names, values, strict=False)}
+    stand_ins = {name: program.array(value) for name, value in zip(names, values, strict=False)}
     on_gpu = jax.default_backend() == "gpu"
     multiprocessors = runtime.device(0).multiprocessors if on_gpu else 0
-    return program, Call.of(given, options, launch or program.launch, multiprocessors)
+    return program, Call.of(stand_ins, options, launch or program.launch, multiprocessors)
 
 
 def _forward(names: tuple[str, ...], options: Options, *values: Array) -> tuple[Array, Array]:
@@ -165,33 +165,33 @@ def _backward(
     options = replace(options, deterministic=True)
     _, call = _call(names, options, values)
     fp8_launch.refuse_gradients(call)
-    given = dict(zip(names, values, strict=True))
-    found = {name: jnp.zeros_like(given[name]) for name in names if name in _REAL}
+    named = dict(zip(names, values, strict=True))
+    gradient_of = {name: jnp.zeros_like(named[name]) for name in names if name in _REAL}
     of_rows, (d_out, d_lse) = [None, None], cotangents
     if not call.is_empty:
         operands = equally_varying([*values, out, lse, d_out.astype(out.dtype), d_lse])
         dq, dk, dv, *of_rows = attention_p.bind(*operands, names=(*names, *_GIVEN_BACK), options=options)
-        found = _only_sequences(call, given, {"q": dq, "k": dk, "v": dv})
-    if "sinks" in given:
-        found["sinks"] = gradients.of_sinks(of_rows[0], of_rows[1], d_lse)
-    return tuple(found.get(name) for name in names)
+        gradient_of = _only_sequences(call, named, {"q": dq, "k": dk, "v": dv})
+    if "sinks" in named:
+        gradient_of["sinks"] = gradients.of_sinks(of_rows[0], of_rows[1], d_lse)
+    return tuple(gradient_of.get(name) for name in names)
 
 
-def _only_sequences(call: Call, given: Operands, found: Operands) -> Operands:
+def _only_sequences(call: Call, operands: Operands, rows_of: Operands) -> Operands:
     """Gradients with zeros in rows that no sequence has, which the kernels don't write."""
     tokens = {"q": call.sizes.queries, "k": call.sizes.keys, "v": call.sizes.keys}
     result = {}
-    for name, each in found.items():
+    for name, each in rows_of.items():
         row = jnp.arange(tokens[name])
         if call.sizes.packed:
-            starts = given["cu_seqlens_q" if name == "q" else "cu_seqlens_k"]
+            starts = operands["cu_seqlens_q" if name == "q" else "cu_seqlens_k"]
             each = jnp.where(((row >= starts[0]) & (row < starts[-1]))[:, None, None], each, 0)
-            if "lengths" in given and name != "q":
+            if "lengths" in operands and name != "q":
                 number = jnp.clip(jnp.searchsorted(starts, row, side="right") - 1, 0, len(starts) - 2)
-                inside = row - starts[number] < given["lengths"][number]
+                inside = row - starts[number] < operands["lengths"][number]
                 each = jnp.where(inside[:, None, None], each, 0)
-        elif "lengths" in given and name != "q":
-            inside = row[None] < given["lengths"][:, None]
+        elif "lengths" in operands and name != "q":
+            inside = row[None] < operands["lengths"][:, None]
             axes = (1, 3) if call.options.layout == "bhtd" else (2, 3)
             each = jnp.where(jnp.expand_dims(inside, axes), each, 0)
         result[name] = each
@@ -259,10 +259,10 @@ def _dimensions(names: tuple[str, ...], options: Options, avals: Avals) -> list[
         matrix("b", h, "t", "e"),
     )
     sums, delta = ("ht", "uhw") if packed else ("bht", "bhw")
-    known = {"q": q, "k": k, "v": v, "sinks": h, "lengths": "b", "cu_seqlens_q": "c", "cu_seqlens_k": "c"}
-    known |= {"page_table": "bn", "q_scale": "b" + h, "k_scale": "b" + g, "v_scale": "b" + g}
-    known |= {"out": out, "lse": sums, "d_out": out, "d_lse": sums}
-    operands = tuple(known[name][-aval.ndim :] for name, aval in zip(names, avals, strict=True))
+    dims = {"q": q, "k": k, "v": v, "sinks": h, "lengths": "b", "cu_seqlens_q": "c", "cu_seqlens_k": "c"}
+    dims |= {"page_table": "bn", "q_scale": "b" + h, "k_scale": "b" + g, "v_scale": "b" + g}
+    dims |= {"out": out, "lse": sums, "d_out": out, "d_lse": sums}
+    operands = tuple(dims[name][-aval.ndim :] for name, aval in zip(names, avals, strict=True))
     if "d_out" not in names:
         return [operands, (out, sums)]
     return [operands, (q, k, v, delta, *[delta] * ("sinks" in names))]
@@ -292,8 +292,8 @@ def _lower(
         return mlir.lower_fun(computed, multiple_results=True)(context, *operands)
     keys, queries = _heads(names, options, context.avals_in)
     groups = () if keys == queries else (keys, queries // keys)
-    given, results = _dimensions(names, options, context.avals_in)
-    rule = sharding.Rule(given, results, _WHOLE, groups=groups)
+    dimensions, results = _dimensions(names, options, context.avals_in)
+    rule = sharding.Rule(dimensions, results, _WHOLE, groups=groups)
 
     def bind(*values: Array) -> list[Array]:
         return attention_p.bind(*values, names=names, options=options)
@@ -305,13 +305,13 @@ def _batched(
     operands: Arrays, axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
 ) -> tuple[Arrays, tuple[int, ...]]:
     """One call after the other."""
-    given = {
+    moved = {
         name: x if axis is None else jnp.moveaxis(x, axis, 0)
         for name, x, axis in zip(names, operands, axes, strict=True)
     }
     mapped = {name for name, axis in zip(names, axes, strict=True) if axis is not None}
     bind = functools.partial(attention_p.bind, names=names, options=options)
-    results = one_by_one(given, mapped, lambda values: bind(*values))
+    results = one_by_one(moved, mapped, lambda values: bind(*values))
     return results, (0,) * len(results)
 
 

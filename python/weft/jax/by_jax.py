@@ -36,17 +36,17 @@ def _product_of_zeros(operands: Arrays, product: Product, described: Sequence[De
     for operands that don't fit, and for an empty K with groups.
     """
     shape, _ = result_of(product, described)
-    given = dict(zip(product.roles, operands[2:], strict=True))
-    if 0 not in shape and not set(GROUPINGS).isdisjoint(given):
+    added = dict(zip(product.roles, operands[2:], strict=True))
+    if 0 not in shape and not set(GROUPINGS).isdisjoint(added):
         raise WeftError("weft.jax.matmul: K must be at least 1 with groups, row_ends and k_ends, got 0")
     z = jnp.zeros(shape, jnp.dtype(arrays.numpy_dtype(_sums(described))))
-    return of_sums(z, given, product, described)
+    return of_sums(z, added, product, described)
 
 
 def _sums(described: Sequence[Described]) -> str:
     """The type of a product's sums."""
-    found = default_result(described[0][1])
-    return found if found in ("f64", "i32") else "f32"
+    result = default_result(described[0][1])
+    return result if result in ("f64", "i32") else "f32"
 
 
 def _precise_product(operands: Arrays, product: Product, described: Sequence[Described]) -> Array:
@@ -55,18 +55,18 @@ def _precise_product(operands: Arrays, product: Product, described: Sequence[Des
     """
     result_of(product, described)
     a, b, *added = operands
-    given = dict(zip(product.roles, added, strict=True))
-    if groups := next((name for name in GROUPINGS if name in given), None):
+    by_role = dict(zip(product.roles, added, strict=True))
+    if groups := next((name for name in GROUPINGS if name in by_role), None):
         raise WeftError(f"weft.jax.matmul: {groups} must be None {libraries.JAX.not_as_tf32}")
     a = jnp.swapaxes(a, -1, -2) if product.transpose_a else a
     b = jnp.swapaxes(b, -1, -2) if product.transpose_b else b
     z = jnp.matmul(a, b) * jnp.float32(product.alpha)
-    for name in {"scale_a", "scale_b"} & given.keys():  # of rows and columns
-        factor = jnp.swapaxes(given[name], -1, -2) if name in product.by_columns else given[name]
+    for name in {"scale_a", "scale_b"} & by_role.keys():  # of rows and columns
+        factor = jnp.swapaxes(by_role[name], -1, -2) if name in product.by_columns else by_role[name]
         z *= factor.reshape(()) if factor.size == 1 else factor
-    if (alpha := given.get("alpha")) is not None:
+    if (alpha := by_role.get("alpha")) is not None:
         z *= alpha.reshape(-1, *(1 for _ in z.shape[1:])) if alpha.size > 1 else alpha.reshape(())
-    return of_sums(z, given, product, described)
+    return of_sums(z, by_role, product, described)
 
 
 def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
@@ -79,12 +79,12 @@ def sums_of(product: Product, described: Sequence[Described]) -> Product | None:
     return replace(product, roles=roles, activation=None, out_dtype=_sums(described), beta=0.0)
 
 
-def of_sums(z: Array, given: Operands, product: Product, described: Sequence[Described]) -> Array:
+def of_sums(z: Array, added: Operands, product: Product, described: Sequence[Described]) -> Array:
     """The result from the sums of products."""
     dtype = jnp.dtype(arrays.numpy_dtype(result_of(product, described)[1]))
-    if "c" in given and product.beta:  # as in kernels, 0 times NaN adds nothing
-        z += jnp.asarray(product.beta, z.dtype) * given["c"].astype(z.dtype)
-    z = finished(z, given.get("bias"), product.activation, given.get("residual"))
+    if "c" in added and product.beta:  # as in kernels, 0 times NaN adds nothing
+        z += jnp.asarray(product.beta, z.dtype) * added["c"].astype(z.dtype)
+    z = finished(z, added.get("bias"), product.activation, added.get("residual"))
     if dtype.itemsize == 1:  # kernels saturate
         largest = float(jnp.finfo(dtype).max)
         z = jnp.clip(z, -largest, largest)

@@ -51,12 +51,12 @@ class Asked:
 def multiply(asked: Asked, *operands: Array) -> Array:
     """The product of a, b, and the operands with roles."""
     product = asked.product
-    given = dict(zip(("a", "b", *product.roles), operands, strict=True))
+    by_role = dict(zip(("a", "b", *product.roles), operands, strict=True))
     if asked.name == "all_gather_matmul":
-        of_rows = {name: gathered(asked, given[name]) for name in ("a", "scale_a") if name in given}
-        return of_roles(given | of_rows, product)
-    bias, residual = given.pop("bias", None), given.pop("residual", None)
-    total = _sum(asked, of_roles(given, replace(product, activation=None)))
+        of_rows = {name: gathered(asked, by_role[name]) for name in ("a", "scale_a") if name in by_role}
+        return of_roles(by_role | of_rows, product)
+    bias, residual = by_role.pop("bias", None), by_role.pop("residual", None)
+    total = _sum(asked, of_roles(by_role, replace(product, activation=None)))
     return finished(total, bias, product.activation, residual).astype(asked.dtype(operands[0]))
 
 

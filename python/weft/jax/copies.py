@@ -27,25 +27,25 @@ class Copies:
     transposed: frozenset[int] = frozenset()
     pitches: Mapping[int, int] = frozenset()  # type: ignore[assignment]
 
-    def text(self, given: Sequence[Described], result: Described) -> str:
-        """The text of the product, for operands like the `given` ones before the copies."""
+    def text(self, operands: Sequence[Described], result: Described) -> str:
+        """The text of the product, for `operands` before the copies."""
         described = [
             ((*shape[:-2], shape[-1], shape[-2]), dtype) if number in self.transposed else (shape, dtype)
-            for number, (shape, dtype) in enumerate(given)
+            for number, (shape, dtype) in enumerate(operands)
         ]
         return text_of(self.product, described, result, self.pitches)
 
     def made(self, *operands: Array) -> list[Array]:
         """The operands, some of them copied, by operations of JAX."""
-        made = []
+        copied = []
         for number, x in enumerate(operands):
             if number in self.transposed:
                 x = jnp.swapaxes(x, -1, -2)
             if number in self.pitches:
                 wider = self.pitches[number] - x.shape[-1]
                 x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, wider)])
-            made.append(x)
-        return made
+            copied.append(x)
+        return copied
 
 
 def none(product: Product) -> Copies:
@@ -73,18 +73,18 @@ def _of_launch(
 ) -> Copies:
     """The copies of these rows; numbers are those of `operands.views`, where the result is the third."""
     swapped, pitches = set[int](), dict[int, int]()
-    given = [product.transpose_a, product.transpose_b]
+    transposes = [product.transpose_a, product.transpose_b]
     final = operands.k_major(tuple(k_major)).transposed
     for number, rows in copied.items():
         view = operands.views[number]
         padded = rows.padded(view, 0).in_bytes
-        at = number - (number > 2)
+        index = number - (number > 2)
         if number < 2:
             # A matrix of one row or column may be read as its transpose.
-            if final[number] != given[number]:
-                swapped.add(at)
-            given[number] = final[number]
+            if final[number] != transposes[number]:
+                swapped.add(index)
+            transposes[number] = final[number]
         if padded.strides[-2] != padded.shape[-1]:
-            pitches[at] = padded.strides[-2]
-    product = replace(product, transpose_a=given[0], transpose_b=given[1])
+            pitches[index] = padded.strides[-2]
+    product = replace(product, transpose_a=transposes[0], transpose_b=transposes[1])
     return Copies(product, frozenset(swapped), pitches)

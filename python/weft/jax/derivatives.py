@@ -28,17 +28,17 @@ _LEAST_BITS = 16
 def _differentiated(primals: Arrays, tangents: Arrays, *, product: Product) -> tuple[Array, Array]:
     """The result and its tangent."""
     names = "a", "b", *product.roles
-    given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
+    tangent_of = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
     values = dict(zip(names, primals, strict=True))
-    _check(product, given, values)
+    _check(product, tangent_of, values)
     if product.activation is None:
         result = bind(primals, product)
-        return result, _tangent(values, given, product, result)
+        return result, _tangent(values, tangent_of, product, result)
     if product.activation == "relu" and "residual" not in product.roles:
         result = bind(primals, product)
-        tangent = _tangent(values, given, replace(product, activation=None), result)
+        tangent = _tangent(values, tangent_of, replace(product, activation=None), result)
         return result, jnp.where(result > 0, tangent, jnp.zeros_like(tangent))
-    inner, of_inner = dict(values), dict(given)
+    inner, of_inner = dict(values), dict(tangent_of)
     residual, of_residual = inner.pop("residual", None), of_inner.pop("residual", None)
     sums = "f64" if values["a"].dtype == jnp.float64 else "f32"
     roles = tuple(inner)[2:]
@@ -65,13 +65,13 @@ def _dtype(product: Product, values: Operands) -> jnp.dtype:
     return jnp.dtype(arrays.numpy_dtype(result_of(replace(product, activation=None), described)[1]))
 
 
-def _tangent(values: Operands, given: Operands, product: Product, result: Array) -> Array:
+def _tangent(values: Operands, tangents: Operands, product: Product, result: Array) -> Array:
     """The tangent of a product without activation, of the result's type: a sum over operands with one."""
     rest = tuple(role for role in product.roles if role not in ("c", "bias", "residual"))
     kind = arrays.mlir_type(result.dtype)
     linear = replace(product, roles=rest, out_dtype=kind, beta=0.0, schedule=None)
     terms = []
-    for name, tangent in given.items():
+    for name, tangent in tangents.items():
         if name in ("a", "b"):
             if "k_ends" in values:
                 tangent = _without_padding(name, tangent, values["k_ends"], product)
@@ -99,24 +99,25 @@ def _without_padding(name: str, tangent: Array, ends: Array, product: Product) -
     return grouped.only(valid, tangent, -1 if k_last else -2)
 
 
-def _check(product: Product, given: Operands, values: Operands) -> None:
+def _check(product: Product, tangents: Operands, values: Operands) -> None:
     """Raises WeftError for products that have no derivatives here."""
-    what = "with scales, gradients are those of c, bias, residual and alpha"
-    refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in given]
+    legal = "with scales, gradients are those of c, bias, residual and alpha"
+    refused = [name for name in ("a", "b", "scale_a", "scale_b") if name in tangents]
     if refused and "scale_a" in product.roles:
         named = refused[0].replace("scale_", "scales of ")
         raise WeftError(
-            f"weft.jax.matmul: {what}, got those of {named}: put the quantization and the product into a "
+            f"weft.jax.matmul: {legal}, got those of {named}: put the quantization and the product into a "
             "jax.custom_vjp"
         )
-    if grouped.grouping(product) in ("groups", "row_ends") and "alpha" in given and values["alpha"].size > 1:
+    of_rows = grouped.grouping(product) in ("groups", "row_ends")
+    if of_rows and "alpha" in tangents and values["alpha"].size > 1:
         raise WeftError(
             "weft.jax.matmul: gradients of an alpha with groups are those of one element, got "
             f"{values['alpha'].size}: multiply the rows of the result instead"
         )
     for name in ("a", "b"):
         dtype = arrays.mlir_type(values[name].dtype)
-        if name in given and arrays.numpy_dtype(dtype).itemsize * 8 < _LEAST_BITS:
+        if name in tangents and arrays.numpy_dtype(dtype).itemsize * 8 < _LEAST_BITS:
             raise WeftError(
                 f"weft.jax.matmul: {name} must have elements of f16, bf16, f32 or f64 where gradients are "
                 f"computed, got {dtype}: hide the rounding to {dtype} in a jax.custom_vjp"
@@ -128,14 +129,14 @@ def _transposed(cotangent: Array, a: Array, b: Array, *rest: Array, product: Pro
     of_a = ad.is_undefined_primal(a)
     aval = (a if of_a else b).aval
     if isinstance(cotangent, ad.Zero):
-        found: Array | ad.Zero = ad.Zero(aval)
+        result: Array | ad.Zero = ad.Zero(aval)
     elif grouped.grouping(product) is not None:
-        known = zip(("a", "b", *product.roles), (a, b, *rest), strict=True)
-        values = {name: each for name, each in known if not ad.is_undefined_primal(each)}
-        found = grouped.cotangent(cotangent, values, product, of_a, aval)
+        operands = zip(("a", "b", *product.roles), (a, b, *rest), strict=True)
+        values = {name: each for name, each in operands if not ad.is_undefined_primal(each)}
+        result = grouped.cotangent(cotangent, values, product, of_a, aval)
     else:
-        found = _cotangent(cotangent, a, b, rest, product, of_a, aval)
-    return [found if of_a else None, None if of_a else found, *(None for _ in rest)]
+        result = _cotangent(cotangent, a, b, rest, product, of_a, aval)
+    return [result if of_a else None, None if of_a else result, *(None for _ in rest)]
 
 
 def _cotangent(
@@ -148,13 +149,13 @@ def _cotangent(
     aval: ShapedArray,
 ) -> Array:
     other, flips = b if of_a else a, (product.transpose_a, product.transpose_b)
-    given = cotangent.astype(other.dtype)
+    left = cotangent.astype(other.dtype)
     if rest and rest[0].size > 1:  # an alpha for each product
-        given, rest = (given * rest[0].reshape(-1, *(1 for _ in given.shape[1:]))).astype(other.dtype), ()
-    if given.ndim == 3 and aval.ndim == 2:  # summed over the batch, which becomes a part of K
-        given = _along_k(given, rows=not of_a)
+        left, rest = (left * rest[0].reshape(-1, *(1 for _ in left.shape[1:]))).astype(other.dtype), ()
+    if left.ndim == 3 and aval.ndim == 2:  # summed over the batch, which becomes a part of K
+        left = _along_k(left, rows=not of_a)
         other = _along_k(other, rows=flips[1] if of_a else not flips[0]) if other.ndim == 3 else other
-    sides = Matrix(given), Matrix(other, flips[1 if of_a else 0]).T
+    sides = Matrix(left), Matrix(other, flips[1 if of_a else 0]).T
     added = dict(zip(product.roles, rest, strict=False))
     out, flipped = arrays.mlir_type(aval.dtype), flips[0 if of_a else 1]
     return multiply(*(sides if of_a else sides[::-1]), out, added, product, flipped=flipped)

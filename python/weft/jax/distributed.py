@@ -45,8 +45,8 @@ def all_gather_matmul(
     multiplies. Otherwise, and with `fused=False`, XLA's collectives send them. Raises WeftError for arrays
     that don't fit, and with `fused=True` if the kernel can't send the rows.
     """
-    given = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("all_gather_matmul", (a, b, bias, residual), scales, axis_name, fused, given)
+    product = Product((), activation, None, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("all_gather_matmul", (a, b, bias, residual), scales, axis_name, fused, product)
 
 
 def matmul_reduce_scatter(
@@ -72,8 +72,8 @@ def matmul_reduce_scatter(
     the devices, so each run has the same bits. The epilogue is applied to the sum; `residual` is M x N. The
     rest is as in `all_gather_matmul`.
     """
-    given = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("matmul_reduce_scatter", (a, b, bias, residual), scales, axis_name, fused, given)
+    product = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_reduce_scatter", (a, b, bias, residual), scales, axis_name, fused, product)
 
 
 def matmul_all_reduce(
@@ -98,8 +98,8 @@ def matmul_all_reduce(
     a fused kernel or by `jax.lax.psum`. The epilogue must be the same on all devices. The rest is as in
     `matmul_reduce_scatter`.
     """
-    given = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
-    return _product("matmul_all_reduce", (a, b, bias, residual), scales, axis_name, fused, given)
+    product = Product((), activation, partials, False, transpose_b, schedule=schedule, arch=arch)
+    return _product("matmul_all_reduce", (a, b, bias, residual), scales, axis_name, fused, product)
 
 
 def _product(
@@ -147,14 +147,14 @@ def _check(name: str, a: Array, b: Array, axis_name: AxisName) -> int:
         raise WeftError(
             f"{name}: axis_name must be an axis of the jax.shard_map around the call, got {shown(axis_name)}"
         ) from None
-    for what, each in (("a", a), ("b", b)):
+    for role, each in (("a", a), ("b", b)):
         if not isinstance(each, jax.Array) or each.ndim != 2:
             got = f"a shape of {each.shape}" if isinstance(each, jax.Array) else shown(each)
-            raise WeftError(f"{name}: {what} must be a matrix of JAX, got {got}")
+            raise WeftError(f"{name}: {role} must be a matrix of JAX, got {got}")
         kind = arrays.mlir_type(each.dtype)
         if kind not in _ELEMENTS:
             wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
-            raise WeftError(f"{name}: {what} must be of {wanted}, got {kind}")
+            raise WeftError(f"{name}: {role} must be of {wanted}, got {kind}")
     return size
 
 

@@ -36,33 +36,33 @@ def only(valid: Array, array: Array, axis: int) -> Array:
     return jnp.where(valid.reshape(shape), array, jnp.zeros((), array.dtype))
 
 
-def cotangent(given: Array, values: Operands, product: Product, of_a: bool, aval: ShapedArray) -> Array:
+def cotangent(of_result: Array, values: Operands, product: Product, of_a: bool, aval: ShapedArray) -> Array:
     """The cotangent of a or b, in which the product is linear, from that of the result. `values` has the
     operands that are known.
     """
     kind, flips = grouping(product), (product.transpose_a, product.transpose_b)
     assert kind is not None
-    given, alpha = _scaled(given.astype(values["b" if of_a else "a"].dtype), values, kind)
+    of_result, alpha = _scaled(of_result.astype(values["b" if of_a else "a"].dtype), values, kind)
     out, ends = arrays.mlir_type(aval.dtype), values[kind]
     if kind == "k_ends":  # the rows of the cotangents of all products are those of K
         sides = (
-            (Matrix(values["b"], flips[1]), Matrix(given).T)
+            (Matrix(values["b"], flips[1]), Matrix(of_result).T)
             if of_a
-            else (Matrix(values["a"], flips[0]).T, Matrix(given))
+            else (Matrix(values["a"], flips[0]).T, Matrix(of_result))
         )
         rows = multiply(*sides, out, {**alpha, "row_ends": ends}, product)
         rows = only(in_groups(ends, rows.shape[-2])[1], rows, -2)
         return rows if (flips[0] if of_a else not flips[1]) else jnp.swapaxes(rows, -1, -2)
-    if given.ndim == 3:  # of a batch, of which `groups` has the numbers of rows
-        valid = jnp.arange(given.shape[-2]) < ends[:, None]
+    if of_result.ndim == 3:  # of a batch, of which `groups` has the numbers of rows
+        valid = jnp.arange(of_result.shape[-2]) < ends[:, None]
     else:
-        valid = in_groups(ends, given.shape[-2])[1] if kind == "row_ends" else ends >= 0
-    given = only(valid, given, -2)
+        valid = in_groups(ends, of_result.shape[-2])[1] if kind == "row_ends" else ends >= 0
+    of_result = only(valid, of_result, -2)
     if of_a:
         b = Matrix(values["b"], flips[1])
-        found = only(valid, multiply(Matrix(given), b.T, out, {**alpha, kind: ends}, product), -2)
+        found = only(valid, multiply(Matrix(of_result), b.T, out, {**alpha, kind: ends}, product), -2)
         return jnp.swapaxes(found, -1, -2) if flips[0] else found
-    if kind == "groups" and given.ndim == 2:
+    if kind == "groups" and of_result.ndim == 2:
         raise WeftError(
             "weft.jax.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
         )
@@ -72,19 +72,19 @@ def cotangent(given: Array, values: Operands, product: Product, of_a: bool, aval
     elif aval.ndim == 2:  # the sum over the batch, whose rows become K
         whole = jnp.swapaxes(a.array, -1, -2) if a.flipped else a.array
         a = Matrix(whole.reshape(-1, whole.shape[-1]))
-        given = given.reshape(-1, given.shape[-1])
-    return multiply(a.T, Matrix(given), out, alpha, product, flipped=flips[1])
+        of_result = of_result.reshape(-1, of_result.shape[-1])
+    return multiply(a.T, Matrix(of_result), out, alpha, product, flipped=flips[1])
 
 
-def _scaled(given: Array, values: Operands, kind: str) -> tuple[Array, Operands]:
+def _scaled(of_result: Array, values: Operands, kind: str) -> tuple[Array, Operands]:
     """The cotangent times an alpha for each product, or the alpha that scales all of them."""
     alpha = values.get("alpha")
     if alpha is None or alpha.size == 1:
-        return given, {} if alpha is None else {"alpha": alpha}
-    if given.ndim == 3:
+        return of_result, {} if alpha is None else {"alpha": alpha}
+    if of_result.ndim == 3:
         factors = alpha.reshape(-1, 1, 1)
     else:
         ends = values[kind]
-        number = in_groups(ends, given.shape[-2])[0] if kind == "row_ends" else ends
+        number = in_groups(ends, of_result.shape[-2])[0] if kind == "row_ends" else ends
         factors = alpha[jnp.clip(number, 0, alpha.size - 1)][:, None]
-    return (given * factors).astype(given.dtype), {}
+    return (of_result * factors).astype(of_result.dtype), {}

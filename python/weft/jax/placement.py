@@ -15,13 +15,13 @@ _SHARDED = {"c": "mn", "residual": "mn", "bias": "n", "alpha": "o"}
 
 def check_devices(operands: Mapping[str, Array]) -> None:
     """Raises WeftError for arrays that were put on different devices."""
-    known = {
+    devices_of = {
         name: x.devices()
         for name, x in operands.items()
         if not isinstance(x, jax.core.Tracer) and x.committed
     }
-    if len(set(map(frozenset, known.values()))) > 1:
-        named = ", ".join(f"{name} on {_shown(devices)}" for name, devices in known.items())
+    if len(set(map(frozenset, devices_of.values()))) > 1:
+        named = ", ".join(f"{name} on {_shown(devices)}" for name, devices in devices_of.items())
         raise WeftError(
             f"weft.jax.matmul: arrays must be on the same devices, got {named}: use jax.device_put"
         )
@@ -55,15 +55,15 @@ def gathered(product: Product, operands: Arrays) -> list[Array]:
 
 def undivided(whole: frozenset[str], operands: Arrays, dimensions: Sequence[Sequence[str]]) -> list[Array]:
     """The operands with these dimensions undivided, on a mesh with explicit axes."""
-    given = []
+    resharded = []
     for each, names in zip(operands, dimensions, strict=False):
         sharding = jax.typeof(each).sharding
         pairs = list(zip(names, sharding.spec, strict=False))
         if any(axis is not None and name in whole for name, axis in pairs):
             wanted = jax.sharding.PartitionSpec(*(None if name in whole else axis for name, axis in pairs))
             each = jax.sharding.reshard(each, jax.sharding.NamedSharding(sharding.mesh, wanted))
-        given.append(each)
-    return given
+        resharded.append(each)
+    return resharded
 
 
 def of_result(product: Product, avals: Avals, rank: int) -> jax.sharding.PartitionSpec:
@@ -98,14 +98,14 @@ def of_results(
                 )
     specs = []
     for names in results:
-        found = [axes.get(name) for name in names]
-        named = [axis for axis in found if axis is not None]
+        axes_of_result = [axes.get(name) for name in names]
+        named = [axis for axis in axes_of_result if axis is not None]
         if len(set(named)) < len(named):
             raise WeftError(
                 f"{caller}: dimensions of the result must be divided along different axes, got "
-                f"{', '.join(map(str, found))}: use jax.sharding.reshard"
+                f"{', '.join(map(str, axes_of_result))}: use jax.sharding.reshard"
             )
-        specs.append(jax.sharding.PartitionSpec(*found))
+        specs.append(jax.sharding.PartitionSpec(*axes_of_result))
     return specs
 
 

@@ -12,7 +12,7 @@ from jax.interpreters import mlir
 
 from weft.errors import WeftError
 from weft.jax import by_jax, copies, placement
-from weft.jax.signatures import Arrays, Avals, Context, Lowered
+from weft.jax.signatures import Arrays, Avals, Context, Lowered, Operands
 from weft.launch import arrays
 from weft.multiply import xla_target
 from weft.multiply.product import Product
@@ -56,7 +56,7 @@ def multiply(
     """
     if flipped:
         left, right = right.T, left.T
-    made = replace(
+    asked = replace(
         product,
         roles=tuple(added),
         by_columns=(),
@@ -65,7 +65,7 @@ def multiply(
         transpose_a=left.flipped,
         transpose_b=right.flipped,
     )
-    return bind((left.array, right.array, *added.values()), made)
+    return bind((left.array, right.array, *added.values()), asked)
 
 
 def equally_varying(operands: Arrays, axes: frozenset[str] = frozenset()) -> list[Array]:
@@ -125,50 +125,50 @@ def _abstract(*avals: ShapedArray, product: Product) -> ShapedArray:
 
 def lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu: bool) -> Lowered:
     """The call of XLA for a product on one device, on a GPU after copies of operands."""
-    given, result = described(context.avals_in), described(context.avals_out)[0]
-    copied = copies.of(product, given, result) if on_gpu else copies.none(product)
+    inputs, result = described(context.avals_in), described(context.avals_out)[0]
+    copied = copies.of(product, inputs, result) if on_gpu else copies.none(product)
     if copied.transposed or copied.pitches:
         before = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
         after = [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(copied.made, *before)]
         operands = mlir.lower_fun(copied.made)(context.replace(avals_in=before, avals_out=after), *operands)
         context = context.replace(avals_in=after)
-    attributes = xla_target.attributes(copied.text(given, result))
+    attributes = xla_target.attributes(copied.text(inputs, result))
     return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **attributes)
 
 
 def texts_on_gpu(jaxpr: Jaxpr) -> list[str]:
     """The texts of the products of a program, as `lower` has them for a GPU."""
-    found = []
+    texts = []
     for equation in jaxpr.eqns:
         if equation.primitive is product_p:
-            given = described([each.aval for each in equation.invars])
+            inputs = described([each.aval for each in equation.invars])
             (result,) = described([each.aval for each in equation.outvars])
-            found.append(copies.of(equation.params["product"], given, result).text(given, result))
-    return found
+            texts.append(copies.of(equation.params["product"], inputs, result).text(inputs, result))
+    return texts
 
 
 xla_target.register()
 product_p.def_abstract_eval(_abstract)
 
 
-def one_by_one(given: Mapping[str, Array], mapped: Set[str], bind: Callable[[list[Array]], Arrays]) -> Array:
+def one_by_one(operands: Operands, mapped: Set[str], bind: Callable[[list[Array]], Arrays]) -> Array:
     """The results of a primitive for each member of the `mapped` operands, along their first axes."""
 
     def one(members: Mapping[str, Array]) -> Array:
-        return bind([members.get(name, each) for name, each in given.items()])
+        return bind([members.get(name, each) for name, each in operands.items()])
 
-    return jax.lax.map(one, {name: given[name] for name in mapped})
+    return jax.lax.map(one, {name: operands[name] for name in mapped})
 
 
 def run_eagerly(primitive: Primitive, *parameters: str) -> None:
     """Lets JAX run a primitive with these parameters outside of programs: by a program of its own."""
     jitted = jax.jit(primitive.bind, static_argnames=parameters)
 
-    def run(*operands: Array, **given: object) -> Array:
+    def run(*operands: Array, **options: object) -> Array:
         if not jax.config.jax_disable_jit:
-            return jitted(*operands, **given)
+            return jitted(*operands, **options)
         with jax.disable_jit(False):  # as JAX runs its own primitives
-            return jitted(*operands, **given)
+            return jitted(*operands, **options)
 
     primitive.def_impl(run)
 

@@ -85,7 +85,7 @@ def matmul(
     """
     if others:
         raise WeftError(f"weft.jax.matmul: {no_parameter(matmul, next(iter(others)), _OTHER_NAMES)}")
-    given = {
+    by_role = {
         "a": a,
         "b": b,
         "c": c,
@@ -96,16 +96,16 @@ def matmul(
         "k_ends": k_ends,
     }
     if scales is not None:
-        given["scale_a"], given["scale_b"] = checked_pair("weft.jax.matmul", scales)
+        by_role["scale_a"], by_role["scale_b"] = checked_pair("weft.jax.matmul", scales)
     if isinstance(beta, jax.Array):
         raise WeftError(
             "weft.jax.matmul: beta must be a Python number, got a JAX array: multiply c by it, with beta=1.0"
         )
     number = alpha
     if not isinstance(alpha, Real):
-        number, given["alpha"] = 1.0, _factors(alpha)
-    given = {name: each for name, each in given.items() if each is not None or name in ("a", "b")}
-    operands = {name: _array(name, each) for name, each in given.items()}
+        number, by_role["alpha"] = 1.0, _factors(alpha)
+    by_role = {name: each for name, each in by_role.items() if each is not None or name in ("a", "b")}
+    operands = {name: _array(name, each) for name, each in by_role.items()}
     placement.check_devices(operands)
     kind = _pack(operands, kind)
     axes = vectors.as_matrices(operands, (transpose_a, transpose_b), "weft.jax.matmul")
@@ -129,24 +129,24 @@ def matmul(
     return jnp.squeeze(multiply(operands, product), axes)
 
 
-def of_roles(given: Mapping[str, Array], product: Product) -> Array:
+def of_roles(by_role: Mapping[str, Array], product: Product) -> Array:
     """`matmul` of arrays by their roles, which may be traced."""
-    keywords = {**product.options, **given}
-    if "scale_a" in given:
+    keywords = {**product.options, **by_role}
+    if "scale_a" in by_role:
         keywords["scales"] = keywords.pop("scale_a"), keywords.pop("scale_b")
     return matmul(**keywords)
 
 
-def queued(given: Mapping[str, Array], product: Product) -> Callable[..., Array]:
-    """A function of arrays like the `given` ones, in their order, which returns the result once XLA has
+def queued(by_role: Mapping[str, Array], product: Product) -> Callable[..., Array]:
+    """A function of arrays like those of `by_role`, in their order, which returns the result once XLA has
     queued the launch. Raises WeftError where no kernel multiplies them.
     """
-    placement.check_devices(given)
-    roles = tuple(given)
+    placement.check_devices(by_role)
+    roles = tuple(by_role)
     jitted = jax.jit(lambda *arrays: of_roles(dict(zip(roles, arrays, strict=True)), product))
-    device, *others = {device for array in given.values() for device in array.devices()}
+    device, *others = {device for array in by_role.values() for device in array.devices()}
     if not others:
-        for text in primitive.texts_on_gpu(jitted.trace(*given.values()).jaxpr):
+        for text in primitive.texts_on_gpu(jitted.trace(*by_role.values()).jaxpr):
             xla_target.prepare(text, device.local_hardware_id)
     return jitted
 

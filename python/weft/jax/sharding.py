@@ -42,17 +42,17 @@ class Rule:
 
     def made(self, compute: Compute, local: Callable[[Axes], Compute]) -> Compute:
         """A function that XLA distributes. `local` returns that of one device, by the axes of dimensions."""
-        made = custom_partitioning(compute)
+        distributed = custom_partitioning(compute)
         sides = [[self._factors(names) for names in each] for each in (self.operands, self.results)]
         rule = " -> ".join(", ".join(" ".join(names) for names in side) for side in sides)
-        known = dict.fromkeys(re.findall(r"\w", rule))  # in the order that XLA asks for
-        made.def_partition(
+        factors = dict.fromkeys(re.findall(r"\w", rule))  # in the order that XLA asks for
+        distributed.def_partition(
             partial(self._partition, local),
             sharding_rule=rule,
-            need_replication_factors=tuple(name for name in known if name in self.whole or name == "r"),
+            need_replication_factors=tuple(name for name in factors if name in self.whole or name == "r"),
             **dict(zip("r", self.groups[1:], strict=False)),
         )
-        return made
+        return distributed
 
     def _factors(self, names: Sequence[str]) -> list[str]:
         return ["(g r)" if name == "h" and self.groups else name for name in names]
@@ -148,9 +148,10 @@ def _lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu:
     if not several(context) or not placement.may_be_distributed(product):
         return primitive.lower(context, *operands, product=product, on_gpu=on_gpu)
     avals = context.avals_in
-    *given, result = placement.dimensions(product, [len(x.shape) for x in avals], [x.size for x in avals])
+    ranks, sizes = [len(x.shape) for x in avals], [x.size for x in avals]
+    *dimensions, result = placement.dimensions(product, ranks, sizes)
     summed = "" if by_jax.sums_of(product, primitive.described(avals)) is None else "k"
-    rule = Rule(tuple(given), (result,), frozenset("ko").difference(summed), summed)
+    rule = Rule(tuple(dimensions), (result,), frozenset("ko").difference(summed), summed)
     function = rule.made(_multiplier(product, {}), partial(_multiplier, product))
     return lowered(context, function, operands, multiple_results=False)
 
@@ -158,13 +159,13 @@ def _lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu:
 def _multiplier(product: Product, axes: Axes) -> Compute:
     """A function of one device's parts of the operands."""
 
-    def multiply(*given: Array) -> Array:
+    def multiply(*parts: Array) -> Array:
         if "k" not in axes:
-            return product_p.bind(*given, product=product)
-        described = primitive.described([jax.typeof(each) for each in given])
+            return product_p.bind(*parts, product=product)
+        described = primitive.described([jax.typeof(each) for each in parts])
         sums = by_jax.sums_of(product, described)
         assert sums is not None
-        named = dict(zip(("a", "b", *product.roles), given, strict=True))
+        named = dict(zip(("a", "b", *product.roles), parts, strict=True))
         z = product_p.bind(*(named[role] for role in ("a", "b", *sums.roles)), product=sums)
         return by_jax.of_sums(jax.lax.psum(z, axes["k"]), named, product, described)
 

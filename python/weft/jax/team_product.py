@@ -137,11 +137,11 @@ def _on_gpu(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: boo
         if fused:
             raise _refused(asked, why)
         return _lower_collectives(context, *operands, asked=asked)
-    made = partial(_as_read, asked)
+    as_read = partial(_as_read, asked)
     before = [jax.core.ShapedArray(each.shape, each.dtype) for each in context.avals_in]
-    after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(made, *before)]
+    after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(as_read, *before)]
     if before != after or asked.product.roles[:1] == ("scale_a",):
-        operands = mlir.lower_fun(made)(context.replace(avals_in=before, avals_out=after), *operands)
+        operands = mlir.lower_fun(as_read)(context.replace(avals_in=before, avals_out=after), *operands)
     attributes = {**xla_target.attributes(call.text), "results": np.int64(1)}
     # XLA must call it on all devices, as often on each.
     lower = jax.ffi.ffi_lowering(xla_target.TEAM_TARGET, has_side_effect=True)
@@ -235,20 +235,20 @@ def _differentiated(
     """The result and its tangent."""
     names = "a", "b", *asked.product.roles
     values = dict(zip(names, primals, strict=True))
-    given = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
-    if "scale_a" in values or any(given[n].dtype.itemsize == 1 for n in ("a", "b") if n in given):
-        return _by_jax(asked, values, given)
-    residual, of_residual = values.get("residual"), given.pop("residual", None)
+    tangent_of = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
+    if "scale_a" in values or any(tangent_of[n].dtype.itemsize == 1 for n in ("a", "b") if n in tangent_of):
+        return _by_jax(asked, values, tangent_of)
+    residual, of_residual = values.get("residual"), tangent_of.pop("residual", None)
     if asked.product.activation is None or (asked.product.activation == "relu" and residual is None):
         result = team_product_p.bind(*primals, asked=asked, fused=fused)
-        tangent = _tangent(asked, values, given, result)
+        tangent = _tangent(asked, values, tangent_of, result)
         if asked.product.activation == "relu":
             tangent = jnp.where(result > 0, tangent, jnp.zeros_like(tangent))
         return result, tangent if of_residual is None else tangent + of_residual.astype(tangent.dtype)
     inner = {name: each for name, each in values.items() if name != "residual"}
     before = asked.having(roles=tuple(inner)[2:], activation=None)
     z = team_product_p.bind(*inner.values(), asked=before, fused=fused)
-    dz = _tangent(before, inner, given, z)
+    dz = _tangent(before, inner, tangent_of, z)
 
     def after(z: Array, residual: Array | None = residual) -> Array:
         return finished(z.astype(jnp.float32), None, asked.product.activation, residual).astype(z.dtype)
@@ -257,20 +257,20 @@ def _differentiated(
     return jax.jvp(after, (z, *changed), (dz, *([] if of_residual is None else [of_residual])))
 
 
-def _by_jax(asked: Asked, values: Operands, given: Operands) -> tuple[Array, Array]:
+def _by_jax(asked: Asked, values: Operands, tangents: Operands) -> tuple[Array, Array]:
     """The result and its tangent by XLA's collectives."""
 
     def function(changed: Operands) -> Array:
         return collectives.multiply(asked, *(values | changed).values())
 
-    return jax.jvp(function, ({name: values[name] for name in given},), (given,))
+    return jax.jvp(function, ({name: values[name] for name in tangents},), (tangents,))
 
 
-def _tangent(asked: Asked, values: Operands, given: Operands, result: Array) -> Array:
+def _tangent(asked: Asked, values: Operands, tangents: Operands, result: Array) -> Array:
     """The tangent of a product without its activation and residual."""
     linear = asked.having(roles=(), activation=None)
     total = jnp.zeros_like(result)
-    for name, tangent in given.items():
+    for name, tangent in tangents.items():
         if name == "bias":
             total += tangent.astype(result.dtype)
             continue
@@ -289,14 +289,14 @@ def _transposed(
     of_a = ad.is_undefined_primal(a)
     aval = (a if of_a else b).aval
     if isinstance(cotangent, ad.Zero):
-        found: Array | ad.Zero = ad.Zero(aval)
+        result: Array | ad.Zero = ad.Zero(aval)
     elif of_a:
         gathers = asked.name == "all_gather_matmul"
         name = "matmul_reduce_scatter" if gathers else "all_gather_matmul"
         partials = arrays.mlir_type(aval.dtype) if gathers else None
         changed = asked.having(transpose_b=not asked.product.transpose_b, out_dtype=partials, schedule=None)
         back = replace(changed, name=name)
-        found = team_product_p.bind(cotangent.astype(b.dtype), b, asked=back, fused=None)
+        result = team_product_p.bind(cotangent.astype(b.dtype), b, asked=back, fused=None)
     else:
         rows, others = a, cotangent.astype(a.dtype)
         if asked.name == "all_gather_matmul":
@@ -304,8 +304,8 @@ def _transposed(
         else:
             others = collectives.gathered(asked, others)
         left, right = (others, rows) if asked.product.transpose_b else (rows, others)
-        found = matmul(left, right, transpose_a=True, out_dtype=aval.dtype)
-    return [found if of_a else None, None if of_a else found]
+        result = matmul(left, right, transpose_a=True, out_dtype=aval.dtype)
+    return [result if of_a else None, None if of_a else result]
 
 
 batching.primitive_batchers[team_product_p] = _batched

@@ -135,8 +135,8 @@ class Fp8Linear(torch.autograd.Function):  # type: ignore[misc]
 
 def without_gradients(x: Tensor, weight: Tensor, bias: Operand, casts: Casts) -> Tensor:
     """The result of `Fp8Linear` alone, which casts no transposes."""
-    given = x.detach(), weight.detach(), None if bias is None else bias.detach()
-    return forward(*given, casts)[0]
+    detached = x.detach(), weight.detach(), None if bias is None else bias.detach()
+    return forward(*detached, casts)[0]
 
 
 def forward(

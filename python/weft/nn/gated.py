@@ -87,13 +87,13 @@ class GatedMLP(torch.nn.Module):  # type: ignore[misc]
         weight = gate.weight
         hidden, features = shapes[0]
         options = {"device": weight.device, "dtype": weight.dtype, "activation": activation, **options}
-        made = cls(features, hidden, biases.pop(), **options)
+        module = cls(features, hidden, biases.pop(), **options)
         with torch.no_grad():
-            for ours, theirs in ((made.gate_up, (gate, up)), (made.down, (down,))):
+            for ours, theirs in ((module.gate_up, (gate, up)), (module.down, (down,))):
                 for name, parameter in ours.named_parameters():
                     parameter.copy_(torch.cat([getattr(each, name) for each in theirs]))
-        made.train(gate.training)
-        return made
+        module.train(gate.training)
+        return module
 
     def forward(self, x: Tensor, residual: Operand = None) -> Tensor:
         """The module of a tensor of ... x features: one of the same shape. A `residual` is added to it, as by
@@ -183,12 +183,12 @@ def _define(name: str, kind: type, *inputs: str) -> None:
     compiled programs call.
     """
 
-    def empty(*given: Tensor) -> Tensor:
-        z = given[len(inputs) - 1]
+    def empty(*tensors: Tensor) -> Tensor:
+        z = tensors[len(inputs) - 1]
         return z.new_empty((*z.shape[:-1], z.shape[-1] // 2)) if name == "gated" else torch.empty_like(z)
 
-    def kernel(*given: Tensor) -> Tensor:
-        *tensors, activation = given
+    def kernel(*arguments: Tensor) -> Tensor:
+        *tensors, activation = arguments
         out = empty(*tensors)
         kind(activation)(*tensors, out=out)
         return out
@@ -210,16 +210,16 @@ _plans = plans.Plans()  # the launches by the tensors' sizes and alignment
 
 
 def _run(activation: str, *tensors: Tensor) -> None:
-    found = _plans.found((*tensors, *[None] * (3 - len(tensors))), (activation,))
-    if found is None or found[2] is None:
-        return _first(activation, tensors, found)
-    _, addresses, (launch, current) = found
+    entry = _plans.found((*tensors, *[None] * (3 - len(tensors))), (activation,))
+    if entry is None or entry[2] is None:
+        return _first(activation, tensors, entry)
+    _, addresses, (launch, current) = entry
     launch.launch(current(), *addresses[: len(tensors)])
     return None
 
 
-def _first(activation: str, tensors: Sequence[Tensor], found: Found | None) -> None:
-    """The first launch for such tensors, whose plan is kept by the key that is `found`."""
+def _first(activation: str, tensors: Sequence[Tensor], entry: Found | None) -> None:
+    """The first launch for such tensors, whose plan is kept by the key of their `entry`."""
     z, columns = tensors[-1], tensors[-1].shape[-1] // 2
     on_gpu = z.device.type == "cuda"
     aligned = all(each.data_ptr() % 16 == 0 for each in tensors)
@@ -233,6 +233,6 @@ def _first(activation: str, tensors: Sequence[Tensor], found: Found | None) -> N
         return
     launch = kernel.plan([*(arrays.view(each.detach()) for each in tensors), *shape], grid=grid)
     current = libraries.TORCH.current_stream(z.device.index)
-    if found is not None:
-        _plans.add(found[0], (launch, current))
+    if entry is not None:
+        _plans.add(entry[0], (launch, current))
     launch.launch(current(), *(each.data_ptr() for each in tensors))

@@ -68,7 +68,7 @@ class _Thread:
         row = emit.div(index, columns)
         gate = emit.add(emit.mul(row, columns), index)  # 2 * row * columns + column
         self.of_h, self.of_gate, self.of_up = (
-            _scaled(at, kind) for at in (index, gate, emit.add(gate, columns))
+            _scaled(offset, kind) for offset in (index, gate, emit.add(gate, columns))
         )
         self.activation, self.kind = activation, kind
         self.wide = ir.VectorType.get(kind.shape, ir.F32Type.get())
@@ -90,13 +90,13 @@ class _Thread:
         self._store(arith.mulf(arith.mulf(of_h, up), slope), dz, self.of_gate)
         self._store(arith.mulf(of_h, activations.apply(self.activation, gate)), dz, self.of_up)
 
-    def _load(self, matrix: ir.Value, at: ir.Value) -> ir.Value:
-        found = llvm.load(self.kind, addresses.offset(matrix, at))
-        return found if self.kind == self.wide else arith.extf(self.wide, found)
+    def _load(self, matrix: ir.Value, offset: ir.Value) -> ir.Value:
+        vector = llvm.load(self.kind, addresses.offset(matrix, offset))
+        return vector if self.kind == self.wide else arith.extf(self.wide, vector)
 
-    def _store(self, result: ir.Value, matrix: ir.Value, at: ir.Value) -> None:
+    def _store(self, result: ir.Value, matrix: ir.Value, offset: ir.Value) -> None:
         rounded = result if self.kind == self.wide else arith.truncf(self.kind, result)
-        llvm.store(rounded, addresses.offset(matrix, at))
+        llvm.store(rounded, addresses.offset(matrix, offset))
 
 
 def _scaled(index: ir.Value, kind: ir.VectorType) -> ir.Value:

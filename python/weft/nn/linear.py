@@ -176,8 +176,9 @@ def _autocast_type(x: Tensor) -> torch.dtype | None:
 def _is_autocast(device: str) -> bool:
     """Whether `torch.autocast` is on for a type of device, of which some have none."""
     # Dynamo of PyTorch 2.11 can't trace `is_autocast_available`.
-    known = device != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(device)
-    return bool(known and torch.is_autocast_enabled(device))
+    if torch.compiler.is_compiling():
+        return bool(device != "meta" and torch.is_autocast_enabled(device))
+    return bool(torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
 
 
 def _is_ours(x: Tensor, weight: Tensor, cast: torch.dtype | None, fp8: str | None) -> bool:
@@ -232,8 +233,8 @@ def is_result(residual: Operand, x: Tensor, weight: Tensor, dtype: torch.dtype) 
 
 
 def epilogue_of(bias: Operand, activation: str | None, residual: Operand) -> Epilogue | None:
-    given = not (bias is None and activation is None and residual is None)
-    return Epilogue(bias, activation, residual) if given else None
+    has_epilogue = not (bias is None and activation is None and residual is None)
+    return Epilogue(bias, activation, residual) if has_epilogue else None
 
 
 def is_plain(*tensors: Tensor) -> bool:

@@ -103,9 +103,10 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
             sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
             for each, size in sizes.items():
                 _check_features(name, each, size, team.size if each == cls._kind else 1)
-        made = {"device": "meta", "dtype": first.weight.dtype, "team": team}
+        options = {"device": "meta", "dtype": first.weight.dtype, "team": team}
         features = tuple(layer.out_features for layer in layers)
-        layer = cls(first.in_features, sum(features), first.bias is not None, **made, activation=kinds[0][2])
+        options["activation"] = kinds[0][2]
+        layer = cls(first.in_features, sum(features), first.bias is not None, **options)
         layer._features = features
         with torch.no_grad():
             parts = [_part(each.weight, cls._dimension, team) for each in layers]
@@ -161,10 +162,10 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         def whole(parameter: Operand, dimension: int) -> list[Tensor]:
             """The parts of each layer of a parameter that is divided along a dimension."""
             rows = parameter.detach().movedim(dimension, 0)
-            given = rows.reshape(rows.shape[0], -1).contiguous()
-            found: Tensor = all_gather_rows(given, team=self.team).reshape(self.team.size, *rows.shape)
+            matrix = rows.reshape(rows.shape[0], -1).contiguous()
+            gathered: Tensor = all_gather_rows(matrix, team=self.team).reshape(self.team.size, *rows.shape)
             sizes = [each // self.team.size for each in self._features] if dimension == 0 else [rows.shape[0]]
-            return [each.flatten(0, 1).movedim(0, dimension) for each in found.split(sizes, 1)]
+            return [each.flatten(0, 1).movedim(0, dimension) for each in gathered.split(sizes, 1)]
 
         with torch.no_grad():
             weights = whole(self.weight, self._dimension)

@@ -30,25 +30,25 @@ _SECOND = "weft.attention: gradients of its gradients are not computed"
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 
-def attention(given: Operands, options: Options) -> tuple[Tensor, Tensor]:
+def attention(tensors: Operands, options: Options) -> tuple[Tensor, Tensor]:
     """The output and lse of tensors by their names, by the operator."""
-    operands = [given.get(name) for name in _NAMES]
+    operands = [tensors.get(name) for name in _NAMES]
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
     named = {each.name: getattr(options, each.name) for each in fields(options)}
     return _attend(*operands, **named)
 
 
 def _call(operands: tuple[Tensor, ...], options: AttentionOptions) -> launches.Call:
-    given = _all_readable(dict(zip(_NAMES, operands, strict=False)))
-    return launches.Call.of(_detached(given), Options(**options))
+    named = _all_readable(dict(zip(_NAMES, operands, strict=False)))
+    return launches.Call.of(_detached(named), Options(**options))
 
 
-def _all_readable(given: Operands) -> Operands:
-    return given | {name: _readable(given[name]) for name in "qkv"}
+def _all_readable(operands: Operands) -> Operands:
+    return operands | {name: _readable(operands[name]) for name in "qkv"}
 
 
-def _detached(given: Operands) -> Operands:
-    return {name: each if each is None else each.detach() for name, each in given.items()}
+def _detached(operands: Operands) -> Operands:
+    return {name: each if each is None else each.detach() for name, each in operands.items()}
 
 
 def _readable(matrix: Tensor) -> Tensor:
@@ -64,17 +64,17 @@ def _readable(matrix: Tensor) -> Tensor:
 
 
 def _forward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
-    given = dict(zip(_NAMES, operands, strict=False))
-    arrays_of_call = tuple(given.get(name) for name in plans.ARRAYS)
+    named = dict(zip(_NAMES, operands, strict=False))
+    arrays_of_call = tuple(named.get(name) for name in plans.ARRAYS)
     with torch.no_grad(), without_autocast(operands[0].device.type):
-        known = plans.found(arrays_of_call, (*options, *options.values()))
-        if (results := plans.queued(known, arrays_of_call)) is not None:
+        entry = plans.found(arrays_of_call, (*options, *options.values()))
+        if (results := plans.queued(entry, arrays_of_call)) is not None:
             out, lse = results
             return out, lse
-        readable = _all_readable(given)
-        if any(readable[name] is not given[name] for name in "qkv"):
-            known = None  # a copy is made in each call
-        return plans.run(known, _detached(readable), Options(**options))
+        readable = _all_readable(named)
+        if any(readable[name] is not named[name] for name in "qkv"):
+            entry = None  # a copy is made in each call
+        return plans.run(entry, _detached(readable), Options(**options))
 
 
 def _known_gradients(operands: tuple[Tensor, ...], options: Mapping[str, object]) -> Found | None:
@@ -82,16 +82,16 @@ def _known_gradients(operands: tuple[Tensor, ...], options: Mapping[str, object]
     q, k, v, sinks, lengths, starts_q, starts_k, pages, *_, out, lse, d_out, d_lse = operands
     if sinks is not None or pages is not None:
         return None
-    given = q, k, None, v, out, lse, d_out, d_lse, lengths, starts_q, starts_k
-    return gradient_plans.found(given, options)
+    arrays_of_call = q, k, None, v, out, lse, d_out, d_lse, lengths, starts_q, starts_k
+    return gradient_plans.found(arrays_of_call, options)
 
 
 def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
         options["deterministic"] = _is_deterministic(options)
-        known = _known_gradients(operands, options)
-        if (results := plans.queued(known, ())) is not None:
+        entry = _known_gradients(operands, options)
+        if (results := plans.queued(entry, ())) is not None:
             return [*results]
         call = _call(tuple(inputs), options)
         fp8_launch.refuse_gradients(call)
@@ -99,8 +99,8 @@ def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Te
         arrays = _readable(out), lse.contiguous(), _readable(d_out), of_lse
         copied = zip((*arrays, *map(_readable, inputs[:3])), (*operands[-4:], *inputs[:3]), strict=True)
         if any(one is not other for one, other in copied):
-            known = None  # a copy is made in each call
-        *of_inputs, delta, shares = gradient_plans.run(known, call, arrays)
+            entry = None  # a copy is made in each call
+        *of_inputs, delta, shares = gradient_plans.run(entry, call, arrays)
         if (sinks := call.given.get("sinks")) is not None:
             of_sinks: torch.Tensor = gradients.of_sinks(
                 delta, shares, torch.zeros_like(lse) if d_lse is None else d_lse
@@ -114,14 +114,14 @@ def _is_deterministic(options: Mapping[str, object]) -> bool:
 
 
 def _forward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
-    given = dict(zip(_NAMES, operands, strict=False))
-    tensors = {name: given[name] for name in "qkv"}
+    named = dict(zip(_NAMES, operands, strict=False))
+    tensors = {name: named[name] for name in "qkv"}
     sizes = sizes_of(
         {name: each.shape for name, each in tensors.items()},
         {name: arrays.mlir_type(str(each.dtype).removeprefix("torch.")) for name, each in tensors.items()},
         options.get("layout", "bhtd"),
-        packed=given.get("cu_seqlens_q") is not None,
-        paged=given.get("page_table") is not None,
+        packed=named.get("cu_seqlens_q") is not None,
+        paged=named.get("page_table") is not None,
     )
     q = tensors["q"]
     dtype = torch.bfloat16 if q.dtype == torch.float8_e4m3fn else q.dtype
@@ -131,9 +131,9 @@ def _forward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tup
 
 def _backward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
     *inputs, _, _, _, _ = operands
-    given = dict(zip(_NAMES, inputs, strict=False))
-    wanted = [given[name] for name in "qkv"]
-    wanted += [] if given["sinks"] is None else [given["sinks"]]
+    named = dict(zip(_NAMES, inputs, strict=False))
+    wanted = [named[name] for name in "qkv"]
+    wanted += [] if named["sinks"] is None else [named["sinks"]]
     return [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in wanted]
 
 
@@ -154,11 +154,11 @@ def _differentiate(ctx: FunctionCtx, d_out: Operand, d_lse: Operand) -> Gradient
         d_out = torch.zeros_like(out) if d_out is None else d_out.to(out.dtype)
     operands, options = (*inputs, out, lse, d_out, d_lse), {**ctx.options, "splits": None}
     # The operator's way through the dispatcher takes longer than all launches.
-    known = None
+    entry = None
     if not (torch.is_grad_enabled() or is_transformed()):
-        known = _known_gradients(operands, {**options, "deterministic": _is_deterministic(options)})
-    if (found := plans.queued(known, ())) is not None:
-        return *found, *[None] * (len(_NAMES) - 3)
+        entry = _known_gradients(operands, {**options, "deterministic": _is_deterministic(options)})
+    if (results := plans.queued(entry, ())) is not None:
+        return *results, *[None] * (len(_NAMES) - 3)
     dq, dk, dv, *of_sinks = _attend_backward(*operands, **options)
     return dq, dk, dv, of_sinks[0] if of_sinks else None, *[None] * (len(_NAMES) - 4)
 

@@ -60,19 +60,19 @@ class _Operator:
         """Saves what the gradients need: for relu the result, for other activations the operands, from which
         Z is computed again.
         """
-        given = self._named(inputs)
-        _check(given)
-        scaled = given.get("scale_a") is not None
+        operands = self._named(inputs)
+        _check(operands)
+        scaled = operands.get("scale_a") is not None
         ctx.count = len(inputs)
         ctx.like = {
-            name: (given[name].shape, given[name].dtype)
+            name: (operands[name].shape, operands[name].dtype)
             for name in _WITH_GRADIENTS
-            if given[name] is not None
+            if operands[name] is not None
         }
         needless = {"residual"}
-        if not keep_options(ctx, keyword_only_inputs, given["residual"]):
+        if not keep_options(ctx, keyword_only_inputs, operands["residual"]):
             needless |= {*_OF_EPILOGUE, *(("a", "b", "alphas") if scaled else ())}
-        kept = (None if name in needless else each for name, each in given.items())
+        kept = (None if name in needless else each for name, each in operands.items())
         ctx.save_for_backward(output if ctx.by_result else None, *kept)
 
     def _named(self, operands: Sequence[Tensor]) -> Operands:
@@ -82,55 +82,55 @@ class _Operator:
     def _backward(self, ctx: FunctionCtx, gradient: Tensor) -> Gradients:
         """The gradients of all operands, None but those of a, b, the bias, the residual and C."""
         result, *saved = ctx.saved_tensors
-        given, options = self._named(saved), ctx.options
+        operands, options = self._named(saved), ctx.options
         wanted = {name for name, each in zip(self.names, ctx.needs_input_grad, strict=False) if each}
-        valid = _valid(given, gradient)
+        valid = _valid(operands, gradient)
         gradient = of_z = _only(valid, gradient)
         if ctx.by_result:
             of_z = torch.ops.aten.threshold_backward(gradient, result, 0)
         elif options["activation"] is not None:
-            z = _only(valid, self._before_activation(options, given))
+            z = _only(valid, self._before_activation(options, operands))
             of_z = through(options["activation"], gradient.to(z.dtype), z)
-        found: Operands = {}
+        gradients: Operands = {}
         if not wanted.isdisjoint("ab"):
-            of_product = _scaled(of_z, given)
-            of_a, of_b = (_of_a, _of_b) if "groups" in given else (_of_plain_a, _of_plain_b)
-            for name, derive, other in (("a", of_a, given["b"]), ("b", of_b, given["a"])):
+            of_product = _scaled(of_z, operands)
+            of_a, of_b = (_of_a, _of_b) if "groups" in operands else (_of_plain_a, _of_plain_b)
+            for name, derive, other in (("a", of_a, operands["b"]), ("b", of_b, operands["a"])):
                 if name in wanted:
                     kept: Options = {"alpha": options["alpha"], "arch": options["arch"]}
-                    kept["out_dtype"] = given[name].dtype
-                    found[name] = derive(of_product.to(other.dtype), given, valid, kept)
+                    kept["out_dtype"] = operands[name].dtype
+                    gradients[name] = derive(of_product.to(other.dtype), operands, valid, kept)
         for name, source in (("bias", of_z), ("residual", gradient), ("c", of_z)):
             if name in wanted:
                 shape, dtype = ctx.like[name]
                 source = options["beta"] * source if name == "c" else source
-                found[name] = source.sum_to_size(shape).to(dtype)
-        return tuple(found.get(name) for name in self.names[: ctx.count])
+                gradients[name] = source.sum_to_size(shape).to(dtype)
+        return tuple(gradients.get(name) for name in self.names[: ctx.count])
 
-    def _before_activation(self, options: Options, given: Operands) -> Tensor:
+    def _before_activation(self, options: Options, operands: Operands) -> Tensor:
         """Z, computed again."""
-        sums = torch.float64 if given["a"].dtype == torch.float64 else torch.float32
+        sums = torch.float64 if operands["a"].dtype == torch.float64 else torch.float32
         plain = options | {"activation": None, "schedule": None, "out_dtype": sums}
-        return self.multiply(*(given | {"residual": None}).values(), **plain)
+        return self.multiply(*(operands | {"residual": None}).values(), **plain)
 
     def _tangent(self, ctx: FunctionCtx, *tangents: Tensor) -> Tensor:
         """The tangent of the result, from those of the operands."""
         of, (result, *saved) = self._named(tangents), ctx.saved_tensors
         if of["alphas"] is not None:
             raise WeftError(FORWARD_MODE)
-        given, options = self._named(saved), ctx.options
+        operands, options = self._named(saved), ctx.options
         kept = {name: options[name] for name in ("alpha", "promote", "accumulate", "arch")}
         kept["out_dtype"] = result.dtype
         terms = [
-            multiply(x, y, None, None, None, given["alphas"], **kept)
-            for x, y in ((of["a"], given["b"]), (given["a"], of["b"]))
+            multiply(x, y, None, None, None, operands["alphas"], **kept)
+            for x, y in ((of["a"], operands["b"]), (operands["a"], of["b"]))
             if x is not None and y is not None
         ]
         terms += [] if of["bias"] is None else [of["bias"].expand(result.shape)]
         terms += [] if of["c"] is None else [(options["beta"] * of["c"]).expand(result.shape)]
         tangent = sum(terms[1:], terms[0]) if terms else torch.zeros_like(result)
         if options["activation"] is not None:
-            z = result if ctx.by_result else self._before_activation(options, given)
+            z = result if ctx.by_result else self._before_activation(options, operands)
             tangent = through(options["activation"], tangent.to(z.dtype), z)
         of_residual = of["residual"]
         return (tangent if of_residual is None else tangent + of_residual).to(result.dtype)
@@ -150,17 +150,17 @@ def _by_pytorch(activation: str) -> tuple[str, dict[str, str]]:
     return name, {"approximate": form or "none"} if name == "gelu" else {}
 
 
-def _check(given: Operands) -> None:
+def _check(operands: Operands) -> None:
     """Raises WeftError for an operand that has no gradient, of which one is wanted."""
-    scaled, grouped = given.get("scale_a") is not None, "groups" in given
+    scaled, grouped = operands.get("scale_a") is not None, "groups" in operands
     legal = {*_WITH_GRADIENTS} - ({"a", "b"} if scaled else set())
     floats = _FLOATS[:-1] if scaled and not grouped else _FLOATS
-    for name, each in given.items():
+    for name, each in operands.items():
         if each is None or not each.requires_grad:
             continue
         if name not in legal or each.dtype not in floats:
             raise WeftError(f"weft.matmul: {_refusal(name, each, scaled, grouped)}")
-        if name == "b" and grouped and given["groups"] is not None and given["a"].dim() == 2:
+        if name == "b" and grouped and operands["groups"] is not None and operands["a"].dim() == 2:
             raise WeftError(
                 "weft.matmul: gradients of b need row_ends, got groups: sort the rows of a by the number of b"
             )
@@ -199,25 +199,25 @@ def for_each(alphas: Operand, products: Tensor) -> Tensor:
     return alphas.reshape(*products.shape[:-2], 1, 1) if alphas.numel() > 1 else alphas.reshape(())
 
 
-def _scaled(of_z: Tensor, given: Operands) -> Tensor:
+def _scaled(of_z: Tensor, operands: Operands) -> Tensor:
     """The gradient of the product, which an array alpha scales."""
-    alphas = given["alphas"]
+    alphas = operands["alphas"]
     if alphas is None:
         return of_z
-    if alphas.numel() == 1 or of_z.dim() == 3 or "groups" not in given:
+    if alphas.numel() == 1 or of_z.dim() == 3 or "groups" not in operands:
         return of_z * for_each(alphas, of_z)
-    number = given["groups"]
+    number = operands["groups"]
     if number is None:
-        number = _in_groups(given["row_ends"], of_z.shape[0])[0]
+        number = _in_groups(operands["row_ends"], of_z.shape[0])[0]
     return of_z * alphas[number.clamp(0, alphas.numel() - 1)][:, None]
 
 
-def _of_plain_a(of_product: Tensor, given: Operands, _: object, options: Options) -> Tensor:
-    return _product(of_product, given["b"].mT, given["a"], options)
+def _of_plain_a(of_product: Tensor, operands: Operands, _: object, options: Options) -> Tensor:
+    return _product(of_product, operands["b"].mT, operands["a"], options)
 
 
-def _of_plain_b(of_product: Tensor, given: Operands, _: object, options: Options) -> Tensor:
-    return _product(given["a"].mT, of_product, given["b"], options)
+def _of_plain_b(of_product: Tensor, operands: Operands, _: object, options: Options) -> Tensor:
+    return _product(operands["a"].mT, of_product, operands["b"], options)
 
 
 def _product(a: Tensor, b: Tensor, like: Tensor, options: Options) -> Tensor:
@@ -243,13 +243,13 @@ def _in_groups(ends: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return number, rows < torch.cat([ends, ends.new_zeros(1)])[number]
 
 
-def _valid(given: Operands, result: Tensor) -> Operand:
+def _valid(operands: Operands, result: Tensor) -> Operand:
     """Which rows of the result are in a group; None for all."""
-    if "groups" not in given or given["k_ends"] is not None:
+    if "groups" not in operands or operands["k_ends"] is not None:
         return None
-    if given["row_ends"] is not None:
-        return _in_groups(given["row_ends"], result.shape[-2])[1]
-    groups = given["groups"]
+    if operands["row_ends"] is not None:
+        return _in_groups(operands["row_ends"], result.shape[-2])[1]
+    groups = operands["groups"]
     if result.dim() == 2:
         return groups >= 0
     return torch.arange(result.shape[-2], device=result.device) < groups[:, None]
@@ -260,24 +260,24 @@ def _only(valid: Operand, matrix: Tensor) -> Tensor:
     return matrix if valid is None else torch.where(valid[..., None], matrix, matrix.new_zeros(()))
 
 
-def _of_a(of_product: Tensor, given: Operands, valid: Operand, options: Options) -> Tensor:
-    ends = given["k_ends"]
+def _of_a(of_product: Tensor, operands: Operands, valid: Operand, options: Options) -> Tensor:
+    ends = operands["k_ends"]
     if ends is None:
-        groups = given["groups"], given["row_ends"]
-        return _only(valid, multiply_grouped(of_product, given["b"].mT, *groups, **options))
-    rows = multiply_grouped(given["b"], of_product.mT, None, ends, **options)
+        groups = operands["groups"], operands["row_ends"]
+        return _only(valid, multiply_grouped(of_product, operands["b"].mT, *groups, **options))
+    rows = multiply_grouped(operands["b"], of_product.mT, None, ends, **options)
     return _only(_in_groups(ends, rows.shape[0])[1], rows).mT
 
 
-def _of_b(of_product: Tensor, given: Operands, valid: Operand, options: Options) -> Tensor:
-    a, ends = given["a"], given["k_ends"]
+def _of_b(of_product: Tensor, operands: Operands, valid: Operand, options: Options) -> Tensor:
+    a, ends = operands["a"], operands["k_ends"]
     if ends is not None:
         rows = multiply_grouped(a.mT, of_product, None, ends, **options)
         return _only(_in_groups(ends, rows.shape[0])[1], rows)
     a = _only(valid, a)
-    if given["row_ends"] is not None:
-        return multiply_grouped(a.mT, of_product, None, None, given["row_ends"], **options)
-    if given["b"].dim() == 2:  # whose gradients the batch adds
+    if operands["row_ends"] is not None:
+        return multiply_grouped(a.mT, of_product, None, None, operands["row_ends"], **options)
+    if operands["b"].dim() == 2:  # whose gradients the batch adds
         a, of_product = a.flatten(0, 1), of_product.flatten(0, 1)
     return multiply(a.mT, of_product, **options)
 

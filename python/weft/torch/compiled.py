@@ -36,10 +36,10 @@ class Product:
 
     def __call__(self, *arrays: Tensor, out: Tensor) -> None:
         a, b, *more = arrays
-        found = self._describe(a, b, out, *more)
-        if found is None:
+        described = self._describe(a, b, out, *more)
+        if described is None:
             return self._unplanned(arrays, out)
-        key, *addresses = found
+        key, *addresses = described
         plan = matmul.plans.get((key, self._number))
         if plan is None:
             return self._planned((key, self._number), arrays, out)
@@ -87,15 +87,15 @@ def _undescribed(*_: object) -> None:
     """Describes no tensors, where PyTorch is too old."""
 
 
-def _lowered(given: dict[str, Any]) -> lowering.Made | None:
+def _lowered(arguments: dict[str, Any]) -> lowering.Made | None:
     """The object for a product, from the operator's arguments."""
-    options = {name: x for name, x in given.items() if name not in (*_ROLES, "a", "b", "out_dtype")}
-    is_f32 = given["a"].get_dtype() == torch.float32
+    options = {name: x for name, x in arguments.items() if name not in (*_ROLES, "a", "b", "out_dtype")}
+    is_f32 = arguments["a"].get_dtype() == torch.float32
     by_pytorch = is_f32 and not torch_tensors.allows_tf32()
-    if by_pytorch or ("alphas" in given and "alpha" in options):
+    if by_pytorch or ("alphas" in arguments and "alpha" in options):
         return None
-    roles = [role for role in _ROLES if role in given]
-    inputs = [given[name] for name in ("a", "b", *roles)]
+    roles = [role for role in _ROLES if role in arguments]
+    inputs = [arguments[name] for name in ("a", "b", *roles)]
     return lowering.Made(__name__, "Product", inputs, roles, options, matrices=2)
 
 

@@ -50,19 +50,19 @@ def _matmul(
     return d.to(dtype)
 
 
-def multiply(given: Operands, product: Product) -> Tensor:
+def multiply(operands: Operands, product: Product) -> Tensor:
     """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
-    given = dict(given)
-    axes = vectors.as_matrices(given, (product.transpose_a, product.transpose_b))
-    a, b = (given[name].mT if product.options[f"transpose_{name}"] else given[name] for name in "ab")
-    factors = [given[name] for name in ("scale_a", "scale_b") if name in given]  # of rows and columns
+    operands = dict(operands)
+    axes = vectors.as_matrices(operands, (product.transpose_a, product.transpose_b))
+    a, b = (operands[name].mT if product.options[f"transpose_{name}"] else operands[name] for name in "ab")
+    factors = [operands[name] for name in ("scale_a", "scale_b") if name in operands]  # of rows and columns
     d = _matmul(
         a,
         b,
-        given.get("bias"),
-        given.get("residual"),
-        given.get("c"),
-        given.get("alpha"),
+        operands.get("bias"),
+        operands.get("residual"),
+        operands.get("c"),
+        operands.get("alpha"),
         alpha=product.alpha,
         beta=product.beta,
         activation=product.activation,

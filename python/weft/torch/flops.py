@@ -40,25 +40,25 @@ def _columns(a: Tensor, kind: str | None) -> int:
     return int(a.shape[-1] * 4 // 3 if name.startswith("mxfp6") else a.shape[-1] * _PACKED.get(name, 1))
 
 
-def int4(x: Tensor, *given: Tensor, **_: object) -> int:
+def int4(x: Tensor, *others: Tensor, **_: object) -> int:
     """Two for each product of two elements."""
-    rows = given[4]
+    rows = others[4]
     return int(2 * math.prod(x) * rows)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *given: Tensor, layout: str = "bhtd", **_: object) -> int:
+def attention(q: Tensor, k: Tensor, v: Tensor, *others: Tensor, layout: str = "bhtd", **_: object) -> int:
     """Those of both products, as PyTorch counts them: also for what a mask leaves out. Packed and paged keys
     count as 0, since only the GPU has their lengths.
     """
-    if len(q) != 4 or any(each is not None for each in given[2:5]):
+    if len(q) != 4 or any(each is not None for each in others[2:5]):
         return 0
     heads, tokens = (1, 2) if layout == "bhtd" else (2, 1)
     return int(2 * q[0] * q[heads] * q[tokens] * k[tokens] * (q[3] + v[3]))
 
 
 def attention_backward(
-    q: Tensor, k: Tensor, v: Tensor, *given: Tensor, layout: str = "bhtd", **_: object
+    q: Tensor, k: Tensor, v: Tensor, *others: Tensor, layout: str = "bhtd", **_: object
 ) -> int:
     """Those of five products: of the scores, which are computed again, and of the gradients."""
-    forward = attention(q, k, v, *given, layout=layout)
+    forward = attention(q, k, v, *others, layout=layout)
     return int(forward * (3 * q[3] + 2 * v[3]) // (q[3] + v[3]))

@@ -107,8 +107,8 @@ def _calls(overload: "OpOverload", describe: Describe, fallback: Lowering, const
 
     def arguments(operands: Sequence[Any], options: Arguments) -> Arguments:
         """The arguments that aren't defaults, by name."""
-        given = dict(zip((each.name for each in schema), operands, strict=False)) | options
-        return {name: x for name, x in given.items() if not _is_default(x, name, defaults)}
+        named = dict(zip((each.name for each in schema), operands, strict=False)) | options
+        return {name: x for name, x in named.items() if not _is_default(x, name, defaults)}
 
     def lower(*operands: Any, **options: object) -> Any:
         from torch._inductor.virtualized import V
@@ -190,10 +190,10 @@ def _node() -> "type[ExternKernelOut]":
         def __init__(
             self, layout: "FixedLayout", inputs: "list[IRNode]", overload: "OpOverload", made: Made
         ) -> None:
-            given = [repr(each) for each in made.arguments]
-            given += [f"{name}={value!r}" for name, value in sorted(made.options.items())]
+            arguments = [repr(each) for each in made.arguments]
+            arguments += [f"{name}={value!r}" for name, value in sorted(made.options.items())]
             alias = f"Weft{made.name}"
-            text = f"{alias}({', '.join(given)})"
+            text = f"{alias}({', '.join(arguments)})"
             name = f"weft_{made.name.lower()}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
             self.weft_lines = (
                 f"from {made.module} import {made.name} as {alias}",

@@ -51,8 +51,8 @@ def _define(name: str, shape_of: Callable[..., Shape]) -> None:
     arguments = f"{OPERANDS[name]}, {ADDED}, *, {OPTIONS}"
 
     def kernel(*operands: Tensor, **options: Any) -> Tensor:
-        given = {name: x for name, x in zip(names, operands, strict=False) if x is not None}
-        return run(given, **options)
+        named = {name: x for name, x in zip(names, operands, strict=False) if x is not None}
+        return run(named, **options)
 
     def fake(
         *operands: Tensor, out_dtype: torch.dtype | None = None, kind_a: str | None = None, **options: object
@@ -76,7 +76,7 @@ def _define(name: str, shape_of: Callable[..., Shape]) -> None:
 
 
 def run(
-    given: Operands,
+    operands: Operands,
     *,
     alpha: float = 1.0,
     activation: str | None = None,
@@ -85,11 +85,11 @@ def run(
     kind_b: str | None = None,
     **options: Any,
 ) -> Tensor:
-    """Multiplies plain tensors, by their names in an operator's schema, and takes them from `given`."""
-    a, b = given.pop("a"), given.pop("b")
-    bias, residual, alphas = given.pop("bias", None), given.pop("residual", None), given.pop("alphas", None)
-    if "scale_a" in given or "scale_b" in given:
-        options["scales"] = given.pop("scale_a", None), given.pop("scale_b", None)
+    """Multiplies plain tensors, by their names in an operator's schema, and takes them from `operands`."""
+    a, b = operands.pop("a"), operands.pop("b")
+    bias, residual, alphas = (operands.pop(role, None) for role in ("bias", "residual", "alphas"))
+    if "scale_a" in operands or "scale_b" in operands:
+        options["scales"] = operands.pop("scale_a", None), operands.pop("scale_b", None)
     elif a.dim() < 2 or b.dim() < 2:
         raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
     if bias is not None or residual is not None or activation is not None:
@@ -103,7 +103,7 @@ def run(
         factor = alphas if alpha == 1.0 else alphas * alpha
     a, b = readable(a), readable(b)
     with without_autocast(a.device.type):  # `a` and `b` were cast already, or must not be
-        return matmul(a, b, alpha=factor, **given, **options)
+        return matmul(a, b, alpha=factor, **operands, **options)
 
 
 class without_autocast:
@@ -115,8 +115,8 @@ class without_autocast:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        known = not torch.compiler.is_compiling() and torch.amp.is_autocast_available(device)
-        self.before = known and torch.is_autocast_enabled(device)
+        has_autocast = not torch.compiler.is_compiling() and torch.amp.is_autocast_available(device)
+        self.before = has_autocast and torch.is_autocast_enabled(device)
 
     def __enter__(self) -> None:
         if self.before:

@@ -27,7 +27,7 @@ from weft.torch.signatures import Operand
 from weft.torch.transforms import has_tangent
 
 
-def product(a: Tensor, b: Tensor, *, stream: object = None, **given: Any) -> Tensor:
+def product(a: Tensor, b: Tensor, *, stream: object = None, **others: Any) -> Tensor:
     """The result of `weft.matmul` with these arguments, from one operator and perhaps others of PyTorch.
     torch.compile traces this function instead of `weft.matmul`. Raises WeftError as that does.
     """
@@ -40,14 +40,14 @@ def product(a: Tensor, b: Tensor, *, stream: object = None, **given: Any) -> Ten
         # Its rules take a second to import, for which a call without DTensors needn't wait.
         from weft.torch import sharding  # noqa: F401
     if a.dim() > 1 and b.dim() > 1:
-        return _of_matrices(a, b, **given)
-    epilogue, out = given.get("epilogue"), given.get("out")
-    operands = {"a": a, "b": b, "c": given.get("c"), "out": out, "residual": epilogue and epilogue.residual}
-    axes = vectors.as_matrices(operands, [given.get(f"transpose_{name}", False) for name in "ab"])
+        return _of_matrices(a, b, **others)
+    epilogue, out = others.get("epilogue"), others.get("out")
+    operands = {"a": a, "b": b, "c": others.get("c"), "out": out, "residual": epilogue and epilogue.residual}
+    axes = vectors.as_matrices(operands, [others.get(f"transpose_{name}", False) for name in "ab"])
     if epilogue is not None:
-        given["epilogue"] = replace(epilogue, residual=operands["residual"])
+        others["epilogue"] = replace(epilogue, residual=operands["residual"])
     del operands["residual"]
-    result = _of_matrices(**given | operands)
+    result = _of_matrices(**others | operands)
     return result.squeeze(axes) if out is None else out
 
 
@@ -79,10 +79,10 @@ def _of_matrices(
         alpha, alphas = 1.0, alpha
     options = _options(float(alpha), **options)
     # Packed elements have other sizes. Programs are checked by the operator.
-    known = a.dtype == b.dtype and options["kind_a"] is options["kind_b"] is None
+    has_plain_k = a.dtype == b.dtype and options["kind_a"] is options["kind_b"] is None
     asked = transpose_a, transpose_b
     if (
-        known
+        has_plain_k
         and not torch.compiler.is_compiling()
         and (wrong := k_complaint(a.shape[-2:], b.shape[-2:], asked))
     ):
@@ -117,18 +117,18 @@ def _options(
     kind: str | tuple[str, str] | None = None,
     accumulate: object = None,
     schedule: AnySchedule | str | None = None,
-    **given: Any,
+    **others: Any,
 ) -> dict[str, Any]:
     """The options of an operator, from those of a call."""
     kinds = (kind, kind) if kind is None or isinstance(kind, str) else kind
     return {
-        **given,
+        **others,
         "alpha": alpha,
         "accumulate": None if accumulate is None else type_name(accumulate) or accumulate,
         "kind_a": kinds[0],
         "kind_b": kinds[1],
         "schedule": None if schedule is None else str(as_schedule(schedule)),
-        "out_dtype": _torch_type(given.get("out_dtype")),
+        "out_dtype": _torch_type(others.get("out_dtype")),
     }
 
 
@@ -146,9 +146,9 @@ def _keeps_z(
     """
     if not torch.is_grad_enabled():
         return False
-    given = any(x is not None and x.requires_grad for x in (a, b, bias, residual, c, alphas))
+    records = any(x is not None and x.requires_grad for x in (a, b, bias, residual, c, alphas))
     of_z = activation is not None and (activation != "relu" or residual is not None)
-    return given and (of_z or (alphas is not None and alphas.requires_grad))
+    return records and (of_z or (alphas is not None and alphas.requires_grad))
 
 
 def _by_parts(

@@ -28,14 +28,14 @@ def quantized(x: Tensor, dtype: object = Options.dtype, **options: Any) -> Quant
     """The result of `weft.quantize` with these arguments, by the operator. Raises WeftError as that does."""
     if (torch.is_grad_enabled() and x.requires_grad) or has_tangent(x):
         raise WeftError(GRADIENTS)
-    found = list(torch.ops.weft.quantize(x, type_name(dtype) or dtype, **options))
+    results = list(torch.ops.weft.quantize(x, type_name(dtype) or dtype, **options))
     scales, values = options.get("scales", "tensor"), options.get("values", True)
     transposed = options.get("transposed", False)
-    kept = found.pop(0) if values else None
-    turned = found.pop(0) if transposed else None
-    of_kept = of_turned = found[-1]
+    kept = results.pop(0) if values else None
+    turned = results.pop(0) if transposed else None
+    of_kept = of_turned = results[-1]
     if scales in _OWN_SCALES:
-        of_kept = found[0]
+        of_kept = results[0]
     elif scales != "tensor":
         of_turned = of_kept.t()
     return Quantized(kept, of_kept if values else None, turned, of_turned if transposed else None)
@@ -56,9 +56,9 @@ def quantize(x: Tensor, dtype: str = Options.dtype, **options: Any) -> list[Tens
     return [each for each in every if each is not None]
 
 
-def _fake(x: Tensor, dtype: str = Options.dtype, **given: Any) -> list[Tensor]:
+def _fake(x: Tensor, dtype: str = Options.dtype, **others: Any) -> list[Tensor]:
     torch._check(x.dim() == 2, lambda: f"weft.quantize: x must be a matrix, got a shape of {list(x.shape)}")
-    (rows, columns), options = x.shape, Options(dtype, **given).checked()
+    (rows, columns), options = x.shape, Options(dtype, **others).checked()
     values, transposed, scales = options.values, options.transposed, options.scales
 
     def of(shape: Shape, strides: Shape, kind: torch.dtype = torch.float32) -> Tensor:
@@ -67,20 +67,20 @@ def _fake(x: Tensor, dtype: str = Options.dtype, **given: Any) -> list[Tensor]:
     def matrix(down: int, across: int) -> Tensor:
         return of((down, across), (_up(across, _ROWS), 1), TYPES[dtype])
 
-    found = [matrix(rows, columns)] * values + [matrix(columns, rows)] * transposed
+    results = [matrix(rows, columns)] * values + [matrix(columns, rows)] * transposed
     if scales == "tensor":
-        return [*found, of((1,), (1,))]
+        return [*results, of((1,), (1,))]
     if scales == "row":
-        return [*found, of((rows, 1), (1, 1))]
+        return [*results, of((rows, 1), (1, 1))]
     if scales == "column":
-        return [*found, of((1, columns), (columns, 1))]
+        return [*results, of((1, columns), (columns, 1))]
     for wanted, down, across in ((values, rows, columns), (transposed, columns, rows)):
         parts = _parts(across)
         if wanted and scales == "group":
-            found.append(of((down, parts), (1, _up(down, _COLUMNS))))
+            results.append(of((down, parts), (1, _up(down, _COLUMNS))))
         elif wanted:
-            found.append(of((_parts(down), parts), (parts, 1)))
-    return found
+            results.append(of((_parts(down), parts), (parts, 1)))
+    return results
 
 
 def _parts(size: int) -> int:

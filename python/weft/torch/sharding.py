@@ -37,7 +37,7 @@ def _matmul(a: Tensor, b: Tensor, *added: Operand, activation: str | None = None
             for x in (*added[1:3], None, None)[:2]
         ]
         places = of_bias, *of_result, of_alphas  # of the bias, the residual, C and the alphas
-        of_added = [None if x is None else place for x, place in zip(added, places, strict=False)]
+        of_added = [None if x is None else placement for x, placement in zip(added, places, strict=False)]
         ways.append(([whole if dimension is None else Shard(dimension)], [of_a, of_b, *of_added]))
 
     alphas = added[3] if len(added) > 3 else None

@@ -50,18 +50,18 @@ def _mapped(
     **options: object,
 ) -> tuple[Tensor, int]:
     """The product of all members, and the dimension along which it has them, 0."""
-    members, given = info.batch_size, [*operands, *[None] * 4][:6]  # a, b, bias, residual, c and alphas
-    mapped = [dim is not None for dim in (*in_dims, None, None, None, None)[: len(given)]]
-    for number, dim in enumerate(in_dims[: len(given)]):
+    members, tensors = info.batch_size, [*operands, *[None] * 4][:6]  # a, b, bias, residual, c and alphas
+    mapped = [dim is not None for dim in (*in_dims, None, None, None, None)[: len(tensors)]]
+    for number, dim in enumerate(in_dims[: len(tensors)]):
         if dim is not None:
-            given[number] = given[number].movedim(dim, 0)
-    ranks = [0 if x is None else x.dim() - of_x for x, of_x in zip(given, mapped, strict=True)]
+            tensors[number] = tensors[number].movedim(dim, 0)
+    ranks = [0 if x is None else x.dim() - of_x for x, of_x in zip(tensors, mapped, strict=True)]
     rank = max(ranks[:2])  # of each member's result
     for number in (0, 1, 3, 4):
         if mapped[number]:
-            x = given[number]
-            given[number] = x.reshape(members, *[1] * (rank - ranks[number]), *x.shape[1:])
-    a, b, bias, residual, c, alphas = given
+            x = tensors[number]
+            tensors[number] = x.reshape(members, *[1] * (rank - ranks[number]), *x.shape[1:])
+    a, b, bias, residual, c, alphas = tensors
     residual, c = (x if x is None or x.stride(-1) == 1 else x.contiguous() for x in (residual, c))
     if not (mapped[0] or mapped[1]):
         a = a.expand(members, *[1] * (rank - a.dim()), *a.shape)
