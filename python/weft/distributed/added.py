@@ -1,4 +1,4 @@
-"""What calls read beside A and B, by role."""
+"""The operands of calls other than A and B, by role."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What a team needs of a GPU: memory that all GPUs can access, streams, and the host's agreement."""
+"""The interface of a team's GPU: memory that all GPUs can access, streams, and the host's agreement."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
@@ -45,7 +45,7 @@ class Queue(Protocol):
         """Adds writes of a number to flags of 4 bytes."""
 
     def await_value(self, flag: Any, value: int) -> None:
-        """What is added from now on begins when a flag of 4 bytes of this GPU has been set to a number, or to
+        """Work added from now on begins when a flag of 4 bytes of this GPU has been set to a number, or to
         one of the next 2**31 - 1.
         """
 
@@ -59,11 +59,11 @@ class Queue(Protocol):
         """An event after all that was added."""
 
     def wait(self, event: Any) -> None:
-        """What is added from now on begins after an event."""
+        """Work added from now on begins after an event."""
 
 
 class Host:
-    """One rank of a team: what the host of a call does. `chip` is the team's, `name` that of its group."""
+    """A rank of a team, and the work of its host. `chip` is the team's, `name` that of its group."""
 
     rank: int
     size: int
@@ -76,7 +76,7 @@ class Host:
         return False
 
     def key(self, operands: Sequence[Array]) -> Hashable:
-        """What a plan depends on of arrays, if it is found faster than by their views; otherwise None."""
+        """A key of arrays for plans, if it is faster to make than their views; otherwise None."""
         return None
 
     def agree(self, key: tuple[object, ...]) -> None:
@@ -157,6 +157,6 @@ class Bytes:
 
 
 def different(keys: Sequence[object]) -> str:
-    """What is wrong where ranks don't call the same product."""
+    """The message about ranks that don't call the same product."""
     calls = " and ".join(map(str, keys))
     return f"all ranks must multiply arrays of the same shapes and types with the same options, got {calls}"

@@ -18,7 +18,7 @@ _DEFAULTS = {"activation": None, "shared_bias": False}
 
 
 class Direct(torch.autograd.Function):  # type: ignore[misc]
-    """What an operator computes of plain tensors. `name` and `options` are the operator's, but with the team
+    """Computes an operator of plain tensors. `name` and `options` are the operator's, but with the team
     instead of its name. B is `b`, or its transpose if it is `transposed`.
     """
 

@@ -52,7 +52,7 @@ _numbers = itertools.count()
 
 
 class _Together:
-    """What all ranks of a team have in common: allocations and keys, in the order of the calls."""
+    """The state that all ranks of a team share: allocations and keys, in the order of the calls."""
 
     def __init__(self, world: World) -> None:
         self.world, self.number = world, next(_numbers)
@@ -61,7 +61,7 @@ class _Together:
 
 
 class WorldDevices(Devices):
-    """One GPU of a team in the emulator."""
+    """A GPU of a team in the emulator."""
 
     graphs_wait = True
 

@@ -224,7 +224,7 @@ class GatherPlan(Plan):
         return out
 
     def rows_of(self, operands: Sequence[Array]) -> Sequence[Array]:
-        """What a rank sends of its operands: A, and its scales if it has them."""
+        """The operands that a rank sends: A, and its scales if it has them."""
         a, _, *rest = operands
         return (a, *rest[:1]) if self.is_scaled else (a,)
 
@@ -246,7 +246,7 @@ class GatherPlan(Plan):
         return out
 
     def received(self, sent: Sequence[Memory]) -> Sequence[Memory]:
-        """What `send` has returned, for other products of the same rows."""
+        """Converts the result of `send` for other products of the same rows."""
         return sent
 
     def end(self, queue: Queue) -> None:
@@ -332,7 +332,7 @@ class PushedGather(GatherPlan):
         return self._sent
 
     def _pushed(self, rows: Sequence[Array]) -> list[ArrayView]:
-        """What the kernel takes that sends rows. Raises WeftError for those that it can't load."""
+        """The arguments of the kernel that sends rows. Raises WeftError for rows that it can't load."""
         for role, each in zip(("a", "scale_a"), rows, strict=False):
             if arrays.view(each).address % _ALIGNED:
                 raise WeftError(f"{self.product.name}: {role} must begin at a multiple of {_ALIGNED} bytes")

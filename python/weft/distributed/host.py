@@ -16,7 +16,7 @@ _MOST_REPORTED = 3  # findings in one message
 
 
 class HostDevices(Host):
-    """One rank of a team on the CPU. Its plans are those of `Together`."""
+    """A rank of a team on the CPU. Its plans are those of `Together`."""
 
     def __init__(self, meeting: Meeting, chip: str) -> None:
         self._meeting, self.chip = meeting, chip
@@ -82,7 +82,7 @@ class Together:
         return _like(operands[0], result)
 
     def _emulated(self, given: list[Any]) -> list[Array]:
-        """What each rank gets."""
+        """Emulates the product, and returns the result of each rank."""
         from weft import emulator
 
         world = emulator.World(self._devices.size)

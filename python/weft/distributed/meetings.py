@@ -22,14 +22,14 @@ class Meeting(Protocol):
     name: str
 
     def together(self, given: object, work: Work) -> Any:
-        """What `work` returns for this rank. One rank calls it, with what all have given, by rank. All ranks
+        """Returns the result of `work` for this rank. One rank calls it, with the data of all. All ranks
         must call `together`. Raises the WeftError of `work` on all ranks.
         """
 
 
 @dataclass(frozen=True)
 class _Failed:
-    """What `work` has raised."""
+    """The error that `work` has raised."""
 
     message: str
 
@@ -98,7 +98,7 @@ class _Room:
 
 
 class Threads:
-    """One of several threads of this process. The last one that comes works."""
+    """A thread of this process among several. The last one that comes works."""
 
     def __init__(self, room: _Room, rank: int) -> None:
         self._room, self.rank, self.size = room, rank, len(room.given)

@@ -129,7 +129,7 @@ def _beside_fake(a: Tensor, b: Tensor, others: Tensor, *, team: str) -> tuple[Te
 
 
 KERNELS: dict[str, Kernel] = {}
-"""What the operators run, by name."""
+"""The functions that the operators run, by name."""
 
 
 def _define(name: str, kernel: Kernel, fake: Kernel) -> None:

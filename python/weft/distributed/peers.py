@@ -18,7 +18,7 @@ from weft.launch.workspace import filled
 
 @functools.cache
 def obstacle(ordinals: tuple[int, ...]) -> str | None:
-    """Why GPUs can't be a team, in words; None if they can."""
+    """Returns why GPUs can't be a team, or None if they can."""
     chips = sorted({runtime.device(each).chip for each in ordinals})
     if len(chips) > 1:
         return f"all GPUs must be of one chip, got {', '.join(chips)}"

@@ -258,7 +258,7 @@ def run_planned(
 
 
 def lock_of(name: str, team: Team | None) -> AbstractContextManager[object]:
-    """What a thread holds while it calls a team. Raises WeftError for anything but a team."""
+    """The lock of a thread that calls a team. Raises WeftError for anything but a team."""
     if not isinstance(team, Team):
         raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
     return team.lock

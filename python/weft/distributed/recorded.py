@@ -38,7 +38,7 @@ class Peers(Protocol):
         """The address of a copy of a NumPy array for a GPU."""
 
     def mapped(self, address: int) -> int:
-        """What kernels take as the address of memory of `zeros`."""
+        """The address that kernels use for memory of `zeros`."""
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         """A launch with arrays like these, for a `Launch`."""
@@ -135,7 +135,7 @@ class RecordedQueue:
 
 
 class RecordedDevices(Devices):
-    """One GPU of a team whose calls are recorded."""
+    """A GPU of a team whose calls are recorded."""
 
     def __init__(self, peers: Peers, rank: int, shared: list[list[int]]) -> None:
         """`shared` are the addresses of memory that ranks have allocated, the same list for all of them."""
@@ -201,7 +201,7 @@ class RecordedExchange(Exchange):
 
 @dataclass(frozen=True)
 class Recording:
-    """What a call queues: the same each time, or, with a counter, by whether its number is even or odd."""
+    """The steps of a call: the same each time, or, with a counter, by whether its number is even or odd."""
 
     steps: tuple[tuple[Step, ...], ...]
     counter: Counter | None
@@ -244,7 +244,7 @@ class RecordedTeam(Team):
         return lambda: None
 
     def record(self, plan: Plan, operands: Sequence[Operand]) -> Recording:
-        """What a plan queues for operands. The result has the number after theirs."""
+        """Records the steps that a plan queues for operands. The result has the number after theirs."""
         self.devices.result = len(operands)
         self._numbered = None
         recordings = [self._recording(plan, operands, 0)]

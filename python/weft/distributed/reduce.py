@@ -71,7 +71,7 @@ class _TwoShot(Plan):
         raise NotImplementedError  # its kernels are launched otherwise
 
     def _views(self) -> list[ArrayView]:
-        """What the kernel takes in which ranks meet."""
+        """The arguments of the kernel in which ranks meet."""
         return [self._meet.flags.view((self.team.size,), "i32"), *self._meet.views()]
 
     def _of_own_rows(self, operands: Sequence[Array]) -> list[Array]:

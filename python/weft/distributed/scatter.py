@@ -22,7 +22,7 @@ _FEWEST_TILES = 120  # of a GPU's rows, so that copies of the last sums end befo
 _TILES_OF_BAND = 128  # at least: about as many as run at the same time
 _MOST_BANDS = 8
 _OPERANDS = ("signals", "i32", 1), ("peers", "i64", 2), ("team", "i32", 1)
-"""What a kernel takes after the sums that come."""
+"""The arguments of a kernel after the sums that come."""
 _MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
 
 

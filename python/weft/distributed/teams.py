@@ -210,7 +210,7 @@ class Counted:
 
     @property
     def operands(self) -> tuple[Memory, Memory, Memory, Memory]:
-        """What a kernel takes."""
+        """The memory, as arguments of a kernel."""
         return self.data, self.flags, self.peers, self.state
 
     def views(self) -> list[ArrayView]:
@@ -218,7 +218,7 @@ class Counted:
         return [self.peers.view((self.ranks, 2), "i64"), self.state.view((_STATE + MOST_SLICES,), "i32")]
 
     def of_sums(self, sums: int, kind: str, parts: int) -> list[ArrayView]:
-        """What a kernel takes that sends so many sums of a type, with a flag for each part."""
+        """The arguments of a kernel that sends so many sums of a type, with a flag for each part."""
         data, flags = self.data.view((HALVES * sums,), kind), self.flags.view((HALVES * parts,), "i32")
         return [data, flags, *self.views()]
 
@@ -254,7 +254,7 @@ def named(name: str) -> Team:
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """One half of the memory of an exchange, on each GPU, by rank."""
+    """A half of the memory of an exchange, on each GPU, by rank."""
 
     data: Sequence[Memory]
     flags: Sequence[Memory]
@@ -265,7 +265,7 @@ class Half:
 
 
 class Turn(NamedTuple):
-    """One call: its half of the memory, and its state, the operand `team` of the kernel."""
+    """A call: its half of the memory, and its state, the operand `team` of the kernel."""
 
     half: Half
     state: Memory

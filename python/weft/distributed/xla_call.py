@@ -48,7 +48,7 @@ class TeamCall:
 
     @property
     def text(self) -> str:
-        """What `of` reads."""
+        """The text that `of` reads."""
         arrays = {"operands": self.operands, "teams": self.teams}
         fields = {"team": self.name, "version": _VERSION, **arrays, **fields_of(self.product)}
         return json.dumps(fields, separators=(",", ":"))
@@ -74,7 +74,7 @@ class TeamCall:
         return operands
 
     def described(self) -> TeamProduct:
-        """What ranks multiply. Raises WeftError for operands that the kernels can't take."""
+        """The product of a rank. Raises WeftError for operands that the kernels can't take."""
         (a, b, *rest), product = self.arrays(), self.product
         return described(self.name, a, b, dict(zip(product.roles, rest, strict=True)), product)
 
@@ -123,7 +123,7 @@ _sequences: dict[tuple[str, tuple[int, ...]], dict[int, Sequence]] = {}
 
 
 def complaint(call: TeamCall) -> str | None:
-    """Why the kernels can't multiply the operands on the GPUs, in words; None if they can."""
+    """Returns why the kernels can't multiply the operands on the GPUs, or None if they can."""
     for team in call.teams:
         if (why := obstacle(team)) is not None:
             return why

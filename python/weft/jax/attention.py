@@ -304,7 +304,7 @@ def _lower(
 def _batched(
     operands: Arrays, axes: Sequence[int | None], *, names: tuple[str, ...], options: Options
 ) -> tuple[Arrays, tuple[int, ...]]:
-    """One call after the other."""
+    """Runs a call for each member, in order."""
     moved = {
         name: x if axis is None else jnp.moveaxis(x, axis, 0)
         for name, x, axis in zip(names, operands, axes, strict=True)

@@ -20,7 +20,7 @@ from weft.multiply.product import Product
 
 @dataclass(frozen=True)
 class Asked:
-    """What a function is asked to compute, without the arrays. `size` is the number of devices of the axes.
+    """A call of a function, without the arrays. `size` is the number of devices of the axes.
     The product's `out_dtype` is the type of partial sums.
     """
 

@@ -71,7 +71,7 @@ def _refused(asked: Asked, why: str) -> WeftError:
 
 
 def _unmapped(asked: Asked, operands: Arrays) -> str | None:
-    """Why a call can't be the primitive, in words."""
+    """Returns why a call can't be the primitive, or None."""
     mesh = jax.sharding.get_abstract_mesh()
     manual = set(mesh.manual_axes)
     if not set(asked.axes) <= manual:

@@ -1,4 +1,4 @@
-"""What layers check of their arguments, in the words of Weft's other messages."""
+"""Checks of the arguments of layers, with messages like Weft's others."""
 
 import operator
 

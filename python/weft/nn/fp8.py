@@ -42,9 +42,9 @@ class Recipe:
 
 
 RECIPES = {"tensorwise": Recipe("f8E5M2", False), "rowwise": Recipe("f8E4M3FN", True)}
-"""What `fp8` may be."""
+"""The recipes by the values of `fp8`."""
 MULTIPLE = 16
-"""What both sizes of a layer must be multiples of, as PyTorch's and torchao's products of fp8 have it."""
+"""Both sizes of a layer are multiples of it, as in PyTorch's and torchao's products of fp8."""
 FORWARD = "f8E4M3FN"
 """The elements of `x` and of the weight."""
 

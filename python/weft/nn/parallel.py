@@ -27,7 +27,7 @@ _FP8_UNIT = 16
 
 
 class _Parallel(torch.nn.Module):  # type: ignore[misc]
-    """What both layers have in common. `_kind` names the divided features, the `_dimension` of the weight."""
+    """The base class of both layers. `_kind` names the divided features, the `_dimension` of the weight."""
 
     _kind: str
     _dimension: int

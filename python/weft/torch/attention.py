@@ -78,7 +78,7 @@ def _forward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Te
 
 
 def _known_gradients(operands: tuple[Tensor, ...], options: Mapping[str, object]) -> Found | None:
-    """What is known of a call of the operator of gradients: None if it can have no plan."""
+    """The entry of a call of the operator of gradients among plans; None if it can have no plan."""
     q, k, v, sinks, lengths, starts_q, starts_k, pages, *_, out, lse, d_out, d_lse = operands
     if sinks is not None or pages is not None:
         return None

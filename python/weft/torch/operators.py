@@ -157,7 +157,7 @@ def _result(a: Tensor, shape: Shape, kind: str | None, out_dtype: torch.dtype | 
 
 
 def _vector(name: str, array: Tensor) -> str:
-    """What is wrong with a vector, which only `weft.matmul` itself takes."""
+    """The message about a vector, which only `weft.matmul` itself takes."""
     what = f"{name} must have at least two dimensions in torch.ops.weft"
     return f"weft.matmul: {what}, got {list(array.shape)}: add one with unsqueeze"
 
