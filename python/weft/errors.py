@@ -102,6 +102,12 @@ def shown(value: object) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 4]} ..."
 
 
+def not_a_multiple(subject: str, size: int, unit: int, why: str = "") -> WeftError:
+    """The error of a size that isn't a multiple of a unit, which `why` may explain."""
+    near = -(-size // unit) * unit
+    return WeftError(f"{subject} must be a multiple of {unit}{why}, got {size}; the next is {near}")
+
+
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, (str, bytes, numbers.Number, type))
 

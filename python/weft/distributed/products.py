@@ -18,7 +18,7 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.distributed.added import SCALES, Scales, added_to, check_added
 from weft.distributed.devices import Array, Make, Memory, Queue
 from weft.distributed.teams import Team
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, not_a_multiple, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
@@ -411,8 +411,4 @@ def _check_scales(name: str, added: Mapping[str, Array], sizes: tuple[int, int, 
 def check_scaled_rows(name: str, rows: int, subject: str) -> None:
     """Raises WeftError for a number of rows whose scales TMA doesn't copy."""
     if rows % _SCALED_ROWS:
-        near = ceil_div(rows, _SCALED_ROWS) * _SCALED_ROWS
-        raise WeftError(
-            f"{name}: {subject} must be a multiple of {_SCALED_ROWS} with scales, got {rows}; the next is "
-            f"{near}"
-        )
+        raise not_a_multiple(f"{name}: {subject}", rows, _SCALED_ROWS, " with scales")

@@ -12,7 +12,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed.devices import Array, Memory, Queue
 from weft.distributed.products import Function, Plan, Sizes, TeamProduct, check_scaled_rows
 from weft.distributed.teams import Half, Team
-from weft.errors import WeftError
+from weft.errors import WeftError, not_a_multiple
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
@@ -46,11 +46,7 @@ def rows_of(product: TeamProduct, ranks: int) -> int:
     """The rows of each rank's result. Raises WeftError for those that so many ranks can't share."""
     name, rows = product.name, product.a[0]
     if rows % ranks:
-        near = ceil_div(rows, ranks) * ranks
-        raise WeftError(
-            f"{name}: rows of a must be a multiple of {ranks}, the number of ranks, got {rows}; "
-            f"the next is {near}"
-        )
+        raise not_a_multiple(f"{name}: rows of a", rows, ranks, ", the number of ranks")
     if product.is_scaled:
         check_scaled_rows(name, rows // ranks, "each rank's rows")
     return rows // ranks

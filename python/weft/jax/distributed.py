@@ -7,7 +7,7 @@ from jax import Array
 
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.schedule import AnySchedule
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, not_a_multiple, shown
 from weft.jax import team_product
 from weft.jax.collectives import Asked
 from weft.jax.signatures import AxisName
@@ -120,11 +120,7 @@ def _product(
     if not isinstance(fused, bool | None):
         raise WeftError(f"{name}: fused must be True, False or None, got {shown(fused)}")
     if function == "matmul_reduce_scatter" and a.shape[0] % size:
-        near = -(-a.shape[0] // size) * size
-        raise WeftError(
-            f"{name}: rows of a must be a multiple of {size}, the number of devices, got {a.shape[0]}; "
-            f"the next is {near}"
-        )
+        raise not_a_multiple(f"{name}: rows of a", a.shape[0], size, ", the number of devices")
     axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     shape = Asked(function, axes, size, product).shape(a, b)
     added = {} if scales is None else dict(zip(_SCALES, checked_pair(name, scales), strict=True))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, not_a_multiple, shown
 from weft.multiply.matmul import Epilogue
 from weft.multiply.product import checked_activation
 from weft.multiply.quantize import quantize
@@ -124,11 +124,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         """
         name, columns = f"{self._caller()}.to_fp8", self.weight.shape[1]
         if columns % _FP8_UNIT:
-            near = -(-columns // _FP8_UNIT) * _FP8_UNIT
-            raise WeftError(
-                f"{name}: each rank's in_features must be a multiple of {_FP8_UNIT}, got {columns}; "
-                f"the next is {near}"
-            )
+            raise not_a_multiple(f"{name}: each rank's in_features", columns, _FP8_UNIT)
         if self.weight_scale is None:
             cast = quantize(self.weight.detach(), scales="block")
             self.weight = torch.nn.Parameter(cast.values, requires_grad=False)
@@ -268,11 +264,8 @@ class RowParallelLinear(_Parallel):
 
         (rows, weight, scales), size = self._operands(x), self.team.size
         if x.shape[0] % size:
-            near = -(-x.shape[0] // size) * size
-            raise WeftError(
-                f"{self._caller()}: the first dimension of x must be a multiple of {size}, the number of "
-                f"ranks, got {x.shape[0]}; the next is {near}"
-            )
+            subject = f"{self._caller()}: the first dimension of x"
+            raise not_a_multiple(subject, x.shape[0], size, ", the number of ranks")
         options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
         d = matmul_reduce_scatter(rows, weight, team=self.team, shared_bias=True, **options)
         return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
