@@ -5,12 +5,12 @@ setting doesn't allow tf32.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from weft.dialects.operand_roles import GROUPINGS
 from weft.errors import WeftError
-from weft.jax.epilogue import finished
 from weft.jax.signatures import Arrays, Operands
 from weft.launch import arrays, libraries
 from weft.multiply.operands import default_result
@@ -89,3 +89,20 @@ def of_sums(z: Array, added: Operands, product: Product, described: Sequence[Des
         largest = float(jnp.finfo(dtype).max)
         z = jnp.clip(z, -largest, largest)
     return z.astype(dtype)
+
+
+def activated(name: str, z: Array) -> Array:
+    """An activation, by JAX's function of its name."""
+    name, _, form = name.partition("_")
+    return getattr(jax.nn, name)(z, **({"approximate": bool(form)} if name == "gelu" else {}))
+
+
+def finished(z: Array, bias: Array | None, activation: str | None, residual: Array | None) -> Array:
+    """`residual + activation(z + bias)` in the type of `z`; None is left out."""
+    if bias is not None:
+        z += jnp.asarray(bias).astype(z.dtype)
+    if activation is not None:
+        z = activated(activation, z)
+    if residual is not None:
+        z += jnp.asarray(residual).astype(z.dtype)
+    return z

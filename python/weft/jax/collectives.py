@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from weft.jax.epilogue import finished
+from weft.jax.by_jax import finished
 from weft.jax.products import of_roles
 from weft.jax.signatures import AxisName
 from weft.launch import arrays

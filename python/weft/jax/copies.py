@@ -3,7 +3,7 @@ them before the product, in memory of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import jax.numpy as jnp
 from jax import Array
@@ -25,7 +25,7 @@ class Copies:
 
     product: Product
     transposed: frozenset[int] = frozenset()
-    pitches: Mapping[int, int] = frozenset()  # type: ignore[assignment]
+    pitches: Mapping[int, int] = field(default_factory=dict)
 
     def text(self, operands: Sequence[Described], result: Described) -> str:
         """The text of the product, for `operands` before the copies."""
@@ -48,23 +48,18 @@ class Copies:
         return copied
 
 
-def none(product: Product) -> Copies:
-    """A product that reads the operands themselves."""
-    return Copies(product, frozenset(), {})
-
-
 def of(product: Product, described: Sequence[Described], result: Described, ordinal: int = 0) -> Copies:
     """The copies for a product on a GPU of this host, the same as `weft.matmul` makes of other libraries'
     arrays; none without a GPU, or where no kernel multiplies them.
     """
     if runtime.available() is not None:
-        return none(product)
+        return Copies(product)
     *views, out = planned((*described, result), ordinal)
     try:
         operands = operands_of(replace(product, arch=None), views, out)
         kernel, wanted = product_kernel.with_copies(operands)
     except WeftError:
-        return none(product)
+        return Copies(product)
     return _of_launch(product, operands, wanted, padded_rows.copied(kernel, operands.views, wanted))
 
 

@@ -15,7 +15,7 @@ from jax.interpreters import ad
 
 from weft.errors import WeftError
 from weft.jax import grouped
-from weft.jax.epilogue import activated
+from weft.jax.by_jax import activated
 from weft.jax.primitive import Matrix, bind, multiply, product_p
 from weft.jax.signatures import Arrays, Operands
 from weft.launch import arrays

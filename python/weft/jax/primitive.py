@@ -126,7 +126,7 @@ def _abstract(*avals: ShapedArray, product: Product) -> ShapedArray:
 def lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu: bool) -> Lowered:
     """The call of XLA for a product on one device, on a GPU after copies of operands."""
     inputs, result = described(context.avals_in), described(context.avals_out)[0]
-    copied = copies.of(product, inputs, result) if on_gpu else copies.none(product)
+    copied = copies.of(product, inputs, result) if on_gpu else copies.Copies(product)
     if copied.transposed or copied.pitches:
         before = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
         after = [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(copied.made, *before)]

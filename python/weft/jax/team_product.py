@@ -22,8 +22,8 @@ from jax.interpreters import ad, batching, mlir
 
 from weft.errors import WeftError
 from weft.jax import collectives
+from weft.jax.by_jax import finished
 from weft.jax.collectives import Asked
-from weft.jax.epilogue import finished
 from weft.jax.primitive import axes_of, equally_varying, run_eagerly
 from weft.jax.products import matmul
 from weft.jax.signatures import Arrays, Context, Lowered, Operands

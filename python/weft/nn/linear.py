@@ -15,12 +15,12 @@ from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8 import (
     Casts,
     Fp8Linear,
+    TransformedLinear,
     accumulates_now,
     checked_promotion,
     checked_recipe,
     without_gradients,
 )
-from weft.nn.fp8_transformed import TransformedLinear
 from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
 from weft.torch.signatures import Device, Gradients, Operand
