@@ -94,8 +94,7 @@ class _Operator:
         gradients: Operands = {}
         if not wanted.isdisjoint("ab"):
             of_product = _scaled(of_z, operands)
-            of_a, of_b = (_of_a, _of_b) if "groups" in operands else (_of_plain_a, _of_plain_b)
-            for name, derive, other in (("a", of_a, operands["b"]), ("b", of_b, operands["a"])):
+            for name, derive, other in (("a", _of_a, operands["b"]), ("b", _of_b, operands["a"])):
                 if name in wanted:
                     kept: Options = {"alpha": options["alpha"], "arch": options["arch"]}
                     kept["out_dtype"] = operands[name].dtype
@@ -212,14 +211,6 @@ def _scaled(of_z: Tensor, operands: Operands) -> Tensor:
     return of_z * alphas[number.clamp(0, alphas.numel() - 1)][:, None]
 
 
-def _of_plain_a(of_product: Tensor, operands: Operands, _: object, options: Options) -> Tensor:
-    return _product(of_product, operands["b"].mT, operands["a"], options)
-
-
-def _of_plain_b(of_product: Tensor, operands: Operands, _: object, options: Options) -> Tensor:
-    return _product(operands["a"].mT, of_product, operands["b"], options)
-
-
 def _product(a: Tensor, b: Tensor, like: Tensor, options: Options) -> Tensor:
     """The gradient of an operand, in its order in memory, from a product of two batches. It is the sum over
     the leading dimensions in which the operand is broadcast.
@@ -261,6 +252,8 @@ def _only(valid: Operand, matrix: Tensor) -> Tensor:
 
 
 def _of_a(of_product: Tensor, operands: Operands, valid: Operand, options: Options) -> Tensor:
+    if "groups" not in operands:
+        return _product(of_product, operands["b"].mT, operands["a"], options)
     ends = operands["k_ends"]
     if ends is None:
         groups = operands["groups"], operands["row_ends"]
@@ -270,6 +263,8 @@ def _of_a(of_product: Tensor, operands: Operands, valid: Operand, options: Optio
 
 
 def _of_b(of_product: Tensor, operands: Operands, valid: Operand, options: Options) -> Tensor:
+    if "groups" not in operands:
+        return _product(operands["a"].mT, of_product, operands["b"], options)
     a, ends = operands["a"], operands["k_ends"]
     if ends is not None:
         rows = multiply_grouped(a.mT, of_product, None, ends, **options)
