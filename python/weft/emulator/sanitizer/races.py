@@ -185,7 +185,9 @@ class Races:
             self._report("async-source-overwritten", what, of, held, shadow.read_line)
 
     def _report_unordered(self, of: Checked, bad: Bools, verb: str) -> None:
-        """Reports each kind of last write that the access isn't ordered after."""
+        """Reports each kind of last write that the access isn't ordered after, where it is `bad`."""
+        if not bad.any():
+            return
         shadow, index = self.shadow, of.index
         never = bad & (shadow.written[index] == NEVER)
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
