@@ -193,6 +193,9 @@ def item(module: str, name: str) -> str:
         # A submodule has the same name, which mkdocstrings would find first.
         options.append(f'heading: "{path}"')
         path = f"{path}.{name}"
+    if module in LAZY and name in (sources := defined(module)):
+        options.append(f'heading: "{path}"')
+        path = sources[name]
     lines = ["    options:", *(f"      {option}" for option in options)] if options else []
     return "\n".join([f"::: {path}", *lines])
 
@@ -200,12 +203,27 @@ def item(module: str, name: str) -> str:
 def public(module: str) -> list[str]:
     """The names in a module's `__all__`, without importing it."""
     for each in ast.parse(source_of(module).read_text("utf-8")).body:
-        if isinstance(each, ast.Assign) and [ast.unparse(to) for to in each.targets] == ["__all__"]:
+        targets = [ast.unparse(to) for to in each.targets] if isinstance(each, ast.Assign) else []
+        if targets == ["__all__"]:
             return list(ast.literal_eval(each.value))
-        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING" and module in LAZY:
-            imports = [each for each in each.body if isinstance(each, ast.ImportFrom)]
-            return sorted([*LAZY[module], *(a.asname or a.name for each in imports for a in each.names)])
+        if targets == ["_MODULES"] and module in LAZY:
+            return sorted([*LAZY[module], *defined(module)])
     raise ValueError(f"{module} has no __all__: name what is public in PUBLIC")
+
+
+def defined(module: str) -> dict[str, str]:
+    """Where a module in `LAZY` has each public name from: the table of its names by module."""
+    tree = ast.parse(source_of(module).read_text("utf-8"))
+    (table,) = (
+        each
+        for each in tree.body
+        if isinstance(each, ast.Assign) and ast.unparse(each).startswith("_MODULES = ")
+    )
+    return {
+        public: f"{module}.{source}.{own or public}"
+        for source, text in ast.literal_eval(table.value).items()
+        for public, _, own in (each.partition("=") for each in text.split())
+    }
 
 
 def source_of(module: str) -> Path:

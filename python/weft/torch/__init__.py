@@ -13,12 +13,13 @@ except ModuleNotFoundError as failure:
 
 from weft.launch import torch_tensors
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
-from weft.torch import autograd, casting, decomposing, flops, operators, quantizing, vectorizing
+from weft.torch import autograd, casting, flops, operators, quantizing, vectorizing
 from weft.torch import compiled as _compiled  # noqa: F401  defines how products are lowered
+from weft.torch import decomposing as _decomposing  # noqa: F401  that callers of this package take
 from weft.torch import int4 as _int4  # noqa: F401
 from weft.torch.products import product
 
-__all__ = ["decomposing", "product", "quantized"]
+__all__ = ["product", "quantized"]
 
 quantized = quantizing.quantized
 torch_tensors.run_calls_untraced()
