@@ -90,7 +90,11 @@ def short_form_complaint(op: ir.OpView) -> str | None:
         others = [name for name in ("bias", "residual", *FACTORS) if name in given]
         if others := [*others, *(["activation"] if activation is not None else [])]:
             return f"expects no {others[0]} with an epilogue: compute it there"
-    return activation_complaint(activation, types.sums, (*ACTIVATIONS, *GATES))
+    if wrong := activation_complaint(activation, types.sums, (*ACTIVATIONS, *GATES)):
+        return wrong
+    if op.gate and (op.changes_sums or "partials" in given):
+        return f"expects nothing that is added or multiplied with {activation}"
+    return None
 
 
 def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
@@ -331,15 +335,12 @@ def _gate_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None:
     """Why kernels of this schedule can't compute a gate."""
     if op.gate is None:
         return None
-    name = op.attribute("activation")
-    if op.changes_sums or op.role("partials") is not None:
-        return f"expects nothing that is added or multiplied with {name}"
     plain = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
     if plain and not (schedule.swap or schedule.stream_k) and schedule.block[1] % GATED_COLUMNS == 0:
         return None
     return (
         f"schedule must be one of wgmma without swap and splits, and with columns in multiples of "
-        f"{GATED_COLUMNS}, with {name}, got {schedule}"
+        f"{GATED_COLUMNS}, with {op.attribute('activation')}, got {schedule}"
     )
 
 

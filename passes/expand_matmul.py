@@ -59,6 +59,8 @@ def _expand(module: ir.Operation) -> None:
         if (schedule := op.schedule) is None:
             raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, schedule.threads)
+        if wrong := op.check():
+            raise refuse(op, wrong)
         with ir.InsertionPoint(op), op.location:
             expand = _kernel(op, schedule)
             source = extensions.source("schedule", schedule.key)

@@ -1,4 +1,5 @@
 // RUN: weft-opt %s --expand-matmul --split-input-file --verify-diagnostics
+// RUN: not weft-opt %s --expand-matmul=chip=sm_70 --split-input-file 2>&1 | FileCheck %s
 
 func.func @not_outlined(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op must be in a gpu.func: run --outline-matmul before --expand-matmul}}
@@ -82,6 +83,18 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     // expected-error @below {{expects a kernel with 'weft.cta_workspace' whose last arguments are memref<?x128xvector<4xf32>> and memref<?xi32>}}
     "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+// Without a target, it is legal for the chips that have its schedule.
+gpu.module @m {
+  gpu.func @another_chip(%a: memref<?x?xf32>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: expand_matmul_invalid.mlir:{{[0-9]+}}:5: error: 'tile.matmul' op mma.sync needs sm_80 or later: sm_70 has no {{.*}}; nearest legal:
+    "tile.matmul"(%a, %a, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, schedule = {block = array<i64: 64, 64, 32>, warps = array<i64: 2, 2>, stages = 2}}
+      : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
     gpu.return
   }
 }

@@ -271,9 +271,17 @@ func.func @columns_of_a_gate(%a: memref<?x?xbf16>, %b: memref<?x96xbf16>, %d: me
 
 func.func @sum_with_a_gate(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
   // expected-error @below {{expects nothing that is added or multiplied with swiglu}}
-  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, activation = "swiglu", alpha = 2.0 : f32,
-    schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+  "tile.matmul"(%a, %b, %d) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, activation = "swiglu", alpha = 2.0 : f32}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_with_a_gate(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>, %v: memref<?xf32>) {
+  // expected-error @below {{expects nothing that is added or multiplied with swiglu}}
+  "tile.matmul"(%a, %b, %d, %v) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0>, activation = "swiglu"}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>, memref<?xf32>) -> ()
   return
 }
 
