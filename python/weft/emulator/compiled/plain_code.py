@@ -18,6 +18,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from weft.emulator.records import Record
+from weft.system import syntax
 
 Value = Any
 """What a function gets and returns if it isn't a number: an array or a record."""
@@ -180,7 +181,7 @@ class _Module:
 
 @cache
 def _tree(function: Callable[..., Any]) -> ast.FunctionDef:
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    (tree,) = syntax.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(tree, ast.FunctionDef)
     return tree
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from weft.errors import Diagnostic, Location, WeftError
 from weft.language.capture import matching, returns, runtime
 from weft.language.capture.liveness import End, Liveness, assigned, changed, changes, own_names, passed
+from weft.system import syntax
 
 _RUNTIME = "__weft__"
 _FUNCTION = "__weft_function__"
@@ -81,7 +82,7 @@ def _definition(function: Callable[..., object]) -> ast.FunctionDef:
     nested = lines[0][:1].isspace()
     text = ("if True:\n" if nested else "") + "".join(lines)
     try:
-        tree = ast.parse(text, code.co_filename)
+        tree = syntax.parse(text, code.co_filename)
     except SyntaxError:
         raise _refused(code, _CHANGED.format(code.co_name)) from None
     ast.increment_lineno(tree, first - 1 - int(nested))
