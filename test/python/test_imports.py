@@ -246,7 +246,7 @@ def test_the_emulator_is_layered():
 def test_one_module_imports_mlir():
     assert {name for name, path in MODULES.items() if reaches(path.read_text(), *MLIR)} <= {"weft.mlir"}
     naming = {name for name, path in MODULES.items() if '"torch_mlir' in path.read_text()}
-    assert naming == {"weft.ir.bindings", "weft.mlir"}
+    assert naming == {"weft.ir.bindings", "weft.mlir", "weft.system.locks"}
 
 
 def test_llvm_and_cuda_are_imported_where_they_are_used():

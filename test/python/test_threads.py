@@ -1,5 +1,7 @@
 """Threads, forked children, tasks and generators build modules of their own, or get a reason."""
 
+import argparse
+import ast
 import asyncio
 import contextlib
 import contextvars
@@ -14,6 +16,7 @@ import pytest
 
 import weft
 from weft.mlir import arith, ir
+from weft.system import syntax
 
 STORM = Path(__file__).with_name("thread_storm.py")
 REFUSED = "module must be"
@@ -40,12 +43,13 @@ FORKS_DURING_AN_IMPORT = """
 import os, sys, threading
 import weft.system.locks
 
+weft.__path__.append(sys.argv[1])
 inside = threading.Event()
-thread = threading.Thread(target=__import__, args=("planted",))
+thread = threading.Thread(target=__import__, args=("weft.planted",))
 thread.start()
 inside.wait()
 if not (child := os.fork()):
-    import planted
+    import weft.planted
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 thread.join()
@@ -63,11 +67,56 @@ import concurrent.futures.thread
 def test_a_fork_waits_for_imports_and_for_the_locks_that_they_need(tmp_path):
     """Otherwise the child waits forever for a module that no thread of it imports."""
     (tmp_path / "planted.py").write_text(PLANTED)
-    program = f"import sys; sys.path.append({str(tmp_path)!r})\n{FORKS_DURING_AN_IMPORT}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], timeout=60, check=True, capture_output=True, text=True
-    )
+    program = [sys.executable, "-c", FORKS_DURING_AN_IMPORT, tmp_path]
+    done = subprocess.run(program, timeout=60, check=True, capture_output=True, text=True)
     assert not done.stderr
+
+
+IMPORTS_OF_USERS = {
+    "that wait for the thread that forks": (
+        "import app",
+        "thread = threading.Thread(target=fork)",
+        "thread.start()",
+        "thread.join()",
+    ),
+    "that do not end": (
+        "threading.Thread(target=__import__, args=('app',), daemon=True).start()",
+        "sys.inside.wait()",
+        "fork()",
+        "sys.inside.set()",
+        "time.sleep(1000)",
+    ),
+    "that use LLVM": (
+        "threading.Thread(target=__import__, args=('app',)).start()",
+        "sys.inside.wait()",
+        "fork()",
+        "sys.inside.set()",
+        "time.sleep(0.5)",
+        "llvmlite.binding.parse_assembly('')",
+        "with locks.whole_process(): pass",
+    ),
+}
+FORK = """
+import os, sys, threading, time, llvmlite.binding
+from weft.system import locks
+
+def fork():
+    if not (child := os.fork()):
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+if __name__ == "__main__":
+    sys.inside = threading.Event()
+"""
+
+
+@pytest.mark.parametrize("lines", IMPORTS_OF_USERS.values(), ids=IMPORTS_OF_USERS)
+def test_a_fork_does_not_wait_for_imports_of_users(lines, tmp_path):
+    """The program imports itself; what follows the fork, or the import of itself, runs in the import."""
+    first = next(i for i, line in enumerate(lines, 1) if line in ("fork()", "import app"))
+    parts = ["".join(f"    {line}\n" for line in part) for part in (lines[:first], lines[first:])]
+    (tmp_path / "app.py").write_text(f"{FORK}{parts[0]}else:\n{parts[1]}")
+    subprocess.run([sys.executable, "app.py"], timeout=30, check=True, cwd=tmp_path)
 
 
 @pytest.mark.slow
@@ -326,6 +375,29 @@ def test_a_module_of_another_thread_is_refused():
         worker.join()
     assert len(failures) == 2 and all("this thread" in failure for failure in failures)
     assert str(module).strip() == "module {\n}"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python counts for each thread")
+def test_a_thread_parses_while_a_collection_lets_another_one_do_so():
+    """JAX, for example, calls Python at each collection."""
+    text = Path(argparse.__file__).read_text()
+    other = threading.Thread(target=syntax.parse, args=("((1 + 2) * 3)",))
+
+    def collected(*_):
+        if not other.ident:
+            other.start()
+            other.join(0.2)
+
+    expected = ast.dump(ast.parse(text))
+    threshold = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(50)
+    try:
+        assert ast.dump(syntax.parse(text)) == expected
+    finally:
+        gc.callbacks.remove(collected)
+        gc.set_threshold(*threshold)
+    other.join()
 
 
 def test_threads_compile_the_same_module(monkeypatch):

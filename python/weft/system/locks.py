@@ -7,6 +7,7 @@ import logging  # noqa: F401
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -35,22 +36,6 @@ def at_fork(**functions: Callable[[], object]) -> None:
         os.register_at_fork(**functions)
 
 
-_bootstrap: Any = importlib._bootstrap
-_imports: dict[str, Callable[[], object]] = _bootstrap._module_locks
-"""A reference to the lock of each module that is being imported."""
-
-
-def _wait_for_imports() -> None:
-    """Waits until no other thread is within an import, whose lock nobody would release in the child."""
-    own = None, threading.get_ident()
-    while held := [name for name, ref in _imports.copy().items() if getattr(ref(), "owner", None) not in own]:
-        for name in held:
-            _bootstrap._lock_unlock_module(name)
-
-
-# The functions that are registered last run first. So other threads, whose imports may need locks of
-# libraries, can finish them, and hardly any import can begin between this function and the fork.
-at_fork(before=_wait_for_imports)
 _whole = threading.RLock()
 
 
@@ -59,9 +44,6 @@ def whole_process() -> AbstractContextManager[bool]:
     that has inherited the other end keeps it open as long as it lives.
     """
     return _whole
-
-
-at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_whole.release)
 
 
 class _Held(threading.local):
@@ -74,7 +56,6 @@ _held = _Held()
 
 
 def _hold_llvm() -> None:
-    """Waits until no other thread is in LLVM, whose lock nobody would release in the child."""
     library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
     _held.lock = getattr(library, "_lock", None)
     if _held.lock is not None:
@@ -87,7 +68,45 @@ def _release_llvm() -> None:
         lock.__exit__(None, None, None)
 
 
-at_fork(before=_hold_llvm, after_in_parent=_release_llvm, after_in_child=_release_llvm)
+_imports: dict[str, Callable[[], object]] = importlib._bootstrap._module_locks  # type: ignore[attr-defined]
+"""A reference to the lock of each module that is being imported."""
+_LIBRARIES = sys.stdlib_module_names | {
+    *("cuda", "jax", "jaxlib", "llvmlite", "mlir", "ml_dtypes", "numpy", "platformdirs", "rich", "torch"),
+    *("torch_mlir", "weft"),
+}
+"""The modules whose imports a fork waits for. Those of users may wait for the thread that forks."""
+_IMPORT_SECONDS = 60
+
+
+def _importing() -> bool:
+    """Whether another thread imports a library."""
+    own = None, threading.get_ident()
+    held = [lock() for name, lock in _imports.copy().items() if name.partition(".")[0] in _LIBRARIES]
+    return any(getattr(lock, "owner", None) not in own for lock in held)
+
+
+def _before_fork() -> None:
+    """Waits until no other thread is within an import, in LLVM or in `whole_process`: the child would have
+    their locks, which no thread of it releases.
+    """
+    end = time.monotonic() + _IMPORT_SECONDS
+    while True:
+        while _importing() and time.monotonic() < end:
+            time.sleep(0.001)
+        _hold_llvm()
+        _whole.acquire()
+        if not _importing() or time.monotonic() > end:
+            return
+        _release()  # what has been imported since may need these
+
+
+def _release() -> None:
+    _whole.release()
+    _release_llvm()
+
+
+# Functions that are registered last run first: before locks of libraries are taken that imports may need.
+at_fork(before=_before_fork, after_in_parent=_release, after_in_child=_release)
 
 
 def _after_fork() -> None:
