@@ -103,7 +103,7 @@ class Op(ext.Operation):
 
     @staticmethod
     def verify_invariants(op: ir.OpView) -> bool:
-        """MLIR's entry: emits `check`'s complaint at the op's location."""
+        """MLIR's entry: emits `check`'s complaint at the op's location, or where it is `Within` the op."""
         if not (op.decided_by_kind and _checks.get()):
             message = _complaint(op)
         else:
@@ -113,7 +113,7 @@ class Op(ext.Operation):
                 sound.add(kind)
         if message is None:
             return True
-        op.location.emit_error(f"'{op.operation.name}' op {message}")
+        location_of(op, message).emit_error(f"'{op.operation.name}' op {message}")
         return False
 
     def attribute(self, name: str) -> Any:
@@ -136,6 +136,23 @@ class Op(ext.Operation):
     def target(self) -> Target | None:
         """The target of the enclosing `gpu.module`; None without a module, or if it names no chip."""
         return judging_target(self.operation)
+
+
+class Within(str):
+    """A complaint of `check` about an operation in the op's region."""
+
+    def __new__(cls, message: str, inner: ir.OpView) -> "Within":
+        """The complaint, to be reported at the source location of `inner`."""
+        complaint = super().__new__(cls, message)
+        complaint.location = inner.location
+        return complaint
+
+    location: ir.Location
+
+
+def location_of(op: ir.OpView, wrong: object) -> ir.Location:
+    """The source location at which a complaint about an op is reported."""
+    return wrong.location if isinstance(wrong, Within) else op.location
 
 
 def judging_target(op: ir.Operation) -> Target | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from weft.dialects.effects import Pure, reads
-from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
+from weft.dialects.op import Op, Operand, Result, Within, build, check_in_a_module
 from weft.dialects.operand_roles import ADDED_TYPES, OUTPUT_TYPES
 from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.errors import WeftError, shown
@@ -52,7 +52,7 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         operations = list(self.block.operations)
         if not operations or not isinstance(operations[-1], YieldOp):
             return "expects its region to end with tile.yield"
-        return next((wrong for op in operations if (wrong := _foreign(op))), None)
+        return next((Within(wrong, op) for op in operations if (wrong := _foreign(op))), None)
 
     @property
     def block(self) -> ir.Block:

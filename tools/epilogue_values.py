@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -27,10 +28,11 @@ class Values:
 
 
 def results(
-    function: EpilogueOp, loaded: Mapping[ir.Value, Array], sums: Array, error: Array
+    function: EpilogueOp, outer: Mapping[ir.Value, Array], sums: Array, error: Array
 ) -> tuple[Array, Array]:
-    """The elements of D before they are rounded to its type, and their errors. `loaded` has the arrays of the
-    memrefs that the function loads from. Raises WeftError for an operation that isn't known here.
+    """The elements of D before they are rounded to its type, and their errors. `outer` has the values outside
+    of the function: arrays of the memrefs that it loads from, and numbers. Raises WeftError for an operation
+    that isn't known here.
     """
     row, column = np.ogrid[: sums.shape[0], : sums.shape[1]]
     leaves = Values(sums, error), Values(row), Values(column)
@@ -38,17 +40,37 @@ def results(
 
     def of(value: ir.Value) -> Values:
         if value not in values:
-            values[value] = _result(value.owner.opview, of, loaded)
+            number = outer.get(value)
+            values[value] = _result(value.owner.opview, of, outer) if number is None else Values(number)
         return values[value]
 
     result = of(function.result)
     return np.broadcast_to(result.values, sums.shape), np.broadcast_to(result.error, sums.shape)
 
 
-def _result(op: ir.OpView, of: Callable[[ir.Value], Values], loaded: Mapping[ir.Value, Array]) -> Values:
+def check(function: EpilogueOp) -> None:
+    """Raises WeftError for an operation in a function that isn't known here."""
+    used = {value for op in function.block.operations for value in op.operation.operands}
+    outer = {value: np.zeros(1, _type_of(value)) for value in used if isinstance(value.owner, ir.Block)}
+    sums = np.zeros((1, 1), _type_of(function.sum))
+    results(function, outer, sums, np.full((1, 1), float(sums.dtype.kind == "f")))
+
+
+def _type_of(value: ir.Value) -> np.dtype[Any]:
+    """The type of a number, or of the numbers in a memref."""
+    kind = value.type
+    return number_type(str(kind.element_type if isinstance(kind, ir.MemRefType) else kind))
+
+
+def number_type(name: str) -> np.dtype[Any]:
+    """NumPy's type of numbers of an MLIR type."""
+    return numpy_dtype("i64" if name == "index" else name)
+
+
+def _result(op: ir.OpView, of: Callable[[ir.Value], Values], outer: Mapping[ir.Value, Array]) -> Values:
     name, kind = op.operation.name, op.operation.results[0].type
     if isinstance(op, LoadElementOp):
-        array = loaded[op.source]
+        array = outer[op.source]
         array = array if array.dtype.kind == "i" else array.astype(np.float64)
         return Values(array[:, None] if op.axes == "M" else array)
     if name == "arith.constant":

@@ -172,8 +172,9 @@ def judge_operation(op: "ir.OpView", name: str, unlike: "str | Related | None" =
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
+    from weft.dialects.op import location_of
 
-    location = mlir.location(op.location, name) or Location(name, 0, 0)
+    wrong: str | Related | None = None
     subject, instruction = f"'{op.operation.name}' op", str(op.operation.name)
     try:
         with op.location:
@@ -188,6 +189,7 @@ def judge_operation(op: "ir.OpView", name: str, unlike: "str | Related | None" =
                 verdict = _verdict(rule, op, wrong)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)
+    location = mlir.location(location_of(op, wrong), name) or Location(name, 0, 0)
     return Finding(location.line, location.column, instruction, verdict, subject)
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from weft.compiler.compiled import Compiled
 from weft.compiler.launch_record import Argument, Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.compiler.stages import compile_module
@@ -13,6 +15,7 @@ from weft.errors import WeftError
 from weft.launch import arrays, runtime
 from weft.launch.kernel import Kernel
 from weft.mlir import ir, operations
+from weft.reference import Array
 from weft.tools import cli, source, values
 from weft.tools.product import Product, Shape, shape_of
 
@@ -51,10 +54,14 @@ def prepare(options: Namespace, seed: int, text: str | None = None) -> Prepared:
         if product is None:
             return Prepared(Kernel(compiled, launch), None, _arguments(launch, passed, seed))
         if shape is None:
-            product = product.sized_by({number: each.value.shape for number, each in passed.items()})
+            product = product.sized_by({number: np.shape(each.value) for number, each in passed.items()})
         operands = product.operands(launch, seed, {number: each.value for number, each in passed.items()})
-    created = [passed.get(number) or values.Argument.of_array(each) for number, each in enumerate(operands)]
+    created = [passed.get(number) or _created(each) for number, each in enumerate(operands)]
     return Prepared(Kernel(compiled, launch), product, created)
+
+
+def _created(operand: Array) -> values.Argument:
+    return values.Argument.of_array(operand) if operand.ndim else values.Argument(operand.item())
 
 
 def _product(module: ir.Module, name: str, shape: Shape | None, *, checked: bool) -> Product | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import reference
-from weft.compiler.launch_record import Launch, MemrefArgument
+from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import (
     BLOCK_SCALES,
@@ -27,7 +27,7 @@ from weft.launch import arrays
 from weft.mlir import cast, ir, operations
 from weft.reference import Array
 from weft.system import processes
-from weft.tools.epilogue_values import results
+from weft.tools import epilogue_values
 from weft.tools.values import drawn, integer_limits
 
 DEFAULT_SIZE = 256
@@ -77,13 +77,15 @@ class Product:
         operands |= {title(role): value for role, value in op.roles.items()}
         if each := next((load for load in op.loads if load.is_of_each), None):
             raise refuse(each, f"must not load from a batch {_UNLESS_GIVEN}")
-        operands |= {_loaded(load): load.source for load in op.loads}
+        operands |= {_loaded(load): load.source for load in op.loads} | _numbers(op)
         argument_numbers = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
             if argument is None:
                 raise refuse(op, f"expects {role} to be a function's argument, so that weft run can pass it")
             argument_numbers[role] = argument.arg_number
+        if op.function is not None:
+            epilogue_values.check(op.function)
         return cls(module, op, *_sizes(op, shape), argument_numbers)
 
     @property
@@ -152,18 +154,27 @@ class Product:
         return replace(self, m=m, n=n, k=k)
 
     def operands(self, launch: Launch, seed: int, passed: Mapping[int, Array] | None = None) -> list[Array]:
-        """An array for each argument that isn't `passed`: random numbers, or NaN in all that the kernel must
-        not read.
+        """An array, of a number one without dimensions, for each argument that isn't `passed`: random
+        numbers, or NaN in all that the kernel must not read.
         """
         sizes = {role: tuple(getattr(self, x) for x in axes) or (1,) for role, axes in self._extents.items()}
-        sizes |= self._scale_sizes
-        read = {"A", "B", "bias", "residual", "alpha", *BLOCK_SCALES, *map(_loaded, self.op.loads)}
+        sizes |= self._scale_sizes | dict.fromkeys(_numbers(self.op), ())
+        read = {
+            "A",
+            "B",
+            "bias",
+            "residual",
+            "alpha",
+            *BLOCK_SCALES,
+            *map(_loaded, self.op.loads),
+            *_numbers(self.op),
+        }
         read |= {self._added} if self._attributes["beta"] else set()
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):
             roles = [role for role, each in self.argument_numbers.items() if each == number]
-            if not roles or not isinstance(argument, MemrefArgument):
+            if not roles or not isinstance(argument, MemrefArgument | ScalarArgument):
                 raise refuse(self.op, f"must use argument {number} of its function with weft run")
             if len({sizes[role] for role in roles}) > 1:
                 shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
@@ -172,7 +183,7 @@ class Product:
             wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None, scales))
         self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, *_ in wanted if len(s) == 2))
         for number, array in (passed or {}).items():
-            if array.shape != wanted[number][1]:
+            if np.shape(array) != wanted[number][1]:
                 shape, got = ("x".join(map(str, s)) for s in (wanted[number][1], array.shape))
                 raise refuse(self.op, f"expects argument {number} of {shape}, got an array of {got}")
         arrays = dict(passed or {})
@@ -184,7 +195,9 @@ class Product:
         added = by_role[self._added] if self._attributes["beta"] else None
         if self.op.types.words:
             by_role |= {role: self._tiled(by_role[role]) for role in BLOCK_SCALES}
-        loaded = {load.source: by_role[_loaded(load)] for load in self.op.loads}
+        outer = {load.source: by_role[_loaded(load)] for load in self.op.loads}
+        for name, number in _numbers(self.op).items():
+            outer[number] = np.asarray(by_role[name], epilogue_values.number_type(str(number.type)))
         alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))
         return reference.product(
             by_role["A"],
@@ -196,7 +209,9 @@ class Product:
             scale_b=by_role.get("scale_b"),
             **self._attributes | {"alpha": alpha},
             dtype=by_role["D"].dtype,
-            epilogue=None if (function := self.op.function) is None else partial(results, function, loaded),
+            epilogue=None
+            if (function := self.op.function) is None
+            else partial(epilogue_values.results, function, outer),
         )
 
     def _tiled(self, words: Array) -> Array:
@@ -225,6 +240,20 @@ def _loaded(load: LoadElementOp) -> str:
     return f"{load.source.get_name()}[{load.axes}]"
 
 
+def _numbers(op: MatmulOp) -> dict[str, ir.Value]:
+    """The numbers with which an epilogue computes that are arguments of the function around it."""
+    if (function := op.function) is None:
+        return {}
+    used = [value for each in function.block.operations for value in each.operation.operands]
+    return {
+        value.get_name(): value
+        for value in used
+        if isinstance(value.owner, ir.Block)
+        and value.owner != function.block
+        and not isinstance(value.type, ir.MemRefType)
+    }
+
+
 def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
     static = op.static_mnk
     for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
@@ -234,13 +263,14 @@ def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
     return m, n, k
 
 
-def _pitch(argument: MemrefArgument, columns: int) -> int:
+def _pitch(argument: MemrefArgument | ScalarArgument, columns: int) -> int:
     """The elements from one row to the next: as many as the type wants."""
+    assert isinstance(argument, MemrefArgument), argument
     return max(argument.strides[0] or columns, columns)
 
 
 def _array(
-    argument: MemrefArgument,
+    argument: MemrefArgument | ScalarArgument,
     shape: tuple[int, ...],
     generator: np.random.Generator | None,
     scales: bool = False,
@@ -248,6 +278,9 @@ def _array(
     """An array of the argument's type: of integers from all of up to 8 bits, of normal numbers, or of powers
     of two for block scales, four in each word of i32.
     """
+    if isinstance(argument, ScalarArgument):
+        assert generator is not None, argument
+        return np.asarray(drawn(generator, (1,), epilogue_values.number_type(argument.dtype))[0])
     columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
     whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
     if generator is None:

@@ -49,7 +49,8 @@ def check(module: ir.Module | ir.OpView, *, tiles: bool = True) -> None:
         has_library = upstream_operations.has_library(kernel)
         kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     if complaints:
-        raise WeftError(*complaints[:_MOST_REPORTED])
+        # Kernels have several copies of an operation.
+        raise WeftError(*list(dict.fromkeys(complaints))[:_MOST_REPORTED])
 
 
 def _has_product(module: ir.Module | ir.OpView) -> bool:

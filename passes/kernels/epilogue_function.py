@@ -54,16 +54,16 @@ def shared(op: MatmulOp, number: ir.Value | None) -> Shared:
     varying = function.varying
     *body, _ = function.block.operations
     for each in body:
-        (result,) = each.operation.results
-        if result in varying or isinstance(each, arith.ConstantOp):  # built where it is used
+        results = each.operation.results
+        if not varying.isdisjoint(results) or isinstance(each, arith.ConstantOp):  # built where it is used
             continue
         if isinstance(each, LoadElementOp):
-            index = number if each.is_of_each and number is not None else 0
+            index, kind = number if each.is_of_each and number is not None else 0, each.element.type
             loaded = memref.load(each.source, [emit.as_index(index)])
-            known[result] = loaded if loaded.type == result.type else arith.extf(result.type, loaded)
+            known[each.element] = loaded if loaded.type == kind else arith.extf(kind, loaded)
         else:
             operands = [known[x] if x in known else _own(x) for x in each.operation.operands]
-            known[result] = _copy(each, operands, result.type)
+            known |= zip(results, _copy(each, operands, [x.type for x in results]), strict=True)
     return known
 
 
@@ -87,8 +87,8 @@ def compute(
     load: Callable[[LoadElementOp], ir.Value] = _none,
     coordinate: Callable[[int], ir.Value] = _none,
 ) -> ir.Value:
-    """A lane's elements of D, not yet rounded. `values` has its sums, and what it has of matrices; `load`
-    returns its elements of a vector, `coordinate` their rows (0) or columns (1).
+    """A lane's elements of D, not yet rounded. `values` maps the region's sum and its matrix loads to the
+    lane's vectors; `load` returns its elements of a vector, `coordinate` their rows (0) or columns (1).
     """
     varying, shape = function.varying, values[function.sum].type.shape
     numbers = {argument: number for number, argument in enumerate(function.block.arguments[1:])}
@@ -101,18 +101,20 @@ def compute(
 
     *body, _ = function.block.operations
     for op in body:
-        (result,) = op.operation.results
-        if result not in varying or result in values:
+        results = op.operation.results
+        if varying.isdisjoint(results) or results[0] in values:
             continue
         if isinstance(op, LoadElementOp):
-            values[result] = load(op)
+            values[op.element] = load(op)
             continue
-        operands, kind = [of(each) for each in op.operation.operands], ir.VectorType.get(shape, result.type)
+        operands = [of(each) for each in op.operation.operands]
+        kinds = [ir.VectorType.get(shape, each.type) for each in results]
         if op.operation.name.startswith("nvvm."):  # of scalars
             each_of = zip(*map(emit.elements, operands), strict=True)
-            values[result] = vector.from_elements(kind, [_copy(op, list(x), result.type) for x in each_of])
+            elements = [_copy(op, list(x), [results[0].type])[0] for x in each_of]
+            values[results[0]] = vector.from_elements(kinds[0], elements)
         else:
-            values[result] = _copy(op, operands, kind)
+            values |= zip(results, _copy(op, operands, kinds), strict=True)
     return of(function.result)
 
 
@@ -125,9 +127,10 @@ def _every(value: ir.Value, known: Shared, shape: list[int]) -> ir.Value:
     return vector.broadcast(kind, known.get(value, value))
 
 
-def _copy(op: ir.OpView, operands: list[ir.Value], kind: ir.Type) -> ir.Value:
-    """The result of the operation on other operands: a value of this type."""
+def _copy(op: ir.OpView, operands: list[ir.Value], kinds: list[ir.Type]) -> list[ir.Value]:
+    """The results of the operation on other operands: values of these types."""
     attributes = {name: op.operation.attributes[name] for name in op.operation.attributes}
-    return ir.Operation.create(
-        op.operation.name, results=[kind], operands=operands, attributes=attributes
-    ).result
+    copy = ir.Operation.create(
+        op.operation.name, results=kinds, operands=operands, attributes=attributes, loc=op.location
+    )
+    return list(copy.results)

@@ -82,8 +82,8 @@ def test_weft_run_finds_a_wrong_epilogue(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(
         epilogue_function,
         "_copy",
-        lambda op, operands, kind: (
-            arith.addf(*operands) if op.operation.name == "arith.mulf" else copy(op, operands, kind)
+        lambda op, operands, kinds: (
+            [arith.addf(*operands)] if op.operation.name == "arith.mulf" else copy(op, operands, kinds)
         ),
     )
     monkeypatch.setenv("WEFT_CACHE", "0")
@@ -166,6 +166,32 @@ def test_each_product_of_a_batch_has_a_vector_and_a_number(chip):
     np.testing.assert_array_equal(d, sums * factors[:, None, None])
     with pytest.raises(weft.WeftError):
         kernel.emulate(a, b, d, bias, factors[:2])
+
+
+def test_operations_may_have_several_results():
+    def function(x: Any, row: Any, column: Any, one: Any) -> Any:
+        number, i1 = tile.load_element(one), ir.IntegerType.get_signless(1)
+        low, high = arith.mulsi_extended(number, number)  # computed once
+        total, carry = arith.addui_extended(x.type, i1, x, low)
+        return arith.addi(arith.addi(total, high), arith.extui(x.type, carry))
+
+    kernel = weft.compile(product(function, (("1", "i32"),), ("i8", "i32")), "sm_80")
+    a, b, d = arrays(24, 32, kind=np.int8), arrays(40, 32, kind=np.int8), np.zeros((24, 40), np.int32)
+    assert not kernel.emulate(a, b, d, np.full(1, 70_000, np.int32)).findings
+    high, low = divmod(70_000**2, 2**32)
+    sums = (a.astype(int) @ b.astype(int).T) % 2**32 + low
+    assert len(np.unique(sums >> 32)) == 2  # some carry
+    np.testing.assert_array_equal(d, sums % 2**32 + high + (sums >> 32))
+
+
+def test_what_no_pass_lowers_is_reported_once_at_its_line():
+    with weft.Module():
+        text = SQUARED.replace("SCHEDULE", str(next(iter(SCHEDULES)).attribute()))
+    text = text.replace("arith.mulf %2, %2", "math.acos %2")
+    with pytest.raises(weft.WeftError, match=r"'math\.acos' op isn't lowered") as error:
+        weft.compile(text, "sm_80")
+    (diagnostic,) = error.value.diagnostics
+    assert "math.acos" in text.splitlines()[diagnostic.location.line - 1]
 
 
 @pytest.mark.each_value(1)

@@ -41,3 +41,36 @@ func.func @scaled(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32>,
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<1xf32>) -> ()
   return
 }
+
+// RUN: weft run %s --on emulator --arch sm_80 --kernel number --shape 24x40x32 | FileCheck %s --check-prefix=NUMBER
+// RUN: weft run %s --on emulator --arch sm_80 --kernel number --arg 0=random:24x32 --arg 3=-1.5 --arg 4=7 | FileCheck %s --check-prefix=NUMBER
+// NUMBER: = epilogue(A[24,32] bf16 * B[32,{{40|256}}] bf16)
+// NUMBER: PASS
+func.func @number(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>, %factor: f32, %first: index) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    %0 = arith.mulf %sum, %factor : f32
+    %1 = arith.cmpi sge, %i, %first : index
+    %2 = arith.select %1, %0, %factor : f32
+    "tile.yield"(%2) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%A, %B, %D, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
+  return
+}
+
+// No error bound is known of all operations: such a kernel runs if each argument is given.
+// RUN: not weft run %s --on emulator --arch sm_80 --kernel power --shape 24x40x32 2>&1 | FileCheck %s --check-prefix=POWER
+// POWER: 'math.powf' op can't be checked by weft run: give each argument by --arg, and check the result yourself
+// RUN: weft run %s --on emulator --arch sm_80 --kernel power --arg random:8x32 --arg random:32x8 --arg zeros:8x8 --arg 2 | FileCheck %s --check-prefix=RAN
+// RAN: RAN; no reference is known
+func.func @power(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>, %exponent: f32) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    %0 = math.powf %sum, %exponent : f32
+    "tile.yield"(%0) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%A, %B, %D, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
+  return
+}

@@ -1,9 +1,9 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @barrier(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.epilogue' op can't have 'gpu.barrier' in its region: it computes one element by tile.load_element, arith, math, nvvm.ex2, nvvm.rcp.approx.ftz.f, nvvm.sqrt, nvvm.sqrt.approx, nvvm.rsqrt, nvvm.sin, nvvm.cos}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.epilogue' op can't have 'gpu.barrier' in its region: it computes one element by tile.load_element, arith, math, nvvm.ex2, nvvm.rcp.approx.ftz.f, nvvm.sqrt, nvvm.sqrt.approx, nvvm.rsqrt, nvvm.sin, nvvm.cos}}
     gpu.barrier
     "tile.yield"(%sum) : (f32) -> ()
   }) : () -> !tile.function
@@ -13,9 +13,9 @@ func.func @barrier(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>
 // -----
 
 func.func @sum_of_lanes(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{can't have 'gpu.subgroup_reduce' in its region}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{can't have 'gpu.subgroup_reduce' in its region}}
     %0 = gpu.subgroup_reduce add %sum : (f32) -> f32
     "tile.yield"(%0) : (f32) -> ()
   }) : () -> !tile.function
@@ -25,9 +25,9 @@ func.func @sum_of_lanes(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
 // -----
 
 func.func @load(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{can't have 'memref.load' in its region}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{can't have 'memref.load' in its region}}
     %0 = memref.load %d[%i, %j] : memref<?x?xf32>
     "tile.yield"(%0) : (f32) -> ()
   }) : () -> !tile.function
@@ -37,9 +37,9 @@ func.func @load(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @vector(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects scalars of one of f32, i32, f64, f16, bf16, index, i1, i8, i16, i64 for 'arith.constant' in its region}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{expects scalars of one of f32, i32, f64, f16, bf16, index, i1, i8, i16, i64 for 'arith.constant' in its region}}
     %0 = arith.constant dense<0.0> : vector<2xf32>
     "tile.yield"(%sum) : (f32) -> ()
   }) : () -> !tile.function
@@ -49,9 +49,9 @@ func.func @vector(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>)
 // -----
 
 func.func @fp8(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{for 'arith.truncf' in its region, got f8E4M3FN}}
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{for 'arith.truncf' in its region, got f8E4M3FN}}
     %0 = arith.truncf %sum : f32 to f8E4M3FN
     "tile.yield"(%sum) : (f32) -> ()
   }) : () -> !tile.function
