@@ -1,22 +1,33 @@
 """What operations tell MLIR of their effects, and upstream's passes between any two of Weft's."""
 
+import copy
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import passes_between
 import pytest
 from kernel_ptx import kernels
+from language_kernels import doubled
 from launches import complaint
 from product_cases import MMA, laid
-from products import CHIP, Case, Product
+from products import Case, Product
+from test_language_one_thread import decided
+from test_language_reductions import kernel as in_a_branch
 
 import weft
+import weft.language as w
 from weft import mlir, passes
 from weft.dialects import DIALECTS, context
 from weft.dialects.effects import Effects, Pure
+from weft.dialects.launch_contract import CONTRACT
+from weft.language.capture.debug_variables import MARK
+from weft.passes.analysis.uniformity import SAME, SAME_IN_A_WARPGROUP
+from weft.passes.plain.functions import PLAIN
 
 HERE = Path(__file__).parent
 BUFFER = '!tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">'
@@ -138,21 +149,79 @@ def test_passes_between_change_no_product(monkeypatch, product):
     assert complaint(product, Case((70, 35, 150), "normal"), product.compiled(), "emulator") is None
 
 
+DISCARDABLE = {SAME, SAME_IN_A_WARPGROUP}
+CONTRACTS = {*CONTRACT, PLAIN, "weft.sources"}
+OTHERS = {MARK, "weft.extensions"}  # a comment in PTX, and the group of entry points
+
+
 def without_discardable_attributes(text):
-    """A module's text without Weft's discardable attributes, except for those of functions."""
-    lines = text.split("\n")
-    return "\n".join(
-        line if "func" in line else re.sub(r", weft\.\w+ = [^,}]+|weft\.\w+ = [^,}]+,? ?", "", line)
-        for line in lines
-    )
+    """A module's text without Weft's attributes of operations that aren't functions, and their names."""
+    module, names = mlir.parse(text, context()), []
+
+    def visit(op):
+        own = [each for each in op.attributes if each.startswith("weft.") and "sym_name" not in op.attributes]
+        for name in own:
+            del op.attributes[name]
+        names.extend(own)
+        return mlir.ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    return str(module), {*names}
+
+
+def test_each_attribute_is_of_functions_or_discardable():
+    package = Path(weft.__file__).parent
+    files = [Path(folder) / name for folder, _, names in os.walk(package, followlinks=True) for name in names]
+    texts = (each.read_text() for each in files if each.suffix == ".py")
+    names = {name for text in texts for name in re.findall(r'"(weft\.\w+)"', text)}
+    names = {name for name in names if not hasattr(weft, name[5:]) and importlib.util.find_spec(name) is None}
+    assert names == DISCARDABLE | CONTRACTS | OTHERS
 
 
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)
-def test_no_discardable_attribute_changes_what_an_operation_means(product):
-    instructions = product.compiled().ir("lower-fragments")
-    kernel = weft.compile(without_discardable_attributes(instructions), arch=CHIP)
-    assert complaint(product, Case((70, 35, 150), "normal"), kernel, "emulator") is None
+def test_products_have_no_discardable_attribute(product):
+    kernel = product.compiled()
+    for stage in ("expand-matmul", "lower-fragments"):
+        assert without_discardable_attributes(kernel.ir(stage))[1] == set()
+
+
+def queue():
+    x = np.random.default_rng(0).standard_normal((130, 96)).astype(np.float32)
+    arrays = x, np.zeros_like(x), np.zeros(10, np.int32), np.zeros(1, np.int32)
+    return doubled.compile(*arrays, arch="sm_90a"), arrays
+
+
+def change():
+    x = np.random.default_rng(0).standard_normal((256, 32)).astype(np.float16)
+    arrays = x, np.zeros_like(x), np.zeros(6, np.int32)
+    return decided.compile(*arrays, arch="sm_80"), arrays
+
+
+def vote():
+    arrays = np.ones((128, 64), np.float16), np.ones((32, 64), np.float16), np.zeros((128, 32), np.float32)
+    return in_a_branch(w.warpgroup_any).compile(*arrays, 1.0), (*arrays, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("launch", "name", "is_refused"),
+    [(queue, SAME, False), (change, SAME_IN_A_WARPGROUP, True), (vote, SAME_IN_A_WARPGROUP, True)],
+)
+def test_no_discardable_attribute_changes_what_an_operation_means(launch, name, is_refused):
+    """Without it, the kernel does the same, or a pass can't prove what it must, and says so."""
+    kernel, arguments = launch()
+    text, names = without_discardable_attributes(kernel.ir())
+    assert names == {name}
+    if is_refused:
+        with pytest.raises(
+            weft.WeftError, match=r"to reach it together, but 'scf\.if' depends on the thread"
+        ):
+            weft.compile(text, arch=kernel.chip)
+        return
+    again = copy.deepcopy(arguments)
+    assert not kernel.emulate(*arguments).findings
+    assert not weft.compile(text, arch=kernel.chip).emulate(*again).findings
+    assert all(map(np.array_equal, arguments, again))
 
 
 PARTS = 16
