@@ -116,15 +116,19 @@ def lint_module(
     """
     from weft.dialects.op import judged_on, unchecked
     from weft.passes import nvvm_to_weft
-    from weft.passes.analysis import cta_groups
+    from weft.passes.analysis import active_threads, cta_groups
 
     with unchecked(), cli.speaking_of(name), module.operation.location, judged_on(chip):
         outcome = nvvm_to_weft.raise_operations(module.operation)
     unraised = [_unraised(diagnostic, name) for diagnostic in outcome.refused]
     unraised += [_left(op, name, why) for op, why in outcome.left]
     with judged_on(chip):
-        mixed = {op.operation: wrong for op, wrong in cta_groups.mixed(module)}
-        verdicts = [(judge_operation(op, name, mixed.get(op.operation)), op) for op in _operations(module)]
+        ops = _operations(module)
+        misplaced: dict[ir.Operation, str | Related] = {
+            op.operation: wrong for op, wrong in active_threads.divided(ops)
+        }
+        misplaced |= {op.operation: wrong for op, wrong in cta_groups.mixed(module)}
+        verdicts = [(judge_operation(op, name, misplaced.get(op.operation)), op) for op in ops]
     judged = [*((finding, None) for finding in unraised), *verdicts]
     return sorted(judged, key=lambda pair: (pair[0].line, pair[0].column))
 
@@ -167,8 +171,8 @@ def _operations(module: "ir.Module") -> "list[ir.OpView]":
     return [op.opview for op in operations]
 
 
-def judge_operation(op: "ir.OpView", name: str, unlike: "str | Related | None" = None) -> Finding:
-    """Judges one operation of Weft's on the target around it. `unlike` is how it doesn't fit to another."""
+def judge_operation(op: "ir.OpView", name: str, misplaced: "str | Related | None" = None) -> Finding:
+    """Judges one operation of Weft's on the target around it. `misplaced` is how it doesn't fit to others."""
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
@@ -185,7 +189,7 @@ def judge_operation(op: "ir.OpView", name: str, unlike: "str | Related | None" =
                 verdict = family.judge(form, target.chip.name if target else None)
             elif isinstance(op, DescriptorOp):
                 verdict = op.complaint()
-            if verdict is None and (wrong := op.check() or op.check_constants() or unlike):
+            if verdict is None and (wrong := op.check() or op.check_constants() or misplaced):
                 verdict = _verdict(rule, op, wrong)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)

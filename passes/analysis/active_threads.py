@@ -1,12 +1,13 @@
 """Which threads of a CTA may reach an operation, computed thread by thread from the conditions around it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.dialects.instruction import InstructionOp
 from weft.isa.chips import LANES, WARPGROUP, WARPS
 from weft.mlir import constant, ir, nvvm
 from weft.passes.analysis import uniformity
@@ -76,6 +77,30 @@ def warps_in_warpgroups(op: ir.OpView) -> tuple[int, ...] | None:
     """
     threads = may_reach(op)
     return None if threads is None else (*sorted({*(np.flatnonzero(threads) // LANES % WARPS).tolist()}),)
+
+
+def divided(ops: Iterable[ir.OpView]) -> Iterator[tuple[ir.OpView, str]]:
+    """The instructions of whole warps that some lanes of a warp certainly don't reach while others may, each
+    with what it expects. Conditions that depend on data aren't judged.
+    """
+    blocks = dict[int, bool]()
+    for op in ops:
+        block = hash(op.operation.block)
+        if block not in blocks:
+            blocks[block] = _divides_warps(op)
+        if blocks[block] and isinstance(op, InstructionOp) and op.family and ".aligned" in op.form.ptx:
+            yield op, f"expects {uniformity.excluding('scf.if')}"
+
+
+def _divides_warps(op: ir.OpView) -> bool:
+    if all(outer.name != "scf.if" for outer, _ in _around(op.operation)):
+        return False
+    threads = may_reach(op)
+    if threads is None:
+        return False
+    warps = np.arange(len(threads)) // LANES
+    reaching = np.bincount(warps, threads)
+    return bool(((reaching > 0) & (reaching < np.bincount(warps))).any())
 
 
 def may_reach(op: ir.OpView) -> Threads | None:

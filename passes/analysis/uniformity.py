@@ -103,8 +103,13 @@ def _complaint(op: ir.OpView, scope: Scope) -> str | None:
         return f"a block of full warpgroups of {WARPGROUP} threads along x, got {size}"
     if (branch := narrowing(op, scope)) is None:
         return None
+    return excluding(branch.operation.name, scope)
+
+
+def excluding(branch: str, scope: Scope = Scope.WARP) -> str:
+    """The complaint about an operation that excludes threads of `scope`."""
     by = "lane" if scope is Scope.WARP else "thread"
-    return f"{scope.value} to reach it together, but '{branch.operation.name}' depends on the {by}"
+    return f"{scope.value} to reach it together, but '{branch}' depends on the {by}"
 
 
 def narrowing(op: ir.OpView, scope: Scope) -> ir.OpView | None:

@@ -9,10 +9,11 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
-from weft.dialects.op import kind_of
+from weft.dialects.op import kind_of, refuse
 from weft.isa.family import operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, operations, vector
+from weft.passes.analysis import active_threads
 from weft.passes.registry.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
@@ -37,8 +38,11 @@ def sum_name(number: int | str = "") -> str:
 
 def lower_all(module: ir.Operation, kinds: Sequence[type[ir.OpView]]) -> None:
     """Lowers every operation of these classes."""
+    ops = operations(module, *kinds)
+    for op, wrong in active_threads.divided(ops):
+        raise refuse(op, wrong)
     calls: dict[Kind, _Call | None] = {}
-    chains = _Chains(operations(module, *kinds))
+    chains = _Chains(ops)
     rewrite(module, kinds, lambda op: _lower(op, calls, chains))
 
 

@@ -33,3 +33,11 @@ gpu.module @turing [#nvvm.target<chip = "sm_75">] {
 // RUN: echo '"mma.sync"() : () -> ()' > %t.mlir
 // RUN: not weft lint %t.mlir --json 2>&1 | FileCheck %s --check-prefix=BROKEN
 // BROKEN: error: 'mma.sync' op expects
+
+// Whole warps execute these instructions: no pass may move one into a branch of some lanes, as upstream's does with
+// operations that access no memory.
+// RUN: weft-opt %S/Inputs/lint-movmatrix.mlir --control-flow-sink > %t.sunk.mlir
+// RUN: weft lint %S/Inputs/lint-movmatrix.mlir --arch sm_80
+// RUN: not weft lint %t.sunk.mlir --arch sm_80 | FileCheck %s --check-prefix=SUNK
+// RUN: not weft compile %t.sunk.mlir --arch sm_80 -o %t.ptx 2>&1 | FileCheck %s --check-prefix=SUNK
+// SUNK: error: 'mma.movmatrix' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane

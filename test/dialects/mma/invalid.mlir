@@ -674,3 +674,23 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @some_lanes(%w: i32, %pointer: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c32 = arith.constant 32 : index
+    %c40 = arith.constant 40 : index
+    %whole_warps = arith.cmpi ult, %thread, %c32 : index
+    scf.if %whole_warps {
+      %0 = "mma.movmatrix"(%w) : (i32) -> i32
+    }
+    %lanes = arith.cmpi ult, %thread, %c40 : index
+    scf.if %lanes {
+      // expected-error @below {{'mma.ldmatrix' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
+      %0 = "mma.ldmatrix"(%pointer) {num = 1 : i64, shape = "m8n8"} : (!llvm.ptr<3>) -> i32
+    }
+    gpu.return
+  }
+}
