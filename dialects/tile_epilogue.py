@@ -27,8 +27,8 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
     """The function that a `tile.matmul` applies to its sums: its operand `epilogue`.
 
     The region computes one element of D. Its arguments are the element's sum (f32; i32 for integers, f64 for
-    f64), which is `alpha * A @ B + beta * C` if the product has these, and its row and its column (index). It
-    yields the element in the type of the sum; the kernel rounds it to the type of D.
+    f64), which is A @ B, or `alpha * A @ B + beta * C` if the product has an alpha or a C, and its row and
+    its column (index). It yields the element in the type of the sum; the kernel rounds it to the type of D.
 
     The region may use `tile.load_element`, scalar operations of arith and math, and these of nvvm: ex2,
     rcp.approx.ftz.f, sqrt, sqrt.approx, rsqrt, sin and cos. Constants and scalar arguments of the function

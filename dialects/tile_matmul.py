@@ -49,8 +49,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
     batch of such matrices (rank 3), the others may be batches too; all products share a matrix of rank 2.
 
     The operand `epilogue` is a `tile.epilogue`, which computes the elements of D from the sums. The following
-    operands and attributes are short for one, `residual + activation(alpha * A @ B + beta * C + bias)`, which
-    replaces them in the first pass that meets the product:
+    operands and attributes are short forms of such an epilogue,
+    `residual + activation(alpha * A @ B + beta * C + bias)`. The first pass that meets the product replaces
+    them by a region.
 
     - `c`: M x N. If beta is not 0 and there is no C, D's old values are C.
     - `alpha` of f32: one element, `memref<1xf32>`, or one for each product of a batch (for each matrix of B
@@ -147,7 +148,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
 
     @property
     def changes_sums(self) -> bool:
-        """Whether something is done to the sums, other than by a gate."""
+        """Whether an epilogue changes the sums before they are rounded (a gate doesn't count)."""
         activates = self.attribute("activation") is not None and self.gate is None
         read = any(name in self.given for name in (EPILOGUE, *SHORT_FORMS) if name != "c")
         return read or activates or self.added is not None or self.attribute("alpha") != 1.0

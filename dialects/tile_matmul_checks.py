@@ -69,7 +69,7 @@ def type_complaint(op: ir.OpView) -> str | None:
 
 
 def short_form_complaint(op: ir.OpView) -> str | None:
-    """Why operands and attributes can't be short for an epilogue of these sums."""
+    """Why operands and attributes aren't legal short forms for these sums."""
     types, given = op.types, op.given
     alpha, beta, activation = (op.attribute(name) for name in ("alpha", "beta", "activation"))
     doubles, integers = is_f64(op.d), types.sums == "i32"
@@ -102,8 +102,8 @@ def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
     for value in (*([] if op.added is None else [op.added]), *(load.source for load in op.loads)):
         element = str(value.type.element_type)
         if element in FP8_TYPES and target is not None and target.chip.name not in FP8_ROUNDING:
-            needed = f"needs {describe(FP8_ROUNDING)}, got {target}: use f16"
-            return f"expects no {element} in its epilogue: it {needed}"
+            needed = f"needs {describe(FP8_ROUNDING)} to load {element} in its epilogue"
+            return f"{needed}, got {target}: use f16"
     return None
 
 

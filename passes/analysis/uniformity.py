@@ -21,13 +21,12 @@ class Scope(Enum):
 
 
 FUNCTIONS = ("gpu.func", "func.func", "gpu.launch")
-# Operations whose regions depend only on their operands. Any other operation may execute a region in a part
-# of
-# the warp.
+# Operations whose regions depend only on their operands. Any other operation may execute a region
+# in a part of the warp.
 BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel")
 UNCONDITIONAL = ("scf.execute_region", "tile.tensor_memory")
-# Operations whose results depend only on their operands or on the CTA. Other results may differ between
-# lanes.
+# Operations whose results depend only on their operands or on the CTA. Other results may
+# differ between lanes.
 PURE_DIALECTS = ("arith", "math", "index")
 SAME_IN_A_CTA = (
     *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),

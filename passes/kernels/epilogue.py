@@ -19,9 +19,8 @@ from weft.passes.kernels.matrices import member, run_bytes, size, vector_of
 from weft.passes.kernels.preload import Preload
 from weft.passes.kernels.tile_order import Ends
 
-_COLUMNS = (
-    LaneDigit(1, QUAD, PAIR),
-)  # of a lane of `wgmma`: pairs, beside those of the other lanes of a quad
+# Of a lane of `wgmma`: pairs, beside those of the other lanes of a quad.
+_COLUMNS = (LaneDigit(1, QUAD, PAIR),)
 
 
 class SpreadRow:
@@ -96,11 +95,11 @@ def _differ(lane: ir.Value, zero: ir.Value) -> ir.Value:
 class Finisher:
     """Makes fragments of D of the sums A @ B of product `number` of a batch.
 
-    So many elements of a loaded matrix that follow each other in a row, at most 16 bytes of them, can be
-    read at once: `run`. `known`: what `shared` returned for the product, if it was called before. So many
-    registers of a lane are free for elements of loaded matrices: `ahead`. These are loaded at once, so that a
-    tile waits a few times for memory. `preloaded`: what TMA has copied for the tile, and where. `pairs`:
-    stmatrix stores the fragments, which sums in named registers are rounded to only then.
+    `run`: how many consecutive elements of a row one load may read, at most 16 bytes. `known`: what `shared`
+    returned for the product, if it was called before. So many registers of a lane are free for elements of
+    loaded matrices: `ahead`. These are loaded at once, so that a tile waits a few times for memory.
+    `preloaded`: what TMA has copied for the tile, and where. `pairs`: stmatrix stores the fragments, which
+    sums in named registers are rounded to only then.
     """
 
     op: MatmulOp
@@ -239,10 +238,10 @@ class _Epilogue:
         self.preloaded, self.known, self.kind, self.start = finisher.preloaded, known, kind, start
         groups = _groups(self.op, kind, finisher.ahead)
         self.groups = {register: group for group in groups for register in group.registers}
-        # Of a matrix, by the first register of a group.
+        # What is loaded of matrices, by the first register of a group.
         self.loaded = dict[tuple[ir.Value, int], list[ir.Value]]()
-        self.spread = dict[ir.Value, SpreadRow]()  # of vectors
-        # Of vectors, by axis and the row or column in the fragment.
+        self.spread = dict[ir.Value, SpreadRow]()
+        # What is loaded of vectors, by axis and the row or column in the fragment.
         self.vectors = dict[tuple[ir.Value, str, int], ir.Value]()
 
     def of(self, piece: Piece, lane: ir.Value) -> ir.Value:

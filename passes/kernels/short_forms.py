@@ -41,7 +41,7 @@ def _without_short_forms(op: MatmulOp) -> MatmulOp:
 
 
 def erase(op: MatmulOp) -> None:
-    """Erases a product, with an epilogue and a team that no other one has."""
+    """Erases a product, with its epilogue and team, unless another product uses them."""
     described = [op.given[name] for name in (TEAM, EPILOGUE) if name in op.given]
     op.operation.erase()
     for value in described:

@@ -35,7 +35,7 @@ func.func @warpgroups_for_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>)
 // -----
 
 func.func @c_for_another_chip(%a: memref<?x?xf16>, %c: memref<?x?xf8E5M2>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op expects no f8E5M2 in its epilogue: it needs sm_89 or later, got sm_86: use f16}}
+  // expected-error @below {{'tile.matmul' op needs sm_89 or later to load f8E5M2 in its epilogue, got sm_86: use f16}}
   "tile.matmul"(%a, %a, %d, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf8E5M2>) -> ()
   return
 }
