@@ -187,10 +187,10 @@ def test_a_worker_that_is_killed_is_told_from_a_crash(system, status, monkeypatc
 
 
 def test_an_interrupted_call_leaves_no_answer_for_the_next(monkeypatch):
-    def interrupt(channel):
+    def interrupt(channel, timeout):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(channels, "_read", interrupt)
+    monkeypatch.setattr(channels.Channel, "receive_within", interrupt)
     with pytest.raises(KeyboardInterrupt):
         codegen.to_ptx("define void @wrong() { ret void }", "sm_80", (7, 0))
     monkeypatch.undo()
