@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from weft.emulator.launch import Report
 from weft.emulator.sanitizer import Finding, FoundList, page
 from weft.errors import WeftError, shown
 
-Arrays = Sequence[npt.NDArray[Any]]
+Arrays = Sequence[npt.NDArray[np.generic]]
 Run = Callable[[int | None, float | None], Report]
 
 

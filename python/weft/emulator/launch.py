@@ -325,7 +325,7 @@ def _launched(kernel: str, text: str, program: Program, launch: Launch, args: Se
     return Launched(kernel, text, program, launch, SourceMap.of(text, program), arrays)
 
 
-def _dims(what: str, dims: Any) -> Dim3:
+def _dims(what: str, dims: object) -> Dim3:
     """A grid, block or cluster of one to three dimensions."""
     try:
         values = tuple(map(operator.index, dims if isinstance(dims, list | tuple | np.ndarray) else (dims,)))
@@ -337,7 +337,7 @@ def _dims(what: str, dims: Any) -> Dim3:
     return x, y, z
 
 
-def _block(block: Any, directives: Mapping[str, tuple[int, ...]]) -> Dim3:
+def _block(block: object, directives: Mapping[str, tuple[int, ...]]) -> Dim3:
     """The threads of a block, by default those that the kernel requires."""
     return _dims("block", directives.get("reqntid", 1) if block is None else block)
 
@@ -357,7 +357,7 @@ def _cluster(cluster: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...
     return cluster, size > 1 or bool(fixed) or "explicitcluster" in directives
 
 
-def _chip(chip: Any, target: str) -> Chip:
+def _chip(chip: object, target: str) -> Chip:
     """The chip that a launch names, which must run the module's PTX."""
     if not (isinstance(chip, str) and chip in CHIPS):
         raise WeftError(f"chip {unknown_chip(chip if isinstance(chip, str) else shown(chip))}")
@@ -374,7 +374,7 @@ def _most_shared(target: str) -> int:
     return max(c.shared_bytes for c in CHIPS.values())
 
 
-def _flag(what: str, value: Any) -> bool:
+def _flag(what: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise WeftError(f"{what} must be True or False, got {shown(value)}")
     return bool(value)

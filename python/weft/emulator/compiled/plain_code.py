@@ -50,7 +50,7 @@ _COMPARED: dict[type, str] = {
 _Kind = Any
 """The kind of a value: `int`, `bool`, a record's class, or the name of the type of an array's elements."""
 _DOUBLE = ir.DoubleType()
-_RESULTS: dict[Any, Any] = {int: _I64, bool: _I1, float: _DOUBLE, None: ir.VoidType()}
+_RESULTS: dict[type | None, ir.Type] = {int: _I64, bool: _I1, float: _DOUBLE, None: ir.VoidType()}
 
 
 def bit_count(number: int) -> int:
@@ -109,7 +109,7 @@ def call(address: int, *arguments: Value) -> int:
 class _Typed:
     """A value of the host, and what kind it is."""
 
-    value: Any
+    value: ir.Value
     kind: _Kind
 
 
@@ -141,8 +141,8 @@ def text(functions: Mapping[str, Callable[..., Any]], *kinds: _Kind) -> str:
 class _Module:
     def __init__(self) -> None:
         self.ir = ir.Module()
-        self._known: dict[tuple[Any, ...], tuple[Any, _Kind]] = {}
-        self.loaded: list[tuple[Any, Record]] = []
+        self._known: dict[tuple[Any, ...], tuple[ir.Value, _Kind]] = {}
+        self.loaded: list[tuple[ir.Value, Record]] = []
         self.stored: list[Record] = []
         """The fields that functions read, and those that they write."""
 
@@ -158,7 +158,7 @@ class _Module:
         function: Callable[..., Any],
         given: Sequence[_Kind],
         name: str = "",
-    ) -> tuple[Any, _Kind]:
+    ) -> tuple[ir.Value, _Kind]:
         """A function for arguments of some kinds, or constants, and the kind of its result."""
         key = name or function, *given
         if key not in self._known:
@@ -192,20 +192,20 @@ class _Body:
     def __init__(
         self,
         module: _Module,
-        builder: Any,
+        builder: ir.IRBuilder,
         function: Callable[..., Any],
         arguments: Sequence[_Typed | _Fixed],
     ) -> None:
         self.module, self.b, self.tree = module, builder, _tree(function)
         self.globals: dict[str, Any] = function.__globals__
         self.result = function.__annotations__["return"]
-        self.names: dict[str, tuple[Any, _Kind]] = {}
+        self.names: dict[str, tuple[ir.Value, _Kind]] = {}
         self.fixed: dict[str, Any] = {}
         """The arguments that are constants."""
-        self._after: Any = None
+        self._after: ir.Block | None = None
         """Where an inlined function goes on after it has returned."""
-        self.returned: tuple[Any, _Kind] | None = None
-        self._loops: list[tuple[Any, Any]] = []
+        self.returned: tuple[ir.Value, _Kind] | None = None
+        self._loops: list[tuple[ir.Block, ir.Block]] = []
         for name, value in zip(self.tree.args.args, arguments, strict=True):
             if isinstance(value, _Fixed):
                 self.fixed[name.arg] = value.value
@@ -227,7 +227,7 @@ class _Body:
         place, kind = self.returned
         return _Typed(self.b.load(place, typ=_type(kind)), kind)
 
-    def _block(self) -> Any:
+    def _block(self) -> ir.Block:
         return self.b.function.append_basic_block()
 
     # Statements
@@ -318,7 +318,9 @@ class _Body:
             self._each(node.body)
 
     @contextmanager
-    def _loop(self, goes_on: Callable[[], Any], step: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def _loop(
+        self, goes_on: Callable[[], ir.Value], step: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
         head, body, end, after = (self._block() for _ in range(4))
         self.b.branch(head)
         self.b.position_at_end(head)
@@ -356,7 +358,7 @@ class _Body:
             self._assign(name, _Typed(self.b.load(at, typ=_I64), int))
             self._each(node.body)
 
-    def _for_bits(self, node: ast.For, mask: Any) -> None:
+    def _for_bits(self, node: ast.For, mask: ir.Value) -> None:
         left = self._variable(mask)
         assert isinstance(node.target, ast.Name)
 
@@ -368,14 +370,14 @@ class _Body:
             self._assign(node.target.id, _Typed(self.b.cttz(self.b.load(left, typ=_I64), _I1(1)), int))
             self._each(node.body)
 
-    def _variable(self, value: Any) -> Any:
+    def _variable(self, value: ir.Value) -> ir.Value:
         name = f"number {len(self.names)}"
         self._assign(name, _Typed(value, int))
         return self.names[name][0]
 
     # Memory
 
-    def _place(self, node: ast.expr) -> tuple[Any, Any]:
+    def _place(self, node: ast.expr) -> tuple[ir.Value, ir.Type]:
         """The address of an element or a field, and its type."""
         if isinstance(node, ast.Attribute):
             record = self.value(node.value)
@@ -385,10 +387,10 @@ class _Body:
         index = self._number(self.value(node.slice))
         return self._at(array.value, index, _element(array.kind)), array.kind
 
-    def _at(self, pointer: Any, index: Any, element: Any = _I64) -> Any:
+    def _at(self, pointer: ir.Value, index: ir.Value, element: ir.Type = _I64) -> ir.Value:
         return self.b.gep(pointer, [index], source_etype=element)
 
-    def _load(self, place: Any, element: Any) -> _Typed:
+    def _load(self, place: ir.Value, element: ir.Type) -> _Typed:
         if isinstance(element, Record):
             value = self.b.load(place, typ=_POINTER if element.element else _I64)
             self.module.loaded.append((value, element))
@@ -399,7 +401,7 @@ class _Body:
         wide = self.b.sext if element[0] == "i" else self.b.zext
         return _Typed(wide(value, _I64), int)
 
-    def _store(self, place: Any, element: Any, value: _Typed) -> None:
+    def _store(self, place: ir.Value, element: ir.Type, value: _Typed) -> None:
         if isinstance(element, Record):
             self.module.stored.append(element)
         number, kind = self._number(value), _I64 if isinstance(element, Record) else _element(element)
@@ -424,10 +426,10 @@ class _Body:
             return None
         return eval(compile(ast.Expression(node), self.tree.name, "eval"), self.globals, self.fixed)
 
-    def _number(self, value: _Typed) -> Any:
+    def _number(self, value: _Typed) -> ir.Value:
         return self.b.zext(value.value, _I64) if value.kind is bool else value.value
 
-    def _truth(self, node: ast.expr) -> Any:
+    def _truth(self, node: ast.expr) -> ir.Value:
         value = self.value(node)
         if value.kind is bool:
             return value.value
@@ -516,7 +518,7 @@ class _Body:
         assert kinds[0] == kinds[1]
         return self._joined(end, found, kinds[0])
 
-    def _joined(self, end: Any, found: Sequence[tuple[Any, Any]], kind: _Kind) -> _Typed:
+    def _joined(self, end: ir.Block, found: Sequence[tuple[ir.Value, ir.Block]], kind: _Kind) -> _Typed:
         self.b.position_at_end(end)
         joined = self.b.phi(_type(kind))
         for value, block in found:
@@ -545,43 +547,43 @@ class _Body:
 
     # What compiled functions may call besides functions of Python
 
-    def _bit_count(self, number: Any) -> _Typed:
+    def _bit_count(self, number: ir.Value) -> _Typed:
         return _Typed(self.b.ctpop(number), int)
 
-    def _min(self, a: Any, b: Any) -> _Typed:
+    def _min(self, a: ir.Value, b: ir.Value) -> _Typed:
         return _Typed(self.b.select(self.b.icmp_signed("<", a, b), a, b), int)
 
-    def _max(self, a: Any, b: Any) -> _Typed:
+    def _max(self, a: ir.Value, b: ir.Value) -> _Typed:
         return _Typed(self.b.select(self.b.icmp_signed(">", a, b), a, b), int)
 
-    def _memory(self, address: Any) -> _Typed:
+    def _memory(self, address: ir.Value) -> _Typed:
         return _Typed(self.b.inttoptr(address, _POINTER), "u1")
 
-    def _copy(self, to: Any, source: Any, size: Any) -> _Typed:
+    def _copy(self, to: ir.Value, source: ir.Value, size: ir.Value) -> _Typed:
         kind = ir.FunctionType(ir.VoidType(), [_POINTER, _POINTER, _I64, _I1])
         function = self.module.ir.globals.get("llvm.memcpy.p0.p0.i64")
         function = function or ir.Function(self.module.ir, kind, "llvm.memcpy.p0.p0.i64")
         return _Typed(self.b.call(function, [to, source, size, _I1(0)]), None)
 
-    def _float(self, number: Any) -> _Typed:
+    def _float(self, number: ir.Value) -> _Typed:
         return _Typed(self.b.sitofp(number, _DOUBLE), float)
 
-    def _single(self, bits: Any) -> _Typed:
+    def _single(self, bits: ir.Value) -> _Typed:
         one = self.b.bitcast(self.b.trunc(bits, _I32), ir.FloatType())
         return _Typed(self.b.fpext(one, _DOUBLE), float)
 
-    def _double(self, bits: Any) -> _Typed:
+    def _double(self, bits: ir.Value) -> _Typed:
         return _Typed(self.b.bitcast(bits, _DOUBLE), float)
 
-    def _bits(self, number: Any) -> _Typed:
+    def _bits(self, number: ir.Value) -> _Typed:
         return _Typed(self.b.bitcast(number, _I64), int)
 
-    def _octet_bits(self, octets: Any) -> _Typed:
+    def _octet_bits(self, octets: ir.Value) -> _Typed:
         vector = ir.VectorType(_I8, 32)
         held = self.b.icmp_unsigned("!=", self.b.load(octets, typ=vector, align=1), ir.Constant(vector, None))
         return _Typed(self.b.zext(self.b.bitcast(held, _I32), _I64), int)
 
-    def _call(self, address: Any, *arguments: Any) -> _Typed:
+    def _call(self, address: ir.Value, *arguments: ir.Value) -> _Typed:
         kind = ir.FunctionType(_I64, [each.type for each in arguments])
         return _Typed(self.b.call(self.b.inttoptr(address, kind.as_pointer()), arguments), int)
 
@@ -611,11 +613,11 @@ def _is_len(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Name) and node.func.id == "len"
 
 
-def _type(kind: _Kind) -> Any:
+def _type(kind: _Kind) -> ir.Type:
     return _RESULTS[kind] if kind in (int, bool, float) else _POINTER
 
 
-def _element(name: str) -> Any:
+def _element(name: str) -> ir.Type:
     if name == "f8":
         return _DOUBLE
     return ir.IntType(8 * int(name[1:]))

@@ -40,7 +40,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
     __slots__ = ("count", "dtype", "node", "trailing")
 
     def __init__(self, dtype: Any, node: tuple[Any, ...], count: int = 1, *, trailing: bool = False) -> None:
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.dtype: np.dtype[np.generic] = np.dtype(dtype)
         if self.dtype.kind not in _KINDS and node[0] not in _MOVES:
             raise UntraceableError(f"computes with {self.dtype}")
         self.node, self.count, self.trailing = node, count, trailing
@@ -201,7 +201,7 @@ class Stack(NDArrayOperatorsMixin):
 
 
 @cache
-def _loop(ufunc: np.ufunc, types: tuple[Any, ...], wide: "np.dtype[Any] | None") -> tuple[Any, ...]:
+def _loop(ufunc: np.ufunc, types: tuple[Any, ...], wide: "np.dtype[np.generic] | None") -> tuple[Any, ...]:
     """The types with which NumPy computes."""
     resolve: Any = ufunc.resolve_dtypes
     signature = (*[None] * (len(types) - 1), wide)
