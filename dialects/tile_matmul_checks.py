@@ -156,14 +156,8 @@ def _scale_complaint(op: ir.OpView, types: Types) -> str | None:
 
 def _block_complaint(op: ir.OpView, types: Types) -> str | None:
     """Why so many elements can't share a scale."""
-    block, kinds = (
-        op.attribute("scale_block"),
-        [
-            str(value.type.element_type)
-            for value in (op.role("scale_a"), op.role("scale_b"))
-            if value is not None
-        ],
-    )
+    block, scales = op.attribute("scale_block"), (op.role("scale_a"), op.role("scale_b"))
+    kinds = [str(scale.type.element_type) for scale in scales if scale is not None]
     if WORD not in kinds:
         got = f"{kinds[0]}" if kinds else "none"
         return f"scale_block must be 0 unless scales are of i32, got {block} with {got}" if block else None
