@@ -1,6 +1,7 @@
 """Branches of the GPU: numbers of Python that they assign, and conditions by `in`, `is` and `match`."""
 
 import dataclasses
+import enum
 
 import numpy as np
 import pytest
@@ -130,6 +131,7 @@ def test_threads_are_a_function_of_meta_parameters():
     for wrong in (48, 2048, True, "32"):
         with pytest.raises(weft.WeftError, match=r"threads must be a multiple of 32 in 32\.\.1024, got "):
             w.kernel(threads=wrong)(ordered.__wrapped__)
+    w.kernel(threads=enum.IntEnum("Threads", {"WARPGROUP": 128}).WARPGROUP)(ordered.__wrapped__)
 
 
 def test_conditions_of_loops_have_effects_once_for_each_iteration():

@@ -110,7 +110,7 @@ class Options:
 
 def checked_threads(threads: object) -> int | None:
     """The number of threads of a CTA without roles, or None. Raises WeftError for another value."""
-    if threads is None or (type(threads) is int and threads in range(LANES, MOST_THREADS + 1, LANES)):
+    if threads is None or (isinstance(threads, int) and threads in range(LANES, MOST_THREADS + 1, LANES)):
         return threads
     raise WeftError(f"threads must be a multiple of {LANES} in {LANES}..{MOST_THREADS}, got {shown(threads)}")
 
