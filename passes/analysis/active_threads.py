@@ -83,9 +83,9 @@ def divided(ops: Iterable[ir.OpView]) -> Iterator[tuple[ir.OpView, str]]:
     """The instructions of whole warps that some lanes of a warp certainly don't reach while others may, each
     with what it expects. Conditions that depend on data aren't judged.
     """
-    blocks = dict[int, bool]()
+    blocks = dict[ir.Block, bool]()
     for op in ops:
-        block = hash(op.operation.block)
+        block = op.operation.block
         if block not in blocks:
             blocks[block] = _divides_warps(op)
         if blocks[block] and isinstance(op, InstructionOp) and op.family and ".aligned" in op.form.ptx:
