@@ -23,48 +23,50 @@ class Expectation:
     line: int | None
     written: Location
 
-    def met_by(self, diagnostic: Diagnostic, name: str) -> bool:
-        """Whether `diagnostic` is the one; locations in other files than `name` count as none."""
+    def describes(self, diagnostic: Diagnostic) -> bool:
+        """Whether the line and the text are those of `diagnostic`."""
         location = diagnostic.location
-        line = location.line if location is not None and location.file == name else None
-        return (
-            diagnostic.severity == self.kind
-            and line == self.line
-            and bool(self.pattern.search(diagnostic.message))
-        )
+        pointed = None if location is None else (location.file, location.line)
+        announced = None if self.line is None else (self.written.file, self.line)
+        return pointed == announced and bool(self.pattern.search(diagnostic.message))
 
 
-def expectations(text: str, name: str) -> list[Expectation]:
-    """What the comments of `text` announce. `@above` and `@below` skip lines that announce others."""
+def expectations(text: str, name: str) -> Iterator[Expectation | Diagnostic]:
+    """What the comments of `text` announce. A comment whose regular expression is invalid is an error itself.
+    `@above` and `@below` skip lines that announce others.
+    """
     lines = text.split("\n")
     matches = [(number, _ANNOUNCED.search(line.rstrip())) for number, line in enumerate(lines, 1)]
     announcing = {number for number, match in matches if match}
-    return [_expectation(match, number, announcing, len(lines), name) for number, match in matches if match]
+    for number, match in matches:
+        if match:
+            written = Location(name, number, match.start() + 1)
+            try:
+                pattern = _pattern(match["text"], bool(match["regex"]))
+            except re.error as failure:
+                yield Diagnostic(f"invalid regex: {failure.msg}", written)
+                continue
+            line = _line(match["position"] or "@+0", number, announcing, len(lines))
+            yield Expectation(match["kind"], match["text"], pattern, line, written)
 
 
-def _expectation(
-    match: re.Match[str], number: int, announcing: set[int], count: int, name: str
-) -> Expectation:
-    position = match["position"] or "@+0"
-    line: int | None
+def _line(position: str, number: int, announcing: set[int], count: int) -> int | None:
+    """The line that a comment on line `number` is about, 0 if there is none."""
     if position == "@unknown":
-        line = None
-    elif position == "@above":
-        line = next((n for n in range(number - 1, 0, -1) if n not in announcing), 0)
-    elif position == "@below":
-        line = next((n for n in range(number + 1, count + 1) if n not in announcing), 0)
-    else:
-        line = number + int(position[1:])
-    written = Location(name, number, match.start() + 1)
-    return Expectation(
-        match["kind"], match["text"], _pattern(match["text"], bool(match["regex"])), line, written
-    )
+        return None
+    if position == "@above":
+        return next((n for n in range(number - 1, 0, -1) if n not in announcing), 0)
+    if position == "@below":
+        return next((n for n in range(number + 1, count + 1) if n not in announcing), 0)
+    return number + int(position[1:])
 
 
 def _pattern(text: str, regex: bool) -> re.Pattern[str]:
     if not regex:
         return re.compile(re.escape(text))
     parts = _EMBEDDED.split(text)
+    if any("{{" in part for part in parts[::2]):
+        raise re.error("found start of regex with no end '}}'")
     return re.compile("".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts)))
 
 
@@ -79,20 +81,30 @@ def verify(
 ) -> list[Diagnostic]:
     """What differs between the diagnostics that came and those that `text`, called `name`, announces.
 
-    Each announcement takes the first diagnostic that meets it. Every diagnostic must be announced, notes too,
-    unless `unexpected` ones don't matter. `mlir-opt` has MLIR leave out the note that prints the operation.
+    As in `mlir-opt`, a diagnostic meets the first announcement that describes it, and several may meet the
+    same one. Every diagnostic must be announced, notes too, unless `unexpected` ones don't matter. `mlir-opt`
+    has MLIR leave out the note that prints the operation.
     """
-    open_ = expectations(text, name)
-    complaints = []
+    announced = list(expectations(text, name))
+    complaints = [each for each in announced if isinstance(each, Diagnostic)]
+    expected = [each for each in announced if isinstance(each, Expectation)]
+    met = set()
     for diagnostic in _flat(diagnostics):
-        met = next((e for e in open_ if e.met_by(diagnostic, name)), None)
-        if met is not None:
-            open_.remove(met)
+        described = [each for each in expected if each.describes(diagnostic)]
+        first = next((each for each in described if each.kind == diagnostic.severity), None)
+        if first is not None:
+            met.add(first)
+        elif not unexpected or diagnostic.message.startswith("see current operation:"):
             continue
-        if not unexpected or diagnostic.message.startswith("see current operation:"):
-            continue
-        complaints.append(
-            Diagnostic(f"unexpected {diagnostic.severity}: {diagnostic.message}", diagnostic.location)
-        )
-    complaints += [Diagnostic(f'expected {e.kind} "{e.text}" was not produced', e.written) for e in open_]
+        elif described:
+            what = f"'{diagnostic.severity}' diagnostic emitted when expecting a '{described[-1].kind}'"
+            complaints.append(Diagnostic(what, described[-1].written))
+        else:
+            what = f"unexpected {diagnostic.severity}: {diagnostic.message}"
+            complaints.append(Diagnostic(what, diagnostic.location))
+    for each in expected:
+        if each not in met:
+            complaints.append(
+                Diagnostic(f'expected {each.kind} "{each.text}" was not produced', each.written)
+            )
     return complaints

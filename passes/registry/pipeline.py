@@ -161,6 +161,8 @@ def _rest(text: str, at: int, name: str, depth: int) -> tuple[Element, int]:
                 return Element(name, text[start + 1 : at - 1]), _skip(text, at)
         raise _fault(text, start, "this brace is not closed")
     if text[at : at + 1] == "(":
+        if name == ANCHOR and depth == 0 and text.startswith("()", at):
+            return Element(name, inner=()), _skip(text, at + 2)
         if depth == _DEEPEST:
             raise _fault(text, at, f"parentheses are nested deeper than {_DEEPEST}")
         inner, end = _elements(text, at + 1, depth + 1)

@@ -8,6 +8,7 @@
 // RUN: not weft-opt %s --pass-pipeline="weft{chip=sm_80" 2>&1 | FileCheck %s --check-prefix=BRACE
 // RUN: not weft-opt %s --pass-pipeline="gpu.module(cse" 2>&1 | FileCheck %s --check-prefix=PARENTHESIS
 // RUN: not weft-opt %s --pass-pipeline="cse,,cse" 2>&1 | FileCheck %s --check-prefix=EMPTY
+// RUN: weft-opt %s --pass-pipeline="builtin.module()" | FileCheck %s --check-prefix=NOTHING
 // RUN: not weft-opt %s --pass-pipeline="weft{chip}" 2>&1 | FileCheck %s --check-prefix=VALUE
 
 // OPTION: pipeline 'weft' has no option 'chips': its options are chip
@@ -16,6 +17,8 @@
 // PARENTHESIS: pass pipeline, column 11: this parenthesis is not closed
 // EMPTY: pass pipeline, column 5: expected the name of a pass
 // VALUE: pass option 'chip' has no value: write chip=VALUE
+
+// NOTHING: tile.matmul
 
 // KERNEL: gpu.func @small
 // KERNEL: "tile.copy_async"
