@@ -1,6 +1,6 @@
 """`--lower-subgroups`: lowers what upstream's pass makes something else of: shuffles among fewer than 32
-lanes, and differences and negations by `gpu.subgroup_mma_elementwise`; and `gpu.subgroup_reduce`, for which
-it has no pass in pipelines of text.
+lanes, differences and negations by `gpu.subgroup_mma_elementwise`, and short integers of `gpu.printf`; and
+`gpu.subgroup_reduce`, for which it has no pass in pipelines of text.
 """
 
 from functools import partial
@@ -24,6 +24,10 @@ def run(module: ir.Operation) -> None:
     for op in operations(module, gpu.SubgroupReduceOp):
         with ir.InsertionPoint(op), op.location:
             _replace(op, _reduced(op))
+    for op in operations(module, gpu.PrintfOp):
+        with ir.InsertionPoint(op), op.location:
+            for at, value in enumerate(op.args):
+                op.operation.operands[at] = _promoted(value)
     for op in operations(module, gpu.SubgroupMmaElementwiseOp):
         name, matrices = op.operation.attributes["opType"], list(op.args)
         with ir.InsertionPoint(op), op.location:
@@ -31,6 +35,14 @@ def run(module: ir.Operation) -> None:
                 _replace(op, _elementwise("addf", matrices[0], _negative(matrices[1])))
             elif name == _named("negatef"):
                 _replace(op, _negative(matrices[0]))
+
+
+def _promoted(value: ir.Value) -> ir.Value:
+    """An argument of printf, which reads 32 bits or more of each, as C promotes it."""
+    kind = value.type
+    if not isinstance(kind, ir.IntegerType) or kind.width >= 32:
+        return value
+    return (arith.extui if kind.width == 1 else arith.extsi)(emit.i32(), value)
 
 
 def _replace(op: ir.OpView, *results: ir.Value) -> None:

@@ -9,7 +9,7 @@
 // EXAMPLE: bias_relu: grid 16x1x1, block 16x1x1
 // EXAMPLE: RAN
 // CHECK:      [4, 5, 6, 7, 0, 1, 2, 3, 12, -1, -1, -1, 8]
-// CHECK-NEXT: block 3 of cluster 1
+// CHECK-NEXT: block 3 of cluster 1, -4, 1
 // CHECK:      [12, 14]
 // CHECK:      [30, 31, 20, 21]
 // CHECK-NEXT: 2000
@@ -39,9 +39,12 @@ module attributes {gpu.container_module} {
       %b = gpu.block_id x
       %c = gpu.cluster_id x
       %last = arith.constant 3 : index
+      %seven = arith.constant 7 : i8
       %is_last = arith.cmpi eq, %b, %last : index
       scf.if %is_last {
-        gpu.printf "block %lld of cluster %lld\n", %b, %c : index, index
+        %block = arith.index_cast %b : index to i8
+        %short = arith.subi %block, %seven : i8
+        gpu.printf "block %lld of cluster %lld, %d, %d\n", %b, %c, %short, %is_last : index, index, i8, i1
       }
       gpu.return
     }

@@ -30,6 +30,16 @@ gpu.module @m {
     gpu.return
   }
 
+  // printf reads 32 bits of a short integer.
+  // CHECK-LABEL: gpu.func @printed
+  // CHECK: %[[BYTE:.*]] = arith.extsi %{{.*}} : i8 to i32
+  // CHECK: %[[BIT:.*]] = arith.extui %{{.*}} : i1 to i32
+  // CHECK: gpu.printf "%d %d %lld", %[[BYTE]], %[[BIT]], %{{.*}} : i32, i32, i64
+  gpu.func @printed(%byte: i8, %bit: i1, %long: i64) kernel {
+    gpu.printf "%d %d %lld", %byte, %bit, %long : i8, i1, i64
+    gpu.return
+  }
+
   // CHECK-LABEL: gpu.func @difference
   // CHECK: %[[A:.*]] = gpu.subgroup_mma_load_matrix
   // CHECK: %[[B:.*]] = gpu.subgroup_mma_load_matrix
