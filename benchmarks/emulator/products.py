@@ -22,7 +22,7 @@ import numpy as np
 
 import weft
 from weft import reference
-from weft.emulator import forks
+from weft.emulator import parallel
 
 CASES = [
     *(("sm_90a", "bf16", size) for size in (512, 1024, 2048)),
@@ -75,15 +75,15 @@ def product(arch: str, kind: str, size: int) -> Callable[[], object]:
 @contextmanager
 def way(name: str):
     """Runs launches by the interpreter, on one core, or on all."""
-    alone = forks.alone
+    alone = parallel.alone
     if name != "all":
-        forks.alone = lambda: False
+        parallel.alone = lambda: False
     if name == "interpreter":
         os.environ["WEFT_EMULATOR_COMPILED"] = "0"
     try:
         yield
     finally:
-        forks.alone = alone
+        parallel.alone = alone
         os.environ.pop("WEFT_EMULATOR_COMPILED", None)
 
 

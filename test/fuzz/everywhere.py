@@ -26,9 +26,9 @@ def begin() -> None:
     import numpy  # noqa: F401
 
     from weft import emulator  # noqa: F401
-    from weft.emulator.compiled import driver, plan, runtime  # noqa: F401
+    from weft.emulator.compiled import plan, runtime  # noqa: F401
 
-    driver.addresses()  # which each process would compile
+    plan.addresses()  # which each process would compile
 
 
 def chip_line(chance: random.Random) -> str:

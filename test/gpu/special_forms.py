@@ -12,24 +12,13 @@ from typing import Any
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.errors import PtxError
-from weft.emulator.instructions import (
-    TABLE,
-    bits,
-    compare,
-    convert,
-    convert_packed,
-    floating,
-    integer,
-    transcendental,
-    video,
-)
+from weft.emulator.instructions import TABLE, bits, compare, convert, floating, integer, video
 from weft.emulator.launch import Module
-from weft.emulator.reading.syntax import Instruction, Name, Pair
-from weft.emulator.reading.types import TYPES, Type
+from weft.emulator.reading.syntax import TYPES, Instruction, Name, Pair, Type
 from weft.isa.chips import NEWEST_PTX
 
 VERSION = "9.0"
-PARTS = (integer, bits, floating, transcendental, video, compare, convert, convert_packed)
+PARTS = (integer, bits, floating, floating, video, compare, convert, convert)
 CHAINED = {"addc", "subc", "madc"}
 """The instructions that only CHAINS have."""
 _LISTS = {

@@ -6,14 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from weft.emulator import native
-from weft.emulator.compiled.pieces import CHUNKS, OCTETS, SCRATCH, Layout, Piece, module
-from weft.emulator.compiled.tracing import Registers, trace
+from weft.emulator.compiled.pieces import CHUNKS, OCTETS, SCRATCH, Layout, Piece, Registers, module, trace
 from weft.emulator.decoding.decode import Op
 from weft.emulator.errors import PtxError
 from weft.emulator.instructions import TABLE
 from weft.emulator.launch import Module
-from weft.emulator.reading.syntax import Instruction, Name
-from weft.emulator.reading.types import STORAGE, TYPES
+from weft.emulator.reading.syntax import STORAGE, TYPES, Instruction, Name
 from weft.emulator.running.lanes import Lanes
 from weft.isa.chips import NEWEST_PTX
 

@@ -22,7 +22,7 @@ def lone_places(monkeypatch):
     """The caches of places keep none, as if another thread's had replaced each of them. Places that are freed
     become zeros.
     """
-    from weft.emulator.instructions import fragments, tcgen05_code, tcgen05_matrices, wgmma_code
+    from weft.emulator.instructions import fragments, tcgen05_code, tcgen05_matrices, wgmma
 
     memory = []
 
@@ -36,7 +36,7 @@ def lone_places(monkeypatch):
 
         return make
 
-    caches = (fragments, "_places"), (wgmma_code, "_shared_places"), (tcgen05_matrices, "_places")
+    caches = (fragments, "_places"), (wgmma, "_shared_places"), (tcgen05_matrices, "_places")
     for module, name in (*caches, (tcgen05_code, "_banks"), (tcgen05_code, "_rows")):
         monkeypatch.setattr(module, name, not_kept(getattr(module, name)))
 

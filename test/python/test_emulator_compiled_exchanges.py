@@ -5,7 +5,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.compiled import driver, exchanges
+from weft.emulator.compiled import plan
 from weft.emulator.instructions import warp
 
 HEAD = """.visible .entry k(.param .u64 p_data, .param .u64 p_masks) {
@@ -113,14 +113,14 @@ def test_they_run_as_code(monkeypatch):
 def test_a_mutation_is_found(pair, monkeypatch):
     """Two of the functions change places."""
     swapped = {pair[0]: pair[1], pair[1]: pair[0]}
-    init = exchanges._Exchange.__init__
+    init = plan._Exchange.__init__
 
     def renamed(self, llvm, called, registers):
         init(self, llvm, swapped.get(called, called), registers)
 
-    driver.addresses.cache_clear()
-    monkeypatch.setattr(exchanges._Exchange, "__init__", renamed)
+    plan.addresses.cache_clear()
+    monkeypatch.setattr(plan._Exchange, "__init__", renamed)
     try:
         assert any(outcome(kernel(seed), True) != outcome(kernel(seed), False) for seed in range(12))
     finally:
-        driver.addresses.cache_clear()
+        plan.addresses.cache_clear()

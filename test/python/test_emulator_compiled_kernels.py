@@ -11,7 +11,7 @@ from compiled_steps import differences, forms, fresh
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.compiled import driver, plan, runtime, tiers
+from weft.emulator.compiled import plan, runtime, tiers
 from weft.emulator.numerics import emit
 from weft.emulator.sanitizer.warp_lanes import WarpLanes
 from weft.errors import WeftError
@@ -206,13 +206,13 @@ def test_a_mutation_of_the_checks_is_found(monkeypatch):
     """Without the check of the last write, code would miss a race."""
     from weft.emulator.compiled import accesses
 
-    driver.addresses.cache_clear()
+    plan.addresses.cache_clear()
     monkeypatch.setattr(accesses, "_check_shared_load", lambda c: None)
     body = KERNELS["uninitialized"]
     try:
         assert outcome(body, True) != outcome(body, False)
     finally:
-        driver.addresses.cache_clear()
+        plan.addresses.cache_clear()
 
 
 @pytest.mark.slow

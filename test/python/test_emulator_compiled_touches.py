@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from emulator_ptx import module
 
-from weft.emulator.compiled import accesses, driver
+from weft.emulator.compiled import accesses, plan
 from weft.emulator.sanitizer import registers
 
 HEAD = """.visible .entry k(.param .u64 p_data) {
@@ -94,7 +94,7 @@ def nothing(s, op) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["touch", "copy"])
 def test_a_mutation_is_found(which, monkeypatch):
-    driver.addresses.cache_clear()
+    plan.addresses.cache_clear()
     monkeypatch.setitem(accesses.FUNCTIONS, which, nothing)
     try:
         differ = [
@@ -104,4 +104,4 @@ def test_a_mutation_is_found(which, monkeypatch):
         ]
         assert differ
     finally:
-        driver.addresses.cache_clear()
+        plan.addresses.cache_clear()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft import WeftError, emulator
-from weft.emulator.compiled import pieces, plan, tiers, tracing
+from weft.emulator.compiled import pieces, plan, tiers
 from weft.emulator.numerics import symbols
 
 HEAD = """.version 8.4
@@ -115,9 +115,9 @@ def test_a_step_without_code_leaves_nothing_in_its_piece():
     piece = pieces.Piece("piece_0", pieces.Layout([32, 32, 32]))
     total = symbols.Symbol(np.uint32, ("add", symbols.register(0, 32), symbols.register(1, 32)))
     unknown = symbols.Symbol(np.uint32, ("no such call", total))
-    assert not piece.add(tracing.Trace(writes=[(2, total, None), (2, unknown, None)]))
+    assert not piece.add(pieces.Trace(writes=[(2, total, None), (2, unknown, None)]))
     assert not piece
-    assert piece.add(tracing.Trace(writes=[(2, total, None)]))
+    assert piece.add(pieces.Trace(writes=[(2, total, None)]))
     piece.end()
     assert piece.body()[0].count("add <8 x i32>") == 1
     assert piece.slots == {0, 1, 2}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.emulator.decoding import flow
+from weft.emulator.decoding import program
 
 
 def reach(successors):
@@ -23,7 +23,7 @@ def test_ranks_follow_the_flow_and_keep_loops_together(seed):
     count = int(rng.integers(2, 12))
     successors = [rng.integers(0, count, rng.integers(0, 3)).tolist() for _ in range(count)]
     entry = int(rng.integers(0, count))
-    rank, way = flow.ranks(successors, entry), reach(successors)
+    rank, way = program.ranks(successors, entry), reach(successors)
     assert sorted(rank) == list(range(count))
     live = [n for n in range(count) if n == entry or way[entry, n]]
     assert max(rank[n] for n in live) == len(live) - 1

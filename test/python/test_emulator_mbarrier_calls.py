@@ -9,7 +9,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.compiled import mbarrier_calls
+from weft.emulator.compiled import mbarriers
 from weft.emulator.sanitizer.checker import Sanitizer
 
 HEAD = """.visible .entry k(.param .u64 p_out) {
@@ -169,8 +169,8 @@ def outcome(ptx, arguments, monkeypatch, calls, **options):
     has run.
     """
     run, begin, done, sanitizers = (
-        mbarrier_calls.MbarrierCalls._run,
-        mbarrier_calls.MbarrierCalls.init,
+        mbarriers.MbarrierCalls._run,
+        mbarriers.MbarrierCalls.init,
         [],
         [],
     )
@@ -192,9 +192,9 @@ def outcome(ptx, arguments, monkeypatch, calls, **options):
 
     values = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
     with monkeypatch.context() as patch:
-        patch.setattr(mbarrier_calls, "_WORTH", 0 if calls else 1 << 60)
-        patch.setattr(mbarrier_calls.MbarrierCalls, "_run", counted)
-        patch.setattr(mbarrier_calls.MbarrierCalls, "init", begun)
+        patch.setattr(mbarriers, "_WORTH", 0 if calls else 1 << 60)
+        patch.setattr(mbarriers.MbarrierCalls, "_run", counted)
+        patch.setattr(mbarriers.MbarrierCalls, "init", begun)
         patch.setattr(Sanitizer, "__init__", made)
         options = {"threads": 1, "max_instructions": 100_000} | options
         try:
@@ -267,9 +267,9 @@ def test_inits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
     text = kernel(0)
     begin = text.index("and.b32 %r7, %r6, 3;")
     text = text[:begin] + ".shared .align 16 .b64 space[2]; " + LEFT[name] + text[text.rindex("ret;") :]
-    inits, plain = [], mbarrier_calls.MbarrierCalls.init
+    inits, plain = [], mbarriers.MbarrierCalls.init
     monkeypatch.setattr(
-        mbarrier_calls.MbarrierCalls, "init", lambda *each: inits.append(plain(*each)) or inits[-1]
+        mbarriers.MbarrierCalls, "init", lambda *each: inits.append(plain(*each)) or inits[-1]
     )
     options = {"grid": GRID, "block": BLOCK, "sanitize": sanitize}
     same(module(text, "sm_90a"), [np.zeros(COUNT, np.uint64)], monkeypatch, **options)
@@ -291,11 +291,9 @@ def test_inits_by_lanes_in_another_order(sanitize, monkeypatch):
     text = re.sub(r"(mbarrier.init.shared.b64 \[bars\+0\]), \d+;", rf"\1, {BLOCK};", text)
     plain = np.zeros(COUNT, np.uint64)
     same(module(text, "sm_90a"), [plain], monkeypatch, grid=GRID, block=BLOCK, sanitize=sanitize)
-    monkeypatch.setattr(mbarrier_calls, "_WORTH", 0)
-    inits, init = [], mbarrier_calls.MbarrierCalls.init
-    monkeypatch.setattr(
-        mbarrier_calls.MbarrierCalls, "init", lambda *each: inits.append(init(*each)) or inits[-1]
-    )
+    monkeypatch.setattr(mbarriers, "_WORTH", 0)
+    inits, init = [], mbarriers.MbarrierCalls.init
+    monkeypatch.setattr(mbarriers.MbarrierCalls, "init", lambda *each: inits.append(init(*each)) or inits[-1])
     report = module(text, "sm_90a").launch("k", args=[plain], grid=GRID, block=BLOCK, sanitize=sanitize)
     assert inits == [True] * 5
     assert {finding.rule for finding in report.findings} <= {"mbarrier-arrivals"}

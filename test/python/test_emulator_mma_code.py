@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from emulator_ptx import module
 
-from weft.emulator.compiled import product_code, products
-from weft.emulator.instructions import mma_code
+from weft.emulator.compiled import products
+from weft.emulator.instructions import mma
 
 # The modifiers, and the numbers of registers of D, A and B; C has as many as D.
 FORMS = {
@@ -87,10 +87,10 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     expected = outcome(FORMS[name], False)
     products._compiled.cache_clear()
     if change == "firsts":
-        plain = mma_code._firsts
-        monkeypatch.setattr(mma_code, "_firsts", lambda *args: plain(*args)[:1])
+        plain = mma._firsts
+        monkeypatch.setattr(mma, "_firsts", lambda *args: plain(*args)[:1])
     else:
-        monkeypatch.setitem(product_code.LEAST, "f16", 20)
+        monkeypatch.setitem(products.LEAST, "f16", 20)
     different = outcome(FORMS[name], True) != expected
     products._compiled.cache_clear()
     assert different

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from test_emulator_arithmetic import FORMS, NAMES, TILES, dense
 
-from weft.emulator.numerics import arithmetic, native_sums, products
-from weft.emulator.reading.types import STORAGE
+from weft.emulator.numerics import arithmetic, native_sums
+from weft.emulator.reading.syntax import STORAGE
 from weft.isa import accumulation
 from weft.isa.accumulation import Accumulation
 from weft.isa.types import ELEMENT_TYPES
@@ -39,7 +39,7 @@ def always(monkeypatch):
     """Compiles at once, and counts the calls of compiled sums."""
     calls = []
     run = native_sums.sums
-    monkeypatch.setattr(products, "_WORTH", -1)
+    monkeypatch.setattr(native_sums, "_WORTH", -1)
     monkeypatch.setattr(native_sums, "sums", lambda *args: calls.append(args) or run(*args))
     return calls
 
@@ -58,7 +58,7 @@ def bits_of(rng, name, shape, spread):
 def both(a, b, c, types, how, **options):
     with np.errstate(all="ignore"):
         expected = arithmetic.multiply_accumulate(a, b, c, types, how, **options)
-        return expected, products.multiply_accumulate(a, b, c, types, how, **options)
+        return expected, native_sums.multiply_accumulate(a, b, c, types, how, **options)
 
 
 @pytest.mark.parametrize("spread", [None, 1, 12], ids=["bits", "near", "far"])
@@ -116,7 +116,7 @@ def test_an_absent_element_of_a_sparse_a_meets_no_infinity(always):
 
 
 def test_small_work_is_not_compiled(monkeypatch, always):
-    monkeypatch.setattr(products, "_WORTH", 1 << 60)
+    monkeypatch.setattr(native_sums, "_WORTH", 1 << 60)
     zeros = np.zeros((1, 16, 16), np.uint16)
     both(zeros, zeros, np.zeros((1, 16, 16), np.uint32), ("f16", "f16", "f32", "f32"), Accumulation(25))
     assert not always

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from weft import emulator
-from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.instructions.tcgen05_order import pair_of
 from weft.emulator.memory.device import Device
-from weft.emulator.running.ctas import Grid, Launch
+from weft.emulator.running.ctas import Grid, Launch, Slots
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.slots import Slots
 from weft.emulator.running.wave import Wave
 
 

@@ -14,7 +14,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import WeftError, emulator
-from weft.emulator import forks, parallel
+from weft.emulator import parallel
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.totals import Totals
 from weft.emulator.watching.observers import Observers
@@ -338,11 +338,11 @@ def test_what_a_hook_has_seen_outlives_its_wave():
 
 
 def test_processes_with_threads_are_not_copied(monkeypatch):
-    monkeypatch.setattr(forks, "_THREADED", {"a_library"})
+    monkeypatch.setattr(parallel, "_THREADED", {"a_library"})
     monkeypatch.setattr(threading, "active_count", lambda: 1)
-    assert forks.alone()
+    assert parallel.alone()
     with monkeypatch.context() as patch:
         patch.setattr(threading, "active_count", lambda: 2)
-        assert not forks.alone()
+        assert not parallel.alone()
     monkeypatch.setitem(sys.modules, "a_library", sys)
-    assert not forks.alone()
+    assert not parallel.alone()

@@ -8,9 +8,8 @@ import pytest
 
 from weft.emulator.instructions import shared_operand
 from weft.emulator.memory.device import Device
-from weft.emulator.running.ctas import Grid, Launch
+from weft.emulator.running.ctas import Grid, Launch, Slots
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.slots import Slots
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, Sanitizer
 from weft.emulator.watch import UnitAccess

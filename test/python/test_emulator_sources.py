@@ -1,8 +1,8 @@
 """The emulator's code is a part of the keys under which the cache keeps what it makes."""
 
 from weft.cache import disk_cache, loaded
-from weft.emulator import native, sources
-from weft.emulator.compiled import box_code, plain_code
+from weft.emulator import native
+from weft.emulator.compiled import boxes, plain_code
 
 TEXT = "define i64 @f() {{ ret i64 {} }}"
 
@@ -22,27 +22,27 @@ def test_a_cached_library_needs_no_text(monkeypatch, tmp_path):
 
 def test_libraries_are_made_again_by_other_code(monkeypatch, tmp_path):
     assert texts_asked(1, monkeypatch, tmp_path) == 1
-    monkeypatch.setattr(sources._files, "_digest", b"another version")
+    monkeypatch.setattr(native._files, "_digest", b"another version")
     assert texts_asked(2, monkeypatch, tmp_path) == 1
 
 
 def test_changed_files_and_replaced_functions_are_known_by_their_text(monkeypatch, tmp_path):
-    assert sources.identity() is not None
+    assert native.identity() is not None
     with monkeypatch.context() as patch:
-        patch.setattr(sources._files, "digest", lambda: None)
-        assert sources.identity() is None
+        patch.setattr(native._files, "digest", lambda: None)
+        assert native.identity() is None
     with monkeypatch.context() as patch:
-        patch.setattr(box_code, "_copied", lambda *records: 0)
-        assert sources.identity() is None
+        patch.setattr(boxes, "_copied", lambda *records: 0)
+        assert native.identity() is None
         assert texts_asked(3, monkeypatch, tmp_path) == 3
         assert [path.name[:5] for path in tmp_path.iterdir()] == ["host-"]
     monkeypatch.setattr(plain_code._Body, "write", lambda self: None)
-    assert sources.identity() is None
+    assert native.identity() is None
 
 
 def test_tables_that_changed_before_the_emulator_was_loaded_are_noticed(tmp_path):
     """The emulator records its files when it is loaded, the tables among them have been loaded before."""
-    shared = loaded._own_files.states.keys() & sources._files.states.keys()
+    shared = loaded._own_files.states.keys() & native._files.states.keys()
     assert any(name.endswith("isa/chips.py") for name in shared)
     path = tmp_path / "x.py"
     path.write_text("one")

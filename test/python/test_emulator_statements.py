@@ -11,7 +11,7 @@ from emulator_corpus import PTX, chips, text
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import PtxError
 from weft.emulator.instructions import TABLE, mma
-from weft.emulator.reading import lexer, parser, statements
+from weft.emulator.reading import lexer, parser
 from weft.emulator.reading.syntax import Scope
 from weft.isa.family import Family
 
@@ -152,8 +152,8 @@ def test_changed_text(seed):
 
 def test_the_fuzz_of_this_test_finds_a_fault(monkeypatch):
     """A reader that accepts a trailing comma."""
-    pattern = statements._OPERAND.pattern.replace("(?!;)", "")
-    monkeypatch.setattr(statements, "_OPERAND", statements.re.compile(pattern, statements._OPERAND.flags))
+    pattern = lexer._OPERAND.pattern.replace("(?!;)", "")
+    monkeypatch.setattr(lexer, "_OPERAND", lexer.re.compile(pattern, lexer._OPERAND.flags))
     broken = TEXT.replace("%r2, %r3, !%p1;", "%r2, %r3, !%p1,;")
     with pytest.raises(AssertionError):
         check(broken)

@@ -8,8 +8,8 @@ import pytest
 import tcgen05_case
 from tcgen05_case import Case
 
-from weft.emulator import forks
-from weft.emulator.compiled.tensor_calls import TensorCalls
+from weft.emulator import parallel
+from weft.emulator.compiled.tensor_memory import TensorCalls
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import tcgen05_code
 from weft.emulator.memory.tensor_memory import Touch, Touches
@@ -107,7 +107,7 @@ def copied(name, times):
     ("name", "ctas"), [pytest.param("bf16", 3, marks=pytest.mark.slow), ("a pair", 4), ("nvfp4", 2)]
 )
 def test_threads_of_several_ctas_at_once(name, ctas, product_calls, monkeypatch):
-    monkeypatch.setattr(forks, "alone", lambda: False)
+    monkeypatch.setattr(parallel, "alone", lambda: False)
     times = ctas // (2 if name == "a pair" else 1)
     expected = outcome(copied(name, times), False, monkeypatch)
     assert outcome(copied(name, times), True, monkeypatch) == expected
@@ -293,7 +293,7 @@ def test_accesses_of_several_threads_are_those_of_each():
 
 def test_threads_with_different_operands(product_calls, monkeypatch):
     """Only one of two CTAs adds D, so that the threads of one instruction have different templates."""
-    monkeypatch.setattr(forks, "alone", lambda: False)
+    monkeypatch.setattr(parallel, "alone", lambda: False)
     plain = Case._body
 
     def differing(self, *args):

@@ -11,7 +11,7 @@ from emulator_gemm import Gemm, to_ptx
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.reading import unsupported
+from weft.emulator.reading import parser
 from weft.errors import WeftError
 
 HEAD = ".version 8.6\n.target sm_80, texmode_independent\n.address_size 64\n"
@@ -342,7 +342,7 @@ def test_older_chips_are_targets(target):
 
 def test_an_opcode_is_looked_up_once(monkeypatch):
     looked_up = []
-    monkeypatch.setattr(unsupported, "reason", looked_up.append)
+    monkeypatch.setattr(parser, "reason", looked_up.append)
     text = HEAD + ".visible .entry k() { .reg .b32 %r; " + "mov.b32 %r, 1; add.s32 %r, %r, 1; " * 9 + "ret; }"
     emulator.Module(text).launch("k")
     assert sorted(looked_up) == ["add.s32", "mov.b32", "ret"]
@@ -364,7 +364,7 @@ def test_blanks_and_comments_hide_no_mistake():
 def test_what_is_left_out_is_listed():
     """Each is refused with its reason, which the documentation has, too."""
     page = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")
-    for name, why in unsupported.UNSUPPORTED.items():
+    for name, why in parser.UNSUPPORTED.items():
         assert f"`{name}`" in page and why in page
     for opcode, why in {
         "tex.2d.v4.f32.s32": "textures and surfaces aren't emulated",

@@ -14,7 +14,7 @@ from meanwhile import growing
 
 import weft
 from weft import emulator
-from weft.emulator import forks, launch, native
+from weft.emulator import launch, native, parallel
 from weft.emulator.compiled.tiers import Tier
 from weft.launch.kernel import Kernel
 
@@ -125,7 +125,7 @@ def test_blocks_that_others_count_while_some_are_chosen():
     assert tier._hot == set(range(5000))
 
 
-@pytest.mark.skipif(not forks.work(), reason="the system doesn't copy processes")
+@pytest.mark.skipif(not parallel.work(), reason="the system doesn't copy processes")
 def test_a_forked_child_uses_llvm_that_another_thread_was_in():
     held, tried = threading.Event(), threading.Event()
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weft.emulator.compiled.operand_reads import OperandReads
-from weft.emulator.running.product_code import Places, Read
+from weft.emulator.compiled.products import OperandReads
+from weft.emulator.running.function_code import Places, Read
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.dataflow import NOTHING
 from weft.emulator.sanitizer.findings import Findings

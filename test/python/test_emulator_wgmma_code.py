@@ -11,10 +11,9 @@ from emulator_ptx import module
 
 from weft import emulator
 from weft.emulator import launch
-from weft.emulator.compiled import operand_reads, product_code, products
-from weft.emulator.instructions import wgmma_code
-from weft.emulator.running.product_code import Places
-from weft.emulator.running.register_block import RegisterBlock
+from weft.emulator.compiled import products
+from weft.emulator.instructions import wgmma
+from weft.emulator.running.function_code import Places, RegisterBlock
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 
 BYTES, A, B = 32768, 0, 16384
@@ -254,16 +253,16 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     products._compiled.cache_clear()
     lines, words = around(instruction(BF16, 16, 16), instruction(BF16, 16, 16)), SAME
     if change == "places":
-        plain = wgmma_code.Quick._matrices
+        plain = wgmma.Quick._matrices
 
         def moved(*args, **named):
             return [Places(each.elements ^ 512, each.chunks) for each in plain(*args, **named)]
 
-        monkeypatch.setattr(wgmma_code.Quick, "_matrices", moved)
+        monkeypatch.setattr(wgmma.Quick, "_matrices", moved)
     elif change == "powers":
-        monkeypatch.setitem(product_code.LEAST, "bf16", 20)
+        monkeypatch.setitem(products.LEAST, "bf16", 20)
     else:
-        monkeypatch.setattr(operand_reads.OperandReads, "record", lambda *args: True)
+        monkeypatch.setattr(products.OperandReads, "record", lambda *args: True)
         lines = BROKEN["no proxy fence"][0]
     data = random_data(np.random.default_rng(10), ml_dtypes.bfloat16)
     expected = outcome(lines, words, False, data)

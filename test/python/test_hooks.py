@@ -8,8 +8,7 @@ import pytest
 from weft import emulator
 from weft.emulator.launch import Shape
 from weft.emulator.machine import Machine
-from weft.emulator.watching.source_map import Line, SourceMap
-from weft.emulator.watching.variables import Variables
+from weft.emulator.watching.variables import Line, SourceMap, Variables
 from weft.errors import WeftError
 
 HEAD = ".version 8.4\n.target sm_90\n.address_size 64\n"

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from weft.emulator.instructions.tcgen05_layout import data_path, scale_cells
+from weft.emulator.instructions.tcgen05_ld_st import data_path, scale_cells
 from weft.isa.tcgen05 import tensor_layouts
 from weft.layout import AXES, Layout
 from weft.layout.iterators import point_table

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.watching.hooks import PTX, Hook, is_file, positions_of
-from weft.emulator.watching.launched import Launched
-from weft.emulator.watching.stopped import Stopped
+from weft.emulator.watching.stopped import Launched, Stopped
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.tools.debugger import source_files

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
 from weft.errors import WeftError
 
 Plain = Array | np.generic | int | float

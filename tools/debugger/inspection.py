@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.locations import inlined_of_lines
-from weft.emulator.running.words import lanes_in_words, ranges
+from weft.emulator.errors import inlined_of_lines
+from weft.emulator.running.lanes import lanes_in_words, ranges
 from weft.emulator.watching.stopped import Cta, MbarrierState, Stopped, WarpState
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean

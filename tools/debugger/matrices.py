@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.numerics import arithmetic
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
 from weft.emulator.running.wave import Wave
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean

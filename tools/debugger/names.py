@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
 from weft.emulator.watching.stopped import Cta, Stopped
 from weft.emulator.watching.variables import Variable, Variables
 from weft.errors import WeftError

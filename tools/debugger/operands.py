@@ -14,7 +14,7 @@ from weft.emulator.instructions import mma as mma_instructions
 from weft.emulator.instructions import shared_operand, tcgen05_mma
 from weft.emulator.instructions.fragments import elements
 from weft.emulator.instructions.tcgen05_matrices import Matrices
-from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.instructions.tcgen05_order import pair_of
 from weft.emulator.reading.syntax import (
     Address,
     Instruction,
@@ -28,8 +28,8 @@ from weft.emulator.reading.syntax import (
 )
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
-from weft.emulator.watching.source_map import Position
 from weft.emulator.watching.stopped import Stopped
+from weft.emulator.watching.variables import Position
 from weft.errors import WeftError
 from weft.isa import wgmma, wmma
 from weft.isa.mma import fragments as mma_fragments

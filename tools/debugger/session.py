@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Deadlock, Fault
-from weft.emulator.running.words import lanes_in_words
+from weft.emulator.running.lanes import lanes_in_words
 from weft.emulator.sanitizer import Finding
 from weft.emulator.watching.hooks import PTX, Hooks, positions_of
-from weft.emulator.watching.launched import Launched, MemoryEvent
-from weft.emulator.watching.stopped import Cta, Stopped
+from weft.emulator.watching.stopped import Cta, Launched, MemoryEvent, Stopped
 from weft.emulator.watching.variables import Variables
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean

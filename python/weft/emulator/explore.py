@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report
-from weft.emulator.sanitizer import Finding, FoundList, page
+from weft.emulator.sanitizer import Finding, FoundList, findings
 from weft.errors import WeftError, shown
 
 Arrays = Sequence[npt.NDArray[np.generic]]
@@ -33,7 +33,7 @@ class Exploration:
     seeds: int
 
     def _repr_html_(self) -> str:
-        return page.of_exploration(self)
+        return findings.of_exploration(self)
 
 
 def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:

@@ -9,26 +9,33 @@ from typing import Any
 import numpy as np
 
 from weft.emulator import parallel
-from weft.emulator.arguments import MOST_NUMBER, Buffers, Named, Unwritten, parameters, whole_number
+from weft.emulator.arguments import (
+    MOST_NUMBER,
+    Buffers,
+    Named,
+    Progress,
+    Unwritten,
+    checked,
+    parameters,
+    whole_number,
+)
 from weft.emulator.compiled.boxes import worth_of
 from weft.emulator.compiled.tiers import chosen, tier_of
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.instructions import TABLE
-from weft.emulator.limits import Progress, checked
-from weft.emulator.memory.access import LEVELS
 from weft.emulator.memory.device import Device
-from weft.emulator.memory.segments import WINDOWS, Segment, wrap
+from weft.emulator.memory.segments import LEVELS, WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
-from weft.emulator.sanitizer import Finding, ignored_rules, page
+from weft.emulator.sanitizer import Finding, findings, ignored_rules
 from weft.emulator.watching.hooks import Hooks
 from weft.emulator.watching.hooks import chosen as chosen_hooks
-from weft.emulator.watching.launched import Launched
 from weft.emulator.watching.observers import Observers
-from weft.emulator.watching.source_map import SourceMap
+from weft.emulator.watching.stopped import Launched
+from weft.emulator.watching.variables import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run, unknown_chip
@@ -69,7 +76,7 @@ class Report:
             yield f"{first}, and {len(others)} like it at this line" if others else str(first)
 
     def _repr_html_(self) -> str:
-        return page.of_report(self)
+        return findings.of_report(self)
 
 
 @dataclass(frozen=True)

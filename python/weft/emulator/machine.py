@@ -15,9 +15,8 @@ import numpy as np
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.memory.mbarrier import TEST_TICKS
-from weft.emulator.reading.types import Bools
-from weft.emulator.running.barriers import Barriers
-from weft.emulator.running.cluster_barriers import ClusterBarriers
+from weft.emulator.reading.syntax import Bools
+from weft.emulator.running.barriers import Barriers, ClusterBarriers
 from weft.emulator.running.code import Code, Compiler, Ready, Turn
 from weft.emulator.running.deadlock import Wait, stuck, waits_of_groups
 from weft.emulator.running.function_code import MAX_FRAME

@@ -1,13 +1,54 @@
-"""Compiles functions from LLVM IR for the CPU that the emulator runs on."""
+"""Compiles functions from LLVM IR for the CPU that the emulator runs on.
+
+Identifies the emulator's code, for the keys of the cache on disk.
+"""
 
 import ctypes
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+import numpy as np
+
+from weft import isa
 from weft.cache import disk_cache
-from weft.emulator import sources
+from weft.cache.disk_cache import Key
+from weft.cache.loaded import Files, sources
 from weft.system import locks
+
+_WRITERS = f"{__package__}.compiled"
+_KNOWN = {"weft", "numpy", "llvmlite", *sys.stdlib_module_names} - {"__main__"}
+
+
+_FOLDERS = [Path(str(file)).parent for file in (__file__, isa.__file__)]
+_files = Files(path for folder in _FOLDERS for path in sources(folder))
+
+
+def identity() -> Key | None:
+    """What this process's code makes depends on, besides its input and libraries of LLVM: the emulator's and
+    the tables' files, Python and NumPy. None if files have changed since the process loaded them, or if
+    somebody has replaced a function that writes code, as tests do.
+    """
+    digest = None if _replaced() else _files.digest()
+    return None if digest is None else [sys.version, np.__version__, digest]
+
+
+def _replaced() -> bool:
+    """Whether a function of another package is in a module or class that writes code."""
+    modules = [module for name, module in sys.modules.copy().items() if name.startswith(_WRITERS)]
+    places: list[Mapping[str, object]] = [vars(module) for module in modules]
+    places += [vars(value) for each in places for value in list(each.values()) if isinstance(value, type)]
+    values = (value for place in places for value in list(place.values()))
+    return not all(_known(value.__module__) for value in values if isinstance(value, FunctionType))
+
+
+def _known(module: str) -> bool:
+    package = module.partition(".")[0]
+    return package in _KNOWN or package.startswith("namedtuple_")
+
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process
 _engines: list[Any] = []
@@ -51,7 +92,7 @@ class Library:
             return self._made
 
     def _object(self) -> bytes:
-        code = sources.identity()
+        code = identity()
         if code is None:  # only its text identifies it
             return object_file(self._text(), code=2, whole=True)
         key = self._name, *code, *_host()

@@ -4,16 +4,21 @@ CTAs run in parallel only if nothing can tell: no instruction communicates betwe
 a mistake or accesses memory that another one writes. Otherwise the launch begins again in this process, as
 if there had been no others. A launch begins in this process, which goes on with the waves that it has begun;
 other processes, copies of it, take the waves that have not begun, one at a time.
+
+Copies of this process, which run a part of a launch.
 """
 
+import gc
 import mmap
 import os
 import signal
 import struct
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import connection
@@ -22,17 +27,60 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator import forks
-from weft.emulator.arguments import Bytes, put_changes
+from weft.emulator.arguments import Bytes, Progress, put_changes
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
-from weft.emulator.limits import Progress
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import Segment
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.watching.observers import Observers
 from weft.emulator.waves import Waves
 from weft.system import processes
+
+_THREADED = {"jax", "torch", "cuda.bindings"}
+
+
+def work() -> bool:
+    """Whether copies of a process work. Windows has none, and libraries of macOS may fail in them."""
+    return sys.platform not in ("win32", "darwin")
+
+
+def alone() -> bool:
+    """Whether this process may be copied: it has no other thread of Python, and no library whose threads hold
+    locks that a copy would wait for.
+    """
+    return threading.active_count() == 1 and _THREADED.isdisjoint(sys.modules)
+
+
+@contextmanager
+def signals_later() -> Iterator[None]:
+    """Blocks all signals, for the time in which this process is copied: a handler must not run in the copy,
+    where an exception would go on with the program.
+    """
+    if sys.platform == "win32":
+        raise NotImplementedError
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def take_no_part() -> None:
+    """In a copy that `signals_later` protects: from now on, nothing of the program runs in it, neither
+    handlers of signals nor the ends of objects.
+    """
+    if sys.platform == "win32":
+        raise NotImplementedError
+    for each in signal.valid_signals():
+        if callable(signal.getsignal(each)):
+            signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+    gc.disable()
+
 
 _TRIAL = 0.02
 """Seconds that a launch of several waves runs in this process alone; starting others takes about as long."""
@@ -71,11 +119,11 @@ def run(start: Callable[[], tuple[Waves, Observers]], threads: int | None) -> Ob
     observers. `start` makes what runs them; it is called again if the launch begins again.
     """
     waves, observers = start()
-    if threads is None and forks.alone():
+    if threads is None and alone():
         threads = processes.cores()
     one_wave = waves.launch.total_ctas <= waves.together
     pieces = _pieces(waves.launch, 0, waves.launch.cluster_size if one_wave else waves.together)
-    if min(threads or 1, len(pieces)) < 2 or not forks.work() or not _independent(waves, observers):
+    if min(threads or 1, len(pieces)) < 2 or not work() or not _independent(waves, observers):
         waves.run(Grid(waves.launch))
         return observers
     memory, shown = _Memory(waves.device), 0
@@ -189,7 +237,7 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
     try:
         for _ in range(min(threads - 1, len(pieces))):
             here, there = connection.Pipe(duplex=False)
-            with forks.signals_later():
+            with signals_later():
                 process = _fork()
                 if process == 0:
                     _work(waves, observers, queue, there)
@@ -283,7 +331,7 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
     """
     status = 1
     try:
-        forks.take_no_part()
+        take_no_part()
         waves.forget()
         before = _Start.of(waves, observers)
         parent = os.getppid()

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Access, Threads
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.memory.segments import Access, Threads
+from weft.emulator.reading.syntax import Array, Bools
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 

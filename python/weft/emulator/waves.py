@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from weft.emulator.arguments import Progress
 from weft.emulator.compiled.boxes import Worth
-from weft.emulator.compiled.mbarrier_calls import MbarrierCalls
+from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.compiled.products import Products
-from weft.emulator.compiled.tensor_calls import TensorCalls
+from weft.emulator.compiled.tensor_memory import TensorCalls
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
-from weft.emulator.limits import Progress
 from weft.emulator.machine import Machine
 from weft.emulator.memory.device import Device
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.code import Compiler
 from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.deadlock import Wait, stuck
@@ -26,7 +26,7 @@ from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.watch import Watch
 from weft.emulator.watching.hooked_machine import HookedMachine
 from weft.emulator.watching.hooks import Hooks
-from weft.emulator.watching.observed_machine import ObservedMachine
+from weft.emulator.watching.observers import ObservedMachine
 
 _WAVE_WARPS = 96
 _MAX_WAVES = 160

@@ -1,27 +1,311 @@
 """The operations of a program's blocks: pieces of code, accesses to memory, branches, and what the
-interpreter runs.
+interpreter runs; and the code that runs them for one group until the interpreter must go on, in functions
+for the compiler of `plain_code`.
+
+Shuffles, votes and elections of whole warps get the state of a machine and an operation, whose numbers are
+the offsets of its registers. They return 0, and have changed nothing, if the interpreter must run the
+instruction: because lanes are missing, or a member mask lacks its own lane, or the one that a shuffle reads.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator import native
-from weft.emulator.compiled import driver
-from weft.emulator.compiled.liveness import Liveness
-from weft.emulator.compiled.outlines import Known
-from weft.emulator.compiled.pieces import Layout, Piece, module
-from weft.emulator.compiled.state import BlockPart, Kind, Operand
-from weft.emulator.compiled.tracing import WIDTHS, Access, Registers, Trace, trace
+from weft.emulator.compiled import accesses, plain_code
+from weft.emulator.compiled.pieces import (
+    CHUNKS,
+    SCRATCH,
+    WIDTHS,
+    Access,
+    Known,
+    Layout,
+    Piece,
+    Registers,
+    Trace,
+    module,
+    trace,
+)
+from weft.emulator.compiled.plain_code import Value, bit_count, call, copy, memory, octet_bits, view
+from weft.emulator.compiled.state import MOST_LOGGED, BlockPart, Field, Kind, Operand
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Exchange
+from weft.emulator.instructions.warp import beyond_segment, named_lane
 from weft.emulator.sanitizer.dataflow import constant_loads, is_copy
 from weft.emulator.sanitizer.discards import discarding
 from weft.emulator.sanitizer.registers import Announcement
+from weft.emulator.watch import Traffic
 from weft.system.garbage import uncollected
+
+LANES = 32
+
+
+def _register(s: Value, op: Value, warp: int, number: int) -> Value:
+    """A register of 32 bits of a warp."""
+    return view(memory(s.REGISTERS[warp] + op.OFFSETS[number]), "u4")
+
+
+def _predicate(s: Value, op: Value, warp: int, number: int) -> Value:
+    return memory(s.REGISTERS[warp] + op.OFFSETS[number])
+
+
+def _are_whole(s: Value, op: Value, members: int) -> bool:
+    """Whether all lanes are there, and each is in its own member mask, which is a register."""
+    whole = s.WHOLE != 0
+    for warp in range(s.COUNT):
+        masks = _register(s, op, warp, members)
+        for lane in range(LANES):
+            whole &= masks[lane] >> lane & 1 != 0
+    return whole
+
+
+def _shuffle(s: Value, op: Value, mode: str) -> int:
+    """Registers: the result, whether its lane is inside, the value, the distance, the control, the mask."""
+    if not _are_whole(s, op, 5):
+        return 0
+    for warp in range(s.COUNT):
+        masks = _register(s, op, warp, 5)
+        for lane in range(LANES):
+            if masks[lane] >> _source(s, op, warp, lane, mode) & 1 == 0:
+                return 0
+    for warp in range(s.COUNT):
+        # A register may have several parts in an instruction.
+        moved, values = view(s.SCRATCH[warp * SCRATCH :], "u4"), _register(s, op, warp, 2)
+        inside = s.SCRATCH[warp * SCRATCH + 4 * LANES :]
+        for lane in range(LANES):
+            moved[lane] = values[_source(s, op, warp, lane, mode)]
+            inside[lane] = _is_inside(s, op, warp, lane, mode)
+        copy(_register(s, op, warp, 0), moved, 4 * LANES)
+        copy(_predicate(s, op, warp, 1), inside, LANES)
+    return 1
+
+
+def _lane_asked(s: Value, op: Value, warp: int, lane: int, mode: str) -> int:
+    """The lane that a lane asks for."""
+    distance, control = _register(s, op, warp, 3)[lane] & 31, _register(s, op, warp, 4)[lane]
+    return named_lane(lane, distance, control, mode)
+
+
+def _is_inside(s: Value, op: Value, warp: int, lane: int, mode: str) -> bool:
+    control = _register(s, op, warp, 4)[lane]
+    return beyond_segment(lane, _lane_asked(s, op, warp, lane, mode), control, mode) <= 0
+
+
+def _source(s: Value, op: Value, warp: int, lane: int, mode: str) -> int:
+    """The lane that a lane reads: its own, if the one that it asks for is outside."""
+    return _lane_asked(s, op, warp, lane, mode) if _is_inside(s, op, warp, lane, mode) else lane
+
+
+def _vote(s: Value, op: Value, mode: str) -> int:
+    """Registers: the result, the votes, the mask."""
+    if not _are_whole(s, op, 2):
+        return 0
+    for warp in range(s.COUNT):
+        votes = octet_bits(_predicate(s, op, warp, 1)) ^ (0xFFFFFFFF if op.NEGATED else 0)
+        masks, result = _register(s, op, warp, 2), _predicate(s, op, warp, 0)
+        for lane in range(LANES):
+            held = votes & masks[lane]
+            if mode == "ballot":
+                view(result, "u4")[lane] = held
+            elif mode == "any":
+                result[lane] = held != 0
+            else:
+                result[lane] = (held == masks[lane]) | ((mode == "uni") & (held == 0))
+    return 1
+
+
+def _elect(s: Value, op: Value) -> int:
+    """Registers: the number of the leader, whether it is the own lane, the mask."""
+    if not _are_whole(s, op, 2):
+        return 0
+    for warp in range(s.COUNT):
+        leader, own = _register(s, op, warp, 0), _predicate(s, op, warp, 1)
+        masks = _register(s, op, warp, 2)
+        for lane in range(LANES):
+            lowest = masks[lane] & -masks[lane]
+            leader[lane], own[lane] = bit_count(lowest - 1), lowest == 1 << lane
+    return 1
+
+
+FUNCTIONS: dict[str, Callable[..., int]] = {
+    **{f"shfl.{mode}": partial(_shuffle, mode=mode) for mode in ("up", "down", "bfly", "idx")},
+    **{f"vote.{mode}": partial(_vote, mode=mode) for mode in ("all", "any", "uni", "ballot")},
+    "elect": _elect,
+}
+"""By their names in an `Exchange`."""
+
+
+_LANES = 32
+
+
+@cache
+def addresses() -> Mapping[str, int]:
+    """The addresses of `run`, and of the functions that operations call."""
+    functions = {"run": run, **accesses.FUNCTIONS, **FUNCTIONS}
+    text = lambda: plain_code.text(functions, Field, Operand)  # noqa: E731
+    return native.Library("driver", text, list(functions)).addresses()
+
+
+def run(s: Value, _: Value) -> int:
+    """Runs the group of a machine's state. In the end, the state has the operation that the interpreter must
+    run, or `ARRIVED`.
+    """
+    at, block, arrived = s.OP, s.BLOCK, False
+    while not arrived:
+        op: Value = Operand(s.OPS[len(Operand) * at :])
+        if op.KIND == Kind.PIECE:
+            _run_piece(s, op)
+            at += 1
+        elif Kind.LOAD <= op.KIND <= Kind.COPY:
+            if call(op.FUNCTION, s, op) == 0:
+                break
+            at += 1
+        elif op.KIND == Kind.INTERPRET or s.INSTRUCTIONS + _length(s, block) * s.COUNT > s.LIMIT:
+            break
+        else:
+            target = _target(s, op)
+            if target < 0:
+                break
+            arrived = _stops(s, block, target)
+            at, block = _part(s, target, BlockPart.FIRST), target
+    s.OP, s.BLOCK, s.ARRIVED = at, block, arrived
+    return 0
+
+
+def _part(s: Value, block: int, which: int) -> int:
+    """What is known of a block."""
+    return s.BLOCKS[len(BlockPart) * block + which]
+
+
+def _length(s: Value, block: int) -> int:
+    return _part(s, block, BlockPart.LENGTH)
+
+
+# Pieces
+
+
+def _run_piece(s: Value, op: Value) -> None:
+    if s.WHOLE:
+        call(op.FUNCTION, s.REGISTERS, s.SCRATCH, s.MASKS, s.OCTETS, op.OFFSETS, CHUNKS * s.COUNT)
+        return
+    for index in range(s.COUNT):  # a piece writes inactive lanes, too
+        registers, scratch = s.REGISTERS[index:], s.SCRATCH[index * SCRATCH :]
+        for each in range(op.SAVED_COUNT):
+            offset, size = op.SAVED[2 * each], op.SAVED[2 * each + 1]
+            copy(s.SAVED[offset:], memory(registers[0] + offset), size)
+        call(op.FUNCTION, registers, scratch, s.MASKS[index:], s.OCTETS, op.OFFSETS, CHUNKS)
+        for each in range(op.SAVED_COUNT):
+            offset = op.SAVED[2 * each]
+            _restore(memory(registers[0] + offset), s.SAVED[offset:], op.SAVED[2 * each + 1], s.MASKS[index])
+
+
+def _restore(registers: Value, saved: Value, size: int, mask: int) -> None:
+    """Gives inactive lanes of a register their old values."""
+    if size == _LANES:
+        _restore_each(registers, saved, mask, 0)
+    elif size == 2 * _LANES:
+        _restore_each(view(registers, "u2"), view(saved, "u2"), mask, 0)
+    elif size == 4 * _LANES:
+        _restore_each(view(registers, "u4"), view(saved, "u4"), mask, 0)
+    else:
+        _restore_each(view(registers, "i8"), view(saved, "i8"), mask, size // (16 * _LANES))
+
+
+def _restore_each(registers: Value, saved: Value, mask: int, shift: int) -> None:
+    """The same for elements, `1 << shift` of which a lane has."""
+    for at in range(_LANES << shift):
+        # Not a condition: LLVM would make a masked store of it, which is slow.
+        registers[at] = registers[at] ^ (registers[at] ^ saved[at]) & (mask >> (at >> shift) & 1) - 1
+
+
+# The ends of blocks
+
+
+def _target(s: Value, op: Value) -> int:
+    """The block that all active lanes continue with; -1 if the interpreter must end this one. It divides
+    groups of which only some lanes branch.
+    """
+    if op.KIND == Kind.JUMP:
+        return op.TARGET
+    if op.KIND == Kind.EXCHANGE:
+        return op.TARGET if call(op.FUNCTION, s, op) else -1
+    some, differ = 0, 0
+    for index in range(s.COUNT):
+        held = octet_bits(memory(s.REGISTERS[index] + op.PREDICATE)) ^ (0xFFFFFFFF if op.NEGATED else 0)
+        taken = held & s.MASKS[index]
+        some, differ = some | taken, differ | (taken ^ s.MASKS[index])
+    if some == 0:
+        return op.AFTER
+    return -1 if differ else op.TARGET
+
+
+def _stops(s: Value, block: int, target: int) -> bool:
+    """Counts the block that ends. Whether another group may have to run before `target`."""
+    s.INSTRUCTIONS += _length(s, block) * s.COUNT
+    s.RUNS[block] += s.COUNT
+    ticks = s.TICKS + _length(s, block) + 1
+    s.TICKS = ticks
+    if s.LOG:
+        logged = s.LOGGED
+        s.LOG[2 * logged], s.LOG[2 * logged + 1], s.LOGGED = block, ticks, logged + 1
+        if logged == MOST_LOGGED - 1:
+            return True
+    if s.READY:
+        late = ticks > s.ROTATE or _part(s, target, BlockPart.RANK) > s.LOWEST
+        if s.MARKS[target] or (ticks >= s.HOLD and late):
+            return True
+    return ticks > s.STOP
+
+
+class Liveness:
+    """What is live in a program of one function. Slots that aren't registers of the function always are."""
+
+    def __init__(self, program: Program) -> None:
+        entry, self._blocks = program.entry, program.blocks
+        everything = (1 << len(program.slots.bits)) - 1
+        registers = (1 << entry.frame) - (1 << entry.base)
+        self._always = everything & ~registers
+        self._into = [0] * len(self._blocks)
+        grows = True
+        while grows:
+            grows = False
+            for at in range(len(self._blocks) - 1, -1, -1):
+                now = _before(self._blocks[at].traffic, self._after(at))
+                if now != self._into[at]:
+                    self._into[at], grows = now, True
+
+    def _after(self, block: int) -> int:
+        end = self._blocks[block].end
+        live = 0
+        for target in end.targets if end is not None else ():
+            live |= self._into[target]
+        return live
+
+    def before(self, block: int) -> list[int]:
+        """What is live before each instruction of a block, and after the last."""
+        traffic, live = self._blocks[block].traffic, self._after(block)
+        found = [live | self._always]
+        for each in reversed(traffic):
+            live = _before([each], live)
+            found.append(live | self._always)
+        return found[::-1]
+
+
+def _before(traffic: Sequence[Traffic], live: int) -> int:
+    for each in reversed(traffic):
+        if each.guard is None:
+            for slot in each.writes:
+                live &= ~(1 << slot)
+        else:
+            live |= 1 << each.guard[0]
+        for slot in each.reads:
+            live |= 1 << slot
+    return live
+
 
 _SHORT = 3000
 """The lines of LLVM IR up to which the code generator optimizes, which takes it four times as long."""
@@ -283,7 +567,7 @@ def level(ir: str) -> int:
 
 def _assemble(plan: Plan, pieces: Sequence[Piece]) -> None:
     """Compiles the pieces, and writes the table of operations."""
-    ir, functions = module(pieces), dict(driver.addresses())
+    ir, functions = module(pieces), dict(addresses())
     if pieces:
         functions |= native.addresses(ir, sorted({piece.function for piece in pieces}), code=level(ir))
     plan.run = functions["run"]

@@ -17,7 +17,7 @@ from weft.emulator.compiled.pieces import OCTETS, SCRATCH
 from weft.emulator.compiled.plan import Plan
 from weft.emulator.compiled.shadows import Shadows
 from weft.emulator.compiled.state import MOST_LOGGED, Field
-from weft.emulator.reading.types import STORAGE, Array
+from weft.emulator.reading.syntax import STORAGE, Array
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave

@@ -7,7 +7,7 @@ from weft.emulator.compiled.box_state import Buffer, Part
 from weft.emulator.compiled.state import Field
 from weft.emulator.memory import untouched
 from weft.emulator.memory.segments import Segment
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.global_memory import GlobalShadow

@@ -14,6 +14,10 @@ import numpy as np
 from weft.emulator.errors import PtxError
 from weft.emulator.memory.segments import FRAME_PARAM, Addresses, wrap
 from weft.emulator.reading.syntax import (
+    PRED,
+    TYPES,
+    U32,
+    U64,
     Address,
     Float,
     Function,
@@ -29,10 +33,10 @@ from weft.emulator.reading.syntax import (
     Sink,
     SourceLocation,
     Targets,
+    Type,
     Variable,
     Vector,
 )
-from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
 from weft.emulator.running import special
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes

@@ -1,17 +1,32 @@
-"""Turns a kernel's syntax tree, and the functions that it calls, into blocks of decoded instructions."""
+"""Turns a kernel's syntax tree, and the functions that it calls, into blocks of decoded instructions.
 
-from collections.abc import Iterable, Iterator, Mapping
+What ends a block: jumping, skipping under a guard, waiting for lanes, leaving a function. Loops that
+can't end because no iteration changes anything: what is left of a wait whose instruction is missing.
 
-from weft.emulator.decoding import endless, flow
+The order in which the scheduler prefers blocks, so that threads that diverged meet again.
+
+A block's rank is its position in a topological order of the flow graph in which every loop is contiguous.
+Threads at a lower rank run first. So the first thread to reach a block waits there for all threads that may
+still reach it, and a thread that leaves a loop waits for the loop: threads reconverge at the earliest
+possible point, in irreducible graphs too. The order is only a preference. Every thread has its own program
+counter, so no order can make a program wrong, and time slices (see `machine`) keep a loop that waits for
+other threads from starving them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
 from weft.emulator.decoding.blocks import Block
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.ends import collective, jump, leave, skip
-from weft.emulator.decoding.steps import guarded
-from weft.emulator.decoding.table import Collective, Decoder, End, Table
-from weft.emulator.errors import PtxError
-from weft.emulator.memory.access import LEVELS
-from weft.emulator.reading import unsupported
+from weft.emulator.decoding.table import Collective, Decoder, End, Flow, Table, guarded
+from weft.emulator.errors import Fault, PtxError
+from weft.emulator.memory.segments import LEVELS
+from weft.emulator.reading import parser
 from weft.emulator.reading.syntax import (
+    PRED,
+    Bools,
     Entity,
     Function,
     Instruction,
@@ -23,11 +38,270 @@ from weft.emulator.reading.syntax import (
     Tree,
     Variable,
 )
-from weft.emulator.reading.types import PRED
+from weft.emulator.running.ctas import Slots
 from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
-from weft.emulator.running.slots import Slots
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import WARP, Lanes
+from weft.emulator.running.scheduler import Scheduler
+from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Traffic
 from weft.isa import availability, illegal, tables
+
+
+def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
+    """The rank of every node; unreachable nodes come last."""
+    order: list[int] = []
+    # The entry may be in a loop, which must stay contiguous: control comes from a node before it.
+    start = len(successors)
+    successors = [*successors, [entry]]
+    # Each item is a set of nodes that is still to be ordered, and the node at which control enters it.
+    work: list[tuple[set[int], int]] = [(_reachable(successors, start), start)]
+    while work:
+        nodes, head = work.pop()
+        if len(nodes) == 1:
+            order += nodes
+            continue
+        # Without the edges back to the head, the loop's body splits into smaller components.
+        inner = {n: [s for s in successors[n] if s in nodes and s != head] for n in nodes}
+        parts = _components(inner, head)
+        heads = _heads(parts, nodes, successors, head)
+        work += [(set(part), first) for part, first in zip(parts[::-1], heads[::-1], strict=True)]
+    seen = set(order)
+    order += [n for n in range(start) if n not in seen]
+    rank = [0] * start
+    for position, node in enumerate(order[1:]):
+        rank[node] = position
+    return rank
+
+
+def _heads(
+    parts: Sequence[Sequence[int]], nodes: set[int], successors: Sequence[Sequence[int]], head: int
+) -> list[int]:
+    """The entry of each component: its first node, in text order, that another component leads to."""
+    owner = {node: i for i, part in enumerate(parts) for node in part}
+    heads: dict[int, int] = {}
+    for node in nodes:
+        for after in successors[node]:
+            part = owner.get(after)
+            if part is not None and part != owner[node]:
+                heads[part] = min(after, heads.get(part, after))
+    heads[owner[head]] = head
+    return [heads.get(i, min(part)) for i, part in enumerate(parts)]
+
+
+def _reachable(successors: Sequence[Sequence[int]], entry: int) -> set[int]:
+    seen, stack = {entry}, [entry]
+    while stack:
+        for after in successors[stack.pop()]:
+            if after not in seen:
+                seen.add(after)
+                stack.append(after)
+    return seen
+
+
+def _components(graph: dict[int, list[int]], first: int) -> list[list[int]]:
+    """Strongly connected components in topological order (Tarjan's algorithm, with its own stack)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_: list[int] = []
+    open_at: dict[int, int] = {}
+    components: list[list[int]] = []
+    for root in [first, *sorted(graph)]:
+        if root in number:
+            continue
+        calls = [(root, 0)]
+        while calls:
+            node, at = calls.pop()
+            if at == 0:
+                number[node] = low[node] = len(number)
+                open_at[node] = len(open_)
+                open_.append(node)
+            for i in range(at, len(graph[node])):
+                after = graph[node][i]
+                if after not in number:
+                    calls += [(node, i + 1), (after, 0)]
+                    break
+                if after in open_at:
+                    low[node] = min(low[node], number[after])
+            else:
+                if low[node] == number[node]:
+                    cut = open_at[node]
+                    components.append(open_[cut:])
+                    for closed in open_[cut:]:
+                        del open_at[closed]
+                    del open_[cut:]
+                if calls:
+                    low[calls[-1][0]] = min(low[calls[-1][0]], low[node])
+    return components[::-1]
+
+
+_LANES = np.arange(WARP, dtype=np.uint32)
+
+
+def jump(target: int) -> End:
+    """Continues with block `target`."""
+    return End(lambda scheduler, group: target, (target,), flow=Flow(target))
+
+
+def leave(code: FunctionCode) -> End:
+    """Returns from a function; from a kernel, exits."""
+    if code.function.is_entry:
+        return End(lambda scheduler, group: scheduler.exit(group), ())
+    return End(lambda scheduler, group: scheduler.leave(group), ())
+
+
+def skip(end: End, predicate: int, negated: bool, after: int) -> End:
+    """`end` for the threads whose predicate is true; the others continue with block `after`."""
+
+    def run(scheduler: Scheduler, group: Group) -> int:
+        lanes = group.lanes
+        mask, count = lanes.guarded(predicate, negated)
+        if count == 0:
+            return after
+        if count < lanes.active:
+            scheduler.part(group, mask, after)
+        return end.run(scheduler, group)
+
+    jumps = end.flow is not None and end.flow.predicate is None
+    flow = Flow(end.targets[0], after, predicate, negated) if jumps else None
+    return End(run, (*end.targets, after), flow=flow)
+
+
+def collective(decoded: Collective, after: int, opcode: str, line: int) -> End:
+    """A step that waits until its lanes are together, then continues with block `after`."""
+    step, members = decoded.step, decoded.members
+
+    def run(scheduler: Scheduler, group: Group) -> int:
+        if decoded.warpgroup and group.lanes.rows is not None:
+            scheduler.join(group)  # before their lanes are counted
+        if group.lanes.mask is not None:
+            if not scheduler.gather(group, members):
+                return -1
+            if members is None and scheduler.wave.watch is not None:
+                _notify_divergence(scheduler, group, opcode, line)
+        if decoded.warpgroup and not scheduler.gather_warpgroups(group):
+            return -1
+        if members is not None:
+            _check_members(scheduler.wave, group.lanes, members, opcode, line)
+        step(group.lanes)
+        return after
+
+    return End(run, (after,), decoded)
+
+
+def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:
+    """Fault for a thread that is not in its own member mask, whose behavior PTX leaves undefined."""
+    mask = lanes.read(members)
+    out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
+    if out.any():
+        row, lane = divmod(int(out.argmax()), WARP)
+        thread = wave.thread(int(lanes.row_numbers()[row]), lane)
+        own = int(mask[row, lane])
+        raise Fault(
+            f"the member mask of {opcode} must include its own lane, {lane}, got 0x{own:x}", line, thread
+        )
+
+
+def together(scheduler: Scheduler, group: Group, opcode: str, line: int) -> bool:
+    """Whether whole warps are in the group, as an `.aligned` instruction requires."""
+    if group.lanes.mask is not None:
+        if not scheduler.gather(group, None):
+            return False
+        if scheduler.wave.watch is not None:
+            _notify_divergence(scheduler, group, opcode, line)
+    return True
+
+
+def _notify_divergence(scheduler: Scheduler, group: Group, opcode: str, line: int) -> None:
+    """Reports a warp that is incomplete because threads have exited or never existed."""
+    lanes = group.lanes
+    partial: Bools = np.count_nonzero(lanes.enabled(), axis=1) < WARP
+    watch = scheduler.wave.watch
+    if watch is not None and partial.any():
+        threads = lanes.narrowed(lanes.enabled() & partial[:, None]).threads()
+        watch.divergence(opcode, threads, line)
+
+
+_PURE = {
+    *("bra", "mov", "cvt", "selp", "slct", "setp", "set", "not", "neg", "abs", "and", "or", "xor", "lop3"),
+    *("shl", "shr", "shf", "prmt", "bfe", "bfi", "add", "sub", "mul", "mad", "fma", "min", "max", "cvta"),
+}
+"""Instructions whose results depend on nothing but their registers. Of `mov`, those of clocks don't; the
+blocks that have one are not `pure`.
+"""
+
+
+def mark(blocks: Sequence[Block], first: int) -> None:
+    """Makes the endless loops of a function a fault where they begin again; block `first` is its entry."""
+    before: dict[int, list[int]] = defaultdict(list)
+    for at, block in enumerate(blocks):
+        for target in block.end.targets if block.end is not None else ():
+            before[target - first].append(at)
+    for at, block in enumerate(blocks):
+        for target in dict.fromkeys(block.end.targets if block.end is not None else ()):
+            head = target - first
+            if blocks[head].rank <= block.rank and _is_endless(_loop(head, at, before), head, blocks, before):
+                _end(block, target)
+
+
+def _loop(head: int, last: int, before: dict[int, list[int]]) -> set[int]:
+    """The blocks between `head` and `last`, which leads back to it."""
+    inside, waiting = {head}, [last]
+    while waiting:
+        at = waiting.pop()
+        if at not in inside:
+            inside.add(at)
+            waiting += before[at]
+    return inside
+
+
+def _is_endless(inside: set[int], head: int, blocks: Sequence[Block], before: dict[int, list[int]]) -> bool:
+    """Whether control enters at the head alone, and each iteration computes the same values."""
+    if any(set(before[at]) - inside for at in inside if at != head):
+        return False
+    members = [blocks[at] for at in inside]
+    if not all(block.pure and _PURE.issuperset(block.opcodes) for block in members):
+        return False
+    written = {slot for block in members for traffic in block.traffic for slot in traffic.writes}
+    return not any(slot in written for block in members for slot in _needed(block.traffic))
+
+
+def _needed(traffic: Sequence[Traffic]) -> Iterator[int]:
+    """The registers that a block reads before it has written them."""
+    known: set[int] = set()
+    for each in traffic:
+        guard = each.guard[:1] if each.guard is not None else ()
+        yield from (slot for slot in (*each.reads, *guard) if slot not in known)
+        if each.guard is None:
+            known.update(each.writes)
+        else:
+            yield from (slot for slot in each.writes if slot not in known)
+
+
+def _end(block: Block, head: int) -> None:
+    """Raises a fault for the threads that go on from a block to the head of its loop."""
+    end, line = block.end, block.line
+    guard = block.traffic[-1].guard if block.traffic and block.opcodes[-1] == "bra" else None
+    assert end is not None
+    if block.traffic:
+        line = block.traffic[-1].line
+
+    def run(scheduler: Scheduler, group: Group) -> int:
+        lanes = group.lanes
+        going: Bools = lanes.enabled()
+        if guard is not None:
+            taken, _ = lanes.guarded(*guard)
+            going = going & (taken if end.targets[0] == head else ~taken)
+        if going.any():
+            row, lane = divmod(int(going.argmax()), 32)
+            thread = lanes.wave.thread(int(np.asarray(lanes.row_numbers())[row]), lane)
+            raise Fault(
+                "the loop never ends: no instruction in it changes anything", line, thread, rule="endless"
+            )
+        return end.run(scheduler, group)
+
+    block.end = End(run, end.targets, end.collective)
+
 
 _FRAME_ALIGN = 16
 _CTA_GROUP = "cta_group::"
@@ -151,9 +425,9 @@ class Program:
         edges = [
             [target - first for target in block.end.targets] for block in blocks if block.end is not None
         ]
-        for block, rank in zip(blocks, flow.ranks(edges, 0), strict=True):
+        for block, rank in zip(blocks, ranks(edges, 0), strict=True):
             block.rank = rank
-        endless.mark(blocks, first)
+        mark(blocks, first)
 
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
         block = self.blocks[at]
@@ -192,7 +466,7 @@ class Program:
         opcode = instruction.opcode
         if (known := self._decoders.get(opcode)) is not None:
             return known
-        if why := unsupported.reason(opcode):
+        if why := parser.reason(opcode):
             raise PtxError(f"{opcode}: {why}", *instruction.location)
         entry = self._table.find(opcode)
         if entry is None:

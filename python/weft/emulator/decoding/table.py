@@ -1,13 +1,17 @@
-"""The table of instructions: the decoders, and how the decoder of an opcode is looked up."""
+"""The table of instructions: the decoders, and how the decoder of an opcode is looked up.
 
-from collections.abc import Callable
+Builds steps from functions on arrays.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.reading.types import TYPES
+from weft.emulator.reading.syntax import TYPES, Array, Bools
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
+from weft.emulator.watch import Watch
 
 Step = Callable[[Lanes], None]
 """Runs an instruction, whose operands are resolved, for the lanes."""
@@ -137,3 +141,91 @@ class Table:
                 if prefix in table:
                     return prefix, table[prefix]
         return None
+
+
+ArrayFunction = Callable[..., Array]
+
+
+def notify(event: Callable[[Watch, Bools], None]) -> Step:
+    """A step that only reports an event of these threads to the observer, if there is one."""
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            event(lanes.wave.watch, lanes.threads())
+
+    return run
+
+
+def compute(result: int, function: ArrayFunction, *sources: int) -> Step:
+    """`result = function(*sources)`; the function returns a new array of the result's storage type."""
+    if len(sources) == 1:
+        return _unary(result, function, *sources)
+    if len(sources) == 2:
+        return _binary(result, function, *sources)
+    if len(sources) == 3:
+        return _ternary(result, function, *sources)
+
+    def run(lanes: Lanes) -> None:
+        lanes.write(result, function(*[lanes.read(s) for s in sources]))
+
+    return run
+
+
+def _unary(result: int, function: ArrayFunction, a: int) -> Step:
+    def run(lanes: Lanes) -> None:
+        if lanes.whole:
+            lanes.regs[result] = function(lanes.regs[a])
+        else:
+            lanes.write(result, function(lanes.read(a)))
+
+    return run
+
+
+def _binary(result: int, function: ArrayFunction, a: int, b: int) -> Step:
+    def run(lanes: Lanes) -> None:
+        if lanes.whole:
+            regs = lanes.regs
+            regs[result] = function(regs[a], regs[b])
+        else:
+            lanes.write(result, function(lanes.read(a), lanes.read(b)))
+
+    return run
+
+
+def _ternary(result: int, function: ArrayFunction, a: int, b: int, c: int) -> Step:
+    def run(lanes: Lanes) -> None:
+        if lanes.whole:
+            regs = lanes.regs
+            regs[result] = function(regs[a], regs[b], regs[c])
+        else:
+            lanes.write(result, function(lanes.read(a), lanes.read(b), lanes.read(c)))
+
+    return run
+
+
+def compute_many(results: Sequence[int], function: Callable[..., Sequence[Array]], *sources: int) -> Step:
+    """`results = function(*sources)` for a function that returns one array for each result."""
+
+    def run(lanes: Lanes) -> None:
+        values = function(*[lanes.read(s) for s in sources])
+        for result, value in zip(results, values, strict=True):
+            lanes.write(result, value)
+
+    return run
+
+
+def nothing(lanes: Lanes) -> None:
+    """A step without effect."""
+
+
+def guarded(step: Step, predicate: int, negated: bool) -> Step:
+    """`step` for the lanes whose predicate is true."""
+
+    def run(lanes: Lanes) -> None:
+        mask, count = lanes.guarded(predicate, negated)
+        if count == lanes.active:
+            step(lanes)
+        elif count:
+            step(lanes.narrowed(mask))
+
+    return run

@@ -11,7 +11,7 @@ from weft.emulator.instructions.memory_ops import in_order, order_of, qualifiers
 from weft.emulator.instructions.move import give_way
 from weft.emulator.memory.segments import Piece
 from weft.emulator.numerics.floats import canonical, decode, encode, flush, sum_odd
-from weft.emulator.reading.types import STORAGE, Array, Type
+from weft.emulator.reading.syntax import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes
 
 table = Table()

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute, compute_many
-from weft.emulator.decoding.table import Step, Table
+from weft.emulator.decoding.table import Step, Table, compute, compute_many
 from weft.emulator.numerics.floats import each_exactly
-from weft.emulator.reading.syntax import Integer
-from weft.emulator.reading.types import B32, PRED, U32, Array, Type
+from weft.emulator.reading.syntax import B32, PRED, U32, Array, Integer, Type
 
 table = Table()
 _BITS = "b16 b32 b64"

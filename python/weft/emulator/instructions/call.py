@@ -1,18 +1,71 @@
-"""Calls of functions by name, of functions through pointers, and of system functions."""
+"""Calls of functions by name, of functions through pointers, and of system functions.
+
+Local memory that a thread allocates while it runs: alloca, stacksave and stackrestore.
+"""
 
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.table import End, Table
+from weft.emulator.decoding.table import End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.system import system_call
-from weft.emulator.reading.syntax import Function, Name, Operand, Prototype, Register, Targets, Variable
-from weft.emulator.reading.types import U64
+from weft.emulator.memory.segments import STACK
+from weft.emulator.reading.syntax import U64, Function, Name, Operand, Prototype, Register, Targets, Variable
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.groups import CallSite, Group, Transfer
+from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
 
 table = Table()
+
+
+@table.step("alloca")
+def alloca(op: Op) -> Step:
+    """`alloca d, size{, alignment}`: the local address of `size` new bytes."""
+    kind = op.type("u32 u64")
+    op.count(2, 3)
+    align = op.immediate(2) if len(op.operands) == 3 else 8
+    if align < 1 or align & (align - 1) or align > 4096:
+        op.fail(f"the alignment must be a power of two in 1..4096, got {align}")
+    result, size, line = op.destination(0, kind), op.source(1, kind), op.line
+
+    def run(lanes: Lanes) -> None:
+        sizes = lanes.read(size).astype(np.uint64)
+        addresses = lanes.wave.memory.allocate_local(lanes, sizes, align, line)
+        lanes.write(result, addresses.astype(kind.storage))
+
+    return run
+
+
+@table.step("stacksave")
+def stacksave(op: Op) -> Step:
+    kind = op.type("u32 u64")
+    op.count(1)
+    result = op.destination(0, kind)
+
+    def run(lanes: Lanes) -> None:
+        top = lanes.chosen(lanes.wave.memory.stack_top)
+        lanes.write(result, (top + np.uint64(STACK)).astype(kind.storage))
+
+    return run
+
+
+@table.step("stackrestore")
+def stackrestore(op: Op) -> Step:
+    """Frees what was allocated since `stacksave`."""
+    kind = op.type("u32 u64")
+    op.count(1)
+    source = op.source(0, kind)
+
+    def run(lanes: Lanes) -> None:
+        memory, threads = lanes.wave.memory, lanes.threads()
+        saved = np.zeros(threads.shape, np.uint64)
+        saved[lanes.row_numbers()] = lanes.read(source).astype(np.uint64) - np.uint64(STACK)
+        memory.stack_top = np.where(threads & (saved < memory.stack_top), saved, memory.stack_top)
+
+    return run
+
+
 Actuals = tuple[Operand, ...]
 
 

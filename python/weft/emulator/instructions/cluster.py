@@ -5,13 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Step, Table
+from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece, put
-from weft.emulator.reading.syntax import Sink
-from weft.emulator.reading.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
+from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, U32, Array, Bools, Sink, Type
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import UnitAccess
 

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute, compute_many
-from weft.emulator.decoding.table import Step, Table
+from weft.emulator.decoding.table import Step, Table, compute, compute_many
 from weft.emulator.numerics.floats import flush
-from weft.emulator.reading.types import PRED, TYPES, Array, Bools, Type
+from weft.emulator.reading.syntax import PRED, TYPES, Array, Bools, Type
 
 table = Table()
 _SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64"

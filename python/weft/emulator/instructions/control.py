@@ -3,12 +3,10 @@
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.ends import jump
-from weft.emulator.decoding.steps import compute, nothing, notify
-from weft.emulator.decoding.table import Collective, End, Step, Table
+from weft.emulator.decoding.program import jump
+from weft.emulator.decoding.table import Collective, End, Step, Table, compute, nothing, notify
 from weft.emulator.errors import Fault
-from weft.emulator.reading.syntax import Name, Targets
-from weft.emulator.reading.types import U32, U64
+from weft.emulator.reading.syntax import U32, U64, Name, Targets
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler

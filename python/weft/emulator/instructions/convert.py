@@ -1,17 +1,211 @@
-"""`cvt`: between all integer and floating-point formats, with rounding and saturation."""
+"""`cvt`: between all integer and floating-point formats, with rounding and saturation.
 
-from collections.abc import Callable
+`cvt` of two or four values at once: pairs of f16 and bf16, and the formats of eight, six and four bits.
+
+`cvt.rn.bf16x2.f32 d, a, b` puts a into the upper half. `cvt.pack` packs integers.
+"""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions.convert_packed import packed
-from weft.emulator.numerics.floats import decode, each_exactly, encode, flush, saturate
-from weft.emulator.reading.types import Array, Type
+from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.numerics.floats import (
+    decode,
+    decode_small,
+    each_exactly,
+    encode,
+    encode_s2f6,
+    encode_small,
+    encode_ue8m0,
+    flush,
+    saturate,
+    stochastic,
+    width,
+)
+from weft.emulator.reading.syntax import TYPES, U32, Array, Type
 
 table = Table()
+_HALVES = ("f16x2", "bf16x2")
+_MOST = {"f16": 0x7BFF, "bf16": 0x7F7F}
+_SCALED = "scaled::n2::ue8m0"
+F32 = TYPES["f32"]
+
+
+def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -> Step:
+    """Any conversion between packed formats, or of float32 to one."""
+    if not (out.is_float and kind.is_float):
+        op.fail(f"doesn't convert .{kind} to .{out}")
+    if out.name in _HALVES and kind.name == "f32":
+        return _to_halves(op, out, mode, relu, finite)
+    if out.name in _HALVES and kind.name not in (*_HALVES, "f32", "f32x2") and kind.name[-2:] == "x2":
+        return _from_small(op, out, kind, relu, finite)
+    if kind.name not in ("f32", *_HALVES) or out.name[-2:] not in ("x2", "x4") or out.name in _HALVES:
+        op.fail(f"doesn't convert .{kind} to .{out}")
+    if out.name == "s2f6x2":
+        if not finite or kind.name == "f16x2":
+            op.fail("needs .satfinite" if not finite else "must convert .f32 or .bf16x2, got .f16x2")
+        return _to_small(op, out, kind, lambda value: encode_s2f6(value, relu), op.flag(_SCALED))
+    if out.name == "ue8m0x2":
+        return _to_small(op, out, kind, lambda value: encode_ue8m0(_f32_bits(value), mode == "rp", finite))
+    if out.name.endswith("x4"):
+        return _four_to_small(op, out, kind, mode, relu)
+    element = out.name[:-2]
+    return _to_small(op, out, kind, lambda value: encode_small(value, element, relu))
+
+
+def _f32_bits(value: Array) -> Array:
+    return np.ascontiguousarray(value, np.float32).view(np.uint32)
+
+
+def _halves(bits: Array, kind: Type) -> tuple[Array, Array]:
+    """The upper and the lower value of a pair, as float32."""
+    parts = decode(bits.view(np.uint16), kind.name[:-2]).astype(np.float32)
+    return parts[..., 1::2], parts[..., 0::2]
+
+
+def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
+    element = TYPES[out.name[:-2]]
+    random = mode == "rs"
+    op.count(4 if random else 3)
+    noise_bits = 13 if element.name == "f16" else 16
+
+    def half(bits: Array, noise: Array | None) -> Array:
+        value = decode(bits, "f32")
+        if relu:
+            value = np.where(np.isnan(value) | (value > 0), value, 0.0)
+        if noise is None:
+            rounded = encode(value, element.name, mode)
+        else:
+            rounded = encode(stochastic(value, element.name, noise, noise_bits), element.name)
+        return _finite(rounded, value, element.name) if finite else rounded
+
+    def function(high: Array, low: Array, *noise: Array) -> Array:
+        kept = np.uint32((1 << noise_bits) - 1)
+        upper = noise[0] >> np.uint32(16) & kept if noise else None
+        lower = noise[0] & kept if noise else None
+        return half(high, upper).astype(np.uint32) << np.uint32(16) | half(low, lower)
+
+    sources = [op.source(i, F32) for i in ((1, 2, 3) if random else (1, 2))]
+    return compute(op.destination(0, out), function, *sources)
+
+
+def _to_small(
+    op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array], scaled: bool = False
+) -> Step:
+    """Two values, from two float32 or from one pair, each divided by its power of two first if `scaled`."""
+    shift = np.uint16(width(out.name[:-2]))
+    storage, inputs = out.storage, 2 if kind.name == "f32" else 1
+
+    def function(*registers: Array) -> Array:
+        values = registers[:inputs]
+        pair: Sequence[Array] = [v.view(np.float32) for v in values]
+        pair = pair if inputs > 1 else _halves(values[0], kind)
+        if scaled:
+            pair = [v.astype(np.float64) / s for v, s in zip(pair, _powers(registers[-1]), strict=True)]
+        upper = encode_one(pair[0]).astype(np.uint16) << shift
+        return (upper | encode_one(pair[1])).astype(storage)
+
+    op.count(1 + inputs + scaled)
+    sources = [op.source(1 + i, kind) for i in range(inputs)]
+    sources += [op.source(1 + inputs, TYPES["b16"])] if scaled else []
+    return compute(op.destination(0, out), function, *sources)
+
+
+def _powers(scales: Array) -> tuple[Array, Array]:
+    """The powers of two of a pair of ue8m0, the upper one first."""
+    return decode_small(scales >> np.uint16(8), "ue8m0"), decode_small(scales & np.uint16(255), "ue8m0")
+
+
+def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step:
+    """`cvt.rs d, {a, b, e, f}, rbits`: a is the highest. Each pair of values shares 16 random bits."""
+    if mode != "rs" or kind.name != "f32":
+        op.fail("must convert four .f32 with .rs")
+    op.count(3)
+    items = op.items(1)
+    if len(items) != 4:
+        op.fail(f"expects 4 registers, got {len(items)}")
+    element = out.name[:-2]
+    bits, storage = width(element), out.storage
+    low, eight, sixteen = np.uint32(0xFF), np.uint32(8), np.uint32(16)
+
+    def function(*registers: Array) -> Array:
+        noise = registers[4]
+        if bits == 8:
+            upper, lower = noise >> sixteen, noise & np.uint32(0xFFFF)
+        else:
+            # Each half of the random bits has eight for each pair.
+            upper = noise >> sixteen & np.uint32(0xFF00) | noise >> eight & low
+            lower = noise >> eight & np.uint32(0xFF00) | noise & low
+        value = np.zeros(noise.shape, np.uint32)
+        for register, random in zip(registers[:4], (upper, upper, lower, lower), strict=True):
+            code = encode_small(register.view(np.float32), element, relu, random)
+            value = value << np.uint32(bits) | code
+        return value.astype(storage)
+
+    sources = [*(op.source(item, F32) for item in items), op.source(2, U32)]
+    return compute(op.destination(0, out), function, *sources)
+
+
+def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step:
+    """To a pair of f16 or bf16; `.scaled::n2::ue8m0` multiplies each by its power of two first."""
+    scaled = op.flag(_SCALED)
+    if out.name == "f16x2" and (scaled or finite or kind.name == "s2f6x2"):
+        flags = f"{f'.{_SCALED}' * scaled}{'.satfinite' * finite}"
+        op.fail(f"must convert .{kind}{' with ' * bool(flags)}{flags} to .bf16x2, got .f16x2")
+    op.count(3 if scaled else 2)
+    element, target = kind.name[:-2], out.name[:-2]
+    shift = width(element)
+
+    def half(code: Array, power: Array | None) -> Array:
+        value = decode_small(code, element).astype(np.float64)
+        if power is not None:
+            value = value * power
+        if relu:
+            value = np.where(np.isnan(value) | (value > 0), value, 0.0)
+        rounded = encode(value, target)
+        return (_finite(rounded, value, target) if finite else rounded).astype(np.uint32)
+
+    def function(codes: Array, *scale: Array) -> Array:
+        powers = _powers(scale[0]) if scale else (None, None)
+        upper = half(codes >> codes.dtype.type(shift), powers[0])
+        return upper << np.uint32(16) | half(codes, powers[1])
+
+    sources = [op.source(1, kind), *([op.source(2, TYPES["b16"])] if scaled else [])]
+    return compute(op.destination(0, out), function, *sources)
+
+
+def _finite(bits: Array, value: Array, name: str) -> Array:
+    """Replaces infinities by the largest finite number."""
+    sign, most = bits & np.uint16(0x8000), np.uint16(_MOST[name])
+    return np.where(((bits & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, bits)
+
+
+@table.step("cvt.pack.sat")
+def pack(op: Op) -> Step:
+    """Two integers, saturated, with a above b; with a third operand, above that operand's lower bits."""
+    narrow = op.choice(["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])
+    bits, is_signed = int(narrow[1:]), narrow[0] == "s"
+    op.type("s32")
+    op.count(4 if bits < 16 else 3)
+    if bits < 16:
+        op.type("b32")
+    low = -(1 << (bits - 1)) if is_signed else 0
+    high = low + (1 << bits) - 1
+    mask, shift = np.uint32((1 << bits) - 1), np.uint32(bits)
+
+    def clamp(value: Array) -> Array:
+        return np.clip(value.view(np.int32), low, high).astype(np.int32).view(np.uint32) & mask
+
+    def function(a: Array, b: Array, *rest: Array) -> Array:
+        pair = clamp(a) << shift | clamp(b)
+        return pair if not rest else rest[0] << np.uint32(2 * bits) | pair
+
+    sources = [op.source(i, U32) for i in range(1, len(op.operands))]
+    return compute(op.destination(0, U32), function, *sources)
+
+
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {
     "rni": np.rint,
     "rzi": np.trunc,

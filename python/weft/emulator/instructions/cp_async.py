@@ -6,10 +6,9 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.mbarrier import BarrierOperand
-from weft.emulator.memory.copies import Copy
 from weft.emulator.memory.mbarrier import COMMIT
-from weft.emulator.memory.segments import Addresses
-from weft.emulator.reading.types import STORAGE, U32, Array, Bools
+from weft.emulator.memory.segments import Addresses, Copy
+from weft.emulator.reading.syntax import STORAGE, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
 
 table = Table()

@@ -2,26 +2,215 @@
 
 Data is read when a copy is issued. With a seed, it may arrive later, except for copies to global memory,
 which a thread's `wait_group` must have completed.
+
+The bulk copy unit: contiguous bytes of global and shared memory, and the events for observers. `st.bulk`:
+fills shared memory with zeros.
 """
 
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.steps import notify
-from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions import bulk
+from weft.emulator.decoding.table import Step, Table, notify
+from weft.emulator.errors import Fault
 from weft.emulator.instructions.atomics import Update, update_of
-from weft.emulator.instructions.bulk import Numbers, Octets, aligned, notify_global, notify_shared
 from weft.emulator.instructions.one_thread import address, by_code, in_shared, marks_of
-from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
-from weft.emulator.running.box_copies import BoxCopies, Key
+from weft.emulator.memory.segments import Segment
+from weft.emulator.reading.syntax import STORAGE, TYPES, U32, U64, Bools, Integer, Name, Type
+from weft.emulator.running.function_code import BoxCopies, Key
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
-from weft.emulator.watch import Chunks, Watch
+from weft.emulator.watch import CHUNK, Chunks, UnitAccess, Watch
+from weft.isa import bulk_stores as isa
+
+PROXY = "bulk"
+_WIDE = np.dtype(np.complex128)
+"""Elements as large as a chunk."""
+Octets = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+
+def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
+    """A fault of the active thread of `one`."""
+    row, lane = (int(part) for part in np.argwhere(one.enabled())[0])
+    return Fault(what, line, one.wave.thread(int(one.row_numbers()[row]), lane), address, rule)
+
+
+def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
+    """Faults if an address or a size is not a multiple of `step`."""
+    if value % step:
+        raise fault(
+            one,
+            f"misaligned {what} 0x{value:x}, which must be a multiple of {step}",
+            line,
+            value,
+            "misaligned",
+        )
+
+
+def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
+    """The buffer with the bytes from `address + first` up to, but not including, `address + last`.
+
+    The address may be outside of all buffers: some tensor maps begin before their tensor.
+    """
+    device = one.wave.memory.device
+    segment = device.find(address if device.has(address) else address + first)
+    if segment is None or address + first < segment.base or address + last > segment.base + segment.size:
+        near = f", in {segment.name} of {segment.size} bytes" if segment is not None else ""
+        what = (
+            f"out-of-bounds global access by a bulk copy of bytes {first} to {last} from 0x{address:x}{near}"
+        )
+        raise fault(one, what, line, address, "out-of-bounds")
+    if writes and not segment.writable:
+        raise fault(one, f"{segment.name} is read-only, but is written", line, address, "read-only")
+    return segment
+
+
+def notify_global(
+    one: Lanes,
+    kind: str,
+    addresses: Numbers | Chunks,
+    line: int,
+    barrier: tuple[int, int] | None = None,
+    data: Octets | None = None,
+) -> None:
+    """Reports an access to bytes of global memory to observers, and the `data` of a store."""
+    wave = one.wave
+    flat = addresses if isinstance(addresses, Chunks) else addresses.reshape(-1)
+    wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + len(flat)
+    if kind != "load":
+        wave.changes += 1
+    if wave.watch is not None:
+        wave.memory.moving = data
+        wave.watch.async_access(UnitAccess(kind, PROXY, 0, "global", flat, one.threads(), line, barrier))
+
+
+def notify_shared(
+    one: Lanes,
+    kind: str,
+    cta: int,
+    offsets: Numbers | Chunks,
+    line: int,
+    barrier: tuple[int, int] | None = None,
+    used: Numbers | None = None,
+) -> None:
+    """Reports an access to bytes of a CTA's shared memory to observers. `used`: those that a store takes into
+    global memory; None: all.
+    """
+    wave = one.wave
+    flat = offsets if isinstance(offsets, Chunks) else offsets.reshape(-1)
+    wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + len(flat)
+    if wave.watch is not None:
+        wave.memory.used = used
+        wave.watch.async_access(UnitAccess(kind, PROXY, cta, "shared", flat, one.threads(), line, barrier))
+
+
+def get(memory: Octets, offsets: Numbers | Chunks) -> Octets:
+    """Reads bytes or chunks."""
+    if not isinstance(offsets, Chunks):
+        return memory[offsets]
+    octets: Octets = _in_chunks(memory).take(offsets.first // CHUNK).view(np.uint8)
+    return octets
+
+
+def put(memory: Octets, offsets: Numbers | Chunks, data: Octets) -> None:
+    """Writes bytes or chunks."""
+    if isinstance(offsets, Chunks):
+        _in_chunks(memory)[offsets.first // CHUNK] = data.reshape(-1).view(_WIDE)
+    else:
+        memory[offsets] = data
+
+
+def _in_chunks(memory: Octets) -> npt.NDArray[np.complex128]:
+    return memory[: len(memory) // CHUNK * CHUNK].view(_WIDE)
+
+
+def bounded(one: Lanes, cta: int, offsets: Numbers | Chunks, line: int) -> Octets:
+    """The shared memory of a CTA, which must have all of these bytes."""
+    shared = one.wave.memory.shared_of(cta)
+    if isinstance(offsets, Chunks):
+        most = int(offsets.first.max(initial=0)) + CHUNK - 1
+    else:
+        most = int(offsets.max(initial=0))
+    if most >= len(shared):
+        what = f"out-of-bounds shared access by a bulk copy at 0x{most:x}, {one.wave.memory.extent()}"
+        raise fault(one, what, line, most, "out-of-bounds")
+    return shared
+
+
+def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
+    """The CTAs of the cluster that a multicast mask selects."""
+    ctas = one.wave.cluster_ctas(cta)
+    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
+    if ranks and ranks[-1] >= len(ctas):
+        what = f"the mask 0x{mask:x} names CTA {ranks[-1]}, but the cluster has {len(ctas)} CTAs"
+        raise fault(one, what, line, mask, "out-of-bounds")
+    return tuple(ctas[rank] for rank in ranks)
+
+
+def complete(one: Lanes, barriers: set[tuple[int, int]], size: int, line: int, threads: Bools | None) -> None:
+    """`size` bytes have arrived at each of these mbarriers."""
+    for cta, offset in sorted(barriers):
+        one.wave.mbarriers.complete_tx(cta, offset, size, line, threads)
+
 
 table = Table()
+_WIDE_STORES = 16
+"""The most bytes of one access."""
+
+
+@table.step("st.bulk")
+def st_bulk(op: Op) -> Step:
+    """`st.bulk{.weak}{.shared::cta} [to], bytes, 0`: each thread fills its own bytes."""
+    op.flag("weak")
+    space = "shared" if op.flag("shared::cta") else "generic"
+    op.count(3)
+    address = op.address(0, space)
+    size = op.operand(1)
+    if isinstance(size, Integer) and (complaint := _complaint(size.value)):
+        op.fail(complaint, size.location)
+    narrow = isinstance(size, Name) and op.register_type(size, U64).bits == 32
+    count, line = op.source(1, U32 if narrow else U64), op.line
+    value = op.operand(2)
+    if not isinstance(value, Integer) or value.value != isa.VALUE:
+        op.fail(f"the value must be the constant {isa.VALUE}", value.location)
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        sizes, begins = lanes.read(count), address(lanes)
+        for one, at, _ in lanes.singles():
+            size, begin = int(sizes[at]), int(begins[at])
+            if complaint := _complaint(size):
+                raise fault(one, f"{op.opcode}: {complaint}", line, begin, "misaligned")
+            # Memory outside of shared memory is a fault, in the generic space, too.
+            memory.shared_offsets(one, address.space, begins, isa.STEP, line)
+            offset = 0
+            while offset < size:
+                width = (
+                    _WIDE_STORES
+                    if size - offset >= _WIDE_STORES and (begin + offset) % _WIDE_STORES == 0
+                    else isa.STEP
+                )
+                zeros = np.zeros(begins.shape, STORAGE[8 * width])
+                memory.store(one, address.space, begins + np.uint64(offset), zeros, width, line)
+                offset += width
+
+    return run
+
+
+def _complaint(size: int) -> str | None:
+    """Why so many bytes can't be filled; None if they can."""
+    if size % isa.STEP or not 0 <= size <= isa.MOST_BYTES:
+        nearest = min(max(size + isa.STEP // 2, 0) // isa.STEP * isa.STEP, isa.MOST_BYTES)
+        return (
+            f"the number of bytes must be a multiple of {isa.STEP} in 0..{isa.MOST_BYTES}, got {size}; "
+            f"the nearest is {nearest}"
+        )
+    return None
+
+
 _SPACES = ("shared::cluster", "shared::cta", "global")
 _ROUTES = {
     ("shared::cluster", "global"),
@@ -131,7 +320,7 @@ def copy(op: Op) -> Step:
                 signaled = None if masks is not None else _mark(int(marks[at]), stride)
                 data = _from_global(one, int(begins[at]), count, line, left, right, signaled)
             owner, offset = divmod(int(offsets[at]), stride)
-            owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
+            owners = (owner,) if masks is None else chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)
             arrive(one, data, owners, offset + np.arange(count), (own, mark), masks is not None, line)
 
@@ -161,7 +350,7 @@ def arrive(
         if multicast and pair:
             mark = (owner & ~_PEER | barrier[0] & _PEER, barrier[1])
         marks[owner] = mark
-        bulk.bounded(one, owner, offsets, line)
+        bounded(one, owner, offsets, line)
         wave.mbarriers.state(*mark, line)
         notify_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
     threads = one.threads() if wave.watch is not None else None
@@ -170,7 +359,7 @@ def arrive(
     def finish() -> None:
         for owner in owners:
             if write is None:
-                bulk.put(wave.memory.shared_of(owner), offsets, data)
+                put(wave.memory.shared_of(owner), offsets, data)
             else:
                 assert not isinstance(offsets, Chunks)
                 write(wave.memory.shared_of(owner), offsets, data)
@@ -198,8 +387,8 @@ def _from_global(
     """
     if left >= _ALIGN or right >= _ALIGN:
         what = f"a bulk copy must ignore at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
-        raise bulk.fault(one, what, line, address, "misaligned")
-    segment = bulk.global_segment(one, address, left, size - right, line, writes=False)
+        raise fault(one, what, line, address, "misaligned")
+    segment = global_segment(one, address, left, size - right, line, writes=False)
     notify_global(one, "load", address + np.arange(left, size - right), line, barrier)
     begin = address - segment.base
     out = np.zeros(size, np.uint8)
@@ -217,7 +406,7 @@ def _from_shared(
 ) -> Octets:
     cta, offset = divmod(start, one.wave.memory.shared_stride)
     offsets = offset + np.arange(size)
-    shared = bulk.bounded(one, cta, offsets, line)
+    shared = bounded(one, cta, offsets, line)
     notify_shared(one, "load", cta, offsets, line, barrier)
     return shared[offsets]
 
@@ -239,7 +428,7 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
             address = int(offsets[at])
             count = _checked(one, int(sizes[at]), address, int(begins[at]), line)
             data = _from_shared(one, int(begins[at]), count, line)
-            segment = bulk.global_segment(one, address, 0, count, line, writes=True)
+            segment = global_segment(one, address, 0, count, line, writes=True)
             chosen = np.arange(count)
             if masks is not None:
                 # A bit for each byte of every 16.
@@ -304,7 +493,7 @@ def reduction(op: Op, name: str, kind: Type, in_l2: bool = True) -> Write:
 def commit_group(op: Op) -> Step:
     """`cp.async.bulk.commit_group`."""
     op.count(0)
-    return notify(lambda watch, threads: watch.async_commit(bulk.PROXY, threads, op.line))
+    return notify(lambda watch, threads: watch.async_commit(PROXY, threads, op.line))
 
 
 @table.step("cp.async.bulk.wait_group")
@@ -317,9 +506,9 @@ def wait_group(op: Op) -> Step:
         op.fail(f"the number of pending groups must be at least 0, got {pending}")
 
     def waited(watch: Watch, threads: Bools) -> None:
-        watch.async_done(bulk.PROXY, threads, op.line, pending)
+        watch.async_done(PROXY, threads, op.line, pending)
         if not reads:
-            watch.async_written(bulk.PROXY, threads, op.line, pending)
+            watch.async_written(PROXY, threads, op.line, pending)
 
     return notify(waited)
 

@@ -1,4 +1,7 @@
-"""`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes, rows and pixels of a tensor by its map."""
+"""`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes, rows and pixels of a tensor by its map.
+
+`tensormap.replace` and `tensormap.cp_fenceproxy`: tensor maps that a kernel builds or changes.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,34 +10,120 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions import bulk
-from weft.emulator.instructions.bulk import Octets, aligned, fault, notify_global, notify_shared
+from weft.emulator.decoding.table import Collective, Step, Table
+from weft.emulator.instructions import cp_async_bulk
 from weft.emulator.instructions.cp_async_bulk import (
     Ends,
+    Octets,
     SharedAddress,
     Write,
+    aligned,
     arrive,
     completion,
+    fault,
+    notify_global,
+    notify_shared,
     reduction,
     reduction_name,
 )
 from weft.emulator.instructions.one_thread import address, by_code, marks_of, may_signal
-from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.instructions.tcgen05_order import pair_of
 from weft.emulator.memory import tensor_map
-from weft.emulator.memory.boxes import Box
 from weft.emulator.memory.segments import WINDOWS
-from weft.emulator.memory.tensor_map import Numbers, Taken
-from weft.emulator.reading.syntax import Address, Vector
-from weft.emulator.reading.types import TYPES, U32, Array
-from weft.emulator.running.box_copies import BoxCopies
+from weft.emulator.memory.tensor_map import Box, Numbers, Taken
+from weft.emulator.reading.syntax import TYPES, U32, U64, Address, Array, Integer, Vector
+from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Chunks
 from weft.isa.tcgen05.pairs import PAIR
-from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
+from weft.isa.tensor_map import BYTES, ELEMENT_TYPES, FIELDS, OOB_FILLS, TensorMap
 
 table = Table()
+_SPACES = {"global": "global", "shared::cta": "shared", "": "generic"}
+_WORD = 8
+
+
+@table.step("tensormap.replace")
+def replace(op: Op) -> Step:
+    """`tensormap.replace.tile.field{.space}.b1024.type [map]{, ordinal}, value`."""
+    op.choice(["tile"])
+    name = op.choice([name for name in FIELDS if name != "l2_promotion"])
+    field = FIELDS[name]
+    space = _SPACES[op.choice(["global", "shared::cta"], "")]
+    op.choice(["b1024"])
+    kind = U64 if op.choice(["b32", "b64"]) == "b64" else U32
+    if kind.bits != field.bits:
+        op.fail(f".{name} must have the type .b{field.bits}, got .b{kind.bits}")
+    counted = field.counts != 1
+    op.count(3 if counted else 2)
+    ordinal = op.immediate(1) if counted else 0
+    if not 0 <= ordinal < field.counts:
+        op.fail(
+            f"the ordinal of .{name} must be in 0..{field.counts - 1}, got {ordinal}", op.operand(1).location
+        )
+    address, line = op.address(0, space), op.line
+    last = op.operand(len(op.operands) - 1)
+    if field.codes and (not isinstance(last, Integer) or not 0 <= last.value < len(ELEMENT_TYPES)):
+        op.fail(f"the element type must be in 0..{len(ELEMENT_TYPES) - 1}", last.location)
+    code = field.stored(last.value) if field.codes and isinstance(last, Integer) else 0
+    value = op.source(last, kind)
+    places = field.slots_of(ordinal)
+
+    def run(lanes: Lanes) -> None:
+        memory, begin = lanes.wave.memory, address(lanes)
+        values = lanes.read(value).astype(np.uint64) - np.uint64(field.less)
+        new = np.full_like(values, code) if field.codes else values
+        for slot in places:
+            at = begin + np.uint64(_WORD * slot.word)
+            mask = np.uint64(((1 << slot.bits) - 1) << slot.low)
+            old = memory.load(lanes, address.space, at, _WORD, line)
+            put = (new >> np.uint64(slot.drop)) << np.uint64(slot.low) & mask
+            memory.store(lanes, address.space, at, old & ~mask | put, _WORD, line)
+        for slot in field.clears:
+            at = begin + np.uint64(_WORD * slot.word)
+            mask = np.uint64(((1 << slot.bits) - 1) << slot.low)
+            memory.store(
+                lanes,
+                address.space,
+                at,
+                memory.load(lanes, address.space, at, _WORD, line) & ~mask,
+                _WORD,
+                line,
+            )
+
+    return run
+
+
+@table.collective("tensormap.cp_fenceproxy")
+def copy_and_fence(op: Op) -> Collective:
+    """`tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned [to], [from],
+    128`: a warp copies a map, and later copies through it see the new one.
+    """
+    for words in (["global"], ["shared::cta"], ["tensormap::generic"], ["release"]):
+        op.choice(words)
+    scope = op.choice(["cta", "cluster", "gpu", "sys"])
+    op.choice(["sync"])
+    op.choice(["aligned"])
+    op.count(3)
+    if op.immediate(2) != BYTES:
+        op.fail(f"the size must be {BYTES}, got {op.immediate(2)}", op.operand(2).location)
+    target, source, line = op.address(0, "global"), op.address(1, "shared"), op.line
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        leaders = lanes.enabled() & (np.cumsum(lanes.enabled(), axis=1) == 1)
+        one = lanes.narrowed(leaders)
+        to, begin = target(lanes), source(lanes)
+        for offset in range(0, BYTES, CHUNK):
+            data = memory.load(one, source.space, begin + np.uint64(offset), CHUNK, line)
+            memory.store(one, target.space, to + np.uint64(offset), data, CHUNK, line)
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.fence(f"proxy.tensormap::generic.release.{scope}", lanes.threads(), line)
+
+    return Collective(run)
+
+
 _LOADED = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
 _STORED = ("tile", "tile::scatter4", "im2col_no_offs")
 _NO_OFFSETS = np.zeros(0, np.int64)
@@ -234,7 +323,9 @@ def _global(
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
-    segment = bulk.global_segment(one, map_.address, int(inside.min()), last, line, writes=kind != "load")
+    segment = cp_async_bulk.global_segment(
+        one, map_.address, int(inside.min()), last, line, writes=kind != "load"
+    )
     first = inside + map_.address
     if taken.in_chunks:
         chunks = Chunks(first)
@@ -248,7 +339,7 @@ def _global(
 def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
     """The bytes of a load, with fill values out of bounds."""
     memory, spots = _global(one, map_, taken, taken.inside, line, "load", barrier)
-    data = _rounded(map_, bulk.get(memory, spots)).reshape(-1, taken.unit)
+    data = _rounded(map_, cp_async_bulk.get(memory, spots)).reshape(-1, taken.unit)
     if len(data) == taken.inside.size:
         return data.reshape(-1)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
@@ -317,7 +408,7 @@ def copy(op: Op) -> Step:
             awaited = mark if masks is None else None
             data = _loaded(one, map_, taken, line, awaited)
             spots = _spots(map_, taken, begin, taken.unit)
-            owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
+            owners = (owner,) if masks is None else cp_async_bulk.chosen_ctas(one, cta, int(masks[at]), line)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
     return by_code(quick, run)
@@ -370,19 +461,19 @@ def _store(
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
             sources = _spots(map_, taken, begin, width)
-            shared = bulk.bounded(one, cta, sources, line)
+            shared = cp_async_bulk.bounded(one, cta, sources, line)
             some, used = taken.inside if reduces else taken.written, None
             if not some.all():
                 octets = sources.octets() if isinstance(sources, Chunks) else sources
                 used = octets.reshape(*some.shape, width)[some]
             notify_shared(one, "load", cta, sources, line, used=used)
-            data = bulk.get(shared, sources).reshape(*some.shape, width)[some]
+            data = cp_async_bulk.get(shared, sources).reshape(*some.shape, width)[some]
             if map_.element.bits == _SIX:
                 data = _packed(data)
             kind = "reduce" if write else "store"
             memory, spots = _global(one, map_, taken, some, line, kind, data=data)
             if write is None:
-                bulk.put(memory, spots, data)
+                cp_async_bulk.put(memory, spots, data)
             elif not isinstance(spots, Chunks):
                 write(memory, spots, data)
 

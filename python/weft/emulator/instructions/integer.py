@@ -5,9 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Step, Table
-from weft.emulator.reading.types import PRED, STORAGE, TYPES, Array, Type
+from weft.emulator.decoding.table import Step, Table, compute
+from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, Array, Type
 from weft.emulator.running.lanes import Lanes
 
 table = Table()

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Collective, Table
+from weft.emulator.decoding.table import Collective, Table, compute
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED, unpacked
-from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import STORAGE, U32, Array, Bools
+from weft.emulator.reading.syntax import STORAGE, U32, Array, Bools, Operand
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import ROWS, Marks
 from weft.isa.mma import matrix_moves

@@ -7,13 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import End, Step, Table
-from weft.emulator.memory.access import GPU
+from weft.emulator.decoding.table import End, Step, Table, compute
 from weft.emulator.memory.mbarrier import PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival, Key, pending_of
-from weft.emulator.memory.segments import Addresses
-from weft.emulator.reading.syntax import Address, Sink
-from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
+from weft.emulator.memory.segments import GPU, Addresses
+from weft.emulator.reading.syntax import PRED, U32, U64, Address, Array, Bools, Sink
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler

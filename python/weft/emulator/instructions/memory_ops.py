@@ -5,9 +5,8 @@ import numpy as np
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.move import give_way
-from weft.emulator.memory.access import LEVELS, Order
-from weft.emulator.reading.syntax import Operand, Sink
-from weft.emulator.reading.types import STORAGE, Array, Type
+from weft.emulator.memory.segments import LEVELS, Order
+from weft.emulator.reading.syntax import STORAGE, Array, Operand, Sink, Type
 from weft.emulator.running.lanes import Lanes
 
 table = Table()

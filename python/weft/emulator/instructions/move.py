@@ -3,11 +3,23 @@
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Step, Table
+from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
-from weft.emulator.reading.syntax import Address, Name, Operand, Register, Sink, Variable, Vector
-from weft.emulator.reading.types import PRED, TYPES, U64, Array, Bools, Type
+from weft.emulator.reading.syntax import (
+    PRED,
+    TYPES,
+    U64,
+    Address,
+    Array,
+    Bools,
+    Name,
+    Operand,
+    Register,
+    Sink,
+    Type,
+    Variable,
+    Vector,
+)
 from weft.emulator.running import special
 from weft.emulator.running.lanes import Lanes
 

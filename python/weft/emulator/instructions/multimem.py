@@ -10,13 +10,12 @@ import numpy as np
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.atomics import Update, apply, update_of
-from weft.emulator.instructions.bulk import fault
+from weft.emulator.instructions.cp_async_bulk import fault
 from weft.emulator.instructions.memory_ops import in_order, order_of, split
 from weft.emulator.instructions.move import give_way
-from weft.emulator.memory.access import LEVELS, Order
-from weft.emulator.memory.segments import Addresses, Multicast
+from weft.emulator.memory.segments import LEVELS, Addresses, Multicast, Order
 from weft.emulator.numerics.floats import decode, encode
-from weft.emulator.reading.types import STORAGE, Array, Type
+from weft.emulator.reading.syntax import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes
 from weft.isa import multimem as isa
 

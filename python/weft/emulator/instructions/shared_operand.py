@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.reading.types import STORAGE, Array
+from weft.emulator.reading.syntax import STORAGE, Array
+from weft.emulator.running.function_code import Places
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.product_code import Places
 from weft.emulator.watch import CHUNK, Chunks, UnitAccess
 from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.ends import together
-from weft.emulator.decoding.steps import notify
-from weft.emulator.decoding.table import Collective, End, Step, Table
+from weft.emulator.decoding.program import together
+from weft.emulator.decoding.table import Collective, End, Step, Table, notify
 from weft.emulator.errors import Fault
-from weft.emulator.memory.access import LEVELS
-from weft.emulator.reading.types import U32, Array
+from weft.emulator.memory.segments import LEVELS
+from weft.emulator.reading.syntax import U32, Array
 from weft.emulator.running.barriers import Reduction
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes

@@ -10,8 +10,7 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step
 from weft.emulator.errors import Fault, PtxError
 from weft.emulator.memory.spaces import Memory
-from weft.emulator.reading.syntax import Name, Operand, Register, Variable
-from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.reading.syntax import TYPES, Array, Name, Operand, Register, Variable
 from weft.emulator.running.lanes import Lanes
 
 Read = Callable[[Lanes], Array]

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
-from weft.emulator.instructions.tcgen05_operands import PROXY
+from weft.emulator.instructions.tcgen05_order import PROXY
 from weft.emulator.memory.tensor_memory import Calls, Touch, Touches
 from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
+from weft.emulator.running.function_code import Job, Numbers, Places, ProductCode, ProductKind, Read, Run
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.product_code import Job, Numbers, Places, ProductCode, ProductKind, Read, Run
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Cells
 from weft.isa.accumulation import Accumulation

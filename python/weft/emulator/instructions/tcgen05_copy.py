@@ -8,9 +8,9 @@ from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED
-from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor, pair_of
+from weft.emulator.instructions.tcgen05_order import PROXY, descriptor_of, notify_tensor, pair_of
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
-from weft.emulator.reading.types import U64
+from weft.emulator.reading.syntax import U64
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import CHUNK
 from weft.isa.tcgen05 import copy as tcgen05_copy

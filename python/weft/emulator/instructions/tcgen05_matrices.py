@@ -11,14 +11,14 @@ from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.fragments import elements
 from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_copy import shifted
-from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, metadata_cells, scale_cells
-from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor
+from weft.emulator.instructions.tcgen05_ld_st import DataPath, Descriptor, metadata_cells, scale_cells
+from weft.emulator.instructions.tcgen05_order import PROXY, descriptor_of, notify_tensor
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
+from weft.emulator.running.function_code import Places
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.product_code import Places
 from weft.emulator.watch import Cells, UnitAccess
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use

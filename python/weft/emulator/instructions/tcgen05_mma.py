@@ -12,17 +12,16 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.errors import Fault
+from weft.emulator.instructions.fragments import expanded
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.instructions.sparse import expanded
 from weft.emulator.instructions.tcgen05_code import Decoded, Quick
-from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, data_path
+from weft.emulator.instructions.tcgen05_ld_st import DataPath, Descriptor, data_path
 from weft.emulator.instructions.tcgen05_matrices import Matrices
-from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.instructions.tcgen05_order import pair_of
 from weft.emulator.memory.tensor_memory import Numbers
 from weft.emulator.numerics.floats import Doubles, decode, encode
-from weft.emulator.numerics.products import multiply_accumulate
-from weft.emulator.reading.syntax import Address, Vector
-from weft.emulator.reading.types import U32, U64, Array
+from weft.emulator.numerics.native_sums import multiply_accumulate
+from weft.emulator.reading.syntax import U32, U64, Address, Array, Vector
 from weft.emulator.running.lanes import Lanes
 from weft.isa import accumulation
 from weft.isa.tcgen05 import mma_rows as tcgen05_mma

@@ -10,11 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import compute
-from weft.emulator.decoding.table import Step, Table
+from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.instructions.compare import ORDERED
-from weft.emulator.reading.syntax import Name, Negative, Operand
-from weft.emulator.reading.types import U32, Array, Type
+from weft.emulator.reading.syntax import U32, Array, Name, Negative, Operand, Type
 
 table = Table()
 Function = Callable[[Array, Array], Array]

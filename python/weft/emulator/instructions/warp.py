@@ -9,8 +9,7 @@ import numpy.typing as npt
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Exchange, Step, Table
 from weft.emulator.numerics.floats import canonical
-from weft.emulator.reading.syntax import Operand
-from weft.emulator.reading.types import B32, PRED, U32, Array, Bools
+from weft.emulator.reading.syntax import B32, PRED, U32, Array, Bools, Operand
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Watch
 

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.access import Threads, Waiter
-from weft.emulator.memory.segments import Addresses
+from weft.emulator.memory.segments import Addresses, Threads, Waiter
 from weft.emulator.memory.spaces import Memory
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.reading.syntax import Array, Bools
 from weft.isa.mbarriers import BYTES, MOST_ARRIVALS, MOST_TRANSACTION_BYTES
 
 PENDING_SHIFT = 20

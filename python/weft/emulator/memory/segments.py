@@ -1,4 +1,5 @@
-"""Runs of bytes with an address, and how addresses are divided.
+"""Runs of bytes with an address, how addresses are divided, accesses as memory and observers see them, and
+the copies of `cp.async` that no thread has waited for.
 
 Generic addresses are flat 64-bit numbers. Buffers lie below the first window, with gaps between them; shared,
 local, const and param space have a window each. In its own space, an address counts from 0. A shared address
@@ -7,12 +8,13 @@ the cluster's other CTAs.
 """
 
 import copy
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.reading.types import STORAGE, Array, Bools
+from weft.emulator.reading.syntax import STORAGE, Array, Bools
 
 WINDOW_SHIFT = 44
 WINDOWS = {"shared": 1 << 44, "local": 2 << 44, "const": 3 << 44, "param": 4 << 44}
@@ -97,3 +99,138 @@ def put(piece: Piece, value: Array) -> None:
 def wrap(value: int) -> np.uint64:
     """`value` modulo 2**64."""
     return np.uint64(value & _MASK64)
+
+
+Rows = slice | npt.NDArray[np.intp]
+
+
+class Threads(Protocol):
+    """The threads that execute an instruction together: `active` lanes of `warps` warps, those of `mask`
+    (None: all of their lanes). `rows` are the warps among the wave's (None: all).
+    """
+
+    @property
+    def rows(self) -> Rows | None: ...
+    @property
+    def warps(self) -> int: ...
+    @property
+    def mask(self) -> Bools | None: ...
+    @property
+    def active(self) -> int: ...
+
+    def narrowed(self, mask: Bools) -> "Threads":
+        """The same warps with only the lanes of `mask`, which must be active already."""
+
+    def enabled(self) -> Bools:
+        """The active lanes, `[warps, 32]`."""
+
+    def threads(self) -> Bools:
+        """The active threads among all of the wave, `[all warps, 32]`."""
+
+    def row_numbers(self) -> npt.NDArray[np.intp]:
+        """The warps as indices into the wave."""
+
+    def chosen(self, per_row: Array) -> Array:
+        """The rows of these warps of an array over all warps of the wave."""
+
+
+class Waiter(Protocol):
+    """Threads that wait for memory to change: they run again when `stalled` is cleared."""
+
+    stalled: bool
+
+
+@dataclass(eq=False, slots=True)  # not frozen, which takes four times as long to make
+class Access:
+    """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`.
+
+    `offsets` are those of the first bytes in the data of `segment`. The data of shared memory are those of
+    all CTAs of the wave, one after the other; the data of local memory are those of all threads.
+    """
+
+    kind: str
+    space: str
+    address: Addresses
+    width: int
+    lanes: Threads
+    line: int
+    segment: Segment
+    offsets: Addresses
+
+
+CTA, CLUSTER, GPU, SYSTEM = 1, 2, 3, 4
+LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+"""The scopes, smallest first, where one GPU is the whole system."""
+WORLD_LEVELS = LEVELS | {"sys": SYSTEM}
+"""The scopes where several GPUs run."""
+
+
+class Order(NamedTuple):
+    """The order of an access that isn't weak; a relaxed one neither acquires nor releases. `level` is its
+    scope. `exchanges`: the old value doesn't matter.
+    """
+
+    acquires: bool
+    releases: bool
+    level: int
+    exchanges: bool = False
+
+
+@dataclass(eq=False)
+class Copy:
+    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's group, 0 before the commit.
+    `whole`: none of its threads has waited.
+    """
+
+    threads: Bools
+    rows: npt.NDArray[np.intp]
+    pieces: list[Piece]
+    value: Array
+    group: npt.NDArray[np.int64]
+    whole: bool = True
+
+
+class CopyQueue:
+    """The copies of a wave that no thread has waited for. They read their bytes when they are issued.
+
+    They write shared memory only at the wait, so that a missing wait shows as stale data.
+    """
+
+    def __init__(self, warps: int) -> None:
+        self.committed = np.zeros((warps, 32), np.int64)
+        self.copies: list[Copy] = []
+
+    def commit(self, threads: Bools) -> None:
+        """Closes the current group of each of these threads, empty or not."""
+        self.committed = self.committed + threads
+        for issued in self.copies:
+            new = issued.threads & threads & (issued.group == 0)
+            if new.any():
+                issued.group = np.where(new, self.committed, issued.group)
+
+    def wait(self, threads: Bools, pending: int | None) -> None:
+        """Completes the threads' copies except those of the newest `pending` groups; None: all, committed or
+        not.
+        """
+        kept: list[Copy] = []
+        for issued in self.copies:
+            ripe = issued.threads & threads
+            if pending is not None:
+                ripe = ripe & (issued.group > 0) & (issued.group <= self.committed - pending)
+            count = int(np.count_nonzero(ripe))
+            if count:
+                last = count == int(np.count_nonzero(issued.threads))
+                _write(issued, None if last and issued.whole else ripe[issued.rows])
+                if last:
+                    continue
+                issued.threads, issued.whole = issued.threads & ~ripe, False
+            kept.append(issued)
+        self.copies = kept
+
+
+def _write(issued: Copy, mask: Bools | None) -> None:
+    for piece in issued.pieces:
+        chosen = piece.mask
+        if mask is not None:
+            chosen = mask if chosen is None else chosen & mask
+        put(Piece(piece.view, piece.elements, chosen), issued.value)

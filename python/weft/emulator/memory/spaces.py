@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory.access import Access, Order, Threads
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import (
     FRAME_PARAM,
@@ -15,13 +14,16 @@ from weft.emulator.memory.segments import (
     STACK,
     WINDOW_SHIFT,
     WINDOWS,
+    Access,
     Addresses,
     Multicast,
+    Order,
     Piece,
     Segment,
+    Threads,
     put,
 )
-from weft.emulator.reading.types import STORAGE, Array, Bools
+from weft.emulator.reading.syntax import STORAGE, Array, Bools
 from weft.emulator.watch import Watch
 
 _WINDOW_SPACE = {base >> WINDOW_SHIFT: space for space, base in WINDOWS.items()}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.access import Waiter
+from weft.emulator.memory.segments import Waiter
 from weft.emulator.watch import Cells as Rectangle
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES

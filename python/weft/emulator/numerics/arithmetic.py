@@ -2,24 +2,95 @@
 
 Sums of floats follow the rules of `weft.isa.accumulation`. Integers and single bits are exact. Doubles are a
 chain of fused multiply-adds in the order of k.
+
+float64 arithmetic with directed rounding, on exact fractions, one element at a time.
 """
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
+from math import inf, isfinite, isinf, isqrt, nextafter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.numerics import floats
-from weft.emulator.numerics.directed import in_mode
-from weft.emulator.numerics.floats import Doubles, encode, fma_f64
-from weft.emulator.numerics.minifloats import values
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.numerics.floats import Doubles, each_exactly, encode, fma_f64, values
+from weft.emulator.reading.syntax import Array, Bools
 from weft.isa.accumulation import Accumulation
 from weft.isa.types import ELEMENT_TYPES
+
+Exact = Callable[..., Fraction]
+
+
+def in_mode(name: str, mode: str) -> Callable[..., Array]:
+    """add, sub, mul, fma, div, rcp or sqrt on float64 arrays, rounded by `mode` (rz, rm or rp)."""
+    exact, plain = _OPERATIONS[name]
+
+    def one(*operands: float) -> float:
+        nearest = plain(*(np.float64(x) for x in operands))
+        if name == "fma" and isfinite(operands[0]) and isfinite(operands[1]) and isinf(operands[2]):
+            return operands[2]  # even if the product would overflow
+        if not all(isfinite(x) for x in operands) or (name == "sqrt" and np.isnan(nearest)):
+            return float(nearest)
+        if name in ("div", "rcp") and operands[-1] == 0:
+            return float(nearest)
+        value = exact(*(Fraction(x) for x in operands))
+        if value == 0:
+            # A sum that cancels is negative zero only when rounded down.
+            cancels = name in ("add", "sub", "fma") and mode == "rm" and not _all_positive(name, operands)
+            return -0.0 if cancels else float(nearest)
+        if name == "sqrt":
+            return _root(value, mode)
+        return _round(value, mode)
+
+    return lambda *values: each_exactly(one, *values).astype(np.float64)
+
+
+def _all_positive(name: str, operands: tuple[float, ...]) -> bool:
+    signs = [bool(np.signbit(x)) for x in operands]
+    if name == "fma":
+        return not (signs[0] ^ signs[1]) and not signs[2]
+    return not signs[0] and signs[1] == (name == "sub")
+
+
+def _round(value: Fraction, mode: str) -> float:
+    try:
+        nearest = value.numerator / value.denominator
+    except OverflowError:
+        nearest = inf if value > 0 else -inf
+    above = nearest == inf or (isfinite(nearest) and Fraction(nearest) > value)
+    below = nearest == -inf or (isfinite(nearest) and Fraction(nearest) < value)
+    down = mode == "rm" or (mode == "rz" and value > 0)
+    if above and down:
+        return nextafter(nearest, -inf)
+    if below and not down:
+        return nextafter(nearest, inf)
+    return nearest
+
+
+def _root(value: Fraction, mode: str) -> float:
+    """The square root. It is rounded from a multiple of 2**-600 just below it."""
+    scale = 1200 + 2 * value.denominator.bit_length()
+    scaled = (value.numerator << scale) // value.denominator
+    root = isqrt(scaled)
+    exact = root * root * value.denominator == value.numerator << scale
+    return _round(Fraction(2 * root + (not exact), 2 << (scale // 2)), mode)
+
+
+_OPERATIONS: dict[str, tuple[Exact, Callable[..., np.float64]]] = {
+    "add": (lambda x, y: x + y, lambda x, y: x + y),
+    "sub": (lambda x, y: x - y, lambda x, y: x - y),
+    "mul": (lambda x, y: x * y, lambda x, y: x * y),
+    "fma": (lambda x, y, z: x * y + z, lambda x, y, z: x * y + z),
+    "div": (lambda x, y: x / y, lambda x, y: x / y),
+    "rcp": (lambda x: 1 / x, lambda x: np.float64(1) / x),
+    "sqrt": (lambda x: x, lambda x: np.float64(np.sqrt(x))),
+}
+
 
 Exponents = npt.NDArray[np.int16]
 Operand = tuple[Doubles, Exponents]

@@ -1,23 +1,25 @@
-"""The aligned, truncating sums of tensor cores in code of this host, made from `arithmetic.rounded_sum`.
+"""Matrix products as tensor cores compute them: by code of this host where there is some, made from
+`arithmetic.rounded_sum`, otherwise by `arithmetic`, which defines the bits.
 
 A function is compiled for each depth and rule. It holds eight columns of D in vectors of float64, in which
 products, aligned terms and their sums are exact.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from weft.emulator.native import addresses, function_at
 from weft.emulator.numerics import arithmetic
-from weft.emulator.numerics.arithmetic import Operand, Rule
+from weft.emulator.numerics.arithmetic import Operand, Rule, Terms
 from weft.emulator.numerics.emit import LANES, Emitter, element, vector
 from weft.emulator.numerics.floats import NAN_BITS, Doubles
 from weft.emulator.numerics.shuffles import shuffle
 from weft.emulator.numerics.symbols import Stack, Symbol
-from weft.emulator.reading.types import Array
+from weft.emulator.reading.syntax import Array
 
 
 def sums(left: Operand, right: Operand, c: Doubles, rule: Rule) -> Array:
@@ -137,3 +139,31 @@ end:
   ret void
 }
 """
+
+
+_WORTH = 1 << 21
+"""The multiply-adds by a rule after which it is compiled: NumPy takes as long for them as the compiler."""
+_done: defaultdict[Rule, int] = defaultdict(int)
+INTEGERS = Rule(0, 0, 0, 0, 0, half=False)
+"""Stands for the sums of integers, which have no rule."""
+COLUMNS = 8
+"""The columns of D that one vector of compiled sums holds."""
+
+
+def _add(terms: Terms, total: Doubles, rule: Rule) -> Doubles:
+    """`arithmetic.aligned_sum`, by code of this host if it is worth it."""
+    plain = terms.absent is None and total.shape[2] % COLUMNS == 0
+    if not plain or not is_worth(rule, total.size * rule.depth):
+        return arithmetic.aligned_sum(terms, total, rule)
+
+    return sums(terms.left, terms.right, total, rule)
+
+
+def is_worth(rule: Rule, work: int) -> bool:
+    """Whether to compile the sums of a rule, of which so many multiply-adds are wanted now."""
+    _done[rule] += work
+    return _done[rule] > _WORTH
+
+
+multiply_accumulate = partial(arithmetic.multiply_accumulate, add=_add)
+"""`d = a @ b + c`."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from weft.emulator.numerics.floats import Fused
-from weft.emulator.reading.types import STORAGE
+from weft.emulator.reading.syntax import STORAGE
 
 LANES = 32
 _PLAIN = (1, LANES)

@@ -7,6 +7,7 @@ from typing import NoReturn, TypeVar
 from weft.emulator.errors import PtxError
 from weft.emulator.reading.lexer import Token, tokens
 from weft.emulator.reading.syntax import (
+    TYPES,
     Address,
     Entity,
     Float,
@@ -21,10 +22,10 @@ from weft.emulator.reading.syntax import (
     Sink,
     SourceLocation,
     SymbolValue,
+    Type,
     Variable,
     Vector,
 )
-from weft.emulator.reading.types import TYPES, Type
 from weft.errors import shown
 from weft.isa.text import constants
 from weft.isa.text.identifiers import PREDEFINED

@@ -11,9 +11,8 @@ import numpy as np
 from weft.emulator.errors import Deadlock
 from weft.emulator.memory.mbarrier import State
 from weft.emulator.running.groups import Group
-from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.lanes import Lanes, runs
 from weft.emulator.running.wave import Wave
-from weft.emulator.running.words import runs
 from weft.isa.mbarriers import BYTES
 
 Block = tuple[int, int, int]

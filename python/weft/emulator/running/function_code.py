@@ -1,11 +1,195 @@
-"""What is known of a function of the program after it is decoded."""
+"""What is known of a function of the program after it is decoded, and code of the host, as instructions use
+it, for the bulk unit's copies and the products of tensor cores (see `compiled`).
+"""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_, itemgetter
+from typing import Any, NamedTuple, Protocol
 
-from weft.emulator.memory.access import LEVELS
-from weft.emulator.reading.syntax import Function
-from weft.emulator.reading.types import PRED, U64
-from weft.emulator.running.slots import Slots
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory.segments import LEVELS
+from weft.emulator.memory.tensor_map import Box
+from weft.emulator.reading.syntax import PRED, U64, Array, Function
+from weft.emulator.records import Record
+from weft.emulator.running.ctas import Slots
+from weft.emulator.watch import CHUNK
+from weft.isa.accumulation import Accumulation
+
+Key = tuple[int, int]
+"""A CTA of the wave, and an offset in its shared memory."""
+
+
+class BoxCopies(Protocol):
+    """The copies of one wave, for a thread of warp `row`. Each returns False, and has changed nothing, if the
+    interpreter must make it: where a rule may be broken, or the code isn't worth it yet.
+    """
+
+    def box(self, address: int, how: tuple[int, str]) -> Box | None:
+        """The box of a tensor map among the parameters, at a generic address, for copies of a rank in a mode.
+        None if the interpreter must copy.
+        """
+
+    def run(self, address: int, size: int) -> Box:
+        """Bytes of global memory, a multiple of 16 and at least 16, as a box of one dimension, until the next
+        call.
+        """
+
+    def load(
+        self,
+        row: int,
+        box: Box,
+        where: Sequence[int],
+        begin: int,
+        marks: Sequence[tuple[int, Key]],
+        line: int,
+        *,
+        awaited: bool,
+    ) -> bool:
+        """Copies a box at some coordinates into the shared memory of CTAs from byte `begin` on, and signals
+        the mbarrier of each. `marks`: the CTAs with their mbarriers. `awaited`: one mbarrier signals all of
+        it.
+        """
+
+    def store(self, row: int, box: Box, where: Sequence[int], cta: int, begin: int, line: int) -> bool:
+        """Copies from the shared memory of a CTA into a box."""
+
+
+class RegisterBlock:
+    """`array` is `[registers, warps, 32]`; `registers` are its parts, as a wave's register file has them."""
+
+    __slots__ = ("address", "array", "registers")
+
+    def __init__(self, array: Array) -> None:
+        self.array = array if array.base is None else array.copy()
+        self.registers = list(self.array)
+        self.address: int = self.array.ctypes.data
+
+    def is_current(self, file: list[Array], get: "Callable[[list[Array]], Any]") -> bool:
+        """Whether the file has these registers in the slots that `get` takes."""
+        return all(map(is_, self.registers, get(file)))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether anything else than a register file has one of the registers, or a view of it."""
+        views = sys.getrefcount(self.array) - len(self.registers)
+        return max(map(sys.getrefcount, self.registers)) > _OWN or views > _OWN_VIEWS
+
+
+def getter(slots: Sequence[int]) -> "Callable[[list[Array]], Any]":
+    """Takes the registers in some slots of a register file."""
+    return itemgetter(*slots) if len(slots) > 1 else lambda file: tuple(file[slot] for slot in slots)
+
+
+def _own() -> tuple[int, int]:
+    """How often a register that only a file has, and its block, are referred to."""
+    block = RegisterBlock(np.zeros((2, 1, 1), np.uint32))
+    file = list(block.registers)
+    views = sys.getrefcount(block.array) - len(block.registers)
+    return max(map(sys.getrefcount, block.registers)) * bool(file), views
+
+
+_OWN, _OWN_VIEWS = _own()
+
+
+Numbers = npt.NDArray[np.int64]
+Elements = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class ProductKind:
+    """`d = a @ b + d`, with A `[m, k]`, B `[k, n]` and D `[m, n]`.
+
+    `types` are those of A, B and D, `bits` the bits between elements of A and B in memory. `how` is the rule
+    of the sums, None for integers. `rows`: the rows of D are contiguous, and its elements take 32 bits each.
+    `negated`: A or B is multiplied by -1. `scaled`: blocks of k of A and B have scales.
+    """
+
+    types: tuple[str, str, str]
+    bits: tuple[int, int]
+    m: int
+    n: int
+    k: int
+    how: Accumulation | None
+    rows: bool = False
+    negated: tuple[bool, bool] = (False, False)
+    satfinite: bool = False
+    scaled: bool = False
+
+
+class Places:
+    """Where a matrix is: the place of each element, in elements (in bits if an element takes less than a
+    byte) from the beginning of a memory. For D by rows, it is the place of each row.
+
+    `chunks` are the first bytes of the chunks of 16 bytes that the matrix covers in shared memory, of which
+    it has the first `used`, and `end` is the byte after the last one; `bits` are those of an element there.
+    """
+
+    def __init__(
+        self,
+        elements: npt.NDArray[np.intp],
+        chunks: "npt.NDArray[np.int64] | None" = None,
+        used: int = CHUNK,
+        bits: int = 0,
+    ) -> None:
+        self.elements: Elements = np.ascontiguousarray(elements, np.int32)
+        self.address: int = self.elements.ctypes.data
+        self.chunks: Numbers = np.ascontiguousarray(() if chunks is None else chunks, np.int64).reshape(-1)
+        self.first: int = self.chunks.ctypes.data
+        self.used, self.bits = used, bits
+        self.end = 0 if chunks is None else int(self.chunks.max()) + CHUNK
+
+
+class Job(Record):
+    """The numbers of one product, 8 bytes each: addresses, and whether D is added."""
+
+    A = "u1"
+    A_INDEX = "u4"
+    B = "u1"
+    B_INDEX = "u4"
+    D = "u1"
+    D_INDEX = "u4"
+    KEEP = ""
+    A_SCALES = "f8"
+    """For each row, and block of k: values, then their exponents."""
+    B_SCALES = "f8"
+    """For each block of k, and column: values, then their exponents."""
+
+
+class Read(NamedTuple):
+    """The chunks of shared memory that the unit of a warp reads, in the memory of a CTA."""
+
+    row: int
+    cta: int
+    matrices: tuple[Places, ...]
+
+
+Run = Callable[[int, int, int], None]
+"""Computes products: the address of their numbers, `[jobs, len(Job)]`, how many there are, and in how many
+blocks of k each has scales.
+"""
+
+
+class ProductCode(Protocol):
+    """The products of one wave."""
+
+    def product(self, kind: ProductKind, times: int) -> Run | None:
+        """The code for products of a kind, of which so many are wanted now; None if it isn't worth it yet, or
+        if there is none.
+        """
+
+    def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Any:
+        """What `reads` needs; it doesn't keep the matrices."""
+
+    def reads(self, prepared: Any, line: int) -> bool:
+        """Reports to the sanitizer that asynchronous units read shared memory; `prepared` is what the method
+        of that name has returned. False if a rule may be broken, so that the interpreter must make the whole
+        instruction.
+        """
+
 
 MAX_FRAME = 512 * 1024
 """The most bytes of local memory of a thread."""

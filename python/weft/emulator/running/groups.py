@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.emulator.reading.types import STORAGE, Array
+from weft.emulator.reading.syntax import STORAGE, Array
 from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 

@@ -2,16 +2,42 @@
 
 A register is an array `[warps, 32]` that never changes: a write puts a new array into its slot. So registers
 may share arrays, a move costs nothing, and an instruction may keep its operands.
+
+Numbers of lanes, warps and lines in words.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Rows
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.memory.segments import Rows
+from weft.emulator.reading.syntax import Array, Bools
 from weft.emulator.running.wave import Wave
+
+
+def runs(numbers: Sequence[int]) -> list[list[int]]:
+    """The first and the last number of each run of ascending numbers."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, with runs of them as first and last: 0-3,7."""
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(numbers))
+
+
+def lanes_in_words(lanes: Any) -> str:
+    """The lanes that are True: 'lane 3', 'lanes 0-31'."""
+    numbers = np.flatnonzero(lanes).tolist()
+    return f"lane{'' if len(numbers) == 1 else 's'} {ranges(numbers)}"
+
 
 WARP = 32
 

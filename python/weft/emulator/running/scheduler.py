@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-from weft.emulator.reading.types import Bools
-from weft.emulator.running.barriers import Barriers
-from weft.emulator.running.cluster_barriers import ClusterBarriers
+from weft.emulator.reading.syntax import Bools
+from weft.emulator.running.barriers import Barriers, ClusterBarriers
 from weft.emulator.running.groups import CallSite, Group
 from weft.emulator.running.wave import Wave
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.memory.segments import RANK_SHIFT
-from weft.emulator.reading.types import STORAGE, Array
+from weft.emulator.reading.syntax import STORAGE, Array
 from weft.emulator.running.ctas import Ctas
 
 CLOCKS = frozenset(["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"])

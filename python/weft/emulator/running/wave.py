@@ -6,19 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.memory.copies import CopyQueue
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.mbarrier import Key, Mbarriers
-from weft.emulator.memory.segments import RANK_SHIFT
+from weft.emulator.memory.segments import RANK_SHIFT, CopyQueue
 from weft.emulator.memory.spaces import Memory
 from weft.emulator.memory.tensor_memory import TensorMemory
-from weft.emulator.reading.types import STORAGE, Array
+from weft.emulator.reading.syntax import STORAGE, Array
 from weft.emulator.running import special
-from weft.emulator.running.box_copies import BoxCopies
-from weft.emulator.running.ctas import Ctas, Grid, Launch
-from weft.emulator.running.product_code import ProductCode
-from weft.emulator.running.register_block import RegisterBlock
-from weft.emulator.running.slots import Slots
+from weft.emulator.running.ctas import Ctas, Grid, Launch, Slots
+from weft.emulator.running.function_code import BoxCopies, ProductCode, RegisterBlock
 from weft.emulator.watch import Watch
 
 _SPURIOUS = 0.1

@@ -7,24 +7,25 @@ from weakref import WeakKeyDictionary, WeakMethod
 import numpy as np
 
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
-from weft.emulator.reading.types import Bools
-from weft.emulator.running.cluster_barriers import Phase
+from weft.emulator.memory.segments import CLUSTER, CTA, LEVELS, WORLD_LEVELS, Access, Threads
+from weft.emulator.reading.syntax import Bools
+from weft.emulator.running.barriers import Phase
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.dataflow import followed
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.global_memory import GlobalMemory
+from weft.emulator.sanitizer.global_memory import GlobalMemory, LocalMemory
 from weft.emulator.sanitizer.global_races import GlobalRaces
-from weft.emulator.sanitizer.kernel_properties import ANY_KERNEL, Kernel
-from weft.emulator.sanitizer.launch_before import LaunchBefore
-from weft.emulator.sanitizer.launch_cancels import LaunchCancels
-from weft.emulator.sanitizer.local_memory import LocalMemory
-from weft.emulator.sanitizer.mbarrier_table import MbarrierTable
-from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
+from weft.emulator.sanitizer.kernel_properties import (
+    ANY_KERNEL,
+    Kernel,
+    LaunchBefore,
+    LaunchCancels,
+    RegisterPool,
+)
+from weft.emulator.sanitizer.mbarrier_uses import MbarrierTable, MbarrierUses
 from weft.emulator.sanitizer.orders import Orders
 from weft.emulator.sanitizer.races import Races
-from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState, instrumented
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.sanitizer.undefined import Undefined

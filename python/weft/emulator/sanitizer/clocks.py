@@ -5,8 +5,8 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import CLUSTER, CTA, GPU, LEVELS, SYSTEM
-from weft.emulator.reading.types import Bools
+from weft.emulator.memory.segments import CLUSTER, CTA, GPU, LEVELS, SYSTEM
+from weft.emulator.reading.syntax import Bools
 
 Rows = npt.NDArray[np.intp]
 Clocks = npt.NDArray[np.int32]

@@ -11,23 +11,13 @@ from typing import NamedTuple
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions import (
-    bits,
-    compare,
-    convert,
-    convert_packed,
-    floating,
-    integer,
-    move,
-    transcendental,
-    video,
-)
+from weft.emulator.instructions import bits, compare, convert, floating, integer, move, video
 from weft.emulator.watch import Traffic
 
 _KEPT = 32
 _LOADS = ("ld", "ldu", "cp", "wmma", "multimem", "tensormap", "call")
 """The first words of instructions that read memory."""
-_COMPUTE = (move, bits, integer, floating, transcendental, video, compare, convert, convert_packed)
+_COMPUTE = (move, bits, integer, floating, floating, video, compare, convert, convert)
 _PURE = Table(*(part.table for part in _COMPUTE))
 """The instructions that only compute registers of their own lane."""
 _OWN_SPACES = ("local", "const", "param")

@@ -1,19 +1,71 @@
-"""The sanitizer's rules, and the findings of a launch."""
+"""The sanitizer's rules, and the findings of a launch.
+
+What a launch executed, and the sanitizer's findings, as notebooks show them.
+"""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from weft.emulator.errors import Thread, with_sources
-from weft.emulator.locations import Source, source_of_lines
-from weft.emulator.memory.access import Access
-from weft.emulator.reading.types import Bools
+from weft.display.html import Html
+from weft.emulator.errors import Source, Thread, source_of_lines, with_sources
+from weft.emulator.memory.segments import Access
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer import page
 from weft.errors import WeftError, shown, with_cells
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
+
+_MOST_COUNTERS = 16
+
+
+def of_report(report: Any) -> str:
+    """HTML of a `weft.emulator.launch.Report`."""
+    made = Html("emulated launch", f"{report.instructions:,} warp instructions")
+    _list(made, report.findings)
+    counters = sorted(report.counters.items(), key=lambda each: (-each[1], each[0]))
+    if counters:
+        made.table(["counter", "number"], [(name, f"{n:,}") for name, n in counters[:_MOST_COUNTERS]])
+    if len(counters) > _MOST_COUNTERS:
+        made.note(f"and {len(counters) - _MOST_COUNTERS} counters with smaller numbers")
+    if report.printed:
+        made.code(report.printed, "printed by the kernel")
+    return made.text()
+
+
+def of_exploration(exploration: Any) -> str:
+    """HTML of a `weft.emulator.explore.Exploration`."""
+    seeds = exploration.seeds
+    made = Html("explored launches", f"without a seed, and with {seeds} seed{'' if seeds == 1 else 's'}")
+    if exploration.error is not None:
+        made.note(f"{type(exploration.error).__name__}: {exploration.error}")
+    _list(made, exploration.findings)
+    return made.text()
+
+
+def of_findings(findings: Sequence[Any]) -> str:
+    """HTML of findings of the sanitizer."""
+    made = Html("findings of the sanitizer")
+    _list(made, findings)
+    return made.text()
+
+
+def _list(made: Html, findings: Sequence[Any]) -> None:
+    if not findings:
+        made.note("The sanitizer found nothing.")
+        return
+    rows = []
+    for each in findings:
+        where = f"{each.line} ({each.source})" if each.source else each.line
+        who = "" if each.thread is None else each.thread
+        seed = "" if each.seed is None else each.seed
+        rows.append((each.rule, each.message, where, who, each.count, seed))
+    columns = ["rule", "what is wrong", "line of the PTX", "first thread", "times", "seed"]
+    kept = columns if any(each.seed is not None for each in findings) else columns[:-1]
+    made.table(kept, [row[: len(kept)] for row in rows])
+
 
 RULES: dict[str, str] = {
     "fault": "The launch ended in a fault that no other rule names.",
@@ -96,14 +148,14 @@ class Finding:
         return with_cells(f"{where}: {self.rule}: {self.message}{who}{seed}")
 
     def _repr_html_(self) -> str:
-        return page.of_findings([self])
+        return of_findings([self])
 
 
 class FoundList(tuple[Finding, ...]):
     """Findings in the order of their lines."""
 
     def _repr_html_(self) -> str:
-        return page.of_findings(self)
+        return of_findings(self)
 
 
 def ignored_rules(names: object) -> frozenset[str]:

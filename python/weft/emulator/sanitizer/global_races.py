@@ -5,17 +5,24 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import GPU, SYSTEM, Access
-from weft.emulator.memory.segments import Segment
-from weft.emulator.reading.types import Bools
+from weft.emulator.memory.segments import GPU, SYSTEM, Access, Segment
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.checked import Checked, at_once, changes
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.global_memory import COLUMN_BITS, EVERYONE, GlobalMemory, GlobalShadow
+from weft.emulator.sanitizer.global_memory import (
+    COLUMN_BITS,
+    EVERYONE,
+    Checked,
+    GlobalMemory,
+    GlobalShadow,
+    Observed,
+    at_once,
+    changes,
+    in_chunks,
+    is_padding,
+)
 from weft.emulator.sanitizer.kernel_properties import Kernel
-from weft.emulator.sanitizer.observed import Observed
-from weft.emulator.sanitizer.padding import in_chunks, is_padding
 from weft.emulator.sanitizer.shadow import Index, Times
 from weft.emulator.watch import Chunks, Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import CTA, GPU, SYSTEM, Access, Order
+from weft.emulator.memory.segments import CTA, GPU, SYSTEM, Access, Order
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.global_races import GlobalRaces

@@ -5,14 +5,12 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Access
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.memory.segments import Access
+from weft.emulator.reading.syntax import Array, Bools
 from weft.emulator.running.wave import Wave
-from weft.emulator.sanitizer.checked import Checked, at_once, changes
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.sanitizer.observed import Observed
-from weft.emulator.sanitizer.padding import in_chunks, is_padding
+from weft.emulator.sanitizer.global_memory import Checked, Observed, at_once, changes, in_chunks, is_padding
 from weft.emulator.sanitizer.shadow import NEVER, NOWHERE, READ_BY_THREADS, READ_BY_UNITS, Index, Shadow
 from weft.emulator.sanitizer.undefined import Undefined
 from weft.emulator.watch import Chunks

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.decoding.ends import collective
-from weft.emulator.decoding.program import Program
+from weft.emulator.decoding.program import Program, collective
 from weft.emulator.decoding.table import Collective, End, Step
-from weft.emulator.memory.access import Threads
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.memory.segments import Threads
+from weft.emulator.reading.syntax import Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks

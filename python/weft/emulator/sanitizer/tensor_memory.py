@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory.tensor_memory import COLUMN_MASK
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Access, Threads
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.memory.segments import Access, Threads
+from weft.emulator.reading.syntax import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.dataflow import Watched, computes, is_copy, operands, real_reads
 from weft.emulator.sanitizer.findings import Findings

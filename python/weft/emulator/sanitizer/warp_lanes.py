@@ -13,9 +13,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.access import Access, Threads
-from weft.emulator.memory.segments import Segment
-from weft.emulator.reading.types import Bools
+from weft.emulator.memory.segments import Access, Segment, Threads
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks, rows_of
 from weft.emulator.sanitizer.global_races import GlobalRaces

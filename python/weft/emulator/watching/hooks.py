@@ -15,11 +15,10 @@ import numpy as np
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault
-from weft.emulator.reading.types import Bools
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.sanitizer import Finding
-from weft.emulator.watching.launched import Launched, MemoryEvent
-from weft.emulator.watching.source_map import Line, Position, SourceMap, instructions
-from weft.emulator.watching.stopped import Stopped
+from weft.emulator.watching.stopped import Launched, MemoryEvent, Stopped
+from weft.emulator.watching.variables import Line, Position, SourceMap, instructions
 from weft.errors import WeftError, shown
 
 MEMORY = (

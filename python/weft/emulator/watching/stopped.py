@@ -1,23 +1,122 @@
-"""The state of a wave at a hook: its threads, registers, memory and barriers."""
+"""A wave at a hook, as debuggers and notebooks show it (its threads, registers, memory and barriers), and
+what hooks are told of a launch and of accesses to memory.
+"""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.locations import Source
+from weft.display.html import Html
+from weft.emulator.decoding.program import Program
+from weft.emulator.errors import Source
 from weft.emulator.machine import Machine
+from weft.emulator.memory.device import Device
 from weft.emulator.memory.mbarrier import State
-from weft.emulator.reading.syntax import Instruction, Register, Scope, Variable
-from weft.emulator.reading.types import Array, Bools
+from weft.emulator.reading.syntax import Array, Bools, Instruction, Register, Scope, Variable
+from weft.emulator.running.ctas import Launch
 from weft.emulator.running.deadlock import Stage, Wait, stages
 from weft.emulator.running.groups import Frame, Group
-from weft.emulator.watching import stopped_page
-from weft.emulator.watching.launched import Launched
-from weft.emulator.watching.source_map import Position
+from weft.emulator.running.lanes import lanes_in_words
+from weft.emulator.watching.variables import Position, SourceMap
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
+
+
+def of(stopped: Any) -> str:
+    """HTML of a `Stopped`: where it is, its warps, and the mbarriers of the first CTA."""
+    row, _ = stopped.first()
+    cta = int(stopped.wave.cta_of_row[row])
+    source = stopped.source
+    made = Html(f"{stopped.function} has stopped", str(source) if source else f"PTX line {stopped.line}")
+    rows = []
+    for state in stopped.warps():
+        place = state.source or state.line or ""
+        rows.append((state.cta, state.warp, lanes_in_words(state.lanes), place, state.waits))
+    made.table(["CTA", "warp", "lanes", "line", "waits"], rows)
+    mbarriers = stopped.mbarriers(cta)
+    if mbarriers:
+        columns = ["mbarrier", "phase", "arrived", "bytes pending", "warps that wait"]
+        made.table(
+            columns,
+            [
+                (
+                    f"0x{each.offset:x}",
+                    each.state.parity,
+                    f"{each.state.expected - each.state.pending} of {each.state.expected}",
+                    each.state.tx,
+                    len(each.waiting),
+                )
+                for each in mbarriers
+            ],
+        )
+    return made.text()
+
+
+_COLUMNS = (1 << 16) - 1
+
+
+@dataclass(frozen=True)
+class MemoryEvent:
+    """Threads, or an asynchronous unit for them, access memory.
+
+    `kind` is load, store, atomic or reduce. `unit` is empty for threads, otherwise bulk, wgmma, tcgen05, ….
+    `addresses` are those of the first bytes, `width` the bytes of each: in shared memory of CTA `cta` of the
+    wave (None: of each thread's own), in tensor memory lane << 16 | column of cells. `threads` are the
+    threads, `[warps of the wave, 32]`.
+    """
+
+    kind: str
+    unit: str
+    space: str
+    cta: int | None
+    addresses: npt.NDArray[np.int64]
+    width: int
+    threads: Bools
+    line: int
+
+    def within(self, first: int, last: int) -> Bools:
+        """The threads that access any of the bytes from `first` to `last`, or columns in tensor memory; all
+        threads, if it isn't known which of them does.
+        """
+        begin = self.addresses & _COLUMNS if self.space == "tensor" else self.addresses
+        chosen = (begin <= last) & (begin + self.width > first)
+        if not chosen.any():
+            return np.zeros_like(self.threads)
+        places = np.argwhere(self.threads)
+        if len(places) != len(chosen):
+            return self.threads
+        mine = np.zeros_like(self.threads)
+        mine[tuple(places[chosen].T)] = True
+        return mine
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch that is about to begin."""
+
+    kernel: str
+    text: str
+    program: Program
+    launch: Launch
+    map: SourceMap
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    """The arrays among the arguments, by their names or those of their parameters."""
+
+    def address_of(self, device: Device, name: str) -> int:
+        """The address in global memory of an array's first element. Raises WeftError if the launch uses a
+        copy of it.
+        """
+        array = self.arrays[name]
+        first = int(array.__array_interface__["data"][0])
+        for segment in device.segments:
+            begin = int(segment.data.__array_interface__["data"][0]) if segment.size else 0
+            if segment.size and begin <= first < begin + segment.size:
+                return segment.base + first - begin
+        raise WeftError(f"the launch uses a copy of '{name}', whose memory isn't aligned to 16 bytes")
+
 
 Cta = tuple[int, int, int]
 _MOST_NAMES = 12
@@ -335,4 +434,4 @@ class Stopped:
         return own == cta if self.wave.launch.cluster_size == 1 else cta in self.wave.cluster_ctas(own)
 
     def _repr_html_(self) -> str:
-        return stopped_page.of(self)
+        return of(self)

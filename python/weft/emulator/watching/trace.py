@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.program import Program
-from weft.emulator.memory.access import Access
-from weft.emulator.reading.types import Bools
+from weft.emulator.memory.segments import Access
+from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.ctas import Launch
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Cells, Chunks, UnitAccess, Watch
-from weft.emulator.watching.source_map import instructions
+from weft.emulator.watching.variables import instructions
 from weft.isa.chips import CHIPS
 from weft.system import output_files, processes
 

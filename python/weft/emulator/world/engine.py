@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Thread
-from weft.emulator.memory.access import SYSTEM
 from weft.emulator.memory.device import Device
-from weft.emulator.memory.segments import Segment
+from weft.emulator.memory.segments import SYSTEM, Segment
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, GlobalMemory, Sanitizer
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from weft.emulator.arguments import parameters, whole_number
 from weft.emulator.launch import Module, Shape
-from weft.emulator.memory.access import WORLD_LEVELS
-from weft.emulator.memory.segments import Segment
+from weft.emulator.memory.segments import WORLD_LEVELS, Segment
 from weft.emulator.sanitizer import Findings, GlobalMemory
 from weft.emulator.world.launched import How, Running
 from weft.emulator.world.memory import OfRank, WorldMemory, checked
