@@ -41,7 +41,14 @@ from weft.dialects.tile_copies import (
     tensor_map,
     vector_complaint,
 )
-from weft.dialects.tile_epilogue import EpilogueOp, LoadElementOp, epilogue, load_element
+from weft.dialects.tile_epilogue import (
+    EpilogueOp,
+    LoadElementOp,
+    StoreElementOp,
+    epilogue,
+    load_element,
+    store_element,
+)
 from weft.dialects.tile_flags import await_flag, is_last, remote, send_async, signal
 from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
 from weft.dialects.tile_launch_control import query_cancel, try_cancel
@@ -100,6 +107,7 @@ __all__ = [
     "RingType",
     "SliceOp",
     "StageOp",
+    "StoreElementOp",
     "TeamOp",
     "TensorMemoryOp",
     "Tile",
@@ -154,6 +162,7 @@ __all__ = [
     "stage_bytes",
     "stage_type",
     "store_async",
+    "store_element",
     "team",
     "tensor_map",
     "tensor_memory",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from ctypes import c_float
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -25,7 +26,7 @@ from weft.dialects.operand_roles import (
 from weft.dialects.product_types import HALF, Types
 from weft.dialects.schedule import AnySchedule, schedule_of
 from weft.dialects.schedule.coercion import as_schedule
-from weft.dialects.tile_epilogue import EpilogueOp, LoadElementOp
+from weft.dialects.tile_epilogue import EpilogueOp, Needs
 from weft.dialects.tile_matmul_checks import (
     batch_complaint,
     dims,
@@ -208,16 +209,17 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
         return None if self.epilogue is None else self.epilogue.owner.opview
 
     @property
-    def loads(self) -> list[LoadElementOp]:
-        """The loads of the epilogue."""
-        return [] if self.function is None else self.function.loads
+    def needs(self) -> Needs:
+        """What the epilogue needs of a kernel, which with `row_ends` also marks sums."""
+        needs = Needs() if self.function is None else self.function.needs
+        return replace(needs, only_scales=needs.only_scales and self.grouping != "row_ends")
 
     @property
     def read(self) -> list[tuple[str, ir.Value, Sequence[str]]]:
-        """The memrefs after D and those that the epilogue loads from, except for those that have one element
-        for all: each with its name in messages, and the names of its last sizes in `extents`.
+        """The memrefs after D and those that the epilogue loads from or stores to, except for those that have
+        one element for all: each with its name in messages, and the names of its last sizes in `extents`.
         """
-        types = self.types
+        types, needs = self.types, self.needs
         named = [(role, v) for role, v in self.roles.items() if not self.is_single(role)]
         return [
             *(
@@ -228,7 +230,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul", traits=[ORDERS]):
                 )
                 for role, v in named
             ),
-            *(("the source of tile.load_element", load.source, load.sizes) for load in self.loads),
+            *(("the source of tile.load_element", load.source, load.sizes) for load in needs.loads),
+            *(("the destination of tile.store_element", s.destination, s.sizes) for s in needs.stores),
         ]
 
     def role(self, name: str) -> Any:

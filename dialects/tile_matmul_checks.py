@@ -6,6 +6,7 @@ from math import isfinite
 
 from weft.dialects.activations import ACTIVATIONS, GATES, activation_complaint
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_SCALES, may_be_mixed
+from weft.dialects.op import Within
 from weft.dialects.operand_roles import (
     EPILOGUE,
     FACTORS,
@@ -27,7 +28,7 @@ from weft.dialects.schedule import (
     schedule_of,
 )
 from weft.dialects.schedule.nearest import refusal
-from weft.dialects.tile_epilogue import EpilogueOp
+from weft.dialects.tile_epilogue import EpilogueOp, StoreElementOp
 from weft.dialects.tile_team import TeamOp
 from weft.dialects.tile_types import matrix_complaint
 from weft.errors import WeftError
@@ -98,11 +99,13 @@ def short_form_complaint(op: ir.OpView) -> str | None:
 
 
 def conversion_complaint(op: ir.OpView, target: Target | None) -> str | None:
-    """Why the target can't convert elements of C, or of what the epilogue loads, to the type of the sums."""
-    for value in (*([] if op.added is None else [op.added]), *(load.source for load in op.loads)):
+    """Why the target can't convert elements of C, or of what the epilogue loads or stores."""
+    loaded = (*([] if op.added is None else [op.added]), *(load.source for load in op.needs.loads))
+    stored = (store.destination for store in op.needs.stores)
+    for verb, value in (*(("load", each) for each in loaded), *(("store", each) for each in stored)):
         element = str(value.type.element_type)
         if element in FP8_TYPES and target is not None and target.chip.name not in FP8_ROUNDING:
-            needed = f"needs {describe(FP8_ROUNDING)} to load {element} in its epilogue"
+            needed = f"needs {describe(FP8_ROUNDING)} to {verb} {element} in its epilogue"
             return f"{needed}, got {target}: use f16"
     return None
 
@@ -113,9 +116,29 @@ def epilogue_complaint(op: ir.OpView) -> str | None:
         return None
     if (kind := str(op.function.sum.type)) != op.types.sums:
         return f"expects an epilogue of sums of {op.types.sums}, got one of {kind}"
-    for load in op.loads:
+    needs = op.needs
+    for load in needs.loads:
         if load.source == op.d and (load.axes != "MN" or load.is_of_each != (op.d.type.rank == 3)):
             return "expects an epilogue that loads from D the element which it computes"
+    used = [op.a, op.b, op.d, *op.roles.values(), *(load.source for load in needs.loads)]
+    for store in needs.stores:
+        if wrong := _store_complaint(op, store, used):
+            return Within(f"expects {wrong}", store)
+        used.append(store.destination)
+    return None
+
+
+def _store_complaint(op: ir.OpView, store: StoreElementOp, used: list[ir.Value]) -> str | None:
+    """Why a product can't have a further result, to follow "expects"; its operands are `used` otherwise."""
+    destination, rank = store.destination, op.d.type.rank - (store.reduced is not None)
+    if op.role(TEAM) is not None:
+        return "no tile.store_element with a team: store from a tile.matmul of its own"
+    if store.reduced is not None and op.grouping is not None:
+        return f"no reduction by tile.store_element with {op.grouping}: store each element, and reduce those"
+    if destination.type.rank != rank:
+        return f"a destination of rank {rank} where D is of {op.d.type}, got {destination.type}"
+    if destination in used:
+        return f"a destination that nothing else of the product uses, got {destination.type} again"
     return None
 
 

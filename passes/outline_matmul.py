@@ -127,7 +127,9 @@ def _set_launch(product: MatmulOp) -> None:
     if (workspace := schedule.workspace) is not None:
         attribute = contract.CTA_WORKSPACE if workspace.of_each_cta else contract.WORKSPACE
         attribute.set(kernel, ir.DenseI64ArrayAttr.get([workspace.sum_rows, workspace.counters]))
-    contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number]))
+    written = [product.d, *(store.destination for store in product.needs.stores)]
+    numbers = sorted(ir.BlockArgument(each).arg_number for each in written)
+    contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get(numbers))
     contract.REQUIRES.set(kernel, sizes.map(_differences(product, sizes)))
 
 

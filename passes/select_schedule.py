@@ -46,7 +46,9 @@ def _select(op: MatmulOp, target: Target, *, any_rows: bool, family: str) -> Non
             raise refuse(op, complaint)
         return
     try:
-        chosen = choice.choose(*op.static_mnk, types, chip, any_rows=any_rows, family=family)
+        chosen = choice.choose(
+            *op.static_mnk, types, chip, any_rows=any_rows, family=family, registers=op.needs.registers
+        )
     except WeftError as error:
         if error.diagnostics[0].location is not None:  # in an extension's chooser
             raise

@@ -113,7 +113,8 @@ def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: "Targ
         chip = target.chip.name
         if complaint := choice.complaint(op.types, chip) or choice.layout_complaint(op.types, chip):
             raise refuse(op, complaint)
-        named = [choice.choose(*shape, op.types, chip, _members(op))]
+        needed = op.needs.registers
+        named = [choice.choose(*shape, op.types, chip, _members(op), registers=needed)]
     for schedule in named:
         if complaint := schedule.complaint(op.types, target):
             raise refuse(op, complaint)

@@ -73,11 +73,13 @@ class Product:
             raise refuse(op, f"must not have an operand '{other}' {_UNLESS_GIVEN}")
         if op.d.type.rank != 2:
             raise refuse(op, f"must not be a batch {_UNLESS_GIVEN}")
+        for store in op.needs.stores[:1]:
+            raise refuse(store, f"must not be in the epilogue {_UNLESS_GIVEN}")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
-        if each := next((load for load in op.loads if load.is_of_each), None):
+        if each := next((load for load in op.needs.loads if load.is_of_each), None):
             raise refuse(each, f"must not load from a batch {_UNLESS_GIVEN}")
-        operands |= {_loaded(load): load.source for load in op.loads} | _numbers(op)
+        operands |= {_loaded(load): load.source for load in op.needs.loads} | _numbers(op)
         argument_numbers = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
@@ -128,7 +130,7 @@ class Product:
             "A": "km" if attributes["transpose_a"] else "mk",
             "B": "nk" if attributes["transpose_b"] else "kn",
         }
-        loaded = {_loaded(load): load.axes.lower() for load in self.op.loads}
+        loaded = {_loaded(load): load.axes.lower() for load in self.op.needs.loads}
         return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"} | loaded
 
     @property
@@ -166,7 +168,7 @@ class Product:
             "residual",
             "alpha",
             *BLOCK_SCALES,
-            *map(_loaded, self.op.loads),
+            *map(_loaded, self.op.needs.loads),
             *_numbers(self.op),
         }
         read |= {self._added} if self._attributes["beta"] else set()
@@ -195,7 +197,7 @@ class Product:
         added = by_role[self._added] if self._attributes["beta"] else None
         if self.op.types.words:
             by_role |= {role: self._tiled(by_role[role]) for role in BLOCK_SCALES}
-        outer = {load.source: by_role[_loaded(load)] for load in self.op.loads}
+        outer = {load.source: by_role[_loaded(load)] for load in self.op.needs.loads}
         for name, number in _numbers(self.op).items():
             outer[number] = np.asarray(by_role[name], epilogue_values.number_type(str(number.type)))
         alpha = np.float32(self._attributes["alpha"]) * by_role.get("alpha", np.float32(1))

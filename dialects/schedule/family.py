@@ -128,6 +128,12 @@ class AnySchedule(Written):
         """For CTAs that compute one tile after the other: the limit of CTAs on a multiprocessor (0: none)."""
         return None
 
+    def has_room(self, registers: int) -> bool:
+        """Whether a thread has so many registers for an epilogue beside its sums: of kernels whose sums are
+        few, or aren't in registers, all have.
+        """
+        return True
+
     @property
     def workspace(self) -> Workspace | None:
         """Global memory that a launch provides in addition to the arguments."""

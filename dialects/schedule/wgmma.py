@@ -101,6 +101,14 @@ class WarpgroupSchedule(AnySchedule):
         return {1: (0, 0), 2: (40, 232), 3: (32, 160)}[self.warpgroups]
 
     @property
+    def registers_beside_sums(self) -> int:
+        """Registers of a thread that multiplies, without those of its sums."""
+        return (self.registers[1] or register_share(self.threads)) - self.rows * self.block[1] // WARPGROUP
+
+    def has_room(self, registers: int) -> bool:
+        return registers <= self.registers_beside_sums - OTHER_REGISTERS
+
+    @property
     def rows(self) -> int:
         """Rows of a tile that one warpgroup computes."""
         return self.block[0] // self.sharers

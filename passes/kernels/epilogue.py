@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, LoadElementOp, MatmulOp
+from weft.dialects.tile_epilogue import AT_ONCE
 from weft.isa.chips import LANES
 from weft.isa.mma.fragments import REGISTER_BITS
 from weft.layout import MEMORY, Iter, Layout
@@ -13,10 +14,11 @@ from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import emit, fragment_moves, fragment_registers, thread_ids
 from weft.passes.builders.addresses import Vector
 from weft.passes.builders.fragment_registers import LaneDigit
-from weft.passes.kernels.epilogue_function import Shared, compute, matrices, only_rounds, only_scales, shared
+from weft.passes.kernels.epilogue_function import Shared, compute, shared
 from weft.passes.kernels.fragments import PAIR, QUAD, convert, reread, transposed
 from weft.passes.kernels.matrices import member, run_bytes, size, vector_of
 from weft.passes.kernels.preload import Preload
+from weft.passes.kernels.reduced_output import ReducedOutput
 from weft.passes.kernels.tile_order import Ends
 
 # Of a lane of `wgmma`: pairs, beside those of the other lanes of a quad.
@@ -119,24 +121,26 @@ class Finisher:
         Each fragment is built on demand, so that it can be stored before the next: the operands of all of
         them don't fit in registers beside the sums.
         """
-        op, kind, element = self.op, sums.type, self.op.d.type.element_type
+        op, kind, element, needs = self.op, sums.type, self.op.d.type.element_type, self.op.needs
         known = shared(op, self.number) if self.known is None else self.known
-        if only_scales(op):
+        if needs.only_scales:
             whole = FragmentType.of(kind.shape, element, kind.layout)
-            if self.pairs and only_rounds(op) and _rounds_as_read(sums, element):
+            if self.pairs and needs.only_rounds and _rounds_as_read(sums, element):
                 yield reread(sums, whole, rounds=True), 0, 0
                 return
             lane = tile.to_lane(sums)
-            done = lane if op.function is None else compute(op.function, known, {op.function.sum: lane})
+            done = lane if op.function is None else compute(op.function, known, {op.function.sum: lane})[0]
             yield tile.from_lane(convert(done, whole.lane_type), whole), 0, 0
             return
         elements = emit.elements(tile.to_lane(sums))
         epilogue = _Epilogue(self, known, kind, (row, column))
-        for piece in pieces(kind):
+        parts = pieces(kind)
+        for piece, following in zip(parts, [*parts[1:], None], strict=True):
             part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
-            rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
-            done = convert(epilogue.of(piece, part), rounded.lane_type)
-            yield tile.from_lane(done, rounded), piece.row, piece.column
+            done, *others = epilogue.of(piece, part)
+            epilogue.store(piece, others)
+            epilogue.flush(piece, following)
+            yield _rounded(done, piece.kind, element), piece.row, piece.column
 
     def store(self, sums: ir.Value, row: ir.Value, column: ir.Value, stored: int | None = None) -> None:
         """Stores the fragments to D from registers. `stored`: the elements that are written at once, if these
@@ -148,6 +152,12 @@ class Finisher:
             tile.store(done, d, *at, vector_bytes=run_bytes(self.op.d, stored or self.run, done.type))
 
 
+def _rounded(lane: ir.Value, kind: ir.Type, element: ir.Type) -> ir.Value:
+    """A lane's values of a fragment as a fragment of elements of a type."""
+    rounded = FragmentType.of(kind.shape, element, kind.layout)
+    return tile.from_lane(convert(lane, rounded.lane_type), rounded)
+
+
 def _rounds_as_read(sums: ir.Value, element: ir.Type) -> bool:
     """Whether sums are in named registers, and are rounded to D's elements, of 16 bits."""
     wide = sums.type.element_type == ir.F32Type.get() and str(element) in ("f16", "bf16")
@@ -156,7 +166,7 @@ def _rounds_as_read(sums: ir.Value, element: ir.Type) -> bool:
 
 def _groups(op: MatmulOp, kind: ir.Type, ahead: int) -> list["Piece"]:
     """The parts of a fragment whose elements of matrices are loaded at once, each of whole pieces."""
-    count, read = len(pieces(kind)), matrices(op)
+    count, read = len(pieces(kind)), op.needs.matrices
     bits = sum(matrix.type.element_type.width for matrix in read) or 1
     fits = (
         p for p in range(1, count) if count % p == 0 and kind.registers // p * bits <= REGISTER_BITS * ahead
@@ -172,9 +182,6 @@ class Piece:
     row: int
     column: int
     registers: tuple[int, ...]
-
-
-_PIECE = 16  # registers of a lane, at most if the layout allows it
 
 
 def split(sums: ir.Value, count: int) -> Iterator[tuple[ir.Value, int, int]]:
@@ -193,7 +200,7 @@ def split(sums: ir.Value, count: int) -> Iterator[tuple[ir.Value, int, int]]:
 
 def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     """A fragment's parts along the dimension in which a lane has most elements, in order: `count` of them, or
-    as few as have `_PIECE` registers.
+    as few as have `AT_ONCE` registers.
     """
     groups = kind.layout.group(kind.shape)
     # Parts are blocks of the outermost digit, which must be one of the lane's registers.
@@ -202,7 +209,7 @@ def pieces(kind: ir.Type, count: int | None = None) -> list[Piece]:
     parts = count or next(
         p
         for p in range(1, counts[along] + 1)
-        if counts[along] % p == 0 and (kind.registers // p <= _PIECE or p == counts[along])
+        if counts[along] % p == 0 and (kind.registers // p <= AT_ONCE or p == counts[along])
     )
     extent = kind.shape[along] // parts
     shape = tuple(extent if axis == along else size for axis, size in enumerate(kind.shape))
@@ -235,23 +242,30 @@ class _Epilogue:
         self, finisher: Finisher, known: Shared, kind: ir.Type, start: tuple[ir.Value, ir.Value]
     ) -> None:
         self.op, self.run, self.number = finisher.op, finisher.run, finisher.number
+        self.needs = self.op.needs
         self.preloaded, self.known, self.kind, self.start = finisher.preloaded, known, kind, start
         groups = _groups(self.op, kind, finisher.ahead)
         self.groups = {register: group for group in groups for register in group.registers}
         # What is loaded of matrices, by the first register of a group.
         self.loaded = dict[tuple[ir.Value, int], list[ir.Value]]()
         self.spread = dict[ir.Value, SpreadRow]()
+        # By the number of the store.
+        self.reduced = {
+            number: ReducedOutput(each, self._vector_of(each.destination), size(self.op.d, each.reduced - 2))
+            for number, each in enumerate(self.needs.stores)
+            if each.reduced is not None
+        }
         # What is loaded of vectors, by axis and the row or column in the fragment.
         self.vectors = dict[tuple[ir.Value, str, int], ir.Value]()
 
-    def of(self, piece: Piece, lane: ir.Value) -> ir.Value:
-        """A lane's elements of D from its sums, not yet rounded."""
+    def of(self, piece: Piece, lane: ir.Value) -> list[ir.Value]:
+        """A lane's elements of D and of the further results from its sums, not yet rounded."""
         function = self.op.function
-        values = {x.element: self._matrix(x, piece, lane.type) for x in self.op.loads if x.axes == "MN"}
+        values = {x.element: self._matrix(x, piece, lane.type) for x in self.needs.loads if x.axes == "MN"}
         if self.op.grouping == "row_ends":
             lane = marked(self.op, lane, piece.kind, self._at(0, piece), self.number)
         if function is None:
-            return lane
+            return [lane]
         return compute(
             function,
             self.known,
@@ -259,6 +273,26 @@ class _Epilogue:
             lambda load: self._vector(load, piece, lane.type),
             lambda axis: self._coordinates(axis, piece),
         )
+
+    def store(self, piece: Piece, values: list[ir.Value]) -> None:
+        """Stores a lane's values of the further results, or combines them with those of other pieces."""
+        for number, (each, lane) in enumerate(zip(self.needs.stores, values, strict=True)):
+            if (reduced := self.reduced.get(number)) is not None:
+                first = self._at(reduced.reduced, piece)
+                reduced.combine(lane, piece.kind, self._digits(piece), first)
+                continue
+            memref = each.destination
+            done = _rounded(lane, piece.kind, memref.type.element_type)
+            at = (emit.value(self._at(axis, piece)) for axis in range(2))
+            width = run_bytes(memref, self.run, done.type)
+            tile.store(done, member(memref, self.number), *at, vector_bytes=width)
+
+    def flush(self, piece: Piece, following: Piece | None) -> None:
+        """Ends the reductions of rows or columns that a piece has, but not the following one."""
+        for reduced in self.reduced.values():
+            at, *after = ((each.row, each.column)[reduced.kept] for each in (piece, following) if each)
+            if after != [at]:
+                reduced.flush(piece.kind, self._digits(piece), self._at(reduced.kept, piece))
 
     def _matrix(self, load: LoadElementOp, piece: Piece, kind: ir.Type) -> ir.Value:
         """The part of a matrix at the coordinates of the piece: its whole group is loaded at once."""
@@ -290,13 +324,17 @@ class _Epilogue:
         """The part of a vector for the piece's rows or columns; pieces with the same ones share it."""
         key = load.source, load.axes, piece.row if load.axes == "M" else piece.column
         if key not in self.vectors:
-            source = load.source
-            if load.is_of_each:
-                source = vector_of(source, 0 if self.number is None else self.number)
+            source = self._vector_of(load.source)
             of_rows = load.axes == "M"
             lane = self._of_rows(source, piece) if of_rows else self._of_columns(load.source, source, piece)
             self.vectors[key] = convert(lane, kind)
         return self.vectors[key]
+
+    def _vector_of(self, source: ir.Value) -> ir.Value:
+        """A vector of the product, if a memref has one for each."""
+        return (
+            source if source.type.rank == 1 else vector_of(source, 0 if self.number is None else self.number)
+        )
 
     def _of_columns(self, name: ir.Value, source: ir.Value, piece: Piece) -> ir.Value:
         """A lane's elements of a vector for the piece's columns."""
@@ -320,9 +358,13 @@ class _Epilogue:
 
     def _coordinates(self, axis: int, piece: Piece) -> ir.Value:
         """The rows or columns of a lane's elements, as a vector of index."""
+        first = emit.add(self._at(axis, piece), fragment_registers.lane_coordinate(self._digits(piece)[axis]))
+        own = fragment_registers.lane_elements(piece.kind.layout, piece.kind.shape)[0]
+        return emit.vector_of([emit.as_index(emit.add(first, at[axis])) for at in own])
+
+    def _digits(self, piece: Piece) -> tuple[tuple[LaneDigit, ...], ...]:
+        """The digits of a lane's number that give its coordinates in a piece."""
         layout, shape = piece.kind.layout, piece.kind.shape
         if (digits := fragment_registers.lane_digits(layout, shape)) is None:
             raise refuse(self.op, f"can't compute with rows and columns of sums in {layout}")
-        first = emit.add(self._at(axis, piece), fragment_registers.lane_coordinate(digits[axis]))
-        own = fragment_registers.lane_elements(layout, shape)[0]
-        return emit.vector_of([emit.as_index(emit.add(first, at[axis])) for at in own])
+        return digits

@@ -4,43 +4,9 @@ lane's elements.
 
 from collections.abc import Callable
 
-from weft.dialects.tile import EpilogueOp, LoadElementOp, MatmulOp
+from weft.dialects.tile import EpilogueOp, LoadElementOp, MatmulOp, StoreElementOp
 from weft.mlir import arith, ir, memref, vector
 from weft.passes.builders import emit
-
-
-def matrices(op: MatmulOp) -> list[ir.Value]:
-    """The matrices that have an element for each one of D."""
-    return list(dict.fromkeys(load.source for load in op.loads if load.axes == "MN"))
-
-
-def only_scales(op: MatmulOp) -> bool:
-    """Whether nothing is done to the sums, other than to multiply them by a number that all share."""
-    scaled = op.function is None or _is_sum(op.function) or _is_scaled(op.function)
-    return scaled and op.grouping != "row_ends"
-
-
-def only_rounds(op: MatmulOp) -> bool:
-    """Whether nothing is done to the sums."""
-    return op.function is None or _is_sum(op.function)
-
-
-def _is_sum(function: EpilogueOp) -> bool:
-    return bool(function.result == function.sum)
-
-
-def _is_scaled(function: EpilogueOp) -> bool:
-    product = function.result.owner
-    if (
-        isinstance(product, ir.Block)
-        or product.name != "arith.mulf"
-        or function.result not in function.varying
-    ):
-        return False
-    operands = list(product.operands)
-    others = [each for each in operands if each != function.sum]
-    return len(others) == 1 and others[0] not in function.varying
-
 
 Shared = dict[ir.Value, ir.Value]
 """The values that all elements share, by the values in the function."""
@@ -55,7 +21,8 @@ def shared(op: MatmulOp, number: ir.Value | None) -> Shared:
     *body, _ = function.block.operations
     for each in body:
         results = each.operation.results
-        if not varying.isdisjoint(results) or isinstance(each, arith.ConstantOp):  # built where it is used
+        # Constants are built where they are used.
+        if not varying.isdisjoint(results) or isinstance(each, arith.ConstantOp | StoreElementOp):
             continue
         if isinstance(each, LoadElementOp):
             index, kind = number if each.is_of_each and number is not None else 0, each.element.type
@@ -86,9 +53,10 @@ def compute(
     values: dict[ir.Value, ir.Value],
     load: Callable[[LoadElementOp], ir.Value] = _none,
     coordinate: Callable[[int], ir.Value] = _none,
-) -> ir.Value:
-    """A lane's elements of D, not yet rounded. `values` maps the region's sum and its matrix loads to the
-    lane's vectors; `load` returns its elements of a vector, `coordinate` their rows (0) or columns (1).
+) -> list[ir.Value]:
+    """A lane's elements of D and of the further results, not yet rounded. `values` maps the region's sum and
+    its matrix loads to the lane's vectors; `load` returns its elements of a vector, `coordinate` their rows
+    (0) or columns (1).
     """
     varying, shape = function.varying, values[function.sum].type.shape
     numbers = {argument: number for number, argument in enumerate(function.block.arguments[1:])}
@@ -115,7 +83,7 @@ def compute(
             values[results[0]] = vector.from_elements(kinds[0], elements)
         else:
             values |= zip(results, _copy(op, operands, kinds), strict=True)
-    return of(function.result)
+    return [of(each) for each in (function.result, *(store.value for store in function.needs.stores))]
 
 
 def _every(value: ir.Value, known: Shared, shape: list[int]) -> ir.Value:

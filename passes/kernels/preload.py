@@ -14,7 +14,6 @@ from weft.isa.tensor_map import BOX_ALIGNMENT, ROW_BYTES
 from weft.mlir import arith, ir, memref, nvvm, scf
 from weft.passes.builders import emit, row_copies, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
-from weft.passes.kernels.epilogue_function import matrices
 from weft.passes.kernels.matrices import element_bytes, ends_ragged, map_of_member, member, misaligned, size
 from weft.passes.kernels.tile_order import Corner
 
@@ -40,7 +39,7 @@ class Preload:
         if not fits or op.types.output_bytes != 2:  # stmatrix and ldmatrix
             return None
         element = op.d.type.element_type
-        fitting = [matrix for matrix in matrices(op) if matrix.type.element_type == element]
+        fitting = [matrix for matrix in op.needs.matrices if matrix.type.element_type == element]
         return cls(fitting[-1], op.d, buffer) if fitting else None
 
     def begin(self, corner: Corner) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
-from weft.isa.chips import WARPGROUP, register_share
+from weft.isa.chips import WARPGROUP
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
 from weft.passes.builders import emit, prefetches, thread_ids
-from weft.passes.kernels import epilogue_function
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import Finisher, split
 from weft.passes.kernels.fragments import reread, transposed
@@ -65,7 +64,7 @@ class Writer:
         row, column = self.schedule.swapped(corner.row, corner.column)
         shape = self.schedule.swapped(self.schedule.rows, self.schedule.block[1])
         thread = emit.rem(emit.thread(), WARPGROUP)
-        for matrix in epilogue_function.matrices(self.op):
+        for matrix in self.op.needs.matrices:
             if preloaded is None or matrix != preloaded.matrix:
                 prefetches.block(member(matrix, corner.index), row, column, shape, thread, WARPGROUP)
 
@@ -141,8 +140,9 @@ class StagedWriter(Writer):
         """Whether a loop stores the parts of a tile: not where they are computed from more than the sums
         and what is in shared memory, since kernels then spill registers.
         """
-        loads = len(epilogue_function.matrices(self.op)) > (self.preloaded is not None)
-        return epilogue_function.only_scales(self.op) or (tile.reading(sums) is not None and not loads)
+        needs = self.op.needs
+        loads = len(needs.matrices) > (self.preloaded is not None)
+        return needs.only_scales or (tile.reading(sums) is not None and not loads)
 
     def _write_in_loop(self, parts: list[_Part], corner: Corner, phase: Any) -> Any:
         """Stores parts with one copy of the code that does. With the rows that threads store, two copies take
@@ -228,11 +228,7 @@ def spare(schedule: WarpgroupSchedule) -> int:
     """The registers of a thread that are free for what the epilogue loads at once: none where it also adds up
     parts of a tile.
     """
-    if schedule.stream_k:
-        return 0
-    each = schedule.registers[1] or register_share(schedule.threads)
-    sums = schedule.rows * schedule.block[1] // WARPGROUP
-    return max(each - sums - _KEPT, 0)
+    return 0 if schedule.stream_k else max(schedule.registers_beside_sums - _KEPT, 0)
 
 
 @dataclass(frozen=True)
@@ -346,5 +342,5 @@ def takes(op: MatmulOp, schedule: WarpgroupSchedule) -> bool:
     staging = schedule.staging(op.types)
     if not staging.slots or op.gate is not None:
         return False
-    needs_all = bool(epilogue_function.matrices(op)) or op.is_scattered or op.is_all_reduced
+    needs_all = bool(op.needs.matrices) or op.is_scattered or op.is_all_reduced
     return not (needs_all and staging.fits_in_equal_parts)

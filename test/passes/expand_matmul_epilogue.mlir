@@ -126,4 +126,32 @@ gpu.module @m {
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
     gpu.return
   }
+
+  // A further result is stored before D. Sums of columns are added up in a warp, where lanes 4, 8 and 16 apart have the
+  // same columns; rows beyond D don't count.
+  // CHECK-LABEL: gpu.func @further_results
+  // CHECK: %[[X:.*]] = arith.truncf %{{.*}} : vector<8xf32> to vector<8xbf16>
+  // CHECK-NEXT: %[[KEPT:.*]] = "tile.from_lane"(%[[X]])
+  // CHECK: "tile.store"(%[[KEPT]], %arg3
+  // CHECK: %[[INSIDE:.*]] = arith.cmpi sgt
+  // CHECK: %[[ELEMENTS:.*]]:8 = vector.to_elements
+  // CHECK-NEXT: %[[FIRST:.*]] = arith.select %[[INSIDE]], %[[ELEMENTS]]#0, %{{.*}} : f32
+  // CHECK: arith.addf %[[FIRST]], %{{.*}} : f32
+  // CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c4_i32
+  // CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c8_i32
+  // CHECK: nvvm.shfl.sync bfly %{{.*}}, %{{.*}}, %c16_i32
+  // CHECK: llvm.atomicrmw fadd %{{.*}}, %{{.*}} syncscope("device") monotonic : !llvm.ptr<1>, f32
+  // CHECK: "tile.store"(%{{.*}}, %arg2
+  gpu.func @further_results(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %x: memref<?x?xbf16>,
+                            %v: memref<?xf32>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.epilogue"() ({
+    ^bb0(%sum: f32, %i: index, %j: index):
+      "tile.store_element"(%sum, %x, %i, %j) : (f32, memref<?x?xbf16>, index, index) -> ()
+      "tile.store_element"(%sum, %v, %j) {kind = #vector.kind<add>} : (f32, memref<?xf32>, index) -> ()
+      "tile.yield"(%sum) : (f32) -> ()
+    }) : () -> !tile.function
+    "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
+    gpu.return
+  }
 }

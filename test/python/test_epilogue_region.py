@@ -6,9 +6,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import passes_between
 import pytest
 
 import weft
+from weft import passes
 from weft.dialects import tile
 from weft.dialects.schedule import (
     AnySchedule,
@@ -19,7 +21,9 @@ from weft.dialects.schedule import (
     WarpgroupSchedule,
     WmmaSchedule,
 )
-from weft.mlir import arith, ir
+from weft.dialects.tile import MatmulOp
+from weft.mlir import arith, ir, operations
+from weft.passes.kernels import activations
 from weft.tools import weft as tool
 
 SCHEDULES = {
@@ -166,6 +170,151 @@ def test_each_product_of_a_batch_has_a_vector_and_a_number(chip):
     np.testing.assert_array_equal(d, sums * factors[:, None, None])
     with pytest.raises(weft.WeftError):
         kernel.emulate(a, b, d, bias, factors[:2])
+
+
+def check_further_results(schedule: AnySchedule | None, chip: str, *batch: int, m: int, n: int) -> None:
+    """silu of the sums, the sums themselves, the sum of each column of D + 1, and the largest of each row."""
+
+    def function(x: Any, row: Any, column: Any, sums: Any, of_columns: Any, of_rows: Any) -> Any:
+        y = activations.apply("silu", x)
+        tile.store_element(x, sums, row, column)
+        one = arith.constant(x.type, 1.0)  # also for elements beyond D, which don't count
+        tile.store_element(arith.addf(y, one), of_columns, column, kind="add")
+        tile.store_element(arith.subf(x, one), of_rows, row, kind="maximumf")
+        return y
+
+    kind, vector = ("f16" if chip == "sm_70" else "bf16"), "x".join("?" * (1 + len(batch)))
+    kinds = ("x".join("?" * (2 + len(batch))), kind), (vector, "f32"), (vector, "f32")
+    kernel = weft.compile(product(function, kinds, (kind, kind), 2 + len(batch), schedule), chip)
+    dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
+    a, b = arrays(*batch, m, 72, kind=dtype), arrays(*batch, n, 72, kind=dtype)
+    d, x = (np.full((*batch, m, n), np.nan, dtype) for _ in range(2))
+    of_columns, of_rows = np.full((*batch, n), 2, np.float32), np.full((*batch, m), -np.inf, np.float32)
+    assert not kernel.emulate(a, b, d, x, of_columns, of_rows).findings
+    want = a.astype(float) @ b.astype(float).swapaxes(-1, -2)
+    y = want / (1 + np.exp(-want))
+    np.testing.assert_array_equal(x, want.astype(dtype))
+    np.testing.assert_allclose(d.astype(float), y, rtol=2**-7, atol=1e-6)
+    np.testing.assert_allclose(of_columns, 2 + (y + 1).sum(-2), rtol=1e-5, atol=1e-3)
+    np.testing.assert_array_equal(of_rows, want.max(-1) - 1)
+
+
+@every_family
+def test_further_results_of_every_family(schedule, chip):
+    check_further_results(schedule, chip, m=75, n=57)
+
+
+@pytest.mark.parametrize("chip", ["sm_70", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_further_results_of_batches(chip):
+    check_further_results(None, chip, 2, m=40, n=72)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chip"),
+    [
+        (WarpgroupSchedule((64, 64, 64), 1, 3, splits=2), "sm_90a"),
+        (WarpgroupSchedule((128, 64, 64), 2, 3, stream_k=True), "sm_90a"),
+        (WarpgroupSchedule((128, 256, 64), 2, 3), "sm_90a"),  # through shared memory, in strips
+        (TensorMemorySchedule((128, 64, 64), 1, 2, global_splits=2), "sm_100a"),
+    ],
+    ids=str,
+)
+def test_further_results_after_the_sums_of_k_slices(schedule, chip):
+    check_further_results(schedule, chip, m=150, n=72)
+
+
+def test_passes_of_mlir_between_keep_further_results(monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    monkeypatch.setattr("weft.compiler.pipeline.elements", passes_between.elements)
+    check_further_results(WarpgroupSchedule((64, 64, 64), 1, 3), "sm_90a", m=75, n=57)
+
+
+def test_further_results_of_alpha_and_c():
+    with weft.Module() as module:
+        kinds = [weft.memref("?x?", kind) for kind in ("f16", "f16", "f16", "f32", "f32")]
+        with module.func("product", kinds) as (a, b, d, c, other):
+
+            def function(x: Any, row: Any, column: Any) -> Any:
+                tile.store_element(x, other, row, column)
+                return arith.negf(x)
+
+            made = tile.epilogue(ir.F32Type.get(), function)
+            tile.matmul(a, b, d, c, alpha=0.5, beta=2.0, epilogue=made, transpose_b=True)
+    a, b = arrays(24, 32, kind=np.float16), arrays(41, 32, kind=np.float16)
+    c = arrays(24, 41, kind=np.float32)
+    d, other = np.zeros((24, 41), np.float16), np.zeros((24, 41), np.float32)
+    assert not weft.compile(module, "sm_80").emulate(a, b, d, c, other).findings
+    want = a.astype(np.float32) @ b.astype(np.float32).T / 2 + 2 * c
+    np.testing.assert_array_equal(other, want)
+    np.testing.assert_array_equal(d, -want)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_further_results_of_groups_have_the_rows_of_d(chip):
+    with weft.Module() as module:
+        kinds = [weft.memref("?x?x?", kind) for kind in ("bf16", "bf16", "f32", "f32")]
+        with module.func("product", [*kinds, weft.memref("?", "i32")]) as (a, b, d, other, groups):
+
+            def function(x: Any, row: Any, column: Any) -> Any:
+                tile.store_element(arith.addf(x, x), other, row, column)
+                return x
+
+            made = tile.epilogue(ir.F32Type.get(), function)
+            tile.matmul(a, b, d, groups=groups, epilogue=made, transpose_b=True)
+    a, b, groups = arrays(3, 100, 64), arrays(3, 72, 64), np.array([0, 33, 100], np.int32)
+    d, other = (np.full((3, 100, 72), np.nan, np.float32) for _ in range(2))
+    assert not weft.compile(module, chip).emulate(a, b, d, other, groups).findings
+    np.testing.assert_array_equal(other, 2 * d)
+    want = a.astype(float) @ b.astype(float).swapaxes(1, 2)
+    for number, rows in enumerate(groups):
+        np.testing.assert_array_equal(d[number, :rows], want[number, :rows])
+
+
+def test_fp8_is_stored_by_chips_that_round_to_it():
+    def function(x: Any, row: Any, column: Any, other: Any) -> Any:
+        tile.store_element(x, other, row, column)
+        return x
+
+    module = product(function, (("?x?", "f8E4M3FN"),))
+    with pytest.raises(weft.WeftError, match="to store f8E4M3FN in its epilogue, got sm_80: use f16"):
+        weft.compile(module, "sm_80")
+    a, b = arrays(24, 32), arrays(40, 32)
+    d, other = np.zeros((24, 40), np.float32), np.zeros((24, 40), ml_dtypes.float8_e4m3fn)
+    assert not weft.compile(module, "sm_89").emulate(a, b, d, other).findings
+    np.testing.assert_array_equal(other, d.astype(other.dtype))
+
+
+def test_further_results_of_integers():
+    def function(x: Any, row: Any, column: Any, other: Any) -> Any:
+        tile.store_element(arith.addi(x, x), other, row, column)
+        return x
+
+    kernel = weft.compile(product(function, (("?x?", "i32"),), ("i8", "i32")), "sm_80")
+    a, b = arrays(24, 32, kind=np.int8), arrays(40, 32, kind=np.int8)
+    d, other = (np.zeros((24, 40), np.int32) for _ in range(2))
+    assert not kernel.emulate(a, b, d, other).findings
+    np.testing.assert_array_equal(d, a.astype(int) @ b.astype(int).T)
+    np.testing.assert_array_equal(other, 2 * d)
+
+
+def test_a_schedule_is_chosen_whose_threads_hold_what_an_epilogue_needs():
+    def chosen(count: int) -> tuple[AnySchedule, int]:
+        def function(x: Any, row: Any, column: Any, *results: Any) -> Any:
+            for number, each in enumerate(results):
+                tile.store_element(arith.mulf(x, arith.constant(x.type, float(number))), each, row, column)
+            return x
+
+        module = product(function, (("?x?", "f32"),) * count, ("bf16", "bf16"))
+        with module:
+            passes.manager("select-schedule{chip=sm_90a}", module.context).run(module.mlir.operation)
+            (op,) = operations(module.mlir.operation, MatmulOp)
+            return op.schedule, op.needs.registers
+
+    (few, needed_by_few), (many, needed_by_many) = chosen(2), chosen(8)
+    assert few.block[:2] == (128, 256)
+    assert few.has_room(needed_by_few)
+    assert not few.has_room(needed_by_many)
+    assert many.has_room(needed_by_many)
 
 
 def test_operations_may_have_several_results():

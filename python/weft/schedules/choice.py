@@ -53,7 +53,9 @@ UNKNOWN_SIZE = 4096
 
 @dataclass(frozen=True)
 class Request:
-    """`members` products of M x N x K of some types on a chip. A size that isn't known is None."""
+    """`members` products of M x N x K of some types on a chip. A size that isn't known is None. The epilogue
+    needs so many `registers` of a thread beside the sums.
+    """
 
     m: int | None
     n: int | None
@@ -62,6 +64,7 @@ class Request:
     chip: str
     members: int = 1
     family: str = ""
+    registers: int = 0
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -150,15 +153,17 @@ def choose(
     any_rows: bool = False,
     tuned: bool = True,
     family: str = "",
+    registers: int = 0,
 ) -> AnySchedule:
     """The schedule for an M x N x K product, or for a batch of `members`. A size that isn't known is None.
 
     `any_rows`: one whose kernel takes rows of any alignment. `tuned`: from the database, where it has one.
-    `family`: one of the families with this name. Raises WeftError where no schedule is legal.
+    `family`: one of the families with this name. `registers`: one whose threads have so many for the
+    epilogue, if a candidate has. Raises WeftError where no schedule is legal.
     """
     if refusal := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
         raise WeftError(refusal)
-    request = Request(m, n, k, types, chip, members, family)
+    request = Request(m, n, k, types, chip, members, family, registers)
     if refusal := family_complaint(request, any_rows=any_rows):
         raise WeftError(refusal)
     # Products are tuned one at a time: for a batch the model decides.
@@ -298,16 +303,26 @@ def _chosen(
 ) -> AnySchedule:
     tuned = _tuned(request, files)
     if tuned is not None and isinstance(tuned, families_named(request.family)):
-        return tuned
+        return _with_room(request, tuned)
     for family in _able(request, any_rows):
         if (chosen := _chosen_by(family, request)) is not None:
-            return chosen
+            return _with_room(request, chosen)
     able = [family for family in reversed(families) if request.chip in family.chips(request.types)]
     named = " or ".join(family.instruction for family in able)
     raise WeftError(
         f"has no schedule for {request.chip} that is chosen for {product_text(request.types)} without being "
         f"named: name a schedule of {named}"
     )
+
+
+def _with_room(request: Request, chosen: AnySchedule) -> AnySchedule:
+    """The chosen schedule, or if its threads lack registers for the epilogue, the first candidate of its
+    family whose threads have them, if there is one.
+    """
+    if chosen.has_room(request.registers):
+        return chosen
+    others = CHOOSERS[type(chosen)].candidates(request)
+    return next((each for each in others if each.has_room(request.registers)), chosen)
 
 
 def _tuned(request: Request, files: tuple[Path, ...]) -> AnySchedule | None:

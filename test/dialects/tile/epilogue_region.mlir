@@ -61,3 +61,23 @@ func.func @of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi3
     : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, !tile.function) -> ()
   return
 }
+
+// Further results: elements beside D, the sum of each column and the largest element of each row.
+// CHECK-LABEL: @further_results
+func.func @further_results(%a: memref<4x?x?xf16>, %b: memref<?x?xf16>, %d: memref<4x?x?xf16>, %x: memref<4x?x?xbf16>,
+                           %sums: memref<4x?xf32>, %largest: memref<4x?xf32>) {
+  // CHECK: ^bb0(%[[SUM:.*]]: f32, %[[I:.*]]: index, %[[J:.*]]: index):
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // CHECK-NEXT: "tile.store_element"(%[[SUM]], %{{.*}}, %[[I]], %[[J]]) : (f32, memref<4x?x?xbf16>, index, index) -> ()
+    "tile.store_element"(%sum, %x, %i, %j) : (f32, memref<4x?x?xbf16>, index, index) -> ()
+    // CHECK-NEXT: "tile.store_element"(%[[SUM]], %{{.*}}, %[[J]]) {kind = #vector.kind<add>} : (f32, memref<4x?xf32>, index) -> ()
+    "tile.store_element"(%sum, %sums, %j) {kind = #vector.kind<add>} : (f32, memref<4x?xf32>, index) -> ()
+    // CHECK-NEXT: "tile.store_element"(%[[SUM]], %{{.*}}, %[[I]]) {kind = #vector.kind<maximumf>} : (f32, memref<4x?xf32>, index) -> ()
+    "tile.store_element"(%sum, %largest, %i) {kind = #vector.kind<maximumf>} : (f32, memref<4x?xf32>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf16>, !tile.function) -> ()
+  return
+}

@@ -3,7 +3,7 @@
 func.func @barrier(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   %0 = "tile.epilogue"() ({
   ^bb0(%sum: f32, %i: index, %j: index):
-    // expected-error @below {{'tile.epilogue' op can't have 'gpu.barrier' in its region: it computes one element by tile.load_element, arith, math, nvvm.ex2, nvvm.rcp.approx.ftz.f, nvvm.sqrt, nvvm.sqrt.approx, nvvm.rsqrt, nvvm.sin, nvvm.cos}}
+    // expected-error @below {{'tile.epilogue' op can't have 'gpu.barrier' in its region: it computes one element by tile.load_element, tile.store_element, arith, math, nvvm.ex2, nvvm.rcp.approx.ftz.f, nvvm.sqrt, nvvm.sqrt.approx, nvvm.rsqrt, nvvm.sin, nvvm.cos}}
     gpu.barrier
     "tile.yield"(%sum) : (f32) -> ()
   }) : () -> !tile.function
@@ -283,5 +283,169 @@ func.func @of_a_batch(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf
   // expected-error @below {{batch is 1 in D and 4 in the source of tile.load_element}}
   "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
+  return
+}
+
+// -----
+
+func.func @stores_at_no_index(%x: memref<?x?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.store_element' op expects the row and the column of its region as indices, or one of them}}
+    "tile.store_element"(%sum, %x) : (f32, memref<?x?xbf16>) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @no_kind(%v: memref<?xf32>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.store_element' op expects a kind of #vector.kind<add> or #vector.kind<maximumf> with one index, which reduces rows or columns}}
+    "tile.store_element"(%sum, %v, %j) : (f32, memref<?xf32>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @product_of_rows(%v: memref<?xf32>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{kind must be #vector.kind<add> or #vector.kind<maximumf>, got #vector.kind<mul>}}
+    "tile.store_element"(%sum, %v, %j) {kind = #vector.kind<mul>} : (f32, memref<?xf32>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @kind_of_elements(%x: memref<?x?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{kind must be absent with two indices, got #vector.kind<add>}}
+    "tile.store_element"(%sum, %x, %i, %j) {kind = #vector.kind<add>} : (f32, memref<?x?xbf16>, index, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @reduced_in_bf16(%v: memref<?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{expects the destination of element type f32, got memref<?xbf16>}}
+    "tile.store_element"(%sum, %v, %j) {kind = #vector.kind<add>} : (f32, memref<?xbf16>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @reduced_integers(%v: memref<?xf32>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: i32, %i: index, %j: index):
+    // expected-error @below {{expects a sum of f32 for elements of memref<?xf32>, got i32}}
+    "tile.store_element"(%sum, %v, %i) {kind = #vector.kind<add>} : (i32, memref<?xf32>, index) -> ()
+    "tile.yield"(%sum) : (i32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @another_value(%x: memref<?x?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{expects a value of the type of the sum, f32, got index}}
+    "tile.store_element"(%i, %x, %i, %j) : (index, memref<?x?xbf16>, index, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  return
+}
+
+// -----
+
+func.func @stores_outside(%x: memref<?x?xbf16>, %s: f32, %i: index) {
+  // expected-error @below {{'tile.store_element' op must be in a tile.epilogue}}
+  "tile.store_element"(%s, %x, %i, %i) : (f32, memref<?x?xbf16>, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @stores_to_d(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %x: memref<?x?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.matmul' op expects a destination that nothing else of the product uses, got memref<?x?xf32> again}}
+    "tile.store_element"(%sum, %d, %i, %j) : (f32, memref<?x?xf32>, index, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
+  return
+}
+
+// -----
+
+func.func @stores_a_batch(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %x: memref<4x?x?xbf16>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.matmul' op expects a destination of rank 2 where D is of memref<?x?xf32>, got memref<4x?x?xbf16>}}
+    "tile.store_element"(%sum, %x, %i, %j) : (f32, memref<4x?x?xbf16>, index, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.function) -> ()
+  return
+}
+
+// -----
+
+func.func @reduces_groups(%a: memref<4x?x?xf16>, %b: memref<?x?xf16>, %d: memref<4x?x?xf32>, %v: memref<?xf32>, %g: memref<?xi32>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.matmul' op expects no reduction by tile.store_element with groups: store each element, and reduce those}}
+    "tile.store_element"(%sum, %v, %j) {kind = #vector.kind<add>} : (f32, memref<?xf32>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %g, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<4x?x?xf16>, memref<?x?xf16>, memref<4x?x?xf32>, memref<?xi32>, !tile.function) -> ()
+  return
+}
+
+// -----
+
+func.func @stores_with_a_team(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %x: memref<?x?xbf16>, %s: memref<4xi32>, %p: memref<?xbf16>, %f: memref<?xi32>, %q: memref<?x?xi64>) {
+  %t = "tile.team"(%s, %p, %f, %q) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 1, 1, 1, 0>}
+    : (memref<4xi32>, memref<?xbf16>, memref<?xi32>, memref<?x?xi64>) -> !tile.exchange
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    // expected-error @below {{'tile.matmul' op expects no tile.store_element with a team: store from a tile.matmul of its own}}
+    "tile.store_element"(%sum, %x, %i, %j) : (f32, memref<?x?xbf16>, index, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  "tile.matmul"(%a, %b, %d, %t, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.exchange, !tile.function) -> ()
+  return
+}
+
+// -----
+
+func.func @size_of_a_further_result(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<64x32xf32>, %v: memref<64xf32>) {
+  %0 = "tile.epilogue"() ({
+  ^bb0(%sum: f32, %i: index, %j: index):
+    "tile.store_element"(%sum, %v, %j) {kind = #vector.kind<add>} : (f32, memref<64xf32>, index) -> ()
+    "tile.yield"(%sum) : (f32) -> ()
+  }) : () -> !tile.function
+  // expected-error @below {{expects D (M x N) and the destination of tile.store_element (N) to agree: N is 32 in D and 64 in the destination of tile.store_element}}
+  "tile.matmul"(%a, %b, %d, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<64x32xf32>, !tile.function) -> ()
   return
 }

@@ -22,12 +22,10 @@ from weft.language.values.fragments import Fragment
 from weft.language.values.matrices import Place
 from weft.language.values.scalars import Scalar, as_scalar, dtype_of
 from weft.mlir import arith, ir, llvm, nvvm
-from weft.passes.builders import addresses, emit
+from weft.passes.builders import addresses, atomics, emit
 from weft.passes.kernels import matrices
 
-_RELAXED = llvm.AtomicOrdering.monotonic
 _ACQUIRE, _BOTH = llvm.AtomicOrdering.acquire, llvm.AtomicOrdering.acq_rel
-_GPU = "device"  # LLVM's name of the scope
 _SWAP = "atom.relaxed.gpu.global.cas.b16 $0, [$1], $2, $3;"
 
 
@@ -36,7 +34,7 @@ def fence(*, shared: bool) -> ir.OpView:
     memory, or for all of the GPU's.
     """
     cta = "cluster" if trace.current().cluster else "block"  # LLVM's names of these scopes
-    return llvm.FenceOp(_BOTH, syncscope=cta if shared else _GPU)
+    return llvm.FenceOp(_BOTH, syncscope=cta if shared else atomics.GPU)
 
 
 def update(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
@@ -44,37 +42,15 @@ def update(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
     "min"), or combines their bits ("and", "or", "xor").
     """
     if name in ("and", "or", "xor"):
-        return _atomic(f"_{name}", pointer, number)
+        return atomics.update(f"_{name}", pointer, number)
     dtype = dtype_of(number.type)
     if dtype.is_unsigned:
         name = {"max": "umax", "min": "umin"}.get(name, name)
     if name != "add" and dtype == f32:
-        return _extreme_of_floats(name, pointer, number)
+        return atomics.extreme_of_floats(name, pointer, number)
     if name == "add" and dtype == bf16 and trace.current().chip not in BF16_ADD:
         return _added_by_swaps(pointer, number)
-    return _atomic(f"f{name}" if dtype.is_float else name, pointer, number)
-
-
-def _atomic(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
-    word = emit.signless(number)
-    old = llvm.atomicrmw(llvm.AtomicBinOp[name], pointer, word, _RELAXED, syncscope=_GPU)
-    return emit.bits(old, number.type)
-
-
-def _extreme_of_floats(name: str, pointer: ir.Value, number: ir.Value) -> ir.Value:
-    """The bits of floats are ordered as integers: of positive floats as signed ones, and of negative floats,
-    which as signed integers are less than those, in the opposite order of unsigned ones.
-    """
-    bits = arith.bitcast(emit.i32(), number)
-    negative = emit.less(bits, 0)
-    opposite = {"max": "umin", "min": "umax"}[name]
-    (old,) = emit.either(
-        negative,
-        [bits.type],
-        lambda: [_atomic(opposite, pointer, bits)],
-        lambda: [_atomic(name, pointer, bits)],
-    )
-    return arith.bitcast(number.type, old)
+    return atomics.update(f"f{name}" if dtype.is_float else name, pointer, number)
 
 
 def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
@@ -91,7 +67,7 @@ def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
         )
         return arith.cmpi(arith.CmpIPredicate.ne, before, old), [before]
 
-    first = llvm.load(bits, pointer, alignment=2, ordering=_RELAXED, syncscope=_GPU)
+    first = llvm.load(bits, pointer, alignment=2, ordering=atomics.RELAXED, syncscope=atomics.GPU)
     (old,) = emit.repeat([first], swapped)
     return arith.bitcast(number.type, old)
 
@@ -99,7 +75,7 @@ def _added_by_swaps(pointer: ir.Value, number: ir.Value) -> ir.Value:
 def exchanged(pointer: ir.Value, number: ir.Value) -> ir.Value:
     """Stores a number to an element. LLVM ignores that an exchange orders other accesses, so fences do."""
     fence(shared=False)
-    old = _atomic("xchg", pointer, number)
+    old = atomics.update("xchg", pointer, number)
     fence(shared=False)
     return old
 
@@ -107,7 +83,7 @@ def exchanged(pointer: ir.Value, number: ir.Value) -> ir.Value:
 def compared(pointer: ir.Value, expected: ir.Value, number: ir.Value) -> ir.Value:
     """Stores a number to an element that is the expected one."""
     expected, word = emit.signless(expected), emit.signless(number)
-    swapped = llvm.cmpxchg(pointer, expected, word, _BOTH, _ACQUIRE, syncscope=_GPU)
+    swapped = llvm.cmpxchg(pointer, expected, word, _BOTH, _ACQUIRE, syncscope=atomics.GPU)
     return emit.bits(llvm.extractvalue(word.type, swapped, [0]), number.type)
 
 
