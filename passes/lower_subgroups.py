@@ -1,6 +1,6 @@
 """`--lower-subgroups`: lowers what upstream's pass makes something else of: shuffles among fewer than 32
-lanes, differences and negations by `gpu.subgroup_mma_elementwise`, and short integers of `gpu.printf`; and
-`gpu.subgroup_reduce`, for which it has no pass in pipelines of text.
+lanes, differences and negations by `gpu.subgroup_mma_elementwise`, short integers of `gpu.printf`, and
+`gpu.all_reduce` in loops; and `gpu.subgroup_reduce`, for which it has no pass in pipelines of text.
 """
 
 from functools import partial
@@ -21,6 +21,9 @@ def run(module: ir.Operation) -> None:
         if mlir.constant(op.width) != LANES or isinstance(op.value.type, ir.VectorType):
             with ir.InsertionPoint(op), op.location:
                 _replace(op, *_shuffled(op))
+    for op in operations(module, gpu.AllReduceOp):
+        with ir.InsertionPoint(op), op.location:
+            gpu.barrier()  # in a loop, threads may still read the last result, which the next one replaces
     for op in operations(module, gpu.SubgroupReduceOp):
         with ir.InsertionPoint(op), op.location:
             _replace(op, _reduced(op))

@@ -53,7 +53,6 @@ _BY_ATAN = (
     f"with {ATAN[0]} and, twice, {ATAN[1]} as atan(x) for x in -1..1; f64 needs __nv_atan in the module"
 )
 _BY_SHUFFLES = {
-    "all_reduce": "use gpu.subgroup_reduce, and reduce its results through workgroup memory",
     "rotate": "use gpu.shuffle idx",
     "subgroup_broadcast": "use gpu.shuffle idx",
 }
@@ -111,6 +110,7 @@ TABLE: dict[str, Row] = {
     **_rows("subgroup_mma_extract_thread_local", None, "store the matrix, and load its elements", "gpu"),
     **_rows("subgroup_mma_insert_thread_local", None, "store the elements, and load them as a matrix", "gpu"),
     **_rows("shuffle", ("i32", "i64", "f32", "f64"), "extend or bitcast it to 32 bits", "gpu"),
+    **_rows("all_reduce", ("i32", "i64", "f32", "f64"), "extend it to 32 bits", "gpu"),
     **_rows("subgroup_reduce", (*FLOATS, INTEGERS), "", "gpu"),
     **{f"gpu.{name}": Row(None, remedy) for name, remedy in _BY_SHUFFLES.items()},
     **_rows("subgroup_id num_subgroups subgroup_size", None, _BY_LANE, "gpu"),
@@ -234,6 +234,9 @@ def _wrong_attribute(op: ir.Operation) -> tuple[str, str] | None:
         return " on a memref whose elements are no whole bytes", "use memref.load and memref.store"
     if op.name == "memref.atomic_rmw" and op.attributes["kind"].value in _PRODUCTS:
         return " of products", "use memref.generic_atomic_rmw"
+    if op.name == "gpu.all_reduce" and "uniform" not in op.attributes:
+        by_subgroups = "use gpu.subgroup_reduce, and reduce its results through workgroup memory"
+        return " without uniform", by_subgroups
     if op.name == "gpu.barrier" and "cluster" in str(op.attributes.get("scope")):
         return " of a cluster", "use nvvm.cluster.arrive and nvvm.cluster.wait"
     kind = str(op.attributes.get("kind")).partition("<")[2].rstrip(">")

@@ -408,6 +408,47 @@ def test_subgroups_reduce_as_numpy_does(size: int, stride: int) -> None:
         assert (arrays[-1][column::2] == reduced(np.add, pairs[column::2]).ravel()).all()
 
 
+@pytest.mark.parametrize("threads", [32, 100, 64])
+def test_blocks_reduce_as_numpy_does(threads: int) -> None:
+    """Also with a part of a warp, in a loop, and by a function of one's own."""
+    kinds = ("i32", "i64", "f32", "f64")
+    chosen = [(name, each, kind) for name, (each, of) in REDUCTIONS.items() for kind in kinds if kind in of]
+    memory = {kind: f"memref<{threads}x{kind}>" for kind in kinds}
+    lines, arguments, arrays = [], [], []
+    for i, (name, _, kind) in enumerate(chosen):
+        arguments += [f"%p{i}: {memory[kind]}", f"%o{i}: {memory[kind]}"]
+        lines.append(f"%v{i} = memref.load %p{i}[%t] : {memory[kind]}")
+        lines.append(f"%r{i} = gpu.all_reduce {name} %v{i} uniform {{}} : ({kind}) -> ({kind})")
+        lines.append(f"memref.store %r{i}, %o{i}[%t] : {memory[kind]}")
+        values = np.random.default_rng(i).integers(1, 3, threads).astype(upstream_cases.dtype(kind))
+        arrays += [values, np.zeros_like(values)]
+    arguments.append(f"%l: {memory['i32']}")
+    lines += [
+        "%zero = arith.constant 0 : index",
+        "%one = arith.constant 1 : index",
+        "%n = arith.constant 3 : index",
+    ]
+    lines += [
+        "%w = arith.index_cast %t : index to i32",
+        "%all = scf.for %k = %zero to %n step %one iter_args(%each = %w) -> (i32) {",
+        "  %most = gpu.all_reduce %each uniform {",
+        "  ^bb(%x: i32, %y: i32):",
+        "    %z = arith.maxsi %x, %y : i32",
+        "    gpu.yield %z : i32",
+        "  } : (i32) -> (i32)",
+        "  %next = arith.addi %most, %w : i32",
+        "  scf.yield %next : i32",
+        "}",
+        f"memref.store %all, %l[%t] : {memory['i32']}",
+    ]
+    looped = np.zeros(threads, np.int32)
+    kernel = weft.compile(upstream_cases.kernel(arguments, lines, threads), "sm_80")
+    assert not kernel.emulate(*arrays, looped, grid=(1, 1, 1)).findings
+    for (name, function, kind), given, got in zip(chosen, arrays[::2], arrays[1::2], strict=True):
+        assert (got == reduce(function, given)).all(), (name, kind)
+    assert (looped == 3 * (threads - 1) + np.arange(threads)).all()
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -1,7 +1,7 @@
-"""weft-opt says of upstream's operations what MLIR says of them, and judges announced diagnostics as the
-wheel's own mlir-opt does.
+"""Upstream's own tests: weft-opt tells the mistakes in them as MLIR does, and judges announced diagnostics as
+the wheel's own mlir-opt, and its programs for GPUs run.
 
-Upstream's test files aren't part of this repository: WEFT_LLVM is a checkout of LLVM, at the commit that
+Upstream's files aren't part of this repository. WEFT_LLVM is a checkout of LLVM, at the commit that
 `weft doctor` prints or near it. Where its text announces other diagnostics than the wheel gives, the wheel
 counts.
 """
@@ -22,8 +22,16 @@ from weft.tools import verify_diagnostics
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "test" / "tools" / "opt-upstream-invalid.mlir"
+INTEGRATION = "mlir/test/Integration/GPU/CUDA"
+# Of others, the emulator reports mistakes, such as shared memory that is read before all have written it.
+PROGRAMS = (
+    *("async", "multiple-all-reduce", "printf", "shuffle", "two-modules", "TensorCore/wmma-matmul-f16"),
+    *("TensorCore/wmma-matmul-f32", "TensorCore/sm80/wmma-matmul-f64"),
+)
 FOLDERS = ("Conversion/NVVMToLLVM", "Dialect/LLVMIR", "Dialect/NVGPU", "Target/LLVMIR")
-WEFT_OPT = str(Path(sys.executable).with_name("weft-opt"))
+WEFT, WEFT_OPT, FILECHECK = (
+    str(Path(sys.executable).with_name(tool)) for tool in ("weft", "weft-opt", "filecheck")
+)
 PRINTED = re.compile(r"^(?:\S+?:(\d+):(\d+): |weft-opt: )?(error|warning|note|remark): (.*)$", re.MULTILINE)
 ONE = "func.func @a(%a: i32) -> i64 { return %a : i32 }"
 TWO = f"{ONE} {ONE.replace('@a', '@b')}"
@@ -124,10 +132,25 @@ def test_mistakes_in_upstreams_operations_are_told_as_mlir_tells_them() -> None:
     assert compare(OWN) == 12
 
 
-@pytest.mark.slow
-def test_upstreams_own_tests_of_mistakes_are_told_as_mlir_tells_them() -> None:
-    if (checkout := os.environ.get("WEFT_LLVM")) is None:
+def checkout() -> Path:
+    """LLVM's files. Skips the test without them."""
+    if (folder := os.environ.get("WEFT_LLVM")) is None:
         pytest.skip("needs WEFT_LLVM, a checkout of LLVM")
-    folders = [Path(checkout, "mlir", "test", folder) for folder in FOLDERS]
+    return Path(folder)
+
+
+@pytest.mark.slow
+def test_upstreams_own_mistakes_are_told_as_mlir_tells_them() -> None:
+    folders = [checkout() / "mlir" / "test" / folder for folder in FOLDERS]
     files = sorted(file for folder in folders for file in folder.rglob("*invalid*.mlir"))
     assert sum(map(compare, files)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_upstreams_own_programs_run_in_the_emulator(name: str) -> None:
+    program = checkout() / INTEGRATION / f"{name}.mlir"
+    run = [WEFT, "run", str(program), "--entry", "main", "--on", "emulator"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    subprocess.run([FILECHECK, str(program)], input=done.stdout, text=True, check=True)
