@@ -26,6 +26,8 @@ OTHER_REGISTERS = 32
 """Registers of a thread in addition to its sums, as ptxas counts."""
 _UNEQUAL_REGISTERS = 26
 """The same with an equal share of the registers, in addition to one instruction's sums."""
+_SWAPPED_REGISTERS = 8
+"""The same in the epilogue of swapped tiles, beside what it loads and stores."""
 _MOST_ADDED = 96
 """Sums of K slices that a thread loads before it adds them, with enough registers."""
 _MOST_LOADERS = 3
@@ -106,7 +108,8 @@ class WarpgroupSchedule(AnySchedule):
         return (self.registers[1] or register_share(self.threads)) - self.rows * self.block[1] // WARPGROUP
 
     def has_room(self, registers: int) -> bool:
-        return registers <= self.registers_beside_sums - OTHER_REGISTERS
+        others = _SWAPPED_REGISTERS if self.swap else OTHER_REGISTERS
+        return registers <= self.registers_beside_sums - others
 
     @property
     def rows(self) -> int:

@@ -1,6 +1,7 @@
 """Epilogues that users write as regions, in the emulator, in kernels of every family."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,9 @@ def test_a_schedule_is_chosen_whose_threads_hold_what_an_epilogue_needs():
     assert few.has_room(needed_by_few)
     assert not few.has_room(needed_by_many)
     assert many.has_room(needed_by_many)
+    swapped = WarpgroupSchedule((256, 192, 64), 2, 3, swap=True)  # ptxas spills 8 bytes; 3.5 KB otherwise
+    assert swapped.has_room(needed_by_few)
+    assert not replace(swapped, swap=False).has_room(needed_by_few)
 
 
 def test_operations_may_have_several_results():
