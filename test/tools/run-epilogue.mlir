@@ -70,7 +70,8 @@ func.func @power(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>
     %0 = math.powf %sum, %exponent : f32
     "tile.yield"(%0) : (f32) -> ()
   }) : () -> !tile.function
-  "tile.matmul"(%A, %B, %D, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>}
+  "tile.matmul"(%A, %B, %D, %0) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>,
+      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, !tile.function) -> ()
   return
 }
