@@ -15,10 +15,10 @@ from weft.emulator.numerics import emit
 
 KINDS = {
     random_ptx: 8,
-    random_tiles: 6,
-    random_statements: 24,
-    random_expressions: 8,
-    random_products: 8,
+    random_tiles: 3,
+    random_statements: 12,
+    random_expressions: 4,
+    random_products: 4,
 }
 """How many inputs of each kind the default run has."""
 FAULTY = 256

@@ -109,7 +109,7 @@ print(codegen.to_ptx("define void @f() { ret void }", "sm_80", (7, 0)).ptx.count
     assert not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.each_value(12)
+@pytest.mark.each_value(6)
 @pytest.mark.parametrize("code", cases("python"))
 def test_python_examples_run(code, reader):
     run(["warm-python", "-c", code], reader)
@@ -161,7 +161,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.each_value(10)
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize("line", dict.fromkeys(COMMANDS))
 def test_commands_that_need_no_gpu_work(line, reader):
     assert shell(line, reader)
