@@ -109,7 +109,7 @@ def extremes(x: w.In["m n"], high: w.Out["n"], low: w.Out["n"], one: w.Out["two"
                 w.atomic_min(one[1], buffer[1] + t.dtype(0))
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int32])
 @pytest.mark.parametrize("offset, arch", [(-3, "sm_75"), (0, "sm_80"), (3, "sm_90a")])
 def test_extremes_of_numbers_of_any_sign(dtype, offset, arch):
@@ -266,6 +266,7 @@ def last_of_each(
         y[i] = total
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
 @pytest.mark.parametrize("warps", [1, 4])
 def test_an_addition_whose_result_is_used_orders_other_accesses(arch, warps):

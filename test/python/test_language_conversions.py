@@ -70,7 +70,7 @@ def to_all(old):
     return kernel
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("old", NUMPY, ids=lambda each: each.shown)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_each_type_becomes_each_other(old, arch):
@@ -121,7 +121,7 @@ def test_values_out_of_range_of_fp8_become_its_largest():
         assert np.array_equal(y.astype(np.float32), np.clip(x, -448, 448))
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(
     "old, new",

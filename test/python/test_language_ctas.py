@@ -231,7 +231,7 @@ def one_after_another(
         w.signal(done[0])
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "arch, waits",
     [

@@ -18,7 +18,7 @@ def numbers(*shape, dtype=w.f32):
 
 @pytest.mark.parametrize("arch", ["sm_89", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
-@pytest.mark.each_value(5)
+@pytest.mark.each_value(3)
 def test_elements_are_where_tiles_have_them(dtype, arch):
     """Also in swizzled buffers, in their parts and in transposed ones."""
     width = max(64, 256 // dtype.bytes)  # two panels
@@ -48,7 +48,7 @@ def test_elements_are_where_tiles_have_them(dtype, arch):
         assert np.array_equal(found, expected)
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a"])
 @pytest.mark.parametrize(
     ("dtype", "numpy_type"),

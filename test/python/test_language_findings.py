@@ -189,7 +189,7 @@ def by_each_warp(x: w.In["n", w.f32], y: w.Out["n", w.f32]):
     y[i] = x[i] + 1.0
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 @pytest.mark.parametrize(
     ("kernel", "shape"), [(negated, (70, 1)), (negated, (129, 63)), (incremented, 1), (incremented, 600)]

@@ -12,7 +12,7 @@ NEW = [w.u8, w.u16, w.u32, w.u64, w.i16]
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 def test_operators_are_those_of_numpy(dtype, chip):
     assert not differing_tiles(emulate, dtype, chip)
 
@@ -53,7 +53,7 @@ def test_reductions_and_scans_are_those_of_numpy(dtype, chip):
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("dtype", NEW, ids=str)
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 def test_rings_and_buffers_copy_them(dtype, chip):
     columns = 128 // dtype.bytes
 

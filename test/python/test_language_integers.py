@@ -23,7 +23,7 @@ def test_operators_are_those_of_numpy(dtype, chip):
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("old", TYPES, ids=str)
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 def test_integers_become_those_of_other_types_and_floats(old, chip):
     floats = {w.f64: np.float64, w.f32: np.float32, w.f16: np.float16, w.bf16: ml_dtypes.bfloat16}
 
@@ -157,7 +157,7 @@ def test_an_array_of_bool_is_one_of_u8_where_the_annotation_says_so():
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", [w.u32, w.u64], ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 def test_atomic_changes_compare_unsigned_numbers(dtype, chip):
     @w.kernel(threads=128, arch=chip)
     def kernel(x: w.In["n", dtype], y: w.Out["4", dtype], z: w.Out["4", dtype]):
@@ -185,7 +185,7 @@ def test_atomic_changes_compare_unsigned_numbers(dtype, chip):
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", [w.u32, w.u64, w.i32, w.i64], ids=str)
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 def test_bits_are_changed_atomically(dtype, chip):
     @w.kernel(threads=128, arch=chip)
     def kernel(x: w.In["n", dtype], y: w.Out["4", dtype], old: w.Out["n", dtype]):
@@ -417,7 +417,7 @@ def expected(x, by, other):
 KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_test_of_the_divisor_selects_the_quotient(kind):
     x, by = numbers(kind)

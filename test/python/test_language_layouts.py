@@ -98,7 +98,7 @@ def test_mistakes(body, message):
     assert caught.value.diagnostics[0].location.file == __file__
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("size", "dtype", "arch"),
     [

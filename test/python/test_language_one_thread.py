@@ -88,13 +88,13 @@ def emulated(arch):
     return run
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("arch", CHIPS)
 def test_one_thread_changes_elements_once(arch):
     check_once(emulated(arch), fills=False)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
 def test_one_thread_that_also_copies_changes_elements_once(arch):
     check_once(emulated(arch), fills=True)

@@ -45,6 +45,7 @@ def test_softmax_of_rows(shape):
     assert np.allclose(y.astype(float), e / e.sum(1, keepdims=True), rtol=2**-7, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("tokens", "depth", "values", "arch"),
@@ -400,7 +401,7 @@ def by_warps(a: w.In["m k"], b: w.In["n k"], d: w.Out["m n", w.f32], *, rows, ho
 @pytest.mark.parametrize("how", ["buffer", "sums", "fragment"])
 @pytest.mark.parametrize("rows", [128, 192, 256])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a"])
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 def test_warps_multiply_any_rows(chip, rows, how):
     a, b, _ = operands(rows, 32, 32)
     a, b = a.astype(np.float16), b.astype(np.float16)

@@ -10,7 +10,7 @@ from weft.attend import tiles
 from weft.attend.kernels.order import by_length, longest_first
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("shape", [(320, 64), (64, 32), (130, 96)])
 @pytest.mark.parametrize("one_thread, arch", [(False, "sm_90a"), (True, "sm_90a"), (True, "sm_80")])
 def test_each_tile_is_taken_once(shape, one_thread, arch):

@@ -90,7 +90,7 @@ def test_convolutions_are_padded_with_zeros(arch):
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
 @pytest.mark.parametrize("image", ["two classes", "white", "one pixel"])
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 def test_images_are_separated_by_otsus_threshold(image, arch):
     rng = np.random.default_rng(0)
     made = {

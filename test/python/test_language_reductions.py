@@ -17,7 +17,7 @@ def numbers(*shape, dtype=w.f32):
     return _RNG.integers(0 if dtype.is_unsigned else -2, 3, shape).astype(np.float32)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
 def test_all_elements_of_a_fragment_make_one_number(arch, dtype):
@@ -38,7 +38,7 @@ def test_all_elements_of_a_fragment_make_one_number(arch, dtype):
         assert list(found) == [tile.sum(), tile.max(), tile.min(), rows, rows, tile.max(0).sum()]
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("threads", [32, 64, 96, 128, 256, 672, 1024])
 def test_numbers_of_the_threads_of_a_cta_make_one(threads):
     @w.kernel(grid=lambda x: x.rows, threads=threads)
@@ -61,7 +61,7 @@ def test_numbers_of_the_threads_of_a_cta_make_one(threads):
     assert np.array_equal(peak, x.max(1))
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
 def test_numbers_of_all_types_are_reduced_and_added_up(dtype):
     least = 0 if dtype.is_unsigned else 1
@@ -77,7 +77,7 @@ def test_numbers_of_all_types_are_reduced_and_added_up(dtype):
     assert np.array_equal(y, [np.full(64, x.sum()), np.full(64, x.max()), x.cumsum()])
 
 
-@pytest.mark.each_value(5)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("dtype", _TYPES, ids=str)
 def test_numbers_of_a_warp_make_one(dtype):
     @w.kernel(grid=lambda x: w.ceil_div(x.rows, 4), threads=128)

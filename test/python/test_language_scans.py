@@ -14,7 +14,7 @@ def numbers(*shape):
     return _RNG.integers(-1, 2, shape).astype(np.float32)
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "arch"),
     [
@@ -50,6 +50,7 @@ def test_tiles_and_vectors_are_added_up(dtype, rows, columns, arch):
     assert np.array_equal(of_rows, x.max(1).cumsum()) and np.array_equal(of_columns, x.max(0).cumsum())
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("threads", [32, 96, 128, 1024])
 def test_numbers_of_threads_are_added_up(threads):
     @w.kernel(threads=threads)
@@ -115,7 +116,8 @@ def repeated(a, b, axis=0):
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns", "arch"),
     [
-        *[(dtype, 64, 16, "sm_90a") for dtype in (w.f64, w.f32, w.bf16, w.i32)],
+        pytest.param(w.f64, 64, 16, "sm_90a", marks=pytest.mark.slow),
+        *[(dtype, 64, 16, "sm_90a") for dtype in (w.f32, w.bf16, w.i32)],
         (w.f32, 64, 8, "sm_75"),
         (w.f32, 192, 24, "sm_90a"),
         (w.f32, 128, 16, "sm_100a"),
@@ -154,7 +156,7 @@ def test_recurrences_of_tiles_and_vectors(dtype, rows, columns, arch):
     assert np.array_equal(of_columns, repeated(x.max(0), z.max(0)))
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize("seed", [None, 1])
 def test_largest_numbers_of_threads_and_where_they_are(threads, seed):

@@ -24,7 +24,7 @@ def transposed(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, m, n, interle
         w.store(w.load(stage.y), y[0, 0])
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("m, n", [(128, 64), (32, 64), (192, 64)])
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_bytes_are_transposed(m, n, interleaved):
