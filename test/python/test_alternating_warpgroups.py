@@ -52,7 +52,7 @@ def multiplied(given: weft.Kernel, shape: tuple[int, int, int], types: Types = N
     return bool(report.findings), bool((d == right).all())
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("schedule", [SMALL, CLUSTER, THREE, PARTS, WIDE], ids=str)
 def test_tiles_are_right(schedule: WarpgroupSchedule) -> None:
     made = kernel(schedule)

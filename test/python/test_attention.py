@@ -284,6 +284,7 @@ def causal_ptx(d, **flags):
     return meta, forward.compile(*TYPES, D=d, E=d, rights=True, arch="sm_90a", **flags, **meta).ptx
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("d", [128, 256])
 def test_masks_take_one_selection_for_each_score(d):
     """Whether a key exists and isn't too late is one comparison. The first block and the loop have masks."""

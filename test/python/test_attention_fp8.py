@@ -93,9 +93,9 @@ def test_peaks_that_grow_rescale_the_sums(d, factor):
     """Scores grow from the last key to the first, which comes last. At d 128, no maximum is computed in most
     blocks, and shares overflow with the larger factor.
     """
-    given = arrays(1, (1, 1), 64, 640, (d, d))
+    given = arrays(1, (1, 1), 64, 400, (d, d))
     given["q"] = np.abs(given["q"].astype(float)).astype(E4M3)
-    ramp = np.linspace(factor, -factor, 640)[:, None] * np.ones(d)
+    ramp = np.linspace(factor, -factor, 400)[:, None] * np.ones(d)
     given["k"] = ramp.astype(E4M3)[None, None]
     out, lse = weft.attention(**given, return_lse=True)
     check(out, lse, *scaled(given))

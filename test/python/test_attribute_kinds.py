@@ -18,7 +18,7 @@ def _said(place: str, every: int, first: int) -> list[str]:
     return run.stdout.splitlines()
 
 
-@pytest.mark.sampled(37)
+@pytest.mark.sampled(73)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("place", PLACES)
 def test_attributes_of_every_kind_are_answered(place: str, part: int) -> None:

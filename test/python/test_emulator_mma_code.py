@@ -58,7 +58,7 @@ def outcome(form, compiled, guard=""):
     return report.findings, report.instructions, out.tobytes()
 
 
-@pytest.mark.each_value(5)
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize("name", [*FORMS, *INTERPRETED])
 def test_any_bits_have_the_same_sums(name, product_calls):
     form = (FORMS | INTERPRETED)[name]

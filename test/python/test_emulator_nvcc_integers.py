@@ -33,7 +33,7 @@ WMMA = {
 }
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize(
     ("kernel", "chip"), [(k, c) for k, form in WMMA.items() for c in CHIPS if number(c) >= form[0]]
 )

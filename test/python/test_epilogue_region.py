@@ -128,7 +128,7 @@ def causal(x: Any, row: Any, column: Any) -> Any:
     return arith.select(below, x, arith.constant(x.type, -1.0))
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @every_family
 def test_rows_and_columns_are_numbers(schedule, chip):
     kernel = weft.compile(product(causal, (), schedule=schedule), chip)
@@ -138,6 +138,7 @@ def test_rows_and_columns_are_numbers(schedule, chip):
     np.testing.assert_array_equal(d, np.where(np.tri(72, 88), want, -1))
 
 
+@pytest.mark.each_value(4)
 @every_family
 def test_vectors_and_single_elements_are_loaded(schedule, chip):
     def function(x: Any, row: Any, column: Any, of_rows: Any, of_columns: Any, one: Any) -> Any:
@@ -158,12 +159,15 @@ def test_vectors_and_single_elements_are_loaded(schedule, chip):
 
 
 @pytest.mark.each_value(1)
-@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
-def test_each_product_of_a_batch_has_a_vector_and_a_number(chip):
+@pytest.mark.parametrize(
+    ("schedule", "chip"), [(Schedule((16, 16, 32), (1, 1), 2), "sm_80"), (None, "sm_90a"), (None, "sm_80")]
+)
+def test_each_product_of_a_batch_has_a_vector_and_a_number(schedule, chip):
     def function(x: Any, row: Any, column: Any, bias: Any, factors: Any) -> Any:
         return arith.mulf(arith.addf(x, tile.load_element(bias, column)), tile.load_element(factors))
 
-    kernel = weft.compile(product(function, (("?x?", "bf16"), ("?", "f32")), rank=3), chip)
+    kinds = ("?x?", "bf16"), ("?", "f32")
+    kernel = weft.compile(product(function, kinds, rank=3, schedule=schedule), chip)
     a, b, d = arrays(3, 24, 64), arrays(3, 40, 64), np.zeros((3, 24, 40), np.float32)
     bias, factors = arrays(3, 40), np.array([1, 2, 3], np.float32)
     assert not kernel.emulate(a, b, d, bias, factors).findings
@@ -328,7 +332,9 @@ def test_operations_may_have_several_results():
         total, carry = arith.addui_extended(x.type, i1, x, low)
         return arith.addi(arith.addi(total, high), arith.extui(x.type, carry))
 
-    kernel = weft.compile(product(function, (("1", "i32"),), ("i8", "i32")), "sm_80")
+    schedule = Schedule((32, 32, 64), (2, 1), 2)
+    made = product(function, (("1", "i32"),), ("i8", "i32"), schedule=schedule)
+    kernel = weft.compile(made, "sm_80")
     a, b, d = arrays(24, 32, kind=np.int8), arrays(40, 32, kind=np.int8), np.zeros((24, 40), np.int32)
     assert not kernel.emulate(a, b, d, np.full(1, 70_000, np.int32)).findings
     high, low = divmod(70_000**2, 2**32)

@@ -51,7 +51,7 @@ CASES = (
 )
 
 
-@pytest.mark.each_value(4)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(("types", "shape", "pitch", "schedule"), CASES)
 def test_rows_are_copied_together(types, shape, pitch, schedule):
     product(types, *shape, pitch, schedule)

@@ -30,7 +30,7 @@ def preloads(kernel: weft.Kernel) -> bool:
     return kernel.compiled.ptx.count(".param .align 64 .b8") > 3
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("shape", [(200, 144, 136), (129, 264, 72), (8, 8, 8)], ids=str)
 @pytest.mark.parametrize("added, beta", [(RESIDUAL, 0.0), (C, 0.5), (BOTH, 0.5), ((), 1.0)], ids=str)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -68,6 +68,7 @@ def placed(rows: int, columns: int, start: int, stride: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(memory[start:], (rows, columns), (2 * stride, 2))
 
 
+@pytest.mark.each_value(3)
 @pytest.mark.parametrize(
     "residual, d",
     [
@@ -115,6 +116,7 @@ def test_threads_copy_what_tma_does_not(schedule):
     assert reference.product(a, b, transpose_b=True, residual=residual, dtype=BF16).compare(out).ratio <= 1.0
 
 
+@pytest.mark.slow
 def test_batches():
     """Each matrix has a residual, or all have one."""
     rng = np.random.default_rng(0)

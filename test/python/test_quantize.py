@@ -139,7 +139,7 @@ def test_zeros_nan_infinity_and_the_least_scale():
     assert (values[[0, 3, 5]] == 0).all() and (values[4] == 448).all()
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(0, 128), (5, 0), (0, 0), (0, 130)])
 @pytest.mark.parametrize("scales", SCALES)
 def test_matrices_without_elements(scales, shape):

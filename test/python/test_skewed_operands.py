@@ -51,7 +51,7 @@ CASES = (
 )
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("shape", "skew", "gap", "schedule"), CASES)
 def test_matrices_may_begin_anywhere(monkeypatch, shape, skew, gap, schedule):
     """The emulator aligns an array's memory, so that memory begins where the maps do."""

@@ -63,7 +63,7 @@ MORE = (
 SIZES = ((131, 67, 72), (66, 129, 64), (5, 1, 8))
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("made", [*PLAIN, *MORE], ids=str)
 def test_rows_begin_anywhere(made: Product) -> None:
     product = AnyRows.of(made)
