@@ -11,6 +11,7 @@ from weft import reference
 from weft.dialects import tile
 from weft.dialects.activations import ACTIVATIONS
 from weft.launch.arrays import numpy_dtype
+from weft.mlir import ir
 
 pytestmark = GPU
 
@@ -120,3 +121,42 @@ def test_activations_are_those_of_pytorch():
     for name, function in theirs.items():
         found = weft.matmul(a, b, epilogue=weft.Epilogue(bias=bias, activation=name), out_dtype="f32")
         torch.testing.assert_close(found, function(product + bias), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_further_results(shape):
+    m, n, k = shape
+    kernel = further_results()
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-3, 4, each).astype(numpy_dtype("bf16")) for each in ((m, k), (n, k)))
+    d, sums = np.full((m, n), np.nan, a.dtype), np.full((m, n), np.nan, np.float32)
+    of_columns, of_rows = np.full(n, 5, np.float32), np.full(m, -np.inf, np.float32)
+    kernel(a, b, d, sums, of_columns, of_rows, on="gpu")
+    want = a.astype(np.float32) @ b.astype(np.float32).T
+    np.testing.assert_array_equal(sums, want)
+    np.testing.assert_array_equal(d, want.astype(d.dtype))
+    np.testing.assert_array_equal(of_columns, 5 + want.sum(0))  # exact: integers
+    np.testing.assert_array_equal(of_rows, want.max(1))
+
+
+def further_results():
+    """A kernel that also stores the sums in f32, the sum of each column and the largest one of each row."""
+    with weft.Module() as module:
+        kinds = [weft.memref("?x?", kind) for kind in ("bf16", "bf16", "bf16", "f32")]
+        with module.func("product", [*kinds, *[weft.memref("?", "f32")] * 2]) as (
+            a,
+            b,
+            d,
+            sums,
+            columns,
+            rows,
+        ):
+
+            def element(x, row, column):
+                tile.store_element(x, sums, row, column)
+                tile.store_element(x, columns, column, kind="add")
+                tile.store_element(x, rows, row, kind="maximumf")
+                return x
+
+            tile.matmul(a, b, d, transpose_b=True, epilogue=tile.epilogue(ir.F32Type.get(), element))
+    return weft.compile(module)
