@@ -209,6 +209,7 @@ def test_further_results_of_every_family(schedule, chip):
     check_further_results(schedule, chip, m=75, n=57)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("chip", ["sm_70", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_further_results_of_batches(chip):
     check_further_results(None, chip, 2, m=40, n=72)
@@ -254,6 +255,7 @@ def test_further_results_of_alpha_and_c():
     np.testing.assert_array_equal(d, -want)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
 def test_further_results_of_groups_have_the_rows_of_d(chip):
     with weft.Module() as module:
