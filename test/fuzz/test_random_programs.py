@@ -14,7 +14,7 @@ import random_tiles
 from weft.emulator.numerics import emit
 
 KINDS = {
-    random_ptx: 8,
+    random_ptx: 4,
     random_tiles: 3,
     random_statements: 12,
     random_expressions: 4,

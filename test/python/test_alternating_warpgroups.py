@@ -62,6 +62,7 @@ def test_tiles_are_right(schedule: WarpgroupSchedule) -> None:
         assert multiplied(made, shape) == (False, True)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("transposed", [(False, True), (True, True), (True, False)])
 def test_every_layout_is_right(transposed: tuple[bool, bool]) -> None:

@@ -256,6 +256,7 @@ def test_spills_outside_of_loops_only(d):
     assert kernel.resources.spill_stores <= 64
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "d, flags, loops",

@@ -117,6 +117,7 @@ assert (weft.matmul(a, b, schedule=schedule) == 20).all()
 """
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("schedule", ("None", "'{dot_warps = 2}'", "DotSchedule(2)"))
 def test_a_first_product_of_arrays_finds_the_schedules_of_extensions(schedule, python, site):
     line = f"from weft_dp4a.schedule import DotSchedule; schedule = {schedule}"

@@ -285,7 +285,7 @@ def check(found, expected, what):
 CHIPS = "sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a"
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(5)
 @pytest.mark.parametrize(
     "target, arch",
     [

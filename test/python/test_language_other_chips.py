@@ -275,6 +275,7 @@ BF16_OF_WARPS, F16_OF_WARPS, FP8 = ml_dtypes.bfloat16, np.float16, ml_dtypes.flo
 TMA_CHIPS = ("sm_120a", "sm_90", "sm_100")
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "arch, rows, shape, dtype",

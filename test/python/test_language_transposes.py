@@ -55,6 +55,7 @@ def transposed_in_place(x: w.In["m n", w.e4m3], y: w.Out["n m", w.e4m3], *, n, i
                 w.store(w.load(stage.y), y[0, number * 128])
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("n", [128, 256])
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -174,6 +174,7 @@ def test_the_schedule_of_each_product_is_legal(chip: str) -> None:
             assert chosen.complaint(types, Target.of(chip)) is None, f"{stated}: {chosen}"
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("stated", EVERY[::149], ids=str)
 def test_some_products_are_right(stated: Stated) -> None:

@@ -183,6 +183,7 @@ def test_any_order_of_warps_multiplies_the_same(case):
     assert case.complaint(seed=1) is None
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", ["nvfp4", "mxfp4", "mxfp6", "mxfp8"])
 def test_weft_matmul_multiplies_every_kind(kind):

@@ -29,6 +29,7 @@ def operands(m, n, k, seed=0):
     return a, b, nearest(a[rows, rows % k])[:, None] * nearest(b[rows % k])
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("shape", [(70, 40, 68), (3, 130, 45), (130, 96, 64)], ids=str)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False)], ids=str)
