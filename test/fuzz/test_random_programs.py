@@ -16,7 +16,7 @@ from weft.emulator.numerics import emit
 KINDS = {
     random_ptx: 4,
     random_tiles: 3,
-    random_statements: 12,
+    random_statements: 8,
     random_expressions: 4,
     random_products: 4,
 }

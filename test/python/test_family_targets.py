@@ -54,6 +54,7 @@ def test_every_kind_of_schedule_multiplies(number: int, chip: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("chip", WITH_TENSOR_MEMORY)

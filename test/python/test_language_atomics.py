@@ -238,6 +238,7 @@ def one_after_another(x: w.In["m n", w.f32], y: w.Out["n", w.f32], lock: w.Out["
             w.atomic_add(lock[0], -1)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_swaps_order_other_accesses(seed):
     x, y = np.random.default_rng(0).integers(0, 9, (7, 100)).astype(np.float32), np.zeros(100, np.float32)
@@ -289,6 +290,7 @@ def test_additions_without_a_result_have_no_fences():
     assert without == 0 and with_results >= 3  # LLVM makes one of two fences next to each other
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_80", "sm_90a", "sm_120a"])
 def test_elements_of_shared_memory_are_swapped(arch):
     @w.kernel

@@ -145,6 +145,7 @@ def test_an_element_is_that_of_when_it_was_read():
     assert y.tolist() == [23, 8]
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("arch", "instructions"), [("sm_70", False), ("sm_75", True)])
 def test_tiles_of_halves_are_loaded_on_chips_without_ldmatrix(arch, instructions):
     @w.kernel(threads=128, arch=arch)

@@ -119,7 +119,7 @@ def test_lanes_load_and_store_them(dtype, chip):
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("dtype", [w.u32, w.u64], ids=str)
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 def test_tiles_change_elements_atomically(dtype, chip):
     @w.kernel(arch=chip)
     def kernel(x: w.In["m n", dtype], y: w.Out["3 m n", dtype], counts: w.Out["bins", dtype]):
@@ -136,6 +136,7 @@ def test_tiles_change_elements_atomically(dtype, chip):
     assert np.array_equal(counts, np.bincount((x % x.dtype.type(16)).ravel().astype(int), minlength=16))
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype", [w.u32, w.u64, w.i64], ids=str)
 def test_tma_adds_them(dtype):
     x, y = edges(dtype, (64, 16)), edges(dtype, (64, 16), 1)
@@ -170,6 +171,7 @@ def test_elements_of_a_tile_are_printed():
     assert "[63, 7] 255" in report.printed and "-1" not in report.printed
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("old, new", [(w.f16, w.i16), (w.bf16, w.u16), (w.i16, w.u16), (w.u64, w.f64)])
 def test_bits_of_tiles_become_those_of_another_type(old, new):
     import ml_dtypes

@@ -46,7 +46,7 @@ def test_integers_become_those_of_other_types_and_floats(old, chip):
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("given", [np.float64, np.float32, np.float16])
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 def test_floats_become_unsigned_integers(given, chip):
     @w.kernel(threads=64, arch=chip)
     def kernel(x: w.In["types n"], y: w.Out["types n", w.u64]):
@@ -428,6 +428,7 @@ def test_a_test_of_the_divisor_selects_the_quotient(kind):
     assert np.array_equal(within, chosen)
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("kind", ("u1", "i4"))
 def test_tiles_are_divided_in_the_same_way(kind):
     x, by = (np.tile(each[:, None], 8) for each in numbers(kind))
@@ -465,6 +466,7 @@ def exact(x, bits, width, left):
     return (number + 2 ** (width - 1)) % 2**width - 2 ** (width - 1)
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 def test_a_shift_by_the_width_or_more_leaves_nothing(width):
     bits = [-1, 0, 1, width - 1, width, width + 1, 100, -100]
@@ -514,6 +516,7 @@ def test_too_many_bits_are_refused(number, tiles):
         kernel.compile()
 
 
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90a"])
 def test_philox_4x64_is_that_of_numpy(arch):
     multipliers = 0xD2E7470EE14C6C93, 0xCA5A826395121157

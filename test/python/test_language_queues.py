@@ -173,6 +173,7 @@ def visits(z: w.Out["a b c", w.i32], mine: w.Out["a b c", w.i32]):
             mine[batch, y, x] = w.cta()
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 7), (5, 7, 12), (1, 2, 40)])
 def test_tiles_by_length_are_complete_and_fair(shape):
     z, mine = np.zeros((2, *shape), np.int32)

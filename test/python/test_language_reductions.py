@@ -202,7 +202,7 @@ def test_columns_are_reduced(m, n, columns):
         assert np.allclose(y.reshape(t.shape), t, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize("dtype, numpy", [(w.f64, np.float64), (w.i64, np.int64), (w.f16, np.float16)])
 def test_values_of_other_widths_are_reduced(dtype, numpy):
     @w.kernel()

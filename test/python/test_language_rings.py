@@ -288,7 +288,7 @@ def test_loads_of_a_stage_are_fenced_before_its_release(chip):
     assert not noise.any()
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     ("takes", "writes", "fences"), [(False, False, 0), (True, False, 1), (True, True, 1)]
 )

@@ -145,7 +145,7 @@ def step(p: w.Out["n", w.f32], g: w.In["n", w.bf16], m: w.Out["n", w.f32], rate:
         w.store(w.load(p[i], 512) - momentum * rate, p[i])
 
 
-@pytest.mark.each_value
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize("count, first", [(3000, 0), (2500, 1), (513, 4), (3, 0)])
 def test_flat_arrays_of_any_length_and_alignment(count, first, arch):
