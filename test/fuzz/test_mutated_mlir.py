@@ -19,7 +19,7 @@ def _check(report: driver.Report) -> None:
 
 
 def test_mutations_get_a_result_or_a_diagnostic() -> None:
-    _check(driver.run("mutated_mlir", seconds=60, count=24))
+    _check(driver.run("mutated_mlir", seconds=60, count=16))
 
 
 @pytest.mark.slow

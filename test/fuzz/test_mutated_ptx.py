@@ -16,7 +16,7 @@ def _check(report: driver.Report) -> None:
 
 
 def test_mutations_get_a_result_or_an_error() -> None:
-    _check(driver.run("mutated_ptx", seconds=60, count=32))
+    _check(driver.run("mutated_ptx", seconds=60, count=16))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from weft.emulator.numerics import emit
 
 KINDS = {
     random_ptx: 4,
-    random_tiles: 3,
+    random_tiles: 2,
     random_statements: 8,
     random_expressions: 4,
     random_products: 4,

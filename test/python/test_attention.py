@@ -140,6 +140,7 @@ def test_packed_sequences(causal, queries, keys):
         check((parts[0], lse[:, mine]), *parts[1:], causal=causal)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("ends", [(30, 70), (64, 128), (0, 0), (1, 200)])

@@ -87,6 +87,7 @@ def test_output_and_lse(name):
     check(out, lse, *scaled(given), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("d, factor", [(128, 8), (128, 1), (64, 1)])
 def test_peaks_that_grow_rescale_the_sums(d, factor):

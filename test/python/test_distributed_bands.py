@@ -91,6 +91,7 @@ def replayed(monkeypatch, calls):
     return report, all((got == want).all() for got, want in found)
 
 
+@pytest.mark.slow
 def test_captured_calls_can_be_replayed(monkeypatch):
     report, right = replayed(monkeypatch, [False, True, True])
     assert right and not report.findings

@@ -86,7 +86,7 @@ def asked(monkeypatch):
     return calls
 
 
-@pytest.mark.each_value(3)
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize(
     ("chip", "schedule", "passes"),
     [

@@ -130,12 +130,16 @@ def test_examples_of_a_framework_run_from_the_top(page, reader):
     run([sys.executable, "-c", "\n".join(blocks(page, "python"))], reader)
 
 
-@pytest.mark.parametrize("name", CONTINUED)
-def test_examples_that_continue_run_from_a_file(name, reader, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("language", 6), pytest.param("language", None, marks=pytest.mark.slow), ("triton", None)],
+)
+def test_examples_that_continue_run_from_a_file(name, count, reader, tmp_path):
+    """All examples of a page, or the first ones."""
     for package in CONTINUED[name]:
         pytest.importorskip(package)
     program = tmp_path / "examples.py"
-    program.write_text("\n".join(blocks(DOCS / f"{name}.md", "python")))
+    program.write_text("\n".join(blocks(DOCS / f"{name}.md", "python")[:count]))
     run(["warm-python", str(program)], reader)
 
 

@@ -18,16 +18,17 @@ STRIPS = (
 
 
 @pytest.mark.each_value(1)
+@pytest.mark.parametrize(
+    ("beta", "shapes"), [(0.0, ((100, 264, 64), (300, 421, 72))), (1.0, ((305, 424, 136),))], ids=str
+)
 @pytest.mark.parametrize(("schedule", "slots", "parts"), STRIPS, ids=str)
-def test_strips_wait_for_slots_that_tma_has_read(schedule, slots, parts):
-    staging = schedule.staging(BF16)
+def test_strips_wait_for_slots_that_tma_has_read(schedule, slots, parts, beta, shapes):
+    staging, product = schedule.staging(BF16), Product(beta=beta)
     assert (staging.slots, staging.parts) == (slots, parts) and schedule.complaint(BF16, SM_90A) is None
-    shapes = (305, 424, 136), (100, 264, 64), (300, 421, 72)
-    for product, its_shapes in ((Product(), shapes[1:]), (Product(beta=1.0), shapes[:1])):
-        kernel = product.compiled(schedule)
-        for shape in its_shapes:
-            assert product.wrong(kernel, shape) == 0
-        assert kernel.resources.spill_stores <= 16 and "serialized" not in kernel.compiled.assembled.log
+    kernel = product.compiled(schedule)
+    for shape in shapes:
+        assert product.wrong(kernel, shape) == 0
+    assert kernel.resources.spill_stores <= 16 and "serialized" not in kernel.compiled.assembled.log
 
 
 def test_strips_are_lines_and_the_rest():
