@@ -126,6 +126,7 @@ def hook():
     return module
 
 
+@pytest.mark.slow
 def test_it_builds_without_a_warning(built):
     assert built[1] == ["exit status 0"], "\n".join(built[1])
 
@@ -161,6 +162,7 @@ def lost(page, pages, files):
     return found
 
 
+@pytest.mark.slow
 def test_all_links_lead_somewhere(built, pages):
     files = {path.relative_to(built[0]).as_posix() for path in built[0].rglob("*") if path.is_file()}
     assert {page: lost(page, pages, files) for page in pages if lost(page, pages, files)} == {}
@@ -168,6 +170,7 @@ def test_all_links_lead_somewhere(built, pages):
     assert lost("404.html", pages | wrong, files) == {"python/#nothing", "nowhere.md"}
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_other_servers(built):
     for path in built[0].rglob("*.html"):
         loaded = re.findall(
@@ -211,6 +214,7 @@ def test_a_list_that_python_markdown_does_not_see_is_noticed():
     assert blocks(markdown.markdown(text)) != blocks(commonmark(text))
 
 
+@pytest.mark.slow
 def test_the_reference_has_all_that_is_public(pages, hook):
     for module in hook.REFERENCE:
         ids = pages[f"reference/{module}/index.html"].ids
@@ -221,12 +225,14 @@ def test_the_reference_has_all_that_is_public(pages, hook):
     assert hook.public("weft") == weft.__all__
 
 
+@pytest.mark.slow
 def test_a_function_is_not_taken_for_the_module_of_its_name(built, hook):
     assert hook.item("weft.nn", "convert").split()[1] == "weft.nn.convert.convert"
     text = (built[0] / "reference" / "weft.nn" / "index.html").read_text("utf-8")
     assert re.search(r'<h2 id="weft.nn.convert.convert"[^>]*>\s*weft.nn.convert\s', text)
 
 
+@pytest.mark.slow
 def test_mlir_and_output_have_colors(built):
     page = (built[0] / "walkthrough" / "index.html").read_text("utf-8")
     assert '<span class="k">"tile.matmul"</span>' in page
@@ -234,6 +240,7 @@ def test_mlir_and_output_have_colors(built):
     assert not re.search('<span class="gp">%', page), "a value of MLIR is no prompt"
 
 
+@pytest.mark.slow
 def test_notebooks_are_pages_and_files(built, pages):
     folder = built[0] / "examples" / "notebooks"
     for path in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
@@ -245,6 +252,7 @@ def test_notebooks_are_pages_and_files(built, pages):
     assert "examples/notebooks/layouts/" in pages["index.html"].links
 
 
+@pytest.mark.slow
 def test_search_finds_what_pages_and_docstrings_say(built):
     index = json.loads((built[0] / "search" / "search_index.json").read_text("utf-8"))["docs"]
     found = {each["location"] for each in index if "wgmma" in each["text"] or "wgmma" in each["title"]}
