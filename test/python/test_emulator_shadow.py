@@ -88,7 +88,7 @@ def test_frequent_accesses_divide_granules(times, granule, monkeypatch):
     assert seen.granule == granule
 
 
-@pytest.mark.each_value(2)
+@pytest.mark.each_value(1)
 @pytest.mark.parametrize(("far", "first"), [(1 << 30, 0), (1 << 30, 8), (1 << 34, 0), (1 << 34, 8)])
 def test_rows_with_gigabytes_between_them_take_memory_where_they_are_touched(far, first):
     rows = untouched.zeros((4, far), np.uint8)[:, first : first + 512]

@@ -23,6 +23,7 @@ def stencil(x: w.In["m n", w.f32], y: w.Out["m n", w.f32], border: w.f32):
         w.store(sums, y[row, column])
 
 
+@pytest.mark.each_value(2)
 @pytest.mark.parametrize("shape", [(1, 1), (70, 40), (64, 33)])
 @pytest.mark.parametrize("border", [0.0, 2.5])
 def test_neighbors_on_all_sides(shape, border):

@@ -34,6 +34,7 @@ def clean(report):
     assert not report.findings, "\n".join(map(str, report.findings[:3]))
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize(
     "rows, shape, dtype",

@@ -80,6 +80,7 @@ EPILOGUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.each_value(1)
 @pytest.mark.parametrize("extra", EPILOGUES.values(), ids=EPILOGUES)
 @pytest.mark.parametrize("m", [7, pytest.param(60, marks=pytest.mark.slow)])
