@@ -1,6 +1,7 @@
 """`--lower-subgroups`: lowers what upstream's pass makes something else of: shuffles among fewer than 32
-lanes, differences and negations by `gpu.subgroup_mma_elementwise`, short integers of `gpu.printf`, and
-`gpu.all_reduce` in loops; and `gpu.subgroup_reduce`, for which it has no pass in pipelines of text.
+lanes, differences and negations by `gpu.subgroup_mma_elementwise`, integers of `gpu.printf` that aren't whole
+words, and `gpu.all_reduce` in loops, or by minnumf or maxnumf; and `gpu.subgroup_reduce`, for which it has no
+pass in pipelines of text.
 """
 
 from functools import partial
@@ -10,6 +11,8 @@ from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, llvm, nvvm, operations, vector
+from weft.passes.analysis import active_threads, uniformity
+from weft.passes.analysis.uniformity import Scope
 from weft.passes.analysis.upstream_operations import element_of_matrix
 from weft.passes.builders import emit
 from weft.passes.registry.pass_ import Pass
@@ -22,8 +25,10 @@ def run(module: ir.Operation) -> None:
             with ir.InsertionPoint(op), op.location:
                 _replace(op, *_shuffled(op))
     for op in operations(module, gpu.AllReduceOp):
+        _check_threads(op)
         with ir.InsertionPoint(op), op.location:
             gpu.barrier()  # in a loop, threads may still read the last result, which the next one replaces
+            _write_region(op)
     for op in operations(module, gpu.SubgroupReduceOp):
         with ir.InsertionPoint(op), op.location:
             _replace(op, _reduced(op))
@@ -41,11 +46,42 @@ def run(module: ir.Operation) -> None:
 
 
 def _promoted(value: ir.Value) -> ir.Value:
-    """An argument of printf, which reads 32 bits or more of each, as C promotes it."""
+    """An argument of printf, which reads 32 or 64 bits of each, as C promotes it."""
     kind = value.type
-    if not isinstance(kind, ir.IntegerType) or kind.width >= 32:
+    if not isinstance(kind, ir.IntegerType) or kind.width in (32, 64):
         return value
-    return (arith.extui if kind.width == 1 else arith.extsi)(emit.i32(), value)
+    wide = ir.IntegerType.get_signless(32 if kind.width < 32 else 64)
+    return (arith.extui if kind.width == 1 else arith.extsi)(wide, value)
+
+
+def _check_threads(op: ir.OpView) -> None:
+    """Refuses a reduction that some threads of the CTA certainly don't reach while others may, and one in a
+    `func.func`, in which upstream's pass doesn't lower it.
+    """
+    function = uniformity.function(op.operation)
+    if function is not None and function.name == "func.func":
+        raise refuse(op, "must be in a gpu.func: move it to the kernel that calls the function")
+    threads = active_threads.may_reach(op)
+    if threads is not None and threads.any() and not threads.all():
+        raise refuse(op, f"expects {uniformity.excluding('scf.if', Scope.CTA)}")
+
+
+def _write_region(op: ir.OpView) -> None:
+    """Gives a reduction by minnumf or maxnumf a region, which `--lower-math` lowers: upstream's pass would
+    call CUDA's device library.
+    """
+    combine = _NUMBERS.get(str(op.operation.attributes["op"])) if "op" in op.operation.attributes else None
+    if combine is not None:
+        del op.operation.attributes["op"]
+        block = ir.Block.create_at_start(op.operation.regions[0], [op.value.type] * 2)
+        with ir.InsertionPoint(block):
+            gpu.yield_([combine(*block.arguments)])
+
+
+_NUMBERS = {
+    "#gpu<all_reduce_op minnumf>": arith.minnumf,
+    "#gpu<all_reduce_op maxnumf>": arith.maxnumf,
+}
 
 
 def _replace(op: ir.OpView, *results: ir.Value) -> None:

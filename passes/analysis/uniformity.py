@@ -89,7 +89,7 @@ _reached: ContextVar[set[tuple[int, Scope]] | None] = ContextVar("reached", defa
 
 
 def _complaint(op: ir.OpView, scope: Scope) -> str | None:
-    kernel = _function(op.operation)
+    kernel = function(op.operation)
     if kernel is None or "kernel" not in kernel.attributes:
         return f"to be in a kernel, so that {scope.value} reach it together"
     size = block_size(op.operation)
@@ -145,7 +145,7 @@ def _branch_of_blocks(block: ir.Block, scope: Scope) -> ir.OpView | None:
     return next((end.opview for end in divergent), None)
 
 
-def _function(inner: ir.Operation) -> ir.Operation | None:
+def function(inner: ir.Operation) -> ir.Operation | None:
     """The function or `gpu.launch` that contains an operation."""
     while inner is not None and inner.name not in FUNCTIONS:
         inner = inner.parent and inner.parent.operation
@@ -154,10 +154,10 @@ def _function(inner: ir.Operation) -> ir.Operation | None:
 
 def block_size(inner: ir.Operation) -> tuple[int, int, int] | None:
     """The threads along x, y and z of an operation's CTA; None if its kernel doesn't specify them."""
-    function = _function(inner)
-    if function is None or "known_block_size" not in function.attributes:
+    kernel = function(inner)
+    if kernel is None or "known_block_size" not in kernel.attributes:
         return None
-    x, y, z = function.attributes["known_block_size"]
+    x, y, z = kernel.attributes["known_block_size"]
     return int(x), int(y), int(z)
 
 

@@ -30,13 +30,14 @@ gpu.module @m {
     gpu.return
   }
 
-  // printf reads 32 bits of a short integer.
+  // printf reads 32 or 64 bits of an integer.
   // CHECK-LABEL: gpu.func @printed
   // CHECK: %[[BYTE:.*]] = arith.extsi %{{.*}} : i8 to i32
   // CHECK: %[[BIT:.*]] = arith.extui %{{.*}} : i1 to i32
-  // CHECK: gpu.printf "%d %d %lld", %[[BYTE]], %[[BIT]], %{{.*}} : i32, i32, i64
-  gpu.func @printed(%byte: i8, %bit: i1, %long: i64) kernel {
-    gpu.printf "%d %d %lld", %byte, %bit, %long : i8, i1, i64
+  // CHECK: %[[LONG:.*]] = arith.extsi %{{.*}} : i48 to i64
+  // CHECK: gpu.printf "%d %d %lld", %[[BYTE]], %[[BIT]], %[[LONG]] : i32, i32, i64
+  gpu.func @printed(%byte: i8, %bit: i1, %long: i48) kernel {
+    gpu.printf "%d %d %lld", %byte, %bit, %long : i8, i1, i48
     gpu.return
   }
 

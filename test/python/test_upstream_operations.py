@@ -413,6 +413,7 @@ def test_blocks_reduce_as_numpy_does(threads: int) -> None:
     """Also with a part of a warp, in a loop, and by a function of one's own."""
     kinds = ("i32", "i64", "f32", "f64")
     chosen = [(name, each, kind) for name, (each, of) in REDUCTIONS.items() for kind in kinds if kind in of]
+    chosen += [("minnumf", np.fmin, "f32"), ("maxnumf", np.fmax, "f64")]
     memory = {kind: f"memref<{threads}x{kind}>" for kind in kinds}
     lines, arguments, arrays = [], [], []
     for i, (name, _, kind) in enumerate(chosen):
@@ -464,6 +465,12 @@ def test_blocks_reduce_as_numpy_does(threads: int) -> None:
         (
             "%r = gpu.all_reduce add %x {} : (i32) -> (i32)",
             "isn't lowered by any pass of Weft: use gpu.subgroup_reduce, and reduce its results through",
+        ),
+        (
+            "%i = arith.index_cast %t : index to i32; "
+            "%c = arith.cmpi slt, %i, %three : i32; scf.if %c {; "
+            "%r = gpu.all_reduce add %x uniform {} : (i32) -> (i32); }",
+            "all threads of the CTA to reach it together, but 'scf.if' depends on the thread",
         ),
         (
             "%f = arith.sitofp %x : i32 to f32; %r = arith.truncf %f upward : f32 to f16",
