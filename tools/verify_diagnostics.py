@@ -11,6 +11,18 @@ _ANNOUNCED = re.compile(
     r"\{\{(?P<text>.*)\}\}$"
 )
 _EMBEDDED = re.compile(r"\{\{(.*?)\}\}")
+_CLASS = re.compile(r"\[:(\w+):\]")
+_CLASSES = {
+    "alpha": "a-zA-Z",
+    "digit": "0-9",
+    "alnum": "a-zA-Z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "xdigit": "0-9a-fA-F",
+    "space": r"\s",
+    "punct": r"!-/:-@\[-`{-~",
+}
+"""Classes in brackets that POSIX's regular expressions have, but Python's don't."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +55,8 @@ def expectations(text: str, name: str) -> Iterator[Expectation | Diagnostic]:
             written = Location(name, number, match.start() + 1)
             try:
                 pattern = _pattern(match["text"], bool(match["regex"]))
-            except re.error as failure:
-                yield Diagnostic(f"invalid regex: {failure.msg}", written)
+            except (re.error, OverflowError) as failure:
+                yield Diagnostic(f"invalid regex: {str(failure).partition(' at position')[0]}", written)
                 continue
             line = _line(match["position"] or "@+0", number, announcing, len(lines))
             yield Expectation(match["kind"], match["text"], pattern, line, written)
@@ -67,7 +79,10 @@ def _pattern(text: str, regex: bool) -> re.Pattern[str]:
     parts = _EMBEDDED.split(text)
     if any("{{" in part for part in parts[::2]):
         raise re.error("found start of regex with no end '}}'")
-    return re.compile("".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts)))
+    for number, part in enumerate(parts):
+        inside = _CLASS.sub(lambda name: _CLASSES.get(name[1], name[0]), part)
+        parts[number] = f"(?:{inside})" if number % 2 else re.escape(part)
+    return re.compile("".join(parts))
 
 
 def _flat(diagnostics: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
