@@ -179,7 +179,9 @@ class Buffers:
         addresses: dict[Key, int] = {}
         for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
             data, writable = self.octets([arrays[m] for m in members], begin, end)
-            base = self._device.map(_named(members, names or {}), data, writable)
+            known = dict.fromkeys(f"'{names[m]}'" for m in sorted(members) if m in names) if names else {}
+            shared = known or ["+".join(map(str, m)) for m in sorted(members)]
+            base = self._device.map("argument " + " and ".join(shared), data, writable)
             for m in members:
                 # An array with negative strides begins inside its extent.
                 first = arrays[m].__array_interface__["data"][0] if arrays[m].size else begin
@@ -196,14 +198,18 @@ class Buffers:
             return data, writable
         # NumPy copies an unaligned view whole for every gather: copy it once instead.
         most = max(_LARGE, _SPARSE * sum(array.nbytes for array in arrays))
-        if len(data) < most or any(map(_is_wide, arrays)):
+        if len(data) < most or any(array.itemsize not in (1, 2, 4, 8) for array in arrays):
             copy = data.copy()
-            parts = [(data, copy)]
+            parts: list[tuple[_Bits, _Bits]] = [(data, copy)]
         else:  # rows with gigabytes between them
-            copy = untouched.zeros((len(data),), np.uint8)
-            parts = [(_plain(array), _plain(_within(copy, array, begin))) for array in arrays]
-            for own, part in parts:
+            copy, parts = untouched.zeros((len(data),), np.uint8), []
+            for array in arrays:
+                offset = array.__array_interface__["data"][0] - begin
+                copied = np.ndarray(array.shape, array.dtype, copy, offset, array.strides)
+                # As integers, elements differ if their bits do.
+                own, part = (each.view(f"u{array.itemsize}") for each in (array, copied))
                 part[...] = own
+                parts.append((own, part))
         if writable:
             self._copies += [(own, part, part.copy()) for own, part in parts]
         return copy, writable
@@ -225,35 +231,11 @@ class Buffers:
             before[...] = copy
 
 
-def _is_wide(array: npt.NDArray[np.generic]) -> bool:
-    """Whether no integers have the width of its elements."""
-    return array.itemsize not in (1, 2, 4, 8)
-
-
-def _plain(array: npt.NDArray[Any]) -> _Bits:
-    """The array's elements as integers, which differ if their bits do."""
-    return array.view(f"u{array.itemsize}")
-
-
-def _within(memory: Bytes, array: npt.NDArray[np.generic], begin: int) -> npt.NDArray[Any]:
-    """An array in a copy of memory that begins at an address."""
-    offset = array.__array_interface__["data"][0] - begin
-    return np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
-
-
 def put_changes(data: _Bits, copy: _Bits, before: _Bits) -> None:
     """Writes what has changed in a copy of some memory to the memory. Others may have written the rest, such
     as columns of a matrix between those of a buffer.
     """
     np.copyto(data, copy, where=copy != before)
-
-
-def _named(members: Sequence[Key], names: Mapping[Key, str]) -> str:
-    """The name of memory that these arguments share."""
-    known = dict.fromkeys(names[m] for m in sorted(members) if m in names)
-    if known:
-        return "argument " + " and ".join(f"'{name}'" for name in known)
-    return "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
 
 
 class Named:

@@ -2,7 +2,7 @@
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,7 @@ from weft.emulator.watching.stopped import Launched
 from weft.emulator.watching.variables import SourceMap
 from weft.emulator.waves import Waves
 from weft.errors import WeftError, shown
-from weft.isa.chips import CHIPS, Chip, can_run, unknown_chip
+from weft.isa.chips import CHIPS, can_run, unknown_chip
 from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 from weft.system import locks
@@ -64,16 +64,13 @@ class Report:
     def __str__(self) -> str:
         count = len(self.findings)
         found = f"{count or 'no'} finding{'' if count == 1 else 's'}{':' * bool(count)}"
-        lines = [f"{self.instructions:,} warp instructions, {found}", *self._by_source_line()]
-        return "\n".join([*lines, *(["printed:", self.printed.rstrip()] if self.printed else [])])
-
-    def _by_source_line(self) -> Iterator[str]:
-        """The findings, those of one rule at one source line as one."""
+        lines = [f"{self.instructions:,} warp instructions, {found}"]
         kinds: dict[tuple[str, str], list[Finding]] = {}
         for each in self.findings:
             kinds.setdefault((each.rule, each.source or str(each.line)), []).append(each)
         for first, *others in kinds.values():
-            yield f"{first}, and {len(others)} like it at this line" if others else str(first)
+            lines.append(f"{first}, and {len(others)} like it at this line" if others else str(first))
+        return "\n".join([*lines, *(["printed:", self.printed.rstrip()] if self.printed else [])])
 
     def _repr_html_(self) -> str:
         return findings.of_report(self)
@@ -249,7 +246,16 @@ class Module:
         self, kernel: str, shape: "Shape", chip: str | None = None, scopes: Mapping[str, int] = LEVELS
     ) -> tuple[Program, Launch]:
         """A kernel's program and a launch of it. Raises WeftError if the launch doesn't fit the kernel."""
-        room = _most_shared(self.target) if chip is None else _chip(chip, self.target).shared_bytes
+        if chip is None:
+            own = CHIPS.get(self.target)
+            chips = [own] if own is not None and own.variant else CHIPS.values()
+            room = max(each.shared_bytes for each in chips)
+        else:
+            if not (isinstance(chip, str) and chip in CHIPS):
+                raise WeftError(f"chip {unknown_chip(chip if isinstance(chip, str) else shown(chip))}")
+            if not can_run(chip, self.target):
+                raise WeftError(f"chip must be one that runs PTX for {self.target}, got {chip}")
+            room = CHIPS[chip].shared_bytes
         program = self._program(kernel, chip or self.target, scopes)
         dynamic = program.shared_dynamic - program.shared_static + shape.shared_bytes
         dynamic = dynamic if shape.shared_bytes else 0
@@ -260,7 +266,7 @@ class Module:
             blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
         launch = Launch(
             blocks,
-            _block(shape.block, directives),
+            _dims("block", directives.get("reqntid", 1) if shape.block is None else shape.block),
             program.shared_static + dynamic,
             dynamic,
             shape.arithmetic,
@@ -306,19 +312,20 @@ class Module:
 
     def _initialize(self, variable: Variable, data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
         for at, value in variable.init:
-            written = self._symbol(value) if isinstance(value, SymbolValue) else value
+            if isinstance(value, SymbolValue):
+                entity = self._tree.scope.find(value.name)
+                if isinstance(entity, Function):
+                    address = entity.address + value.offset
+                elif isinstance(entity, Variable):
+                    base = WINDOWS.get(entity.space, 0) if value.generic else 0
+                    address = entity.offset + value.offset + base
+                else:
+                    raise PtxError(f"'{value.name}' has no address here", *value.location)
+                octets = int(wrap(address)).to_bytes(8, "little")
+                written = octets[value.skip : value.skip + value.size]
+            else:
+                written = value
             data[at : at + len(written)] = np.frombuffer(written, np.uint8)
-
-    def _symbol(self, value: SymbolValue) -> bytes:
-        entity = self._tree.scope.find(value.name)
-        if isinstance(entity, Function):
-            address = entity.address + value.offset
-        elif isinstance(entity, Variable):
-            base = WINDOWS.get(entity.space, 0) if value.generic else 0
-            address = entity.offset + value.offset + base
-        else:
-            raise PtxError(f"'{value.name}' has no address here", *value.location)
-        return int(wrap(address)).to_bytes(8, "little")[value.skip : value.skip + value.size]
 
 
 def _launched(kernel: str, text: str, program: Program, launch: Launch, args: Sequence[object]) -> Launched:
@@ -344,11 +351,6 @@ def _dims(what: str, dims: object) -> Dim3:
     return x, y, z
 
 
-def _block(block: object, directives: Mapping[str, tuple[int, ...]]) -> Dim3:
-    """The threads of a block, by default those that the kernel requires."""
-    return _dims("block", directives.get("reqntid", 1) if block is None else block)
-
-
 def _cluster(cluster: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:
     """The cluster's extent, from the launch or the kernel, and whether one of them asks for a cluster."""
     fixed = directives.get("reqnctapercluster")
@@ -362,23 +364,6 @@ def _cluster(cluster: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...
     if min(cluster) < 1 or size > most:
         raise WeftError(f"kernel '{kernel}': cluster must have 1..{most} blocks, got {cluster}")
     return cluster, size > 1 or bool(fixed) or "explicitcluster" in directives
-
-
-def _chip(chip: object, target: str) -> Chip:
-    """The chip that a launch names, which must run the module's PTX."""
-    if not (isinstance(chip, str) and chip in CHIPS):
-        raise WeftError(f"chip {unknown_chip(chip if isinstance(chip, str) else shown(chip))}")
-    if not can_run(chip, target):
-        raise WeftError(f"chip must be one that runs PTX for {target}, got {chip}")
-    return CHIPS[chip]
-
-
-def _most_shared(target: str) -> int:
-    """The shared memory that a block can have on the chips that run the module."""
-    chip = CHIPS.get(target)
-    if chip is not None and chip.variant:
-        return chip.shared_bytes
-    return max(c.shared_bytes for c in CHIPS.values())
 
 
 def _flag(what: str, value: object) -> bool:

@@ -111,7 +111,11 @@ class Machine:
                     return False
                 stop += self.ticks
         if self.ready or self.barriers.waited_for() or self.clusters.waiting:
-            self._notify_lacking()
+            for group in self.ready.values():
+                block, watch = self.program.blocks[group.block], wave.watch
+                # It waits for lanes or warps that an `.aligned` instruction needs.
+                if watch is not None and group.stalled and not group.awaits and block.whole:
+                    watch.divergence(block.waits, group.lanes.threads(), block.line)
             raise stuck(self.waiting())
         while wave.delayed:
             wave.deliver()
@@ -160,13 +164,6 @@ class Machine:
         lowest = self._lowest[0] if self._lowest else _NO_RANK
         return stop, bool(self.ready), self._hold, self._rotated + QUANTUM, lowest
 
-    def _interpret(self, program: object) -> None:
-        """Goes on with another form of the program, without code of the host."""
-        assert isinstance(program, Program)
-        if self._code is not None:
-            self._code.take_counts(self.totals.runs)
-        self.program, self.wave.program, self._code, self._compiler = program, None, None, None
-
     def _compile(self, compiler: Compiler) -> None:
         """Goes on with code of the host, or with code for more blocks."""
         if self._code is not None:
@@ -190,7 +187,11 @@ class Machine:
         assert block.end is not None
         after = block.end.run(self, group)
         if wave.program is not None:
-            self._interpret(wave.program)
+            # Goes on with another form of the program, without code of the host.
+            assert isinstance(wave.program, Program)
+            if self._code is not None:
+                self._code.take_counts(totals.runs)
+            self.program, wave.program, self._code, self._compiler = wave.program, None, None, None
         if after >= 0:
             group.block = after
         return after >= 0
@@ -241,11 +242,13 @@ class Machine:
         if self.wave.delayed and self.random is not None and self.random.random() < 0.25:
             self.wave.deliver()
         ticks = self.wave.ticks
-        able = [(key, group) for key, group in self.ready.items() if not self._held(group, ticks)]
-        while not able:
+        for group in self.ready.values():
+            # A group that has waited too long gives up and continues.
+            if group.stalled and group.until and ticks > group.until:
+                group.stalled, group.gave_up = False, True
+        while not (able := [(key, group) for key, group in self.ready.items() if not group.stalled]):
             if not self._unstall():
                 return None
-            able = [(key, group) for key, group in self.ready.items() if not group.stalled]
         if self.random is not None:
             row = self.random.choice(able)[0][2]
             here = [key for key, _ in able if key[2] == row]
@@ -279,12 +282,6 @@ class Machine:
         staying.since = self.wave.ticks
         self.ready[key] = staying
         return Group(group.block, group.frame, Lanes.of(self.wave, ahead))
-
-    def _held(self, group: Group, ticks: int) -> bool:
-        """Whether a group can't continue yet. A group that has waited too long gives up and continues."""
-        if group.stalled and group.until and ticks > group.until:
-            group.stalled, group.gave_up = False, True
-        return group.stalled
 
     def _unstall(self) -> bool:
         """What is left to do when no group can run; False if nothing is."""
@@ -452,8 +449,15 @@ class Machine:
 
     def call(self, group: Group, site: CallSite) -> int:
         """Enters a function, whose frame follows the caller's. Returns its first block."""
-        frame = group.frame.children.get(site) or self._new_frame(group.frame, site)
-        lanes, code = group.lanes, site.code
+        lanes, code, caller = group.lanes, site.code, group.frame
+        frame = caller.children.get(site)
+        if frame is None:
+            base = caller.base + caller.code.frame_size
+            if base + code.frame_size > MAX_FRAME or len(caller.path) >= _DEPTH_LIMIT:
+                raise Fault("stack overflow", self.program.blocks[site.block].line)
+            frame = caller.children[site] = Frame(caller, site, code, base)
+            frame.path = (*caller.path, self.program.blocks[site.block].rank)
+            self.wave.memory.reserve_local(base + code.frame_size)
         values = [lanes.read(t.source) for t in site.arguments if not t.size]
         if code.recursive:
             threads = lanes.threads()
@@ -462,21 +466,10 @@ class Machine:
                 frame.saved[slot] = np.where(threads, lanes.regs[slot], old)
         for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
             lanes.write(transfer.target, value)
-        copy_frames(lanes, site.arguments, group.frame.base, frame.base)
+        copy_frames(lanes, site.arguments, caller.base, frame.base)
         lanes.write(code.frame, np.full((lanes.warps, 32), frame.base, np.uint64))
         group.frame = frame
         return code.entry_block
-
-    def _new_frame(self, caller: Frame, site: CallSite) -> Frame:
-        base = caller.base + caller.code.frame_size
-        end = base + site.code.frame_size
-        if end > MAX_FRAME or len(caller.path) >= _DEPTH_LIMIT:
-            raise Fault("stack overflow", self.program.blocks[site.block].line)
-        frame = Frame(caller, site, site.code, base)
-        frame.path = (*caller.path, self.program.blocks[site.block].rank)
-        caller.children[site] = frame
-        self.wave.memory.reserve_local(end)
-        return frame
 
     def leave(self, group: Group) -> int:
         """Returns from a function; returns the block after the call."""
@@ -494,13 +487,6 @@ class Machine:
         return frame.site.after
 
     # Deadlock
-
-    def _notify_lacking(self) -> None:
-        """Reports the groups that wait for lanes or warps that an `.aligned` instruction needs."""
-        for group in self.ready.values():
-            block, watch = self.program.blocks[group.block], self.wave.watch
-            if watch is not None and group.stalled and not group.awaits and block.whole:
-                watch.divergence(block.waits, group.lanes.threads(), block.line)
 
     def waiting(self) -> list[Wait]:
         """Every warp that waits, or that spins in a loop."""

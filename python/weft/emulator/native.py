@@ -42,12 +42,8 @@ def _replaced() -> bool:
     places: list[Mapping[str, object]] = [vars(module) for module in modules]
     places += [vars(value) for each in places for value in list(each.values()) if isinstance(value, type)]
     values = (value for place in places for value in list(place.values()))
-    return not all(_known(value.__module__) for value in values if isinstance(value, FunctionType))
-
-
-def _known(module: str) -> bool:
-    package = module.partition(".")[0]
-    return package in _KNOWN or package.startswith("namedtuple_")
+    packages = {value.__module__.partition(".")[0] for value in values if isinstance(value, FunctionType)}
+    return not all(each in _KNOWN or each.startswith("namedtuple_") for each in packages)
 
 
 _lock = locks.lock()  # llvmlite's objects are shared by the threads of a process

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.arguments import Bytes, Progress, put_changes
-from weft.emulator.decoding.program import Program
+from weft.emulator.arguments import Bytes, put_changes
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.memory.device import Device
 from weft.emulator.memory.segments import Segment
@@ -161,7 +160,9 @@ def _again(
     """What begins a launch again, which has shown the end of so many CTAs already."""
     before.totals.restart()
     waves, observers = start()
-    waves.progress = _beyond(shown, waves.progress)
+    progress = waves.progress
+    if progress is not None:  # for what it has not been told yet
+        waves.progress = lambda done, total: progress(done, total) if done > shown else None
     return waves, observers
 
 
@@ -193,25 +194,15 @@ class _Memory:
             segment.replace(own)
 
 
-def _beyond(shown: int, progress: Progress | None) -> Progress | None:
-    """`progress` for what it has not been told yet."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(done, total) if done > shown else None
-
-
 def _independent(waves: Waves, observers: Observers) -> bool:
     """Whether CTAs can't notice in which order they run, nobody watches that, and memory isn't too large
     to be shared.
     """
     plain = waves.seed is None and not observers.traces
     shared = sum(segment.size for segment in waves.device.segments if segment.writable)
-    return plain and shared <= _MOST_BYTES and not any(map(_communicates, _opcodes(waves.program)))
-
-
-def _opcodes(program: Program) -> list[list[str]]:
-    bodies = [code.function.body or [] for code in program.codes.values()]
-    return [instruction.opcode.split(".") for body in bodies for instruction in body]
+    bodies = [code.function.body or [] for code in waves.program.codes.values()]
+    opcodes = [instruction.opcode.split(".") for body in bodies for instruction in body]
+    return plain and shared <= _MOST_BYTES and not any(map(_communicates, opcodes))
 
 
 def _communicates(opcode: Sequence[str]) -> bool:
@@ -245,7 +236,7 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
             there.close()
             pipes.append(here)
         others = _Others(pipes, waves)
-        everything = _Start.nothing(waves)
+        nothing = _Start(0, 0, (0,) * len(waves.totals.runs), {}, 0)
         if not _share(waves, begun, queue, others) or observers.findings():
             return False
         parts = others.parts()
@@ -260,8 +251,10 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
             os.waitpid(process, 0)
         for pipe in pipes:
             pipe.close()
-    mine = everything.part(waves, observers)
-    if parts is None or _conflict([mine, *parts]) or _over_limit(waves, parts):
+    if parts is None or _conflict([nothing.part(waves, observers), *parts]):
+        return False
+    totals = waves.totals
+    if totals.instructions + sum(part.instructions for part in parts) > totals.limit:
         return False
     _add(waves, parts)
     return True
@@ -368,11 +361,6 @@ class _Start:
         count = len(observers.memory.warps)
         return cls(waves.done, totals.instructions, tuple(totals.runs), dict(totals.bytes), count)
 
-    @classmethod
-    def nothing(cls, waves: Waves) -> "_Start":
-        """Nothing had run."""
-        return cls(0, 0, (0,) * len(waves.totals.runs), {}, 0)
-
     def part(self, waves: Waves, observers: Observers) -> _Part:
         totals = waves.totals
         touched = {}
@@ -448,11 +436,6 @@ def _conflict(parts: Sequence[_Part]) -> bool:
                 return True
             read, written = read[:size] | mine[0][:size], written[:size] | mine[1][:size]
     return False
-
-
-def _over_limit(waves: Waves, parts: Sequence[_Part]) -> bool:
-    totals = waves.totals
-    return totals.instructions + sum(part.instructions for part in parts) > totals.limit
 
 
 def _add(waves: Waves, parts: Sequence[_Part]) -> None:

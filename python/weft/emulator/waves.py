@@ -1,7 +1,7 @@
 """Runs the CTAs of a launch in waves."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,12 +120,24 @@ class Waves:
             live.appendleft(self._begun(rest))
         self._resumes = False
         machine, wave = live[0]
-        if not _turn(machine, wave):
+        try:
+            ended = machine.run()
+        except Fault as error:
+            # One without a thread is attributed to the first thread that ran last.
+            if error.thread is None and machine.running is not None:
+                row, lane = divmod(int(machine.running.threads().argmax()), 32)
+                error.thread = wave.thread(row, lane)
+            raise
+        if not ended:
             if not self.totals.pauses():
                 live.rotate(-1)
             return False
         live.popleft()
-        self._ended(wave, rest)
+        for space, count in wave.memory.bytes.items():
+            self.totals.bytes[space] = self.totals.bytes.get(space, 0) + count
+        self.done += len(wave.cta_numbers)
+        if self.progress is not None:
+            self.progress(self.done + rest.canceled, self.launch.total_ctas)
         if self.hooks is None:  # functions may have kept what they were told
             machine.close()
         return True
@@ -136,7 +148,8 @@ class Waves:
         wave.watch = self.watch_of(wave)
         if self.worth is not None and self.seed is None:
             wave.box_copies = self.worth.copies(wave)
-        wave.products = self._products(wave)
+        if self.products is not False:
+            wave.products = Products(wave, at_once=self.products is True)
         wave.mbarriers.calls = MbarrierCalls(wave)
         if isinstance(wave.watch, Sanitizer):
             wave.tensor_memory.calls = TensorCalls(wave.watch)
@@ -145,36 +158,14 @@ class Waves:
     def _machine(self, wave: Wave) -> Machine:
         arguments = wave, self.program, self.totals, self.seed
         options: dict[str, Any] = {"skew": self.skew, "compiler": self.compiler}
-        machine = self._observed(wave, arguments, options) or Machine(*arguments, **options)
-        if self.ticks is not None:
-            machine.ticks = self.ticks
-        return machine
-
-    def _observed(self, wave: Wave, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Machine | None:
-        """The machine for a trace, or for hooks; None without them."""
         none = np.zeros(len(self.program.blocks), np.bool_)
         observer, observed = (self.trace_of and self.trace_of(wave)) or (None, none)
         if self.hooks is not None:
-            return HookedMachine(self.hooks, observer, observed, *arguments, **options)
-        return None if observer is None else ObservedMachine(observer, observed, *arguments, **options)
-
-    def _products(self, wave: Wave) -> Products | None:
-        return None if self.products is False else Products(wave, at_once=self.products is True)
-
-    def _ended(self, wave: Wave, rest: Grid) -> None:
-        for space, count in wave.memory.bytes.items():
-            self.totals.bytes[space] = self.totals.bytes.get(space, 0) + count
-        self.done += len(wave.cta_numbers)
-        if self.progress is not None:
-            self.progress(self.done + rest.canceled, self.launch.total_ctas)
-
-
-def _turn(machine: Machine, wave: Wave) -> bool:
-    """Runs a wave for a turn. A fault without a thread is attributed to the first thread that ran last."""
-    try:
-        return machine.run()
-    except Fault as error:
-        if error.thread is None and machine.running is not None:
-            row, lane = divmod(int(machine.running.threads().argmax()), 32)
-            error.thread = wave.thread(row, lane)
-        raise
+            machine: Machine = HookedMachine(self.hooks, observer, observed, *arguments, **options)
+        elif observer is not None:
+            machine = ObservedMachine(observer, observed, *arguments, **options)
+        else:
+            machine = Machine(*arguments, **options)
+        if self.ticks is not None:
+            machine.ticks = self.ticks
+        return machine

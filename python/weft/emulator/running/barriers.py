@@ -131,7 +131,9 @@ class Barriers:
         lanes, wave = group.lanes, self.wave
         plain = needed is None and waits and reduction is None and not self.pending
         if plain and lanes.active == np.count_nonzero(wave.live):
-            self._notify_all(lanes, line)
+            if wave.watch is not None:
+                every = np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist()
+                wave.watch.barriers("bar.sync", wave.live, [wave.rows_of(cta) for cta in every], line)
             return after
         rows_here = lanes.row_numbers()
         ctas = list(dict.fromkeys(wave.cta_of_row[rows_here].tolist()))
@@ -206,25 +208,6 @@ class Barriers:
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 
-    def _notify_exits(self, barrier: Barrier, rows: slice) -> None:
-        """Reports threads at a complete barrier of which others of their warps have exited without it."""
-        if barrier.absent is None:
-            return
-        arrived = barrier.arrivals == barrier.arrivals.max(axis=1, keepdims=True)
-        warps: Bools = (barrier.absent & ~arrived).any(axis=1)
-        watch = self.wave.watch
-        if watch is not None and warps.any():
-            threads = arrived & warps[:, None]
-            watch.divergence("bar.sync", self._in_wave(threads, rows), int(barrier.lines[threads][0]))
-
-    def _notify_all(self, lanes: Lanes, line: int) -> None:
-        """Every live thread of the wave has arrived at once."""
-        wave, watch = self.wave, self.wave.watch
-        if watch is None:
-            return
-        ctas = np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist()
-        watch.barriers("bar.sync", wave.live, [wave.rows_of(cta) for cta in ctas], line)
-
     def recheck(self) -> None:
         """Checks all barriers again after threads have exited."""
         for cta, number in list(self.pending):
@@ -239,7 +222,12 @@ class Barriers:
         del self.pending[cta, number]
         self._leave_over(cta, number, barrier)
         if wave.watch is not None:
-            self._notify_exits(barrier, rows)
+            if barrier.absent is not None:  # others of their warps may have exited without it
+                arrived = barrier.arrivals == barrier.arrivals.max(axis=1, keepdims=True)
+                threads = arrived & (barrier.absent & ~arrived).any(axis=1)[:, None]
+                if threads.any():
+                    first = int(barrier.lines[threads][0])
+                    wave.watch.divergence("bar.sync", self._in_wave(threads, rows), first)
             released = np.zeros(barrier.arrivals.shape, np.bool_)
             for part in barrier.waiting:
                 released = released | part.threads

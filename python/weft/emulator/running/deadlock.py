@@ -137,7 +137,8 @@ def waits_of(
 def stuck(waits: Sequence[Wait]) -> Deadlock:
     """The error that reports these warps."""
     line = min((wait.line for wait in waits if wait.line), default=0)
-    error = Deadlock(_lines_of(waits), report(waits), line)
+    barriers = dict.fromkeys(barrier for wait in waits for barrier in wait.awaits)
+    error = Deadlock((*sorted(map(str, waits)), *map(str, barriers)), report(waits), line)
     error.lanes_apart = bool(_apart(waits))
     return error
 
@@ -149,12 +150,6 @@ def _apart(waits: Iterable[Wait]) -> list[int]:
         if wait.what == _FOR_LANES:
             lines.setdefault((wait.block, wait.warp), set()).add(wait.line)
     return sorted({warp for (_, warp), found in lines.items() if len(found) > 1})
-
-
-def _lines_of(waits: Sequence[Wait]) -> tuple[str, ...]:
-    """One line for every warp, and one for each mbarrier that any of them waits for."""
-    barriers = dict.fromkeys(barrier for wait in waits for barrier in wait.awaits)
-    return (*sorted(map(str, waits)), *map(str, barriers))
 
 
 def report(waits: Sequence[Wait]) -> list[str]:

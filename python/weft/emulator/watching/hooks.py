@@ -53,7 +53,10 @@ class Hook:
 
     def remove(self) -> None:
         """Doesn't call the function again."""
-        self.owner._remove(self)
+        owner = self.owner
+        if self in owner._hooks:
+            owner._hooks.remove(self)
+            owner._version += 1
 
     def call(self, *what: object) -> None:
         """Calls the function. Launches that it makes don't have the hooks of `hooked`."""
@@ -100,7 +103,9 @@ class Hooks:
         `file` is the end of the path of the source file, or "<ptx>" for lines of the PTX. Without it, it is a
         line of any source file, or of the PTX if that has no `.loc`.
         """
-        return self._add(Hook(function, self, "line", file=_text("file", file), line=_line(line)))
+        if not isinstance(line, int) or line < 1:
+            raise WeftError(f"line must be a number from 1 on, got {shown(line)}")
+        return self._add(Hook(function, self, "line", file=_text("file", file), line=line))
 
     def on_instruction(self, function: Callable[[Stopped], None], opcode: str = "") -> Hook:
         """Calls `function(stopped)` before threads execute an instruction whose opcode begins with `opcode`,
@@ -150,11 +155,6 @@ class Hooks:
         self._version += 1
         return hook
 
-    def _remove(self, hook: Hook) -> None:
-        if hook in self._hooks:
-            self._hooks.remove(hook)
-            self._version += 1
-
     def of_kind(self, kind: str) -> list[Hook]:
         """The hooks of a kind."""
         return [hook for hook in self._hooks if hook.kind == kind]
@@ -187,11 +187,8 @@ class Hooks:
     def plan(self, program: Program) -> _Plan:
         """The hooks of a program."""
         known = self._plans.get(id(program))
-        if known is None or known.version != self._version:
-            known = self._plans[id(program)] = self._made(program)
-        return known
-
-    def _made(self, program: Program) -> _Plan:
+        if known is not None and known.version == self._version:
+            return known
         blocks = np.zeros(len(program.blocks), np.bool_)
         plan = _Plan(self._version, blocks, {}, [], self.of_kind("access"))
         for hook in self._hooks:
@@ -205,6 +202,7 @@ class Hooks:
         if plan.accesses:
             for at, block in enumerate(program.blocks):
                 blocks[at] |= any(opcode.split(".")[0] in MEMORY for opcode in block.opcodes)
+        self._plans[id(program)] = plan
         return plan
 
     def _positions(self, hook: Hook, program: Program) -> Iterator[Position]:
@@ -238,12 +236,6 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise WeftError(f"{name} must be text, got {shown(value)}")
     return value
-
-
-def _line(line: object) -> int:
-    if not isinstance(line, int) or line < 1:
-        raise WeftError(f"line must be a number from 1 on, got {shown(line)}")
-    return line
 
 
 _now: ContextVar[Hooks | None] = ContextVar("hooks", default=None)

@@ -252,16 +252,11 @@ class Stopped:
         known = np.zeros_like(self.wave.live)
         for state in found:
             known[state.row] |= state.lanes
-        for row in np.flatnonzero((self._exist() & ~known).any(axis=1)).tolist():
-            found.append(self._state(row, self._exist()[row] & ~known[row], 0, "has exited"))
+        threads = self.wave.warp_of_row[:, None] * 32 + np.arange(32)
+        exited = (threads < self.wave.launch.threads) & ~known
+        for row in np.flatnonzero(exited.any(axis=1)).tolist():
+            found.append(self._state(row, exited[row], 0, "has exited"))
         return sorted(found, key=lambda state: (state.row, int(state.lanes.argmax())))
-
-    def _exist(self) -> Bools:
-        """The threads that the launch has."""
-        wave = self.wave
-        thread = wave.warp_of_row[:, None] * 32 + np.arange(32)
-        exist: Bools = thread < wave.launch.threads
-        return exist
 
     def _state(self, row: int, lanes: Bools, line: int, waits: str = "") -> WarpState:
         wave = self.wave
@@ -278,7 +273,7 @@ class Stopped:
                 threads = threads & ~other.lanes.threads()
             here = self.line if running.block == self.position[0] else self._line_of(running.block)
             for row in np.flatnonzero(threads.any(axis=1)).tolist():
-                if not self._waits_at_barrier(row).any():
+                if all(state.row != row for state, _ in self._barrier_states()):
                     yield self._state(row, threads[row], here)
         for group in groups:
             waits = self._waits_of(group)
@@ -298,12 +293,6 @@ class Stopped:
             names = dict.fromkeys(f"0x{offset:x}" for _, offset in group.awaits)
             return f"waits for the mbarrier{'s' if len(names) > 1 else ''} at {' and '.join(names)}"
         return f"waits for other threads ({self._machine.program.blocks[group.block].waits})"
-
-    def _waits_at_barrier(self, row: int) -> Bools:
-        waiting = np.zeros(32, np.bool_)
-        for state, _ in self._barrier_states():
-            waiting |= state.lanes & (state.row == row)
-        return waiting
 
     def _barrier_states(self) -> Iterator[tuple[WarpState, Frame]]:
         wave = self.wave
@@ -418,20 +407,16 @@ class Stopped:
 
     def _waiting(self) -> dict[tuple[int, int], set[int]]:
         """The rows that wait for each mbarrier."""
-        found: dict[tuple[int, int], set[int]] = {}
+        wave, found = self.wave, dict[tuple[int, int], set[int]]()
         for group in self._machine.ready.values():
             if not group.stalled:
                 continue
             rows = group.lanes.row_numbers().tolist()
             for cta, offset in group.awaits:
-                mine = [row for row in rows if self._near(row, cta)]
+                # Warps wait for an mbarrier of their own CTA, or of their cluster.
+                mine = [row for row in rows if cta in wave.cluster_ctas(int(wave.cta_of_row[row]))]
                 found.setdefault((cta, offset), set()).update(mine)
         return found
-
-    def _near(self, row: int, cta: int) -> bool:
-        """Whether a warp may wait for an mbarrier of a CTA: of its own, or with one row of its cluster."""
-        own = int(self.wave.cta_of_row[row])
-        return own == cta if self.wave.launch.cluster_size == 1 else cta in self.wave.cluster_ctas(own)
 
     def _repr_html_(self) -> str:
         return of(self)

@@ -74,9 +74,10 @@ class Recorder:
         self.events: list[dict[str, Any]] = []
         self.dropped = 0
         self.counts: Counter[str] = Counter()
-        self.labels = [_label(block.opcodes) for block in program.blocks]
         self.tensor = [sum(op.startswith(_TENSOR) for op in block.opcodes) for block in program.blocks]
         self.classes = [Counter(map(instruction_class, block.opcodes)) for block in program.blocks]
+        self.labels = [next((name for name in _RANK if name in own), "arithmetic") for own in self.classes]
+        """The most significant class of each block."""
         self.told = told_blocks(program)
         """The blocks that the interpreter must run for the trace."""
 
@@ -112,12 +113,6 @@ class Recorder:
             action(self.path)
         except OSError as error:
             raise processes.refusal(f"cannot write the trace '{self.path}'", error) from None
-
-
-def _label(opcodes: list[str]) -> str:
-    """The most significant class of a block."""
-    classes = {instruction_class(opcode) for opcode in opcodes}
-    return next((name for name in _RANK if name in classes), "arithmetic")
 
 
 def told_blocks(program: Program) -> Bools:
