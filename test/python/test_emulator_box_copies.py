@@ -63,7 +63,7 @@ def state(sanitizer, names):
             places[column], known[:, :, at] = at, clocks.all[:, :, column]
     found = {f"shared {name}": getattr(shadow, name) for name in SHARED}
     found |= {f"shared {name}": places[found[f"shared {name}"]] for name in ("writer", "unit")}
-    for base, each in sanitizer.globals.memory.shadows().items():
+    for base, each in sanitizer.globals.memory.shadows.items():
         found |= {f"global {base} {name}": getattr(each, name) for name in GLOBAL}
         found[f"global {base} owner"] = places[each.owner & COLUMN]
         found[f"global {base} written"] = np.array(each.is_written)

@@ -95,7 +95,7 @@ def shadows(text, compiled, monkeypatch, grid=3):
         shared = wave.races.shadow
         found += [shared.writer, shared.written, shared.write_line, shared.read_line, shared.reads]
         found.append(shared.read_by)
-        for _, buffer in sorted(wave.globals.memory.shadows().items()):
+        for _, buffer in sorted(wave.globals.memory.shadows.items()):
             if buffer.is_written or buffer.time.any():
                 found += [buffer.owner, buffer.time, buffer.line, buffer.level, np.array(buffer.is_written)]
     return found

@@ -364,7 +364,7 @@ class _Start:
     def part(self, waves: Waves, observers: Observers) -> _Part:
         totals = waves.totals
         touched = {}
-        for base, shadow in observers.memory.shadows().items():
+        for base, shadow in observers.memory.shadows.items():
             read, written = shadow.touched(self.waves)
             touched[base] = shadow.granule, np.packbits(read), np.packbits(written)
         return _Part(

@@ -131,21 +131,18 @@ class Sanitizer(Watch):
     def _compare(self, access: Access, level: int) -> None:
         """Compares an access with earlier accesses to the same addresses."""
         if access.segment is self.wave.memory.shared:
-            self._access_shared(access, level)
+            if self.some_ended:
+                self._access_ended(access)
+            if access.kind == "async":
+                self.races.copy(access)
+            elif access.kind == "load":
+                self.races.load(access)
+            elif access.kind != "st.async":
+                self.races.store(access, level)
         elif access.segment is self.wave.memory.local:
             self.local.access(access)
         elif access.space == "global":
             self.globals.access(access, level)
-
-    def _access_shared(self, access: Access, level: int) -> None:
-        if self.some_ended:
-            self._access_ended(access)
-        if access.kind == "async":
-            self.races.copy(access)
-        elif access.kind == "load":
-            self.races.load(access)
-        elif access.kind != "st.async":
-            self.races.store(access, level)
 
     def instruction(self, registers: Traffic, threads: Threads) -> None:
         self.registers.instruction(registers, threads)
@@ -204,7 +201,8 @@ class Sanitizer(Watch):
         own = access.proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows:
-            units.setdefault(self._unit_name(access.proxy, row, access.mbarrier), row)
+            name = ("mbarrier", *access.mbarrier) if access.mbarrier else self._unit(access.proxy, row)
+            units.setdefault(name, row)
         inside: Offsets | Chunks | None = None
         for unit, row in units.items():
             column = self.clocks.column(unit, own)
@@ -234,10 +232,6 @@ class Sanitizer(Watch):
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         for row in rows_of(threads).tolist():
             self.globals.map(row, address, line)
-
-    def _unit_name(self, proxy: str, row: int, mbarrier: tuple[int, int] | None) -> Hashable:
-        """The column of an operation: that of its mbarrier, or of a unit's groups."""
-        return self._unit(proxy, row) if mbarrier is None else ("mbarrier", *mbarrier)
 
     def _unit(self, proxy: str, row: int) -> tuple[str, int]:
         """The owner of the groups of an asynchronous operation: a warp, or for wgmma a warpgroup."""

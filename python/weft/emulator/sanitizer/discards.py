@@ -100,7 +100,7 @@ class _Flow:
         common: dict[Use, None] | None = None
 
         def computed(traffic: Traffic) -> None:
-            for slot in _written(traffic):
+            for slot in traffic.writes or ((_LOCAL,) if traffic.space == "local" else ()):
                 if slot not in seen:
                     seen.add(slot)
                     waiting.extend((slot, reader) for reader in self._readers[slot])
@@ -120,10 +120,10 @@ class _Flow:
                 ends.add(reader)
                 mine = self._implied(use)
                 common = mine if common is None else {each: None for each in common if each in mine}
-            elif not _is_own(traffic):
-                return None
+            elif is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and traffic.writes):
+                computed(traffic)  # it matters only to its lane, and only by what it writes
             else:
-                computed(traffic)
+                return None
             if common is not None and not common:
                 return None
         return next((each for each in common or () if self._stays(each, ends, load)), None)
@@ -230,15 +230,6 @@ def _instructions(program: Program) -> Iterator[tuple[_Place, Traffic]]:
 def is_pure(traffic: Traffic) -> bool:
     """Whether an instruction only computes registers of its own lane."""
     return traffic.prefix in _PURE.steps or traffic.prefix in _PURE.floats
-
-
-def _is_own(traffic: Traffic) -> bool:
-    """Whether an instruction matters to nobody but its lane, and only by what it writes."""
-    return is_pure(traffic) or traffic.space in _OWN_SPACES or (traffic.constant and bool(traffic.writes))
-
-
-def _written(traffic: Traffic) -> tuple[int, ...]:
-    return traffic.writes or ((_LOCAL,) if traffic.space == "local" else ())
 
 
 def _use_of(slot: int | None, traffic: Traffic) -> Use | None:

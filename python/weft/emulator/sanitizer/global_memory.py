@@ -277,15 +277,12 @@ class GlobalMemory:
         """The name of the launch of each wave, where several run."""
         self.locations: dict[tuple[object, Hashable], dict[int, Clocks]] = {}
         """By the GPU whose accesses acquire it, or EVERYONE, and the address."""
-        self._shadows: dict[int, GlobalShadow] = {}
+        self.shadows: dict[int, GlobalShadow] = {}
+        """The shadows by the addresses of their buffers."""
 
     def shadow(self, segment: Segment) -> GlobalShadow:
         """The shadow of a buffer."""
-        shadow = self._shadows.get(segment.base)
+        shadow = self.shadows.get(segment.base)
         if shadow is None:
-            shadow = self._shadows[segment.base] = GlobalShadow(segment.size)
+            shadow = self.shadows[segment.base] = GlobalShadow(segment.size)
         return shadow
-
-    def shadows(self) -> dict[int, GlobalShadow]:
-        """The shadows by the addresses of their buffers."""
-        return self._shadows

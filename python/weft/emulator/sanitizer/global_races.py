@@ -106,7 +106,12 @@ class GlobalRaces:
         """Threads access global memory; `level` is the scope of the access, 0 if it is weak."""
         shadow = self.memory.shadow(access.segment)
         used = self._used_lanes(access)
-        offsets, rows = _flat(access, access.lanes.mask if used is None else used)
+        lanes = access.lanes.mask if used is None else used
+        offsets, rows = access.offsets.view(np.intp), np.repeat(access.lanes.row_numbers(), 32)
+        if lanes is None:
+            offsets = offsets.reshape(-1)
+        else:
+            offsets, rows = offsets[lanes], rows[lanes.reshape(-1)]
         if access.segment.filled is not None:
             self._fill(access, access.segment.filled, offsets)
         index, count = shadow.elements(offsets, access.width)
@@ -388,26 +393,22 @@ class GlobalRaces:
             of = Checked(index, np.full(len(index), row), line)
             self._check_hidden("map", segment, shadow, of, MAPS)
 
-    def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
-        """Where the unit may not see writes that the warps know of."""
-        time, owner = shadow.time[0, index], shadow.owner[0, index]
+    def _check_hidden(self, kind: str, segment: Segment, shadow: GlobalShadow, of: Checked, how: int) -> None:
+        """The unit may not see writes that the warps know of."""
+        time, owner = shadow.time[0, of.index], shadow.owner[0, of.index]
         wave, column = owner >> COLUMN_BITS, owner & _COLUMN
-        hidden: Bools = np.zeros(len(index), np.bool_)
+        hidden: Bools = np.zeros(len(of.index), np.bool_)
         for other in np.unique(wave[time > 0]).tolist():
             here: Bools = (wave == other) & (time > 0) & (column < self.memory.warps[other])
-            mine, columns = rows[here], column[here]
+            rows, columns = of.rows[here], column[here]
             if other == self.number:
-                known = self.clocks.known[mine, columns]
-                seen = self.clocks.seen(how)[mine, columns]
+                known = self.clocks.known[rows, columns]
+                seen = self.clocks.seen(how)[rows, columns]
             else:
-                known = self._known_of(other, mine, columns)
-                seen = self._known_of(other, mine, columns, fenced_there=how)
-                np.maximum(seen, self._known_of(other, mine, columns, fenced_here=how), out=seen)
+                known = self._known_of(other, rows, columns)
+                seen = self._known_of(other, rows, columns, fenced_there=how)
+                np.maximum(seen, self._known_of(other, rows, columns, fenced_here=how), out=seen)
             hidden[here] = (time[here] <= known) & (time[here] > seen)
-        return hidden
-
-    def _check_hidden(self, kind: str, segment: Segment, shadow: GlobalShadow, of: Checked, how: int) -> None:
-        hidden = self._hidden(shadow, of.index, of.rows, how)
         if hidden.any():
             since = self._access_at(shadow, 0, int(of.index[hidden.argmax()]))
             done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
@@ -423,12 +424,3 @@ def _joined(a: Clocks, b: Clocks) -> Clocks:
     part = joined[:, : narrow.shape[1]]
     np.maximum(part, narrow, out=part)
     return joined
-
-
-def _flat(access: Access, lanes: Bools | None) -> tuple[Index, Index]:
-    """The offsets of these lanes (None: all), and the warp of each."""
-    offsets = access.offsets.view(np.intp)
-    rows = np.repeat(access.lanes.row_numbers(), 32)
-    if lanes is None:
-        return offsets.reshape(-1), rows
-    return offsets[lanes], rows[lanes.reshape(-1)]

@@ -120,18 +120,13 @@ class Orders:
             if level >= GPU and location.far is not None:
                 yield location.far
             if self._scoped:
-                for distance, cta in self._around(int(self.wave.cta_of_row[rows[0]]), level):
+                own = int(self.wave.cta_of_row[rows[0]])
+                # Releases of a scope below the GPU's come from the CTA and maybe from others of its cluster.
+                for cta in self.wave.cluster_ctas(own) if level > CTA else (own,):
+                    distance = int(cta != own)
                     for of, clock in location.near.get(cta, {}).items():
                         if of > distance and min(level, of) < GPU:
                             yield clock
-
-    def _around(self, cta: int, level: int) -> Iterator[tuple[int, int]]:
-        """A CTA and the others from which releases of a scope below the GPU's may come, with the distance of
-        each.
-        """
-        yield 0, cta
-        if level > CTA:
-            yield from ((1, other) for other in self.wave.cluster_ctas(cta) if other != cta)
 
     def _take(self, rows: Rows, level: int, order: Order, clock: Clocks) -> None:
         if order.acquires:
@@ -199,7 +194,11 @@ class Orders:
         conflict without a race.
         """
         if access.kind != "store":
-            self._observe(access)
+            for key, rows in self._keys(access):  # they see writes of which they may not know otherwise
+                if isinstance(key, tuple) and access.space == "global":
+                    self.globals.observe(access.segment, key[1], rows)
+                elif isinstance(key, tuple):
+                    self.races.observe(key[1], rows)
         known, every = self.clocks.known, access.lanes.row_numbers()
         before = known[every]
         known[every] = self.clocks.with_read(every, order.level)
@@ -207,14 +206,6 @@ class Orders:
             self._meet(access, order)
         yield
         known[every] = before
-
-    def _observe(self, access: Access) -> None:
-        """Notes the writes that warps see, of which they don't know otherwise."""
-        for key, rows in self._keys(access):
-            if isinstance(key, tuple) and access.space == "global":
-                self.globals.observe(access.segment, key[1], rows)
-            elif isinstance(key, tuple):
-                self.races.observe(key[1], rows)
 
     def _meet(self, access: Access, order: Order) -> None:
         known, keys, all_warps = self.clocks.known, self._keys(access), np.arange(self.wave.warps)

@@ -1,6 +1,6 @@
 """Accesses to shared memory, each compared with the last ones to the same granules."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -231,8 +231,14 @@ class Races:
     # Accesses of asynchronous units
 
     def slot(self, column: int) -> int:
-        """The row of the shadow with the reads of a unit."""
-        return self.shadow.slot(self._in_cluster(self.clocks.names[column]))
+        """The row of the shadow with the reads of a unit. Clusters share rows: a unit's name has the rank of
+        its warp, or of its mbarrier's CTA.
+        """
+        name = self.clocks.names[column]
+        assert isinstance(name, tuple)
+        kind, number, *offset = name
+        ranks = self.wave.launch.cluster_size if kind == "mbarrier" else self._per_cluster
+        return self.shadow.slot((kind, number % ranks, *offset))
 
     def _of_unit(self, row: int, offsets: Index | Chunks, line: int) -> Checked:
         index = self.shadow.covered(offsets)
@@ -261,13 +267,6 @@ class Races:
         shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
         shadow.note_reads(index, 1 << slot)
         shadow.read_line[index] = line
-
-    def _in_cluster(self, name: Hashable) -> Hashable:
-        """A unit's name by the rank of its warp, or of its mbarrier's CTA, so that clusters share rows."""
-        assert isinstance(name, tuple)
-        if name[0] == "mbarrier":
-            return name[0], name[1] % self.wave.launch.cluster_size, name[2]
-        return name[0], name[1] % self._per_cluster
 
     def _hidden(self, of: Checked, late: Bools, verb: str) -> None:
         """The asynchronous proxy may not see writes that the warp itself knows of."""
@@ -305,15 +304,15 @@ class Races:
         hidden: Bools = np.logical_or.reduce(reads > self.clocks.fenced[row, mine], axis=1)
         hidden &= ~np.logical_or.reduce(reads > self.clocks.known[row, mine], axis=1)
         if hidden.any() and not self._strict:
-            allowed = hidden & np.isin(self.shadow.writer[of.index], self._of_addresses())
+            # What writes the addresses of tensor memory needs none.
+            writers = [
+                at for at, name in self.clocks.names.items() if isinstance(name, tuple) and name[0] == _ALLOC
+            ]
+            allowed = hidden & np.isin(self.shadow.writer[of.index], writers)
             self.shadow.reads[of.index[allowed]] = 0  # or the next write would find them, too
             hidden &= ~allowed
         what = "is overwritten without a fence.proxy.async after its read at line {}"
         self._report("missing-proxy-fence", what, of, hidden, self.shadow.read_line)
-
-    def _of_addresses(self) -> list[int]:
-        """The columns of what writes the addresses of tensor memory."""
-        return [at for at, name in self.clocks.names.items() if isinstance(name, tuple) and name[0] == _ALLOC]
 
     # The end of a CTA
 
@@ -354,15 +353,10 @@ class Races:
         first = int(late.argmax())
         by, line, address = int(column[first]), int(lines[first]), first * self.shadow.granule
         count = int(np.count_nonzero(late))
-        if by < self.wave.warps:
-            thread = self.wave.thread(by, 0)
-            what = f"is {verb} by another CTA, and nothing orders the end of its own CTA after that"
-            self.findings.add(
-                "cluster-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
-            )
-            return
-        thread = self.wave.thread(self.wave.rows_of(cta).start, 0)
+        rule, row = "async-at-exit", self.wave.rows_of(cta).start
         what = f"may still be {verb} by an asynchronous unit when its CTA ends"
-        self.findings.add(
-            "async-at-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
-        )
+        if by < self.wave.warps:
+            rule, row = "cluster-exit", by
+            what = f"is {verb} by another CTA, and nothing orders the end of its own CTA after that"
+        message, thread = f"shared memory at 0x{address:x} {what}", self.wave.thread(row, 0)
+        self.findings.add(rule, message, line, thread, address, count)

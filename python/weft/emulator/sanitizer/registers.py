@@ -206,7 +206,10 @@ class RegisterState:
         """
         rows = lanes.row_numbers()
         if is_copy(traffic) and slots.intersection(traffic.reads):
-            self._copy_loaded(rows, traffic)
+            for row in rows.tolist():
+                latest = max(self._loads.get((slot, row), (0, 0)) for slot in traffic.reads)
+                for slot in traffic.writes:
+                    self._loads[slot, row] = latest
             return
         self._use_loaded(rows, traffic, slots)
         if traffic.prefix != LOAD:
@@ -216,12 +219,6 @@ class RegisterState:
             self.clocks.times[column] += 1
             for slot in slots.intersection(traffic.writes):
                 self._loads[slot, row] = self.clocks.times[column] + 1, traffic.line
-
-    def _copy_loaded(self, rows: Rows, traffic: Traffic) -> None:
-        for row in rows.tolist():
-            latest = max(self._loads.get((slot, row), (0, 0)) for slot in traffic.reads)
-            for slot in traffic.writes:
-                self._loads[slot, row] = latest
 
     def _use_loaded(self, rows: Rows, traffic: Traffic, slots: frozenset[int]) -> None:
         """Reports the first use of what a load in flight writes, and forgets the warp's other loads: one
@@ -331,14 +328,7 @@ class RegisterState:
             self._report_rows("wgmma-in-flight", what, traffic, rows[late])
 
     def _report_rows(self, rule: str, what: str, traffic: Traffic, rows: Rows) -> None:
-        threads = np.zeros((self.wave.warps, 32), np.bool_)
-        threads[rows] = True
-        self._report(rule, what, traffic, threads)
-
-    def _report(self, rule: str, what: str, traffic: Traffic, threads: Bools) -> None:
-        row, lane = divmod(int(threads.argmax()), 32)
-        count = int(np.count_nonzero(threads))
-        thread = self.wave.thread(row, lane)
+        thread, count = self.wave.thread(int(rows[0]), 0), 32 * len(rows)
         self.findings.add(rule, f"{traffic.prefix} {what}", traffic.line, thread, None, count)
 
 

@@ -125,15 +125,12 @@ class Shadow(Granules):
         self._slots: dict[Hashable, int] = {}
 
     def fit(self, offsets: Index, width: int) -> None:
-        if width < self.granule and not self._at_ends(offsets, width):
+        if width >= self.granule:
+            return
+        at_end = width == self._used % self.granule and self._ends < _MOST_ENDS
+        self._ends += at_end
+        if not (at_end and (offsets % self._stride == self._used - width).all()):
             self.refine(width)
-
-    def _at_ends(self, offsets: Index, width: int) -> bool:
-        """Whether each access covers all that a CTA has of its last granule."""
-        if width != self._used % self.granule or self._ends == _MOST_ENDS:
-            return False
-        self._ends += 1
-        return bool((offsets % self._stride == self._used - width).all())
 
     def slot(self, name: Hashable) -> int:
         """The row of `unit` and `taken` for a unit."""

@@ -120,7 +120,12 @@ class TensorMemory:
             self._of.setdefault(each, Shadow())
         part = slice(column, column + columns)
         if event == "request":
-            self._peer_runs(row, cta, line, ctas)
+            started = self.clocks.column(_STARTED)  # may make `known` another array
+            known = self.clocks.known[row]
+            for each in ctas:
+                if each != cta and not known[started] and not known[self.wave.rows_of(each)].any():
+                    what = "a CTA allocates for its pair, and nothing orders that after the start of its peer"
+                    self.findings.add("tmem-pair", what, line, self.wave.thread(row, 0))
         elif event == "alloc":
             here.allocated[part], here.filled[:, part] = line, False
             here.permit = here.permit or line
@@ -140,15 +145,6 @@ class TensorMemory:
         column = self.clocks.column(_STARTED)
         for row in rows.tolist():
             self.clocks.learn(row, column, 1)
-
-    def _peer_runs(self, row: int, cta: int, line: int, ctas: tuple[int, ...]) -> None:
-        """A CTA of a pair must know that its peer has started."""
-        started = self.clocks.column(_STARTED)  # may make `known` another array
-        met = self.clocks.known[row, started]
-        for peer in ctas:
-            if peer != cta and not met and not self.clocks.known[row, self.wave.rows_of(peer)].any():
-                what = "a CTA allocates for its pair, and nothing orders that after the start of its peer"
-                self.findings.add("tmem-pair", what, line, self.wave.thread(row, 0))
 
     def _deallocate(self, shadow: Shadow, part: slice, row: int, line: int) -> None:
         """Everything that uses these columns must be complete."""

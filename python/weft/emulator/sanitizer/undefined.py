@@ -203,7 +203,12 @@ class Undefined:
         if traffic is None or traffic.line != access.line or not traffic.writes:
             return False
         self._begin()
-        origins = np.where(origins == NOWHERE, self._memory(access, origins), origins)
+        never = origins == NOWHERE
+        first = np.flatnonzero(access.lanes.enabled())[int(never.any(axis=1).argmax())]
+        address = int(access.address.flat[first])
+        finding = "uninitialized-shared", _never_written(address), address
+        self._sources.setdefault(access.line, finding)
+        origins = np.where(never, access.line, origins)
         count = len(traffic.writes)
         if traffic.spread is not None or origins.shape[1] % count:
             count = 1
@@ -216,14 +221,6 @@ class Undefined:
             old = self._origins.get(slot, self._none())
             self._origins[slot] = np.where(old == 0, new, old)
         return True
-
-    def _memory(self, access: Access, origins: Origins) -> int:
-        """The number of a load of what was never written."""
-        first = np.flatnonzero(access.lanes.enabled())[int((origins == NOWHERE).any(axis=1).argmax())]
-        address = int(access.address.flat[first])
-        message = _never_written(address)
-        self._sources.setdefault(access.line, ("uninitialized-shared", message, address))
-        return access.line
 
     def stored(self, access: Access) -> Origins | None:
         """Where what threads store in shared memory comes from, `[lanes, elements]`; None: all is defined."""

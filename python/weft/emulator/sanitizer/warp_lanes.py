@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.segments import Access, Segment, Threads
+from weft.emulator.memory.segments import Access, Segment
 from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks, rows_of
@@ -102,19 +102,17 @@ class WarpLanes:
         if not rows:
             return
         self.fit()
-        part = self._by_unaware(access.lanes)
+        enabled = access.lanes.enabled().copy()
+        for at, row in enumerate(access.lanes.row_numbers().tolist()):
+            unaware = self.knowing[row] >> np.arange(32, dtype=np.uint32) & np.uint32(1) == 0
+            enabled[at] &= unaware if self.holding[row] else False
+        part = access.lanes.narrowed(enabled)
         if part.active:
             known, before = self.clocks.known, self.clocks.known[rows].copy()
             for row in rows:
                 np.minimum(known[row], self.clock[row], out=known[row])
             yield replace(access, lanes=part)
             self.clocks.known[rows, : before.shape[1]] = before
-
-    def _by_unaware(self, lanes: Threads) -> Threads:
-        enabled = lanes.enabled().copy()
-        for at, row in enumerate(lanes.row_numbers().tolist()):
-            enabled[at] &= ~_lanes(self.knowing[row]) if self.holding[row] else False
-        return lanes.narrowed(enabled)
 
     # Releases and acquires
 
@@ -182,11 +180,6 @@ def _bits(lanes: Bools) -> np.uint32:
     """Lanes of a warp as bits."""
     bits: np.uint32 = np.packbits(lanes, bitorder="little").view(np.uint32)[0]
     return bits
-
-
-def _lanes(bits: np.uint32) -> Bools:
-    """Bits as the lanes of a warp."""
-    return (bits >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.bool_)
 
 
 def _covered(shadow: Granules, parts: list[_Part]) -> Index:
