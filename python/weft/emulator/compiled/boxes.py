@@ -431,7 +431,9 @@ class Boxes:
         call, part = self._pointers
         code = self._code.get(name)
         if code is None:
-            code = self._code[name] = _function(name + self._suffix)
+            address = library(name + self._suffix).addresses()[name + self._suffix]
+            function = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
+            code = self._code[name] = function(address)
         if not code(box.pointer, call, part, buffer.pointer):
             return False
         if inside := self._call.item(Call.INSIDE):
@@ -520,10 +522,3 @@ class Boxes:
             first = 4 * (row // self._cluster_warps * self._cluster_warps)
             found = self._rows[row] = known, fenced, seen, known + first, fenced + first
         return found
-
-
-def _function(name: str) -> Callable[..., int]:
-    """A function of `box_code`."""
-
-    address = library(name).addresses()[name]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)(address)

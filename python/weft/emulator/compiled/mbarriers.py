@@ -432,8 +432,6 @@ _CLOCKS = slice(Field.WATCHED, None)
 
 @cache
 def _function(name: str) -> Callable[[int], int]:
-    """A function of `mbarrier_code`."""
-
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(library().addresses()[name])
 
 

@@ -12,7 +12,8 @@ have in common that differ only in their registers and constants.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,10 @@ class Registers:
     def __init__(self, slots: Slots) -> None:
         self.bits = slots.bits
         self._constants = {
-            slot: Symbol(STORAGE[bits], ("constant", _element(value, bits)))
+            slot: Symbol(
+                STORAGE[bits],
+                ("constant", np.frombuffer(value.to_bytes(max(1, bits // 8), "little"), STORAGE[bits])[0]),
+            )
             for (value, bits), slot in slots.constants.items()
             if bits <= 64
         }
@@ -69,10 +73,6 @@ class Registers:
         """The value of a register, for a step."""
         constant = self._constants.get(slot)
         return register(slot, self.bits[slot]) if constant is None else constant
-
-
-def _element(value: int, bits: int) -> Any:
-    return np.frombuffer(value.to_bytes(max(1, bits // 8), "little"), STORAGE[bits])[0]
 
 
 def trace(step: Step, registers: Registers) -> Trace | None:
@@ -91,16 +91,12 @@ class _Lanes:
     whole, rows, warps, active = False, slice(0, 1), 1, LANES
 
     def __init__(self, found: Trace, registers: Registers, mask: Symbol | None) -> None:
-        self._found, self._registers, self._mask = found, registers, mask
-        self.wave = _Wave(found)
-
-    @property
-    def mask(self) -> Symbol | None:
-        return self._mask
+        self._found, self._registers, self.mask = found, registers, mask
+        self.wave = SimpleNamespace(memory=_Memory(found))
 
     def read(self, slot: int) -> Symbol:
         for written, value, mask in self._found.writes[::-1]:
-            if written == slot and mask is self._mask:
+            if written == slot and mask is self.mask:
                 return value
             if written == slot:
                 raise UntraceableError("reads what other lanes have written")
@@ -108,33 +104,20 @@ class _Lanes:
 
     def write(self, slot: int, value: Symbol) -> None:
         if not isinstance(value, Symbol):
-            value = _full(value)
+            array = np.asarray(value)
+            if array.size == 0 or (array != array.flat[0]).any():
+                raise UntraceableError("writes lanes that differ")
+            value = Symbol(array.dtype, ("constant", array.flat[0]))
         if value.dtype != STORAGE[self._registers.bits[slot]] or value.count != 1 or value.trailing:
             raise UntraceableError("writes another type")
-        self._found.writes.append((slot, value, self._mask))
+        self._found.writes.append((slot, value, self.mask))
 
     def guarded(self, predicate: int, negated: bool) -> tuple[Symbol, int]:
         held = self.read(predicate)
-        return predicate_and(self._mask, ~held if negated else held), 1
+        return predicate_and(self.mask, ~held if negated else held), 1
 
     def narrowed(self, mask: Symbol) -> "_Lanes":
         return _Lanes(self._found, self._registers, mask)
-
-
-def _full(value: Any) -> Symbol:
-    array = np.asarray(value)
-    if array.size == 0 or (array != array.flat[0]).any():
-        raise UntraceableError("writes lanes that differ")
-    return Symbol(array.dtype, ("constant", array.flat[0]))
-
-
-class _Wave:
-    """Stands in for a wave: only its memory can be traced."""
-
-    __slots__ = ("memory",)
-
-    def __init__(self, found: Trace) -> None:
-        self.memory = _Memory(found)
 
 
 class _Memory:
@@ -159,15 +142,12 @@ class _Memory:
         self, lanes: _Lanes, space: str, address: Symbol, width: int, line: int, value: Symbol | None
     ) -> None:
         if space not in SPACES or width not in WIDTHS:
-            self.refuse(f"accesses {space} memory")
+            raise UntraceableError(f"accesses {space} memory")
         if self._found.access is not None or self._found.writes:
-            self.refuse("accesses memory twice")
+            raise UntraceableError("accesses memory twice")
         if value is not None and space in ("param", "const"):
-            self.refuse(f"writes {space} memory")
+            raise UntraceableError(f"writes {space} memory")
         self._found.access = Access(SPACES[space], address, width, line, lanes.mask, value)
-
-    def refuse(self, why: str) -> NoReturn:
-        raise UntraceableError(why)
 
 
 Known = dict[tuple[Any, ...], tuple[str, list[str], set[str]]]
@@ -376,17 +356,16 @@ class Piece:
     def _read(self, slot: int, *, merged: bool = False) -> str:
         """The value of a register. `merged`: some lanes are about to change."""
         if slot not in self._now:
-            self._now[slot] = self._before[slot] = self._from_file(slot, merged=merged)
+            if self.layout.bits[slot] == 1:
+                octets = self._emitter.do(f"load <8 x i8>, ptr {self._at(slot)}, align 8")
+                value = self._emitter.do(f"icmp ne <8 x i8> {octets}, zeroinitializer")
+            else:
+                # Otherwise, LLVM merges the load, the selection and the store into a slow masked store.
+                load = "load volatile" if merged else "load"
+                value = self._emitter.do(f"{load} {self._kind(slot)}, ptr {self._at(slot)}, align 8")
+            self._now[slot] = self._before[slot] = value
             self._fresh.append(slot)
         return self._now[slot]
-
-    def _from_file(self, slot: int, *, merged: bool) -> str:
-        if self.layout.bits[slot] == 1:
-            octets = self._emitter.do(f"load <8 x i8>, ptr {self._at(slot)}, align 8")
-            return self._emitter.do(f"icmp ne <8 x i8> {octets}, zeroinitializer")
-        # Otherwise, LLVM merges the load, the selection and the store into a masked store, which is slow.
-        load = "load volatile" if merged else "load"
-        return self._emitter.do(f"{load} {self._kind(slot)}, ptr {self._at(slot)}, align 8")
 
     @property
     def slots(self) -> frozenset[int]:
@@ -422,7 +401,7 @@ class Piece:
     def body(self) -> tuple[str, list[int]]:
         """The function's code, and the offsets of registers that are `%offset.N` in it."""
         code, texts = self._done or self._code()
-        return code, list(map(self._offset, texts))
+        return code, [int(each[1:]) if each[0] == "=" else self.layout.of(int(each)) for each in texts]
 
     def _code(self) -> tuple[str, list[str]]:
         """The function's code, and what its `%offset.N` are."""
@@ -432,10 +411,6 @@ class Piece:
             if f"%registers.{size}," in code:
                 used.append(f"  %registers.{size} = getelementptr i{8 * size}, ptr %registers, i64 %lane")
         return "\n".join([_HEAD, *used, _BODY, code, _TAIL]), list(self._emitter.offsets)
-
-    def _offset(self, text: str) -> int:
-        """What a function gets for an offset of its code."""
-        return int(text[1:]) if text[0] == "=" else self.layout.of(int(text))
 
 
 def module(pieces: Sequence[Piece]) -> str:

@@ -422,7 +422,8 @@ class _Body:
         every = list(ast.walk(node))
         if any(isinstance(each, ast.Name) and each.id in self.names for each in every):
             return None
-        if any(isinstance(each, ast.Call) and not _is_len(each) for each in every):
+        called = [each.func for each in every if isinstance(each, ast.Call)]
+        if any(not (isinstance(each, ast.Name) and each.id == "len") for each in called):
             return None
         return eval(compile(ast.Expression(node), self.tree.name, "eval"), self.globals, self.fixed)
 
@@ -547,36 +548,15 @@ class _Body:
 
     # What compiled functions may call besides functions of Python
 
-    def _bit_count(self, number: ir.Value) -> _Typed:
-        return _Typed(self.b.ctpop(number), int)
-
-    def _min(self, a: ir.Value, b: ir.Value) -> _Typed:
-        return _Typed(self.b.select(self.b.icmp_signed("<", a, b), a, b), int)
-
-    def _max(self, a: ir.Value, b: ir.Value) -> _Typed:
-        return _Typed(self.b.select(self.b.icmp_signed(">", a, b), a, b), int)
-
-    def _memory(self, address: ir.Value) -> _Typed:
-        return _Typed(self.b.inttoptr(address, _POINTER), "u1")
-
     def _copy(self, to: ir.Value, source: ir.Value, size: ir.Value) -> _Typed:
         kind = ir.FunctionType(ir.VoidType(), [_POINTER, _POINTER, _I64, _I1])
         function = self.module.ir.globals.get("llvm.memcpy.p0.p0.i64")
         function = function or ir.Function(self.module.ir, kind, "llvm.memcpy.p0.p0.i64")
         return _Typed(self.b.call(function, [to, source, size, _I1(0)]), None)
 
-    def _float(self, number: ir.Value) -> _Typed:
-        return _Typed(self.b.sitofp(number, _DOUBLE), float)
-
     def _single(self, bits: ir.Value) -> _Typed:
         one = self.b.bitcast(self.b.trunc(bits, _I32), ir.FloatType())
         return _Typed(self.b.fpext(one, _DOUBLE), float)
-
-    def _double(self, bits: ir.Value) -> _Typed:
-        return _Typed(self.b.bitcast(bits, _DOUBLE), float)
-
-    def _bits(self, number: ir.Value) -> _Typed:
-        return _Typed(self.b.bitcast(number, _I64), int)
 
     def _octet_bits(self, octets: ir.Value) -> _Typed:
         vector = ir.VectorType(_I8, 32)
@@ -589,17 +569,17 @@ class _Body:
 
 
 _BUILTINS: dict[Any, Callable[..., _Typed]] = {
-    bit_count: _Body._bit_count,
-    min: _Body._min,
-    max: _Body._max,
-    memory: _Body._memory,
+    bit_count: lambda body, number: _Typed(body.b.ctpop(number), int),
+    min: lambda body, a, b: _Typed(body.b.select(body.b.icmp_signed("<", a, b), a, b), int),
+    max: lambda body, a, b: _Typed(body.b.select(body.b.icmp_signed(">", a, b), a, b), int),
+    memory: lambda body, address: _Typed(body.b.inttoptr(address, _POINTER), "u1"),
     copy: _Body._copy,
     octet_bits: _Body._octet_bits,
     call: _Body._call,
-    float: _Body._float,
+    float: lambda body, number: _Typed(body.b.sitofp(number, _DOUBLE), float),
     single: _Body._single,
-    double: _Body._double,
-    bits_of: _Body._bits,
+    double: lambda body, bits: _Typed(body.b.bitcast(bits, _DOUBLE), float),
+    bits_of: lambda body, number: _Typed(body.b.bitcast(number, _I64), int),
 }
 
 
@@ -607,10 +587,6 @@ def _constant(number: float) -> _Typed:
     if isinstance(number, float):
         return _Typed(_DOUBLE(number), float)
     return _Typed(_I1(number), bool) if isinstance(number, bool) else _Typed(_I64(int(number)), int)
-
-
-def _is_len(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id == "len"
 
 
 def _type(kind: _Kind) -> ir.Type:

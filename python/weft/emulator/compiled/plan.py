@@ -446,7 +446,16 @@ class _Planner:
             self._interpret(number)
             return
         self._close(number)
-        self._operate(number, access)
+        is_load = access.value is None
+        self._operation(Kind.LOAD if is_load else Kind.STORE, number, access=access)
+        if is_load and (use := discarding(self.plan.program).get(access.line)) is not None:
+            self.plan.layout.of(use.predicate)
+            load = self.plan.operations[-1]
+            load.slots, load.predicate, load.negated = (
+                frozenset([use.predicate]),
+                use.predicate,
+                not use.value,
+            )
         self.begun = number + 1
         if self.piece.add(found):
             self._close(number + 1, loaded=True)
@@ -454,18 +463,6 @@ class _Planner:
             # The access has been made, so the step can't be left to the interpreter.
             del self.plan.operations[-1:]
             self._interpret(number)
-
-    def _operate(self, number: int, access: Access) -> None:
-        use = discarding(self.plan.program).get(access.line) if access.value is None else None
-        kind = Kind.LOAD if access.value is None else Kind.STORE
-        if use is None:
-            self._operation(kind, number, access=access)
-            return
-        self.plan.layout.of(use.predicate)
-        slots = frozenset([use.predicate])
-        self._operation(
-            kind, number, access=access, slots=slots, predicate=use.predicate, negated=not use.value
-        )
 
     def _announce(self, number: int, step: Announcement) -> bool:
         """Adds what an announcement does to that of the piece; False, with no effect, if it does more."""
@@ -542,13 +539,9 @@ def find_needs(plan: Plan) -> None:
         at: entry for at, entry in plan.entries.items() if operations[entry].kind != Kind.INTERPRET
     }
     for entry in plan.entries.values():
-        plan.needs[entry] = _slots(needs[entry])
-
-
-def _slots(bits: int) -> tuple[int, ...]:
-    octets = bits.to_bytes(bits.bit_length() // 8 + 1, "little")
-    each = np.unpackbits(np.frombuffer(octets, np.uint8), bitorder="little")
-    return tuple(np.flatnonzero(each).tolist())
+        octets = needs[entry].to_bytes(needs[entry].bit_length() // 8 + 1, "little")
+        each = np.unpackbits(np.frombuffer(octets, np.uint8), bitorder="little")
+        plan.needs[entry] = tuple(np.flatnonzero(each).tolist())
 
 
 def _offsets(operation: Operation, layout: Layout) -> list[int]:

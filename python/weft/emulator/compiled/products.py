@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator import native
-from weft.emulator.compiled import plain_code
+from weft.emulator.compiled import accesses, plain_code
 from weft.emulator.compiled.box_state import Listed, Part, Reads
 from weft.emulator.compiled.plain_code import Value, bits_of, call, double, single, view
 from weft.emulator.compiled.shadows import SharedPart
@@ -316,23 +316,19 @@ class OperandReads:
         """The chunks of each matrix, and the column of the unit that reads it."""
         stride, lists = self._sanitizer.wave.memory.shared_stride, []
         for row, cta, matrices in reads:
-            column, slot = self._units.get((proxy, row)) or self._unit(proxy, row)
+            unit = self._units.get((proxy, row))
+            if unit is None:
+                column = self._sanitizer.column_of(proxy, row)
+                unit = self._units[proxy, row] = column, self._sanitizer.races.slot(column)
+            column, slot = unit
             for matrix in matrices:
                 chunks = matrix.first, len(matrix.chunks)
                 lists.append((*chunks, cta * stride, column, 0, slot, row, matrix.used))
         return Lists(np.array(lists, np.int64))
 
-    def _unit(self, proxy: str, row: int) -> tuple[int, int]:
-        """The column of a warp's unit, and its row of the shadow."""
-        column = self._sanitizer.column_of(proxy, row)
-        made = self._units[proxy, row] = column, self._sanitizer.races.slot(column)
-        return made
-
 
 @cache
 def _function() -> Callable[[int, int], int]:
-    from weft.emulator.compiled import accesses, plain_code
-
     text = lambda: plain_code.text({"reads": accesses.read_each}, Reads, Part)  # noqa: E731
     address = native.Library("operand reads", text, ["reads"]).addresses()["reads"]
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
@@ -351,15 +347,13 @@ class Products:
         if known is not None:
             return known.run
         rule = rule_of(kind)
-        if (rule is None and kind.how is not None) or not self._is_worth(
-            rule, times * kind.m * kind.n * kind.k
-        ):
+        if rule is None and kind.how is not None:
+            return None
+        work = times * kind.m * kind.n * kind.k
+        if not (native_sums.is_worth(rule or native_sums.INTEGERS, work) or self._at_once):
             return None
         made = self._ready[kind] = _Function(kind, rule)
         return made.run
-
-    def _is_worth(self, rule: Rule | None, work: int) -> bool:
-        return native_sums.is_worth(rule or native_sums.INTEGERS, work) or self._at_once
 
     def prepared(self, proxy: str, reads: tuple[Read, ...]) -> Lists | None:
         return None if self._reads is None else self._reads.prepared(proxy, reads)
@@ -382,7 +376,6 @@ class _Function:
     """The code of one kind, with the memory that it works in."""
 
     def __init__(self, kind: ProductKind, rule: Rule | None) -> None:
-
         self._parts: npt.NDArray[np.int64] = np.zeros(len(ProductPart), np.int64)
         self._blocks = int(ProductPart.BLOCKS)
         self._kept: list[npt.NDArray[np.float64]] = []
@@ -419,6 +412,5 @@ def _table(name: str) -> npt.NDArray[np.float64]:
 
 @cache
 def _compiled(kind: ProductKind) -> Callable[..., Any]:
-
     at = addresses(text_of(kind), ["product"], code=2, whole=True)["product"]
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(at)

@@ -107,27 +107,21 @@ class Shadows:
             shadow = None if sanitizer is None else sanitizer.globals.memory.shadow(segment)
             self._buffers.append(BufferPart(segment, shadow, numbers))
             self._buffers[-1].refresh()
-            numbers[Buffer.BLOCKED] = self._by_lane or segment.filled is not None or self._of_others(segment)
+            # The sanitizer also compares accesses with the launch before.
+            of_others = segment.of_others and sanitizer is not None and sanitizer.launch_before is not None
+            numbers[Buffer.BLOCKED] = self._by_lane or segment.filled is not None or of_others
         state[Field.SEGMENTS], state[Field.SEGMENT_COUNT] = self._parts.ctypes.data, len(segments)
         state[Field.CHECKED] = sanitizer is not None
         state[Field.EPOCH] = 1  # above the stamps of granules that nothing has stored to
         if sanitizer is not None:
             state[Field.PART], state[Field.WAVE] = self._shared.pointer, sanitizer.globals.number
             state[Field.FILLED] = sanitizer.local.written.ctypes.data
-            self._registers(sanitizer)
-
-    def _registers(self, sanitizer: Sanitizer) -> None:
-        registers, state = sanitizer.registers, self._state
-        fields = Field.BUSY, Field.HELD, Field.CHANGED, Field.HAS_CHANGED, Field.COLUMNS
-        arrays: list[Array] = [*registers.arrays, registers.columns]
-        for which, array in zip(fields, arrays, strict=True):
-            state[which] = array.ctypes.data
-        state[Field.WARPS] = registers.wave.warps
-
-    def _of_others(self, segment: Segment) -> bool:
-        """Whether the sanitizer also compares accesses with the launch before."""
-        watch = self._sanitizer
-        return watch is not None and watch.launch_before is not None and segment.of_others
+            registers = sanitizer.registers
+            fields = Field.BUSY, Field.HELD, Field.CHANGED, Field.HAS_CHANGED, Field.COLUMNS
+            arrays: list[Array] = [*registers.arrays, registers.columns]
+            for which, array in zip(fields, arrays, strict=True):
+                state[which] = array.ctypes.data
+            state[Field.WARPS] = wave.warps
 
     def refresh(self) -> None:
         """Before code runs."""

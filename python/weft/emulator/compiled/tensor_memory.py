@@ -159,7 +159,6 @@ _asked = [0]
 
 @cache
 def _function() -> Callable[[int], int]:
-
     address = next(iter(library().addresses().values()))
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 

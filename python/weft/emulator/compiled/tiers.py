@@ -22,7 +22,7 @@ class Tier:
     """Counts the steps of a program, and compiles its blocks. `at_once`: all, before the first step."""
 
     def __init__(self, program: Program, *, at_once: bool = False) -> None:
-        self._program, self._at_once = program, at_once
+        self.program, self._at_once = program, at_once
         self._lock = locks.lock()
         self._plan: object = None
         self._steps, self._worth = 0, _WORTH
@@ -30,9 +30,6 @@ class Tier:
         self._hot: set[int] | None = None
         """The blocks that are compiled; None: all."""
         self.ready = at_once
-
-    def of(self, program: Program) -> bool:
-        return self._program is program
 
     def fits(self, wave: Wave) -> bool:
         watch = wave.watch
@@ -57,7 +54,7 @@ class Tier:
         with self._lock:
             made = self._plan
             if not isinstance(made, plan.Plan):
-                made = self._plan = plan.make(self._program, self._hot)
+                made = self._plan = plan.make(self.program, self._hot)
         return runtime.Runtime(made, wave, limit)
 
 
@@ -79,6 +76,6 @@ def tier_of(program: Program, compiled: bool | None) -> Tier | None:
     with _lock:
         known = program.tier
         # A copy of a program has the tier of its original.
-        if not isinstance(known, Tier) or not known.of(program) or (compiled and not known.ready):
+        if not isinstance(known, Tier) or known.program is not program or (compiled and not known.ready):
             known = program.tier = Tier(program, at_once=bool(compiled))
         return known
