@@ -236,7 +236,6 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
             there.close()
             pipes.append(here)
         others = _Others(pipes, waves)
-        nothing = _Start(0, 0, (0,) * len(waves.totals.runs), {}, 0)
         if not _share(waves, begun, queue, others) or observers.findings():
             return False
         parts = others.parts()
@@ -251,7 +250,7 @@ def _spread(waves: Waves, observers: Observers, begun: Grid, pieces: Sequence[Pi
             os.waitpid(process, 0)
         for pipe in pipes:
             pipe.close()
-    if parts is None or _conflict([nothing.part(waves, observers), *parts]):
+    if parts is None or _conflict([_part(waves, observers, 0), *parts]):
         return False
     totals = waves.totals
     if totals.instructions + sum(part.instructions for part in parts) > totals.limit:
@@ -325,10 +324,9 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
     status = 1
     try:
         take_no_part()
-        waves.forget()
-        before = _Start.of(waves, observers)
-        parent = os.getppid()
-        waves.progress = lambda done, total: pipe.send(done - before.done)
+        waves.begin_part()
+        since, parent = len(observers.memory.warps), os.getppid()
+        waves.progress = lambda done, total: pipe.send(done)
         with np.errstate(all="ignore"):
             while (piece := queue.take(waves)) is not None:
                 ended = False
@@ -337,7 +335,7 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
                     ended = waves.run(piece)
                     if os.getppid() != parent:
                         os._exit(1)
-        pipe.send(None if observers.findings() else before.part(waves, observers))
+        pipe.send(None if observers.findings() else _part(waves, observers, since))
         status = 0
     except (Fault, Deadlock):
         pipe.send(None)
@@ -345,35 +343,14 @@ def _work(waves: Waves, observers: Observers, queue: _Queue, pipe: "connection.C
         os._exit(status)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """What had run when a process began."""
-
-    done: int
-    instructions: int
-    runs: tuple[int, ...]
-    bytes: Mapping[str, int]
-    waves: int
-
-    @classmethod
-    def of(cls, waves: Waves, observers: Observers) -> "_Start":
-        totals = waves.totals
-        count = len(observers.memory.warps)
-        return cls(waves.done, totals.instructions, tuple(totals.runs), dict(totals.bytes), count)
-
-    def part(self, waves: Waves, observers: Observers) -> _Part:
-        totals = waves.totals
-        touched = {}
-        for base, shadow in observers.memory.shadows.items():
-            read, written = shadow.touched(self.waves)
-            touched[base] = shadow.granule, np.packbits(read), np.packbits(written)
-        return _Part(
-            waves.done - self.done,
-            totals.instructions - self.instructions,
-            [after - before for after, before in zip(totals.runs, self.runs, strict=True)],
-            {space: count - self.bytes.get(space, 0) for space, count in totals.bytes.items()},
-            touched,
-        )
+def _part(waves: Waves, observers: Observers, since: int) -> _Part:
+    """What this process has run, by waves from number `since` on."""
+    touched = {}
+    for base, shadow in observers.memory.shadows.items():
+        read, written = shadow.touched(since)
+        touched[base] = shadow.granule, np.packbits(read), np.packbits(written)
+    totals = waves.totals
+    return _Part(waves.done, totals.instructions, totals.runs, totals.bytes, touched)
 
 
 class _Others:

@@ -67,10 +67,7 @@ class Cells:
     @property
     def index(self) -> tuple[slice, slice]:
         """The rectangle in an array `[lanes, columns]`."""
-        return (
-            slice(self.lane, self.lane + self.lanes),
-            slice(self.column, self.column + self.columns),
-        )
+        return (slice(self.lane, self.lane + self.lanes), slice(self.column, self.column + self.columns))
 
     def each(self) -> Offsets:
         """Every cell, as lane << 16 | column."""

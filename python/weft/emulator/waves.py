@@ -73,10 +73,15 @@ class Waves:
         clusters = self.launch.total_ctas // size
         return -(-clusters // -(-clusters // most)) * size
 
-    def forget(self) -> None:
-        """Drops the waves that have begun: another process runs them."""
+    def begin_part(self) -> None:
+        """In a process that runs a part of the launch: drops the waves that have begun, which another process
+        runs, and what was counted before.
+        """
         self._live.clear()
         self._resumes = False
+        self.totals.limit -= self.totals.instructions
+        self.totals.restart()
+        self.done = 0
 
     def run(self, rest: Grid) -> bool:
         """Runs the CTAs that have not started. If a wave polls during its whole turn, later waves run, too:

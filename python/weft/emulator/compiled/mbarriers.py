@@ -578,14 +578,7 @@ class MbarrierCalls:
         return self._whole or not whole
 
     def _run(
-        self,
-        name: str,
-        space: str,
-        addresses: Addresses,
-        line: int,
-        asked: Array,
-        sizes: Array,
-        given: Array,
+        self, name: str, space: str, addresses: Addresses, line: int, asked: Array, sizes: Array, given: Array
     ) -> bool:
         operands = [np.ascontiguousarray(each) for each in (addresses, asked, sizes)]
         at, wanted, expected = (each.ctypes.data for each in operands)

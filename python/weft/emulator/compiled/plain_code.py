@@ -154,10 +154,7 @@ class _Module:
                 value.set_metadata("invariant.load", nothing)
 
     def function(
-        self,
-        function: Callable[..., Any],
-        given: Sequence[_Kind],
-        name: str = "",
+        self, function: Callable[..., Any], given: Sequence[_Kind], name: str = ""
     ) -> tuple[ir.Value, _Kind]:
         """A function for arguments of some kinds, or constants, and the kind of its result."""
         key = name or function, *given

@@ -94,10 +94,6 @@ class WorldMemory:
         device.const = variables.const
         return device
 
-    def stream(self, rank: int, name: str) -> Device:
-        """What a stream of a GPU can access."""
-        return self.device(rank, name, Device())
-
     def write_back(self) -> None:
         """Copies the contents of buffers that had to be copied to their arrays."""
         self._buffers.write_back()

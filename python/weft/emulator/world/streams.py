@@ -3,27 +3,22 @@
 from collections import deque
 from collections.abc import Sequence
 
+import numpy as np
+
 from weft.emulator.arguments import parameters, whole_number
 from weft.emulator.launch import Module, Shape
 from weft.emulator.memory.segments import WORLD_LEVELS, Segment
 from weft.emulator.sanitizer import Findings, GlobalMemory
+from weft.emulator.world.engine import Engine
 from weft.emulator.world.launched import How, Running
 from weft.emulator.world.memory import OfRank, WorldMemory, checked
-from weft.emulator.world.operations import (
-    Copied,
-    Event,
-    EventAwaited,
-    Launched,
-    Operation,
-    Part,
-    Recorded,
-    ValueAwaited,
-    Written,
-)
+from weft.emulator.world.operations import Event, Operation
 from weft.errors import WeftError, shown
 
 _MOST_FLAG = (1 << 32) - 1
 _FLAG_BYTES = 4
+_Part = tuple[Segment, int, int]
+"""Bytes of a buffer: the first one, and their number."""
 
 
 class Stream:
@@ -78,7 +73,7 @@ class Stream:
             device.map_workspace()
             return Running(program, launch, device, how, Findings(module.text, ignored), known, self)
 
-        self.operations.append(Launched(start))
+        self.operations.append(Operation(start=start))
 
     def copy(self, to: object, source: object) -> None:
         """Adds a copy between contiguous arrays of the same number of bytes, as cudaMemcpyAsync makes it.
@@ -86,51 +81,65 @@ class Stream:
         A copy of 4 or 8 aligned bytes may signal a kernel that what precedes it in the stream has completed.
         CUDA's documentation doesn't promise this, but programs rely on it.
         """
-        parts = self._part(to, "to", writes=True), self._part(source, "source")
-        if parts[0].size != parts[1].size:
-            raise WeftError(
-                f"a copy must be between arrays of the same size, got {parts[1].size} and {parts[0].size} "
-                "bytes"
-            )
-        self.operations.append(Copied(*parts))
+        target, begin, size = self._part(to, "to", writes=True)
+        segment, first, count = self._part(source, "source")
+        if size != count:
+            raise WeftError(f"a copy must be between arrays of the same size, got {count} and {size} bytes")
+        self.operations.append(Operation(lambda engine: engine.copy(target, begin, segment, first, size)))
 
     def write(self, flag: object, value: int) -> None:
         """Adds a write to a flag, the first 4 bytes of an array, after which all that precedes is visible to
         the system, as cuStreamWriteValue32 makes it.
         """
-        part = self._flag(flag, writes=True)
-        value = whole_number("value", value, _MOST_FLAG)
-        self.operations.append(Written(part, value.to_bytes(_FLAG_BYTES, "little")))
+        segment, begin = self._flag(flag, writes=True)
+        data = whole_number("value", value, _MOST_FLAG).to_bytes(_FLAG_BYTES, "little")
+        self.operations.append(Operation(lambda engine: engine.write(segment, begin, data)))
 
     def wait_value(self, flag: object, value: int) -> None:
         """Adds a wait until `flag - value`, of 32 bits with a sign, isn't negative, as cuStreamWaitValue32
         waits with CU_STREAM_WAIT_VALUE_GEQ.
         """
-        self.operations.append(ValueAwaited(self._flag(flag), whole_number("value", value, _MOST_FLAG)))
+        segment, begin = self._flag(flag)
+        value = whole_number("value", value, _MOST_FLAG)
+
+        def waits() -> str:
+            now = int(segment.data[begin:][:_FLAG_BYTES].view(np.uint32)[0])
+            if (now - value) % (1 << 32) < 1 << 31:
+                return ""
+            return f"for the flag at 0x{segment.base + begin:x} to be at least {value}; it is {now}"
+
+        acquire = lambda engine: engine.acquire((segment.base, begin))  # noqa: E731
+        self.operations.append(Operation(acquire, waits=waits))
 
     def record(self) -> Event:
         """Adds an event, for which other streams can wait, and returns it."""
         event = Event(self.name)
-        self.operations.append(Recorded(event))
+
+        def record(engine: Engine) -> None:
+            engine.release(event)
+            event.recorded = True
+
+        self.operations.append(Operation(record))
         return event
 
     def wait(self, event: Event) -> None:
         """Adds a wait for an event."""
         if not isinstance(event, Event):
             raise WeftError(f"event must be what Stream.record returns, got {shown(event)}")
-        self.operations.append(EventAwaited(event))
+        waits = lambda: "" if event.recorded else f"for an event of {event.stream}"  # noqa: E731
+        self.operations.append(Operation(lambda engine: engine.acquire(event), waits=waits))
 
-    def _flag(self, array: object, *, writes: bool = False) -> Part:
-        part = self._part(array, "flag", writes=writes)
-        if part.size < _FLAG_BYTES or part.begin % _FLAG_BYTES:
+    def _flag(self, array: object, *, writes: bool = False) -> tuple[Segment, int]:
+        segment, begin, size = self._part(array, "flag", writes=writes)
+        if size < _FLAG_BYTES or begin % _FLAG_BYTES:
             raise WeftError(f"flag must have at least 4 aligned bytes, got {shown(array)}")
-        return Part(part.segment, part.begin, _FLAG_BYTES)
+        return segment, begin
 
-    def _part(self, array: object, what: str, *, writes: bool = False) -> Part:
+    def _part(self, array: object, what: str, *, writes: bool = False) -> _Part:
         given = checked(array, what)
         if not given.flags.c_contiguous:
             raise WeftError(f"{what} must be contiguous, got strides {given.strides}")
         if writes and not given.flags.writeable:
             raise WeftError(f"{what} is read-only")
         buffer = self._memory.buffer(given, self.rank)
-        return Part(buffer.segment, buffer.offset(given), given.nbytes)
+        return buffer.segment, buffer.offset(given), given.nbytes

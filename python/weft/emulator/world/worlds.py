@@ -13,11 +13,11 @@ import numpy as np
 from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report, counters_of
+from weft.emulator.memory.device import Device
 from weft.emulator.sanitizer import Finding, Findings, FoundList, GlobalMemory, findings, ignored_rules
 from weft.emulator.world.engine import Engine
 from weft.emulator.world.launched import How, Running
 from weft.emulator.world.memory import WorldMemory, checked
-from weft.emulator.world.operations import Launched
 from weft.emulator.world.streams import Stream
 from weft.errors import WeftError, shown
 
@@ -37,7 +37,7 @@ class Schedule:
         self.launches: list[Running] = []
         checks = self._known if how.sanitize else None
         self._turns = [
-            _Turns(each, Engine(memory.stream(each.rank, each.name), found, checks))
+            _Turns(each, Engine(memory.device(each.rank, each.name, Device()), found, checks))
             for each, found in zip(streams, self.findings, strict=False)
         ]
         self._random = None if how.seed is None else random.Random(how.seed)
@@ -69,20 +69,21 @@ class Schedule:
             turns.engine.acquire(turns.stream)
             return True
         operations = turns.stream.operations
-        if operations[0].waits:
+        if operations[0].waits():
             return False
         operation = operations.popleft()
-        if isinstance(operation, Launched):
+        if operation.start is not None:
             turns.engine.release(turns.stream)
             turns.running = operation.start(self._how, self._known, self._ignored)
             self.launches.append(turns.running)
-        else:
+        elif operation.act is not None:
             operation.act(turns.engine)
         return True
 
     def _stuck(self, left: "Sequence[_Turns]") -> Deadlock:
         errors = [each.running.stuck() for each in left if each.running is not None]
-        waits = [f"{each.stream.name} waits {each.waits}" for each in left if each.running is None]
+        streams = [each.stream for each in left if each.running is None]
+        waits = [f"{stream.name} waits {stream.operations[0].waits()}" for stream in streams]
         return Deadlock(
             [*(line for error in errors for line in error.waiting), *waits],
             [*(line for error in errors for line in error.report), *waits],
@@ -101,11 +102,6 @@ class _Turns:
     def over(self) -> bool:
         """Whether all has ended."""
         return self.running is None and not self.stream.operations
-
-    @property
-    def waits(self) -> str:
-        """What its next operation waits for."""
-        return self.stream.operations[0].waits
 
 
 _MOST_RANKS = 64
@@ -193,7 +189,11 @@ class World:
             for stream in self._streams:
                 stream.operations.clear()
             self._memory.write_back()
-        return WorldReport(tuple(map(_report, schedule.launches)), _findings(schedule))
+        reports = []
+        for each in schedule.launches:
+            counters, printed = counters_of(each.program, each.totals), "".join(each.device.printed)
+            reports.append(Report(each.totals.instructions, counters, each.findings.all(), printed))
+        return WorldReport(tuple(reports), _findings(schedule))
 
     def _rank(self, rank: int) -> int:
         return whole_number("rank", rank, self.ranks - 1)
@@ -202,9 +202,3 @@ class World:
 def _findings(schedule: Schedule) -> FoundList:
     lists = [*schedule.findings, *(each.findings for each in schedule.launches)]
     return FoundList(dict.fromkeys(found for each in lists for found in each.all()))
-
-
-def _report(running: Running) -> Report:
-    totals = running.totals
-    counters = counters_of(running.program, totals)
-    return Report(totals.instructions, counters, running.findings.all(), "".join(running.device.printed))
