@@ -400,11 +400,6 @@ class Limits:
     max_seconds: float | None = None
     threads: int | None = None
 
-    def over(self, others: "Limits") -> "Limits":
-        """These, and the others where these are not set."""
-        own = {name: value for name, value in vars(self).items() if value is not None}
-        return replace(others, **own)
-
 
 _NONE = Limits()
 _now: ContextVar[Limits] = ContextVar("limits", default=_NONE)
@@ -412,16 +407,13 @@ _now: ContextVar[Limits] = ContextVar("limits", default=_NONE)
 
 def checked(progress: object, max_seconds: object, threads: object) -> Limits:
     """The options of one launch, which take precedence over those around it. Raises WeftError."""
-    return _checked(progress, max_seconds, threads).over(_now.get())
-
-
-def _checked(progress: object, max_seconds: object, threads: object) -> Limits:
     cores = None if threads is None else whole_number("threads", threads)
     if cores == 0:
         raise WeftError("threads must be at least 1, got 0")
     if progress is not None and not callable(progress):
         raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
-    return Limits(progress, seconds(max_seconds), cores)
+    own = vars(Limits(progress, seconds(max_seconds), cores)).items()
+    return replace(_now.get(), **{name: value for name, value in own if value is not None})
 
 
 @contextmanager
@@ -433,7 +425,7 @@ def limits(
 
     Raises WeftError for values that `launch` rejects.
     """
-    token = _now.set(_checked(progress, max_seconds, threads).over(_now.get()))
+    token = _now.set(checked(progress, max_seconds, threads))
     try:
         yield
     finally:

@@ -8,10 +8,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from weft.display.html import Html
 from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report
-from weft.emulator.sanitizer import Finding, FoundList, findings
+from weft.emulator.sanitizer import Finding, FoundList
+from weft.emulator.sanitizer.findings import list_findings
 from weft.errors import WeftError, shown
 
 Arrays = Sequence[npt.NDArray[np.generic]]
@@ -33,7 +35,12 @@ class Exploration:
     seeds: int
 
     def _repr_html_(self) -> str:
-        return findings.of_exploration(self)
+        seeds = f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
+        page = Html("explored launches", f"without a seed, and with {seeds}")
+        if self.error is not None:
+            page.note(f"{type(self.error).__name__}: {self.error}")
+        list_findings(page, self.findings)
+        return page.text()
 
 
 def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.display.html import Html
 from weft.emulator import parallel
 from weft.emulator.arguments import (
     MOST_NUMBER,
@@ -30,7 +31,8 @@ from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
 from weft.emulator.running.ctas import Dim3, Launch
 from weft.emulator.running.totals import Totals
-from weft.emulator.sanitizer import Finding, findings, ignored_rules
+from weft.emulator.sanitizer import Finding, ignored_rules
+from weft.emulator.sanitizer.findings import list_findings
 from weft.emulator.watching.hooks import Hooks
 from weft.emulator.watching.hooks import chosen as chosen_hooks
 from weft.emulator.watching.observers import Observers
@@ -45,6 +47,7 @@ from weft.system import locks
 from weft.system.garbage import uncollected
 
 _MAX_CLUSTER = 16
+_MOST_COUNTERS = 16
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,16 @@ class Report:
         return "\n".join([*lines, *(["printed:", self.printed.rstrip()] if self.printed else [])])
 
     def _repr_html_(self) -> str:
-        return findings.of_report(self)
+        page = Html("emulated launch", f"{self.instructions:,} warp instructions")
+        list_findings(page, self.findings)
+        counters = sorted(self.counters.items(), key=lambda each: (-each[1], each[0]))
+        if counters:
+            page.table(["counter", "number"], [(name, f"{n:,}") for name, n in counters[:_MOST_COUNTERS]])
+        if len(counters) > _MOST_COUNTERS:
+            page.note(f"and {len(counters) - _MOST_COUNTERS} counters with smaller numbers")
+        if self.printed:
+            page.code(self.printed, "printed by the kernel")
+        return page.text()
 
 
 @dataclass(frozen=True)

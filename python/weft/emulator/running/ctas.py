@@ -6,6 +6,8 @@ Assigns the slots of a kernel's register file: registers, constants, special reg
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,8 @@ import numpy.typing as npt
 from weft.emulator.errors import Thread
 from weft.emulator.memory.device import Device
 from weft.emulator.reading.syntax import Array, Bools, Type
+
+_Key = TypeVar("_Key")
 
 
 class Slots:
@@ -31,30 +35,24 @@ class Slots:
 
     def constant(self, value: int, kind: Type) -> int:
         """The slot that holds the bits of `value` in every lane."""
-        key = (value, kind.bits)
-        if key not in self.constants:
-            self.constants[key] = self.new(kind)
-        return self.constants[key]
+        return self._known(self.constants, (value, kind.bits), kind)
 
     def symbol(self, offset: int, kind: Type) -> int:
         """The slot of a shared address, which refers to the memory of each thread's own CTA."""
-        key = (offset & ((1 << kind.bits) - 1), kind.bits)
-        if key not in self.symbols:
-            self.symbols[key] = self.new(kind)
-        return self.symbols[key]
+        return self._known(self.symbols, (offset & ((1 << kind.bits) - 1), kind.bits), kind)
 
     def special(self, name: str, kind: Type) -> int:
         """The slot of a special register whose value doesn't change, read as `kind`."""
-        key = (name, kind.bits)
-        if key not in self.specials:
-            self.specials[key] = self.new(kind)
-        return self.specials[key]
+        return self._known(self.specials, (name, kind.bits), kind)
 
     def scrap(self, kind: Type) -> int:
         """A slot that is written and never read, for `_`."""
-        if kind.bits not in self._scrap:
-            self._scrap[kind.bits] = self.new(kind)
-        return self._scrap[kind.bits]
+        return self._known(self._scrap, kind.bits, kind)
+
+    def _known(self, slots: dict[_Key, int], key: _Key, kind: Type) -> int:
+        if key not in slots:
+            slots[key] = self.new(kind)
+        return slots[key]
 
 
 Dim3 = tuple[int, int, int]
@@ -82,8 +80,7 @@ class Launch:
 
     @cached_property
     def threads(self) -> int:
-        x, y, z = self.block
-        return x * y * z
+        return prod(self.block)
 
     @cached_property
     def warps(self) -> int:
@@ -91,13 +88,11 @@ class Launch:
 
     @cached_property
     def total_ctas(self) -> int:
-        x, y, z = self.grid
-        return x * y * z
+        return prod(self.grid)
 
     @cached_property
     def cluster_size(self) -> int:
-        x, y, z = self.cluster
-        return x * y * z
+        return prod(self.cluster)
 
     @property
     def clusters(self) -> Dim3:

@@ -46,10 +46,6 @@ class Awaited:
         count = f"transaction count {state.tx}" + (f": {_bytes_of(state.tx)}" if state.tx else "")
         return f"phase parity {state.parity}, {pending}, {count}"
 
-    def name_for(self, rank: int) -> str:
-        """Its name for a warp of rank `rank`."""
-        return f"the mbarrier at 0x{self.offset:x}" + (f" of rank {self.rank}" if rank != self.rank else "")
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -103,7 +99,9 @@ class Wait:
     @property
     def like(self) -> tuple[object, ...]:
         """What warps that share a line of the report have in common."""
-        what = self.what or "for " + " and ".join(b.name_for(self.rank) for b in self.awaits)
+        ranks = ("" if b.rank == self.rank else f" of rank {b.rank}" for b in self.awaits)
+        names = [f"the mbarrier at 0x{b.offset:x}{rank}" for b, rank in zip(self.awaits, ranks, strict=True)]
+        what = self.what or "for " + " and ".join(names)
         return self.rank, self.lanes, self.at, what, tuple((b.lacks(), b.stage) for b in self.awaits)
 
 
@@ -220,17 +218,6 @@ def stages(inits: Sequence[tuple[int, int]]) -> dict[int, Stage]:
     return by_offset
 
 
-def awaited_by(wave: Wave, group: Group) -> dict[int, list[Awaited]]:
-    """The mbarriers that a group waits for, by the first CTA of their cluster."""
-    found: dict[int, list[Awaited]] = {}
-    for cta, offset in group.awaits:
-        inits = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
-        state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
-        awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
-        found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
-    return found
-
-
 def waits_of_groups(groups: Iterable[Group], blocks: Sequence[Any], wave: Wave) -> list[Wait]:
     """Every warp of these groups that waits, or that spins in a loop. `blocks` are those of the program."""
     waits: list[Wait] = []
@@ -241,6 +228,11 @@ def waits_of_groups(groups: Iterable[Group], blocks: Sequence[Any], wave: Wave) 
             waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
             continue
         what = f"for {_AWAITED[block.waits]}" if block.waits in _AWAITED else _FOR_LANES
-        at, awaits = f"at line {block.line} ({block.waits})", awaited_by(wave, group)
+        at, awaits = f"at line {block.line} ({block.waits})", dict[int, list[Awaited]]()
+        for cta, offset in group.awaits:
+            inits = [(begin, line) for (owner, begin), line in wave.mbarriers.alive.items() if owner == cta]
+            state, first = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
+            awaited = Awaited(first, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
+            awaits.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
         waits += waits_of(group.lanes, block.line, at, "" if awaits else what, awaits)
     return waits

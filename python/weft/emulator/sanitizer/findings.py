@@ -5,7 +5,6 @@ What a launch executed, and the sanitizer's findings, as notebooks show them.
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -18,43 +17,11 @@ from weft.errors import WeftError, shown, with_cells
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
-_MOST_COUNTERS = 16
 
-
-def of_report(report: Any) -> str:
-    """HTML of a `weft.emulator.launch.Report`."""
-    made = Html("emulated launch", f"{report.instructions:,} warp instructions")
-    _list(made, report.findings)
-    counters = sorted(report.counters.items(), key=lambda each: (-each[1], each[0]))
-    if counters:
-        made.table(["counter", "number"], [(name, f"{n:,}") for name, n in counters[:_MOST_COUNTERS]])
-    if len(counters) > _MOST_COUNTERS:
-        made.note(f"and {len(counters) - _MOST_COUNTERS} counters with smaller numbers")
-    if report.printed:
-        made.code(report.printed, "printed by the kernel")
-    return made.text()
-
-
-def of_exploration(exploration: Any) -> str:
-    """HTML of a `weft.emulator.explore.Exploration`."""
-    seeds = exploration.seeds
-    made = Html("explored launches", f"without a seed, and with {seeds} seed{'' if seeds == 1 else 's'}")
-    if exploration.error is not None:
-        made.note(f"{type(exploration.error).__name__}: {exploration.error}")
-    _list(made, exploration.findings)
-    return made.text()
-
-
-def of_findings(findings: Sequence[Any]) -> str:
-    """HTML of findings of the sanitizer."""
-    made = Html("findings of the sanitizer")
-    _list(made, findings)
-    return made.text()
-
-
-def _list(made: Html, findings: Sequence[Any]) -> None:
+def list_findings(page: Html, findings: Sequence["Finding"]) -> None:
+    """Adds a table of findings to a page."""
     if not findings:
-        made.note("The sanitizer found nothing.")
+        page.note("The sanitizer found nothing.")
         return
     rows = []
     for each in findings:
@@ -64,7 +31,7 @@ def _list(made: Html, findings: Sequence[Any]) -> None:
         rows.append((each.rule, each.message, where, who, each.count, seed))
     columns = ["rule", "what is wrong", "line of the PTX", "first thread", "times", "seed"]
     kept = columns if any(each.seed is not None for each in findings) else columns[:-1]
-    made.table(kept, [row[: len(kept)] for row in rows])
+    page.table(kept, [row[: len(kept)] for row in rows])
 
 
 RULES: dict[str, str] = {
@@ -148,14 +115,16 @@ class Finding:
         return with_cells(f"{where}: {self.rule}: {self.message}{who}{seed}")
 
     def _repr_html_(self) -> str:
-        return of_findings([self])
+        return FoundList([self])._repr_html_()
 
 
 class FoundList(tuple[Finding, ...]):
     """Findings in the order of their lines."""
 
     def _repr_html_(self) -> str:
-        return of_findings(self)
+        page = Html("findings of the sanitizer")
+        list_findings(page, self)
+        return page.text()
 
 
 def ignored_rules(names: object) -> frozenset[str]:

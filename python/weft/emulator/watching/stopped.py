@@ -4,7 +4,6 @@ what hooks are told of a launch and of accesses to memory.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,37 +22,6 @@ from weft.emulator.running.lanes import lanes_in_words
 from weft.emulator.watching.variables import Position, SourceMap
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
-
-
-def of(stopped: Any) -> str:
-    """HTML of a `Stopped`: where it is, its warps, and the mbarriers of the first CTA."""
-    row, _ = stopped.first()
-    cta = int(stopped.wave.cta_of_row[row])
-    source = stopped.source
-    made = Html(f"{stopped.function} has stopped", str(source) if source else f"PTX line {stopped.line}")
-    rows = []
-    for state in stopped.warps():
-        place = state.source or state.line or ""
-        rows.append((state.cta, state.warp, lanes_in_words(state.lanes), place, state.waits))
-    made.table(["CTA", "warp", "lanes", "line", "waits"], rows)
-    mbarriers = stopped.mbarriers(cta)
-    if mbarriers:
-        columns = ["mbarrier", "phase", "arrived", "bytes pending", "warps that wait"]
-        made.table(
-            columns,
-            [
-                (
-                    f"0x{each.offset:x}",
-                    each.state.parity,
-                    f"{each.state.expected - each.state.pending} of {each.state.expected}",
-                    each.state.tx,
-                    len(each.waiting),
-                )
-                for each in mbarriers
-            ],
-        )
-    return made.text()
-
 
 _COLUMNS = (1 << 16) - 1
 
@@ -419,4 +387,19 @@ class Stopped:
         return found
 
     def _repr_html_(self) -> str:
-        return of(self)
+        cta, source = int(self.wave.cta_of_row[self.first()[0]]), self.source
+        page = Html(f"{self.function} has stopped", str(source) if source else f"PTX line {self.line}")
+        rows: list[tuple[object, ...]] = []
+        for state in self.warps():
+            line = state.source or state.line or ""
+            rows.append((state.cta, state.warp, lanes_in_words(state.lanes), line, state.waits))
+        page.table(["CTA", "warp", "lanes", "line", "waits"], rows)
+        mbarriers: list[tuple[object, ...]] = []
+        for each in self.mbarriers(cta):
+            arrived = f"{each.state.expected - each.state.pending} of {each.state.expected}"
+            waiting = len(each.waiting)
+            mbarriers.append((f"0x{each.offset:x}", each.state.parity, arrived, each.state.tx, waiting))
+        if mbarriers:
+            columns = ["mbarrier", "phase", "arrived", "bytes pending", "warps that wait"]
+            page.table(columns, mbarriers)
+        return page.text()

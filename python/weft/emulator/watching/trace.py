@@ -85,9 +85,6 @@ class Recorder:
         """The observer that records a wave."""
         return _Trace(self, wave)
 
-    def count(self, name: str, times: int = 1) -> None:
-        self.counts[name] += times
-
     def add(self, event: dict[str, Any]) -> None:
         """Records an event, up to a limit."""
         if len(self.events) < _MOST_EVENTS:
@@ -152,9 +149,9 @@ class _Trace(Watch):
         self.clock = clock
         count = len(warps)
         for name, times in recorder.classes[block].items():
-            recorder.count(f"class.{name}", times * count)
+            recorder.counts[f"class.{name}"] += times * count
         if recorder.tensor[block]:
-            recorder.count("tensor_operations", recorder.tensor[block] * count)
+            recorder.counts["tensor_operations"] += recorder.tensor[block] * count
         label, line = recorder.labels[block], recorder.program.blocks[block].line
         for row in warps.tolist():
             known = self.open.get(row)
@@ -190,20 +187,20 @@ class _Trace(Watch):
     def access(self, access: Access) -> None:
         if access.space != "shared":
             return
-        lanes = access.lanes
+        lanes, counts = access.lanes, self.recorder.counts
         enabled = lanes.enabled()
         for at in range(lanes.warps):
             passes, least = bank_wavefronts(access.address[at], enabled[at], access.width)
-            self.recorder.count("shared.accesses", 1 if least else 0)
-            self.recorder.count("shared.wavefronts", passes)
-            self.recorder.count("shared.bank_conflicts", passes - least)
+            counts["shared.accesses"] += 1 if least else 0
+            counts["shared.wavefronts"] += passes
+            counts["shared.bank_conflicts"] += passes - least
             if passes > least:
-                self.recorder.count(f"shared.bank_conflicts.line_{access.line}", passes - least)
+                counts[f"shared.bank_conflicts.line_{access.line}"] += passes - least
 
     def async_access(self, access: UnitAccess) -> None:
         row, offsets = int(access.threads.argmax()) // 32, access.offsets
         size = len(offsets) if isinstance(offsets, Chunks | Cells) else int(np.size(offsets))
-        self.recorder.count(f"async.{access.proxy}.{access.space}.{access.kind}", size)
+        self.recorder.counts[f"async.{access.proxy}.{access.space}.{access.kind}"] += size
         args = {"line": access.line, "space": access.space, "elements": size}
         self._instant(row, f"{access.proxy} {access.kind}", "async", args)
 

@@ -139,7 +139,7 @@ class Variables:
     def __init__(self, text: str, program: Program) -> None:
         self.all = list(_parsed(text, program))
         self._program = program
-        self._gen = self._placed(text)
+        self._gen = self._placed()
         self._users: defaultdict[int, set[int]] = defaultdict(set)
         self._same: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         for number, variable in enumerate(self.all):
@@ -157,7 +157,7 @@ class Variables:
         state = self._named(state, (block, number, False))
         return {self.all[each].key: self.all[each] for each in sorted(state)}
 
-    def _placed(self, text: str) -> dict[tuple[int, int, bool], list[int]]:
+    def _placed(self) -> dict[tuple[int, int, bool], list[int]]:
         """The variables that begin before (False) or after (True) an instruction."""
         program = self._program
         lines = sorted(

@@ -14,7 +14,7 @@ from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report, counters_of
 from weft.emulator.memory.device import Device
-from weft.emulator.sanitizer import Finding, Findings, FoundList, GlobalMemory, findings, ignored_rules
+from weft.emulator.sanitizer import Finding, Findings, FoundList, GlobalMemory, ignored_rules
 from weft.emulator.world.engine import Engine
 from weft.emulator.world.launched import How, Running
 from weft.emulator.world.memory import WorldMemory, checked
@@ -117,7 +117,7 @@ class WorldReport:
     findings: tuple[Finding, ...]
 
     def _repr_html_(self) -> str:
-        return findings.of_findings(self.findings)
+        return FoundList(self.findings)._repr_html_()
 
 
 class World:
