@@ -518,7 +518,7 @@ class Boxes:
         if found is None:
             layer, step, _ = clocks.all.strides
             known = clocks.all.ctypes.data + step * row
-            fenced, seen = known + layer, known + layer * clocks.layer_seen(DATA)
+            fenced, seen = known + layer, known + layer * clocks.seen_layers[DATA]
             first = 4 * (row // self._cluster_warps * self._cluster_warps)
             found = self._rows[row] = known, fenced, seen, known + first, fenced + first
         return found

@@ -134,7 +134,11 @@ def text(functions: Mapping[str, Callable[..., Any]], *kinds: _Kind) -> str:
             plain, constants = function.func, function.keywords
         count = plain.__code__.co_argcount - len(constants)
         module.function(plain, [*kinds[:count], *map(_Fixed.of, constants.values())], name)
-    module.mark_constant_fields()
+    # Lets LLVM keep what no function writes; otherwise, it would load fields again after each store.
+    nothing = module.ir.add_metadata([])
+    for value, field in module.loaded:
+        if not any(field is each for each in module.stored):
+            value.set_metadata("invariant.load", nothing)
     return str(module.ir)
 
 
@@ -145,13 +149,6 @@ class _Module:
         self.loaded: list[tuple[ir.Value, Record]] = []
         self.stored: list[Record] = []
         """The fields that functions read, and those that they write."""
-
-    def mark_constant_fields(self) -> None:
-        """Lets LLVM keep what no function writes; otherwise, it would load fields again after each store."""
-        nothing = self.ir.add_metadata([])
-        for value, field in self.loaded:
-            if not any(field is each for each in self.stored):
-                value.set_metadata("invariant.load", nothing)
 
     def function(
         self, function: Callable[..., Any], given: Sequence[_Kind], name: str = ""

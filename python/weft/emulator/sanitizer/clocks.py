@@ -46,7 +46,8 @@ class VectorClocks:
         self.tensor_fences = bool(tensor_fences)
         self.layers = 2 + self.tensor_fences + 2 * global_copies
         self._published = 2 if "before" in tensor_fences else 0
-        self._seen = (0, self.layers - 2, self.layers - 1) if global_copies else (0, 0, 0)
+        self.seen_layers = (0, self.layers - 2, self.layers - 1) if global_copies else (0, 0, 0)
+        """The layers of what is known, and of what `seen` returns for DATA and for MAPS."""
         self._not_read = self.layers
         several = (CTA, CLUSTER, GPU, SYSTEM) if SYSTEM in levels else (CTA, CLUSTER, GPU)
         self.levels = tuple(levels) if len(levels) < 2 and levels <= {GPU, SYSTEM} else several
@@ -160,25 +161,21 @@ class VectorClocks:
 
     def fence(self, rows: Rows, in_shared: bool = True, in_global: bool = False, maps: bool = False) -> None:
         """Makes what the warps know visible to the asynchronous proxy in these spaces, or as tensor maps."""
-        layers = [1] * in_shared + [self._seen[DATA]] * in_global + [self._seen[MAPS]] * maps
+        layers = [1] * in_shared + [self.seen_layers[DATA]] * in_global + [self.seen_layers[MAPS]] * maps
         for layer in layers:
             self._both[layer, rows] = self._both[0, rows]
         self.step(rows)
 
     def seen(self, how: int) -> Clocks:
         """What bulk copies see of global memory as DATA or MAPS; without `global_copies`, everything."""
-        seen: Clocks = self._both[self._seen[how]]
+        seen: Clocks = self._both[self.seen_layers[how]]
         return seen
-
-    def layer_seen(self, how: int) -> int:
-        """The layer of `seen`."""
-        return self._seen[how]
 
     def of_global(self, clock: Clocks) -> Clocks:
         """What a clock knows, and the parts of it that bulk copies see of global memory as DATA and
         as MAPS.
         """
-        return clock[list(self._seen)]
+        return clock[list(self.seen_layers)]
 
     @property
     def published(self) -> Clocks:

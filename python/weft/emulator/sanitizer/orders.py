@@ -31,8 +31,7 @@ class _Location:
     """
 
     def __init__(self) -> None:
-        self.far: Clocks | None = None
-        self.system: Clocks | None = None
+        self.far: dict[int, Clocks] = {}
         self.near: dict[int, dict[int, Clocks]] = {}
 
 
@@ -117,8 +116,8 @@ class Orders:
         for name in names:
             if (location := self._locations.get(name)) is None:
                 continue
-            if level >= GPU and location.far is not None:
-                yield location.far
+            if level >= GPU and GPU in location.far:
+                yield location.far[GPU]
             if self._scoped:
                 own = int(self.wave.cta_of_row[rows[0]])
                 # Releases of a scope below the GPU's come from the CTA and maybe from others of its cluster.
@@ -175,14 +174,12 @@ class Orders:
 
     def _add(self, access: Access, key: Hashable, cta: int, level: int, clock: Clocks) -> None:
         location = self._locations.setdefault(key, _Location())
-        if level >= GPU:
-            location.far = clock if location.far is None else self.clocks.joined(location.far, clock)
-            if access.space == "global":
-                self.globals.publish(key, location.far)
-        if level == SYSTEM:
-            location.system = clock if location.system is None else self.clocks.joined(location.system, clock)
-            if access.space == "global":
-                self.globals.publish(key, location.system, SYSTEM)
+        far = location.far
+        for scope in (GPU, SYSTEM):
+            if level >= scope:
+                far[scope] = self.clocks.joined(far[scope], clock) if scope in far else clock
+                if access.space == "global":
+                    self.globals.publish(key, far[scope], scope)
         if self._scoped:
             near = location.near.setdefault(cta, {})
             near[level] = clock if level not in near else self.clocks.joined(near[level], clock)
