@@ -140,7 +140,9 @@ def attention(
     if torch_tensors.are_watched((*given.values(), out)):
         return _by_operator(given, options, return_lse, out, stream)
     if arrays.library(type(q)) == "jax" or jax_call.is_traced((*given.values(),)):
-        return _by_xla(given, options, return_lse, out, stream)
+        _refuse_places(out, stream, "arrays are JAX's", "use the result")
+        result, lse = upper.jax().attention.attention(given, options)  # XLA queues it on its own stream
+        return (result, lse) if return_lse else result
     result, lse = plans.run(known, given, options, out, stream)
     library = libraries.of(q)
     result = result if out is not None else library.handed_over(result, q)
@@ -153,15 +155,6 @@ def _by_operator(
     """The result of `torch.ops.weft.attention`."""
     _refuse_places(out, stream, "PyTorch differentiates or traces a call", "call it under torch.no_grad()")
     result, lse = upper.torch().attention.attention(given, options)
-    return (result, lse) if return_lse else result
-
-
-def _by_xla(
-    given: Mapping[str, object], options: Options, return_lse: bool, out: object, stream: object
-) -> Array:
-    """The result of XLA, which queues the launches on its own stream."""
-    _refuse_places(out, stream, "arrays are JAX's", "use the result")
-    result, lse = upper.jax().attention.attention(given, options)
     return (result, lse) if return_lse else result
 
 

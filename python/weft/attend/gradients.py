@@ -38,7 +38,9 @@ def backward(
             each[...] = 0
     if call.is_empty:
         return dq, dk, dv, None, None
-    how = None if call.options.deterministic else _adding(call)
+    how = None
+    if not call.options.deterministic:
+        how = tiles.adding(sizes.d, sizes.e, window=_window(call), capped=flags["capped"])
     o, do = (batched(each, call.options.layout, sizes.packed) for each in (out, d_out))
     sums, of_sums = (each[None] if each is not None and sizes.packed else each for each in (lse, d_lse))
     padded = (*sums.shape[:2], _blocks(call, sums, SUMS_STEP) * SUMS_STEP)
@@ -80,12 +82,6 @@ def backward(
     computed = do, base, delta, peaks, o, of_lse
     _launch(call, computed, (sums_q, done), (dq, dk, dv), how, (lags or (0, 0), options))
     return dq, dk, dv, delta, shares if sinking else None
-
-
-def _adding(call: Call) -> tiles.Meta | None:
-    """The meta-parameters of the kernel that adds in memory; None where it can't compute the gradients."""
-    window, capped = _window(call), call.flags["capped"]
-    return tiles.adding(call.sizes.d, call.sizes.e, window=window, capped=capped)
 
 
 def _window(call: Call) -> bool:

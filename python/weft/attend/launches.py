@@ -47,7 +47,9 @@ class Call:
         """
         given = {name: each for name, each in given.items() if each is not None}
         views = {name: _view(name, each) for name, each in given.items()}
-        _check_starts(views)
+        for name in ("cu_seqlens_q", "cu_seqlens_k"):
+            if name in views and (len(shape := views[name].shape) != 1 or shape[0] < 2):
+                raise refuse(f"{name} must have shape (sequences + 1), of one sequence at least, got {shape}")
         sizes = sizes_of(
             {name: views[name].shape for name in "qkv"},
             {name: views[name].dtype for name in "qkv"},
@@ -166,13 +168,6 @@ def _check_rows(views: Mapping[str, ArrayView]) -> None:
             )
 
 
-def _check_starts(views: Mapping[str, ArrayView]) -> None:
-    """Raises WeftError for starts of no sequence."""
-    for name in ("cu_seqlens_q", "cu_seqlens_k"):
-        if name in views and (len(shape := views[name].shape) != 1 or shape[0] < 2):
-            raise refuse(f"{name} must have shape (sequences + 1), of one sequence at least, got {shape}")
-
-
 def _check_added(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
     """Raises WeftError for optional arrays that don't fit."""
     for name in INTEGERS:
@@ -235,7 +230,8 @@ def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
     """Launches the kernels of a call."""
     sizes = call.sizes
     if call.is_empty:
-        _fill_empty(call, out, lse)
+        out[...] = 0  # no query sees a key
+        lse[...] = _sinks(call)[..., None] if "sinks" in call.given else -math.inf
         return
     splits = _splits(call)
     q, o, sums = call.matrices("q"), call.matrices("o", out), lse[None] if sizes.packed else lse
@@ -243,7 +239,9 @@ def _launch(call: Call, out: Array, lse: Array, stream: object) -> None:
         fp8_launch.launch(call, q, o, sums, _sinks(call), stream)
         return
     if sizes.decodes:
-        q, o, sums = (_of_group(each, sizes) for each in (q, o, sums))
+        # The query's heads that share keys are rows.
+        grouped = sizes.batch, sizes.key_heads, sizes.group
+        q, o, sums = (each[:, :, 0].reshape(*grouped, *each.shape[3:]) for each in (q, o, sums))
     launch = _decode if sizes.decodes and sizes.group <= tiles.MOST_TOGETHER else _forward
     if splits == 1:
         launch(call, q, o, sums, 1, stream)
@@ -331,11 +329,6 @@ def _sinks(call: Call) -> Array:
     return sinks.float() if hasattr(sinks, "float") else sinks.astype(np.float32)
 
 
-def _of_group(array: Array, sizes: Sizes) -> Array:
-    """An array of one query with the heads that share keys as its rows."""
-    return array[:, :, 0].reshape(sizes.batch, sizes.key_heads, sizes.group, *array.shape[3:])
-
-
 def _check_out(call: Call, out: object, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
     view = _view("out", out)
     if view.shape != shape or view.dtype not in types:
@@ -364,14 +357,6 @@ def extents(call: Call, out: object, names: Sequence[str]) -> Extents:
     in_place = (q.strides, q.shape) == (written.strides, written.shape)
     itself = tuple(name == "out" or (name == "q" and in_place) for name in names)
     return Extents(tuple(spans), itself, names.index("out"))
-
-
-def _fill_empty(call: Call, out: Array, lse: Array) -> None:
-    """The result where no query sees a key: zeros."""
-    out[...] = 0
-    lse[...] = -math.inf
-    if "sinks" in call.given:
-        lse[...] = _sinks(call)[..., None]
 
 
 _MOST_SPLITS, _LEAST_BLOCKS = 64, 2

@@ -22,7 +22,13 @@ def check(views: Mapping[str, ArrayView], sizes: Sizes) -> None:
     lengths, table = given["lengths"], given.get("page_table")
     if table is not None:
         _check_lengths(lengths, np.full(len(lengths), table.shape[1] * sizes.page), "keys of its pages")
-        _check_pages(table, -(-lengths // sizes.page), views["k"].shape[0])
+        used, pages = -(-lengths // sizes.page), views["k"].shape[0]
+        of_sequence = np.arange(table.shape[1]) < used[:, None]
+        wrong = np.argwhere(of_sequence & ((table < 0) | (table >= pages)))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            got = f"got {table[row, column]} at [{row}, {column}]"
+            raise refuse(f"page_table must have numbers of pages in 0..{pages - 1}, {got}")
         return
     starts = given.get("cu_seqlens_k")
     keys = np.full(len(lengths), sizes.keys) if starts is None else np.diff(starts)
@@ -46,13 +52,3 @@ def _check_lengths(lengths: Integers, keys: Integers, what: str) -> None:
         at = int(wrong[0])
         most = f"0..{keys[at]} ({what})"
         raise refuse(f"lengths must be in {most} for sequence {at}, got {lengths[at]}")
-
-
-def _check_pages(table: Integers, used: Integers, pages: int) -> None:
-    """`used` are the numbers of pages that each sequence has."""
-    of_sequence = np.arange(table.shape[1]) < used[:, None]
-    wrong = np.argwhere(of_sequence & ((table < 0) | (table >= pages)))
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        got = f"got {table[row, column]} at [{row}, {column}]"
-        raise refuse(f"page_table must have numbers of pages in 0..{pages - 1}, {got}")

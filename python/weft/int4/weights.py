@@ -136,7 +136,8 @@ def quantize_int4(
     WeftError for arrays and groups that don't fit, and for weights that aren't finite.
     """
     if weights is None or isinstance(weights, type) or getattr(weights, "is_nested", False):
-        raise _refusal(f"weights must be a matrix of NumPy or PyTorch, got {_described(weights)}")
+        got = shown(weights) if weights is None or isinstance(weights, type) else "a nested tensor"
+        raise _refusal(f"weights must be a matrix of NumPy or PyTorch, got {got}")
     weights = _plain(weights)
     n, k = _matrix("weights", weights)
     source = arrays.view(weights).dtype
@@ -321,10 +322,6 @@ def _check_range(name: str, array: Any) -> None:
     whole = not is_float or bool((array == _namespace(array).round(array)).all())
     if not (0 <= least <= most < LEVELS and whole):
         raise _refusal(f"{name} must be integers in 0..15, got {least:g}..{most:g}")
-
-
-def _described(value: object) -> str:
-    return shown(value) if value is None or isinstance(value, type) else "a nested tensor"
 
 
 def _refusal(message: str) -> WeftError:

@@ -127,7 +127,8 @@ def linear(
             options["residual"] = residual
             return overrides.handle_torch_function(linear, (x,), x, weight, bias, activation, **options)
         check_tensor("weft.nn.Linear", "x", x)
-    cast = _autocast_type(x)
+    device = x.device.type
+    cast = torch.get_autocast_dtype(device) if x.dtype in _CAST and _is_autocast(device) else None
     ours = _is_ours(x, weight, cast, fp8)
     if residual is not None:
         fused = ours and fp8 is None and is_result(residual, x, weight, cast or x.dtype)
@@ -135,7 +136,7 @@ def linear(
             check_tensor("weft.nn.Linear", "residual", residual)
             return linear(x, weight, bias, activation, **options) + residual
     if not ours:
-        check_input("weft.nn.Linear", x, weight, _is_autocast(x.device.type))
+        check_input("weft.nn.Linear", x, weight, _is_autocast(device))
         return activated(activation, functional.linear(x, weight, bias))
     tensors = (x, weight) if bias is None else (x, weight, bias)
     if residual is not None:
@@ -165,12 +166,6 @@ def linear(
 def _is_exporting() -> bool:
     """Whether `torch.export` runs. Asked in a compiled program, PyTorch 2.11 always answers true."""
     return bool(torch.compiler.is_exporting())
-
-
-def _autocast_type(x: Tensor) -> torch.dtype | None:
-    """The type that `torch.autocast` asks for; None without it."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if x.dtype in _CAST and _is_autocast(device) else None
 
 
 def _is_autocast(device: str) -> bool:

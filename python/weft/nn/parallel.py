@@ -88,7 +88,14 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         name = f"{cls._caller()}.of"
         _check_team(name, team)
         for layer in layers:
-            _check_layer(name, layer)
+            if type(layer) not in (torch.nn.Linear, Linear):
+                raise WeftError(
+                    f"{name}: layers must be torch.nn.Linear or weft.nn.Linear, got {shown(layer)}"
+                )
+            if getattr(layer, "fp8", None) is not None:
+                raise WeftError(
+                    f"{name}: layers must have fp8=None, got {shown(layer.fp8)}: set layer.fp8 = None"
+                )
         first = layers[0]
         kinds = [
             (each.in_features, each.bias is None, getattr(each, "activation", None), each.weight.dtype)
@@ -282,13 +289,6 @@ def _check_team(caller: str, team: object) -> None:
 
     if not isinstance(team, Team):
         raise WeftError(f"{caller}: team must be a weft.distributed.Team, got {shown(team)}")
-
-
-def _check_layer(caller: str, layer: torch.nn.Module) -> None:
-    if type(layer) not in (torch.nn.Linear, Linear):
-        raise WeftError(f"{caller}: layers must be torch.nn.Linear or weft.nn.Linear, got {shown(layer)}")
-    if getattr(layer, "fp8", None) is not None:
-        raise WeftError(f"{caller}: layers must have fp8=None, got {shown(layer.fp8)}: set layer.fp8 = None")
 
 
 def _check_features(caller: str, name: str, size: int, ranks: int) -> None:

@@ -28,7 +28,7 @@ from weft.language.capture.reads import Around
 from weft.language.capture.trace import Trace, tracing
 from weft.language.messages import python_errors
 from weft.language.messages.mistakes import Unseen
-from weft.language.operations.multipliers import Multiplier, WarpProducts, WgmmaProducts
+from weft.language.operations.multipliers import WarpProducts, WgmmaProducts
 from weft.language.operations.tensor_products import TensorProducts
 from weft.language.values.dtypes import DType, i32
 from weft.language.values.matrices import Matrix
@@ -106,10 +106,17 @@ def _traced(
         with module.kernel(signature.name, types, block=block, writes=writes) as values:
             kernel = ir.InsertionPoint.current.block.owner.opview
             with tracing(Trace(signature.name, kernel, chip, threads)) as trace:
-                trace.multiplier = _multiplier(trace)
+                if chip in MMA.chips():
+                    trace.multiplier = TensorProducts(trace)
+                else:
+                    trace.multiplier = WgmmaProducts() if chip in MMA_ASYNC.chips() else WarpProducts(chip)
                 arguments = _arguments(signature, special, values)
                 _set_launch(kernel, signature, special, options, trace)
-                trace.tile_counts = _tile_counts(options.grid, signature, arguments, meta)
+                pairs = zip(signature.arguments, arguments, strict=True)
+                named = {name: value for name, value in pairs if isinstance(value, Matrix)} | meta
+                trace.tile_counts = lambda: tuple(
+                    as_scalar(each, i32) for each in numbers_of(options.grid, named)
+                )
                 trace.around = Around(function, meta)
                 with debug_variables.named():
                     result = function(*arguments, **meta)
@@ -119,13 +126,6 @@ def _traced(
                 _place(kernel, function)
             kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([trace.threads, 1, 1])
     return module
-
-
-def _multiplier(trace: Trace) -> Multiplier:
-    """How the chip multiplies tiles."""
-    if trace.chip in MMA.chips():
-        return TensorProducts(trace)
-    return WgmmaProducts() if trace.chip in MMA_ASYNC.chips() else WarpProducts(trace.chip)
 
 
 def _place(kernel: ir.OpView, function: Callable[..., object]) -> None:
@@ -195,15 +195,6 @@ def _finish(trace: Trace, result: object) -> None:
                 f"warpgroups together, got {total // WARPGROUP} ({each}): give a role fewer"
             )
             raise WeftError(Diagnostic(message, trace.roles[-1].where))
-
-
-def _tile_counts(
-    grid: object, signature: Signature, arguments: Sequence[object], meta: dict[str, object]
-) -> Callable[[], tuple[object, ...]]:
-    """The grid as the kernel computes it."""
-    pairs = zip(signature.arguments, arguments, strict=True)
-    named = {name: value for name, value in pairs if isinstance(value, Matrix)}
-    return lambda: tuple(as_scalar(each, i32) for each in numbers_of(grid, {**named, **meta}))
 
 
 def _set_cluster(kernel: ir.OpView, cluster: object, meta: dict[str, object], trace: Trace) -> None:

@@ -25,7 +25,6 @@ from weft.language.messages.mistakes import REMEDIES
 from weft.language.values.dtypes import DType
 from weft.launch import kernel_page, runtime, torch_tensors
 from weft.launch.kernel import Kernel, compile, compile_unlocated, compiled_before
-from weft.launch.plans import Found
 from weft.launch.runtime import Bound, Prepared
 from weft.system import locks
 
@@ -115,29 +114,17 @@ class KernelFunction:
                 return
             with array_arguments.contiguous(self.signature, values) as taken:
                 kernel = self._compiled_for(taken, meta)
-                self._run(call, kernel, taken, stream, on, findings)
+                if call is not None and (plan := self._plans.add(call[0], kernel, taken)) is not None:
+                    stream = plans.current_stream(taken) if stream is None else stream
+                    if self._plans.queue((*call[:2], plan), taken, stream):
+                        return
+                kernel(*taken, stream=stream, on=on, findings=findings)
 
     def __getitem__(self, grid: object) -> NoReturn:
         raise WeftError(
             f"kernel {self.signature.name} can't be subscripted by a grid: set it by w.kernel(grid=…), as a "
             "function of the arrays, and call the kernel"
         )
-
-    def _run(
-        self,
-        call: Found | None,
-        kernel: Kernel,
-        values: Sequence[object],
-        stream: object,
-        on: str | None,
-        findings: str,
-    ) -> None:
-        """Runs the kernel with arguments that it was compiled for, on the GPU by a plan for later calls."""
-        if call is not None and (plan := self._plans.add(call[0], kernel, values)) is not None:
-            stream = plans.current_stream(values) if stream is None else stream
-            if self._plans.queue((*call[:2], plan), values, stream):
-                return
-        kernel(*values, stream=stream, on=on, findings=findings)
 
     def __reduce__(self) -> str:
         """Copies are the kernel itself. Pickles have its module and name, as those of functions."""
@@ -159,9 +146,8 @@ class KernelFunction:
         """Runs the kernel in the emulator, and returns its report. Options are those of
         `weft.Kernel.emulate`; other names are meta-parameters.
         """
-        options = {
-            name: named.pop(name) for name in list(named) if name in _OPTIONS and name not in self._names
-        }
+        own = {*self.signature.arguments, *self.signature.meta}
+        options = {name: named.pop(name) for name in list(named) if name in _OPTIONS and name not in own}
         with mistakes.of_users():
             values, meta = self._arguments(args, named)
             if array_arguments.has_no_tile(self.signature, values, meta, self._options.grid):
@@ -217,14 +203,19 @@ class KernelFunction:
         skipped. The cache on disk keeps the result for this source, these types and sizes, and this GPU;
         `again` measures in any case.
         """
-        tuning.check_functions(measure, check)
+        for name, each in (("measure", measure), ("check", check)):
+            if each is not None and not callable(each):
+                raise WeftError(f"{name} must be a function, got {shown(each)}")
         values, meta = self._arguments(args, named)
         choices = tuning.choices(space, [name for name in self.signature.meta if name not in meta])
         parts = tuning.key(self.__wrapped__, values, meta, choices, self._chip())
         if not again and (kept := tuning.known(parts, choices)) is not None:
             return dict(kept)
-        if measure is None:
-            tuning.check_gpu()
+        if measure is None and (reason := runtime.available()) is not None:
+            first = reason.splitlines()[0]
+            raise WeftError(
+                f"tune measures on a GPU ({first}): pass measure=, a function of a kernel and arguments"
+            )
         best = tuning.fastest(
             self.signature.name,
             choices,
@@ -251,10 +242,6 @@ class KernelFunction:
         nothing = len(left) == len(kinds)
         typed = {name for name, kind in kinds.items() if isinstance(kind, DType) or kind.dtype is not None}
         return {name: None for name in left if nothing or name in typed} | named
-
-    @property
-    def _names(self) -> set[str]:
-        return {*self.signature.arguments, *self.signature.meta}
 
     def _for_call(
         self, args: Sequence[object], named: Mapping[str, object], arch: str | None = None
@@ -332,12 +319,6 @@ class KernelFunction:
         return building.build(self._function, self.signature, special, self._options, chip, located=located)
 
 
-def _default_chip() -> str:
-    """The GPU's chip. Without a GPU, the chip that the emulator runs kernels for."""
-    chip = runtime.default_chip() if runtime.available() is None else None
-    return str(chip or _WITHOUT_GPU)
-
-
 _OPTIONS = (
     *("sanitize", "arithmetic", "max_instructions", "seed", "chip", "trace", "progress", "dependent"),
     *("ignore", "max_seconds", "strict", "threads", "grid"),
@@ -391,3 +372,9 @@ def inline(function: Callable[..., object]) -> Callable[..., object]:
     if not callable(function) or not hasattr(function, "__code__"):
         raise WeftError(f"w.inline must be applied to a function, got {shown(function)}")
     return captured(function)
+
+
+def _default_chip() -> str:
+    """The GPU's chip. Without a GPU, the chip that the emulator runs kernels for."""
+    chip = runtime.default_chip() if runtime.available() is None else None
+    return str(chip or _WITHOUT_GPU)

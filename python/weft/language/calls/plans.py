@@ -44,7 +44,11 @@ class Plans:
         """Looks up the plan of a call with plain tensors; None for other arguments."""
         if len(args) != self._count:
             return None
-        options: tuple[Hashable, ...] = _contents(meta) if meta else ()
+        # Meta-parameters with their types, as 1 and 1.0 are equal, and with the contents of objects.
+        pairs = meta.items() if meta else ()
+        options: tuple[Hashable, ...] = tuple(
+            [(name, type(v), v if type(v) in _EXACT else content(v)) for name, v in pairs]
+        )
         if self._numbers:
             options = (*[args[n] or repr(args[n]) for n in self._numbers], *options)  # -0.0 is equal to 0.0
             args = [args[n] for n in self._tensors]
@@ -72,11 +76,6 @@ class Plans:
         plan = Plan(kernel.plan(views).launch, stream, self._written, libraries.TORCH.writer())
         self._known.add(key, plan)
         return plan
-
-
-def _contents(meta: Mapping[str, object]) -> tuple[Hashable, ...]:
-    """Meta-parameters with their types, as 1 and 1.0 are equal, and with the contents of objects."""
-    return tuple([(name, type(v), v if type(v) in _EXACT else content(v)) for name, v in meta.items()])
 
 
 def current_stream(args: Sequence[Any]) -> int:

@@ -169,7 +169,11 @@ class Signature:
                 continue
             if isinstance(kind, ArrayArgument):
                 raise refuse(f"'{each.name}' is an array, so it can't have a default")
-            defaults[each.name] = _default(each.name, kind, each.default, refuse)
+            legal = ScalarArgument(kind.name)
+            try:
+                defaults[each.name] = number_for(each.default, legal, f"the default of '{each.name}'")
+            except WeftError as error:
+                raise refuse(str(error)) from None
         return Signature(code.co_name, arguments, meta, defaults)
 
     def positional(
@@ -253,9 +257,11 @@ class Signature:
             )
         dtype = DTYPES[view.dtype]
         if kind.dtype not in (None, dtype):
+            instead = ""
+            if not (dtype.is_float or kind.dtype.is_float) and dtype.bits == kind.dtype.bits:
+                instead = f": a view of it as {arrays.numpy_dtype(kind.dtype.name)} has the same bits"
             raise WeftError(
-                f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}"
-                f"{_instead(dtype, kind.dtype)}"
+                f"kernel {self.name}: '{name}' must have elements of {kind.dtype}, got {dtype}{instead}"
             )
         if len(view.shape) != kind.rank:
             raise WeftError(
@@ -305,21 +311,6 @@ class Signature:
                 ) from None
             result[name] = value
         return result
-
-
-def _default(name: str, kind: DType, value: object, refuse: Callable[[str], WeftError]) -> float:
-    """The default of a number, as one of Python. Raises WeftError for what the argument can't have."""
-    try:
-        return number_for(value, ScalarArgument(kind.name), f"the default of '{name}'")
-    except WeftError as error:
-        raise refuse(str(error)) from None
-
-
-def _instead(dtype: DType, wanted: DType) -> str:
-    """The end of a message about an array of integers with another sign: what to pass in its place."""
-    if dtype.is_float or wanted.is_float or dtype.bits != wanted.bits:
-        return ""
-    return f": a view of it as {arrays.numpy_dtype(wanted.name)} has the same bits"
 
 
 def _is_aligned(view: ArrayView) -> bool:

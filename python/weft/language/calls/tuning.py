@@ -41,13 +41,6 @@ def choices(space: object, names: Sequence[str]) -> list[Choice]:
     return combinations
 
 
-def check_functions(measure: object, check: object) -> None:
-    """Raises WeftError for a `measure` or a `check` that can't be called."""
-    for name, each in (("measure", measure), ("check", check)):
-        if each is not None and not callable(each):
-            raise WeftError(f"{name} must be a function, got {shown(each)}")
-
-
 def key(
     function: Callable[..., object], values: Sequence[object], meta: Choice, options: list[Choice], chip: str
 ) -> list[str]:
@@ -107,15 +100,6 @@ def keep(parts: list[str], options: list[Choice], choice: Choice) -> None:
     """Keeps a choice for later processes."""
     data = json.dumps(options.index(choice)).encode()
     disk_cache.default().change(_KIND, parts, lambda _: data)
-
-
-def check_gpu() -> None:
-    """Raises WeftError without a GPU to measure on."""
-    if (reason := runtime.available()) is not None:
-        first = reason.splitlines()[0]
-        raise WeftError(
-            f"tune measures on a GPU ({first}): pass measure=, a function of a kernel and arguments"
-        )
 
 
 def milliseconds(kernel: Kernel, *values: Any) -> float:

@@ -143,7 +143,9 @@ class Loop(_Construct):
 
     def __iter__(self) -> Iterator[object]:
         if not self.traced:
-            yield from _iterable(self.over)
+            if isinstance(self.over, Scalar):
+                raise mistake(f"can't loop over {self.over}: write 'for i in w.range(n)'")
+            yield from taking(self.over)
             return
         trace.current()
         parts = list(self.over.loops())
@@ -240,13 +242,6 @@ def loop(over: object, names: Names, changed: Names, passed: Names, targets: Nam
     """The loop of a captured `for`."""
     every = LoopNames(names, changed, passed, targets)
     return (QueueLoop if isinstance(over, Queue) else Loop)(over, every, has_else)
-
-
-def _iterable(over: object) -> Any:
-    """The value that a Python loop iterates over. Raises WeftError for one of the GPU."""
-    if isinstance(over, Scalar):
-        raise mistake(f"can't loop over {over}: write 'for i in w.range(n)'")
-    return taking(over)
 
 
 class While(_Construct):

@@ -75,7 +75,9 @@ class _Watcher:
             variables.update(changed)
             sys.settrace(None)  # what names variables isn't to be followed itself
             try:
-                with _at_line(frame.f_code.co_filename, self._lines[id(frame)]):
+                file = frame.f_code.co_filename.encode("utf-8", "backslashreplace").decode()
+                # The line that has been executed, not the next one.
+                with ir.Location.file(file, self._lines[id(frame)], 0):
                     for name, value in changed.items():
                         name_value(f"{function}.{name}", value)
             finally:
@@ -84,14 +86,6 @@ class _Watcher:
         if event == "return":
             del self._known[id(frame)], self._lines[id(frame)]
         return self._line
-
-
-@contextmanager
-def _at_line(file: str, line: int) -> Iterator[None]:
-    """In the block, operations are those of a line that has been executed, not of the next one."""
-    name = file.encode("utf-8", "backslashreplace").decode()
-    with ir.Location.file(name, line, 0):
-        yield
 
 
 @cache

@@ -32,7 +32,8 @@ def assigned(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
         names.update(dict.fromkeys(_named(node)))
         if isinstance(node, SCOPES):
             return
-        inner = _targets(node) if isinstance(node, _COMPREHENSIONS) else frozenset[str]()
+        targets = [each.target for each in node.generators] if isinstance(node, _COMPREHENSIONS) else []
+        inner = {*assigned(targets)}
         before = {*names}
         for child in ast.iter_child_nodes(node):
             visit(child)
@@ -59,12 +60,6 @@ def _named(node: ast.AST) -> Iterable[str]:
     return []
 
 
-def _targets(comprehension: ast.AST) -> Names:
-    """The names that belong to a comprehension."""
-    generators = comprehension.generators  # type: ignore[attr-defined]
-    return frozenset(name for each in generators for name in assigned([each.target]))
-
-
 def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     """The names of lists, dictionaries and objects of which nodes may change parts in place, in their own
     scope, in order: those of which they assign an element or attribute, or call a method that changes them,
@@ -78,7 +73,10 @@ def changed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
             node.ctx, (ast.Store, ast.Del)
         )
         if stored or changes(node):
-            names.update(dict.fromkeys(_read([_base(node)])))
+            base = node
+            while isinstance(base, (ast.Subscript, ast.Attribute)):
+                base = base.value
+            names.update(dict.fromkeys(_read([base])))
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names[node.target.id] = None
         if pair := _flow(node):
@@ -104,13 +102,6 @@ def passed(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
             (each.id, None) for value in values for each in ast.walk(value) if isinstance(each, ast.Name)
         )
     return tuple(names)
-
-
-def _base(node: ast.AST) -> ast.AST:
-    """The object to which an element or attribute belongs, through all of its parts."""
-    while isinstance(node, (ast.Subscript, ast.Attribute)):
-        node = node.value
-    return node
 
 
 def _flow(node: ast.AST) -> tuple[Names, Names] | None:

@@ -204,17 +204,13 @@ class ThreadBlock:
         """The names' values after the block. What has another number of Python than before has no value."""
         for reached in self._region.inside.values():
             if reached.is_changed():
+                now = python_objects.members(reached.value) or {}
                 fill(
                     reached.value,
-                    self._others(reached.name, reached.members, python_objects.members(reached.value) or {}),
+                    {k: self._other(reached.name, reached.members.get(k), each) for k, each in now.items()},
                 )
         values = {name: scope.get(name, Unbound(name, "has no value here")) for name in self._names}
         return tuple(self._other(name, self._before.get(name), each) for name, each in values.items())
-
-    def _others(
-        self, name: str, before: python_objects.Members, now: python_objects.Members
-    ) -> python_objects.Members:
-        return {key: self._other(name, before.get(key), each) for key, each in now.items()}
 
     def _other(self, name: str, before: object, now: object) -> object:
         are_plain = isinstance(before, _PLAIN) and isinstance(now, _PLAIN)

@@ -127,7 +127,10 @@ class _Class(NamedTuple):
 
 
 def _looked_at(kind: type) -> _Class:
-    foreign, is_object = issubclass(kind, Foreign), _has_attributes(kind)
+    foreign = issubclass(kind, Foreign)
+    is_object = dataclasses.is_dataclass(kind) or issubclass(kind, _OBJECTS) or is_users(kind.__module__)
+    if foreign or issubclass(kind, (type, *CONTAINERS, enum.Enum)) or kind.__module__.startswith(_LANGUAGE):
+        is_object = False
     iterates = issubclass(kind, _ITERATORS) or hasattr(kind, "__length_hint__")
     iterates |= hasattr(kind, "__next__") and not is_object
     changes = issubclass(kind, (list, dict, set, deque, types.CellType, *ARRAYS)) or iterates
@@ -139,12 +142,6 @@ def _looked_at(kind: type) -> _Class:
 
 # A kernel has thousands of values.
 _class_of: Callable[[type], _Class] = functools.lru_cache(maxsize=512)(_looked_at)
-
-
-def _has_attributes(kind: type) -> bool:
-    if issubclass(kind, (type, *CONTAINERS, enum.Enum, Foreign)) or kind.__module__.startswith(_LANGUAGE):
-        return False
-    return dataclasses.is_dataclass(kind) or issubclass(kind, _OBJECTS) or is_users(kind.__module__)
 
 
 def _attributes(value: object) -> Members:

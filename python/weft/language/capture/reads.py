@@ -152,10 +152,8 @@ def _after(value: object, step: Step) -> object:
         return ABSENT if is_weft else vars(value).get(key, ABSENT)
     if isinstance(value, type):
         return getattr(value, key, ABSENT)
-    return _attribute(value, key) if python_objects.is_object(value) else ABSENT
-
-
-def _attribute(value: object, key: str) -> object:
+    if not python_objects.is_object(value):
+        return ABSENT
     own = getattr(value, "__dict__", {})
     if key in own:
         return own[key]

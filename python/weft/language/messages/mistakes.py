@@ -71,19 +71,15 @@ class of_users:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, WeftError) and os.environ.get(FULL) != "1":
-            error.__traceback__ = _of_users(error.__traceback__)
-
-
-def _of_users(traceback: TracebackType | None) -> TracebackType | None:
-    kept = list[TracebackType]()
-    while traceback is not None:
-        if not callers.is_hidden(traceback.tb_frame.f_code.co_filename):
-            kept.append(traceback)
-        traceback = traceback.tb_next
-    shortened: TracebackType | None = None
-    for each in reversed(kept):
-        shortened = TracebackType(shortened, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return shortened
+            kept, traceback = list[TracebackType](), error.__traceback__
+            while traceback is not None:
+                if not callers.is_hidden(traceback.tb_frame.f_code.co_filename):
+                    kept.append(traceback)
+                traceback = traceback.tb_next
+            shortened: TracebackType | None = None
+            for each in reversed(kept):
+                shortened = TracebackType(shortened, each.tb_frame, each.tb_lasti, each.tb_lineno)
+            error.__traceback__ = shortened
 
 
 REMEDIES = {

@@ -81,24 +81,20 @@ def refusal(error: TypeError) -> str | None:
     """The message about an operator or a function of Python that a value of the language doesn't have; None
     for an error about something else.
     """
+    language = sys.modules["weft.language"]
     for pattern, text in _PATTERNS.items():
         if (match := re.fullmatch(pattern, str(error))) is None:
             continue
         named = match.groupdict()
         classes = [each for each in match.groups() if each not in named.values()]
-        if not any(map(_is_value, classes)):
+        own = {each.__name__ for each in vars(language).values() if isinstance(each, type)}
+        own |= {*_NOUNS, *(each.__name__ for each in _subclasses(Foreign))}
+        if own.isdisjoint(classes):
             return None
         refused = text.format(**named)
         operands = " and ".join(_NOUNS.get(each, each) for each in classes)
         return f"{refused} {operands}: {_remedy(refused, named, classes)}"
     return None
-
-
-def _is_value(name: str) -> bool:
-    """Whether a class of this name is one of the language's."""
-    language = sys.modules["weft.language"]
-    classes = {each.__name__ for each in vars(language).values() if isinstance(each, type)}
-    return name in _NOUNS or name in classes or name in {each.__name__ for each in _subclasses(Foreign)}
 
 
 def _subclasses(of: type) -> list[type]:

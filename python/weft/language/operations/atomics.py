@@ -9,7 +9,7 @@ from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
 from weft.language.operations.gathers import Gathered, each_element
-from weft.language.operations.loads import check_read_by_tma, check_written, end_of_tma, put_for_tma
+from weft.language.operations.loads import check_written, copy_buffer, end_of_tma, put_for_tma
 from weft.language.operations.products import Pending
 from weft.language.operations.roles import once, one_thread
 from weft.language.operations.tile_vectors import elements_inside
@@ -118,7 +118,10 @@ def atomic_add(to: object, value: object, *, via: Buffer | None = None) -> Scala
     TMA has read the buffer.
     """
     if isinstance(value, Buffer):
-        _add_buffer(to, value, via)
+        if not isinstance(to, Place) or via is not None:
+            raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
+        _check_added(value.dtype, value)
+        copy_buffer(tile.add_async, value, to, "added", "add")
         return None
     legal = _ADDED_SHARED if isinstance(to, (Element, Elements)) else _ADDED
     if isinstance(to, (Place, Gathered, Element)) and to.dtype not in legal:
@@ -300,18 +303,6 @@ def _add_through(to: Place, fragment: Fragment, via: Buffer) -> None:
         tile.add_async(via.value, map_, *to.corner)
         nvvm.cp_async_bulk_commit_group()
     end_of_tma(via)
-
-
-def _add_buffer(to: object, buffer: Buffer, via: object) -> None:
-    if not isinstance(to, Place) or via is not None:
-        raise mistake(f"a buffer is added to a tile of an array, without via, got {to}")
-    check_read_by_tma(buffer, "added", "add")
-    check_written(to, buffer.dtype)
-    _check_added(buffer.dtype, buffer)
-    to.check_aligned()
-    tile.add_async(buffer.value, to.map(buffer.value.type), *to.corner)
-    nvvm.cp_async_bulk_commit_group()
-    nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
 def _check_added(dtype: DType, value: object) -> None:

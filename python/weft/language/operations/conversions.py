@@ -11,7 +11,7 @@ from weft.language.messages.mistakes import mistake
 from weft.language.operations import shared_exchange
 from weft.language.values import registers
 from weft.language.values.buffers import buffer_type
-from weft.language.values.dtypes import DType, i1
+from weft.language.values.dtypes import i1
 from weft.language.values.fragments import Fragment, layout_for, zeros
 from weft.layout import Layout
 from weft.mlir import ir, vector
@@ -89,7 +89,10 @@ def _through_shared(x: Fragment, layout: Layout) -> Fragment:
     widths = [_vector_bytes(x, each) for each in (x.layout, layout)]
 
     def scratch(warpgroups: int) -> ir.Type:
-        return _scratch(warpgroups, rows, columns, x.dtype)
+        # A tile of each warpgroup, with rows in swizzled panels where they fill some.
+        if rows > 1 and any(columns * x.dtype.bytes % width == 0 for width in SWIZZLES):
+            return buffer_type(rows, columns, x.dtype, warpgroups)
+        return shared_exchange.tiles_type((warpgroups, rows, columns), x.dtype.type)
 
     lane = shared_exchange.moved(x.lane, (rows, columns), layouts, widths, scratch)
     return Fragment(lane, x.shape, layout)
@@ -101,13 +104,6 @@ def _vector_bytes(x: Fragment, layout: Layout) -> int:
         return 0
     bytes_ = min(registers.run(layout, x.shape) * x.dtype.bytes, registers.MOST_BYTES)
     return bytes_ if bytes_ > 1 else 0
-
-
-def _scratch(warpgroups: int, rows: int, columns: int, dtype: DType) -> ir.Type:
-    """The type of a tile of each warpgroup, with rows in swizzled panels where they fill some."""
-    if rows > 1 and any(columns * dtype.bytes % width == 0 for width in SWIZZLES):
-        return buffer_type(rows, columns, dtype, warpgroups)
-    return shared_exchange.tiles_type((warpgroups, rows, columns), dtype.type)
 
 
 def by_parts(

@@ -87,7 +87,11 @@ def check_index(index: object) -> None:
 def load(source: Gathered, shape: object, like: Fragment | None) -> Fragment:
     """Loads the elements, zeros where an index is outside of the array."""
     if source.is_of_rows and not shape is like is None:
-        return _Rows(source, _shape_of_rows(source, shape, like), like).load()
+        count = source.vectors[0].shape[0]
+        shape = like.shape if shape is None and like is not None else shape
+        if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != count:
+            raise mistake(f"shape must be ({count}, columns), as there are {count} rows, got {shape}")
+        return _Rows(source, shape, like).load()
     if shape is not None or like is not None:
         raise mistake(
             "shape and like are for tiles: elements have the shape and layout of their indices. To gather "
@@ -137,14 +141,6 @@ def store(fragment: Fragment, to: Gathered) -> None:
             _Rows(to, fragment.shape, fragment).store(fragment)
         return
     each_element(fragment, to, to.write)
-
-
-def _shape_of_rows(source: Gathered, shape: object, like: Fragment | None) -> tuple[int, int]:
-    count = source.vectors[0].shape[0]
-    shape = like.shape if shape is None and like is not None else shape
-    if not isinstance(shape, tuple) or len(shape) != 2 or shape[0] != count:
-        raise mistake(f"shape must be ({count}, columns), as there are {count} rows, got {shape}")
-    return shape
 
 
 def _spread(source: Gathered) -> tuple[Fragment, list[tuple[ir.Value, ...]]]:

@@ -1,5 +1,6 @@
 """Packed 4-bit weights: the stages of a ring that have them, and left operands of products."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,10 +79,8 @@ def _words_of(words: Fragment) -> int:
     """The number of words of a thread."""
     if not isinstance(words, Fragment) or words.dtype != i32:
         raise mistake(f"words must be a fragment of w.i32, as w.load_contiguous loads it, got {words}")
-    count, total = len(words.elements()), 1
-    for size in words.shape:
-        total *= size
-    if count * WARPGROUP != total:
+    count = len(words.elements())
+    if count * WARPGROUP != math.prod(words.shape):
         raise mistake(f"words must be different in all {WARPGROUP} threads of a warpgroup, got {words}")
     return count
 

@@ -1,5 +1,6 @@
 """Loads and stores of tiles, and their prefetches."""
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.dialects import tile
@@ -191,7 +192,9 @@ def store(
     TMA has read the buffer.
     """
     if isinstance(fragment, Buffer):
-        _store_buffer(fragment, to, via, rows)
+        if not isinstance(to, Place) or via is not None or rows is not None:
+            raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
+        copy_buffer(tile.store_async, fragment, to, "stored", "store")
         return
     trace.current().check_whole("w.store")
     check_flag("waits", waits)
@@ -240,24 +243,20 @@ def store(
     tile.store(fragment.value, matrix, first_row, first_column, vector_bytes=vector_bytes)
 
 
-def _store_buffer(buffer: Buffer, to: object, via: object, rows: object) -> None:
-    if not isinstance(to, Place) or via is not None or rows is not None:
-        raise mistake(f"a buffer is stored to a tile of an array, without via and rows, got {to}")
-    check_read_by_tma(buffer, "stored", "store")
-    check_written(to, buffer.dtype)
-    to.check_aligned()
-    tile.store_async(buffer.value, to.map(buffer.value.type), *to.corner)
-    nvvm.cp_async_bulk_commit_group()
-    nvvm.cp_async_bulk_wait_group(0, read=True)
-
-
-def check_read_by_tma(buffer: Buffer, done: str, instead: str) -> None:
-    """Raises WeftError unless the thread that is built for may let TMA read the buffer."""
+def copy_buffer(copy: Callable[..., object], buffer: Buffer, to: Place, done: str, instead: str) -> None:
+    """Lets TMA store or add a buffer, by `copy`, and waits until it has read it. Raises WeftError unless the
+    thread that is built for may do that.
+    """
     if not trace.current().one_thread or not trace.current().has_tma:
         raise mistake(f"a buffer must be {done} in w.one_thread(), on a chip with TMA: {instead} a fragment")
     if buffer.transposed:
         raise mistake(f"{buffer} can't be {done} transposed: leave .T out, or {instead} a fragment")
     buffer.check_full()
+    check_written(to, buffer.dtype)
+    to.check_aligned()
+    copy(buffer.value, to.map(buffer.value.type), *to.corner)
+    nvvm.cp_async_bulk_commit_group()
+    nvvm.cp_async_bulk_wait_group(0, read=True)
 
 
 def check_written(to: Place | Gathered, dtype: DType) -> None:
@@ -283,10 +282,15 @@ def _to_buffer(fragment: Fragment, buffer: Buffer) -> None:
 
 
 def _through(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None, waits: bool) -> None:
-    """Stores through a buffer by TMA, or by the lanes on chips without it."""
+    """Stores through a buffer by TMA, or on chips without it by the lanes, which write rows whole."""
     to.check_aligned()
     if not trace.current().has_tma:
-        _through_by_lanes(fragment, to, via, rows)
+        warpgroup_barrier()  # others may still read what an earlier store put there
+        _to_buffer(fragment, via)
+        warpgroup_barrier()
+        copy_out(fragment, via, to, rows)
+        if via.ring is not None:
+            warpgroup_barrier()
         return
     put_for_tma(fragment, via)
     map_ = to.map(via.value.type)
@@ -343,16 +347,6 @@ def end_of_tma(via: Buffer) -> None:
     """Waits until TMA has read a stage of a ring; for other buffers, the next use of it does."""
     if via.ring is not None:
         _await_stores()
-        warpgroup_barrier()
-
-
-def _through_by_lanes(fragment: Fragment, to: Place, via: Buffer, rows: ir.Value | None) -> None:
-    """Stores through a buffer by the lanes, which write rows whole."""
-    warpgroup_barrier()  # others may still read what an earlier store put there
-    _to_buffer(fragment, via)
-    warpgroup_barrier()
-    copy_out(fragment, via, to, rows)
-    if via.ring is not None:
         warpgroup_barrier()
 
 

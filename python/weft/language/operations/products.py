@@ -16,6 +16,7 @@ from weft.language.values.fragments import Fragment
 from weft.language.values.scalars import dtype_of
 from weft.mlir import ir
 
+_BY_RING = "in a role that writes a ring of such buffers (ring.write)"
 _MULTIPLIED = (f16, bf16, f32, e4m3, e5m2, i8, u8)
 
 
@@ -118,7 +119,10 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.T
             value.check_full()
         if not isinstance(value, legal):
             kinds = "a buffer or a fragment" if name == "a" else "a buffer in shared memory"
-            instead = _in_a_buffer(value) if isinstance(value, Fragment) else ""
+            instead = ""
+            if isinstance(value, Fragment):
+                size = " x ".join(map(str, value.shape))
+                instead = f": store it to a buffer of {size} {value.dtype}, {_BY_RING}"
             raise mistake(f"{name} of {caller} must be {kinds}, got {value}{instead}")
     (m, k), (k_of_b, n) = a.shape, b.shape
     if k != k_of_b:
@@ -131,10 +135,7 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.T
             types = ", ".join(map(str, _MULTIPLIED))
             raise mistake(f"{operand} of {caller} must have elements of one of {types}, got {dtype}")
     if a.dtype != b.dtype and {a.dtype, b.dtype} not in ({e4m3, e5m2}, {i8, u8}):
-        remedy = (
-            "load one of them, convert it with .to, and store it to a buffer, in a role that writes a ring "
-            "of such buffers (ring.write)"
-        )
+        remedy = f"load one of them, convert it with .to, and store it to a buffer, {_BY_RING}"
         if isinstance(a, Fragment) and b.dtype.bits == 16:
             remedy = f"convert a with .to({b.dtype})"
         raise mistake(f"a and b must have one type, got {a.dtype} and {b.dtype}: {remedy}")
@@ -143,15 +144,6 @@ def _checked(caller: str, a: Buffer | Fragment, b: Buffer, sums: object) -> ir.T
     kind = FragmentType.of((m, n), (f32 if a.dtype.is_float else i32).type, current.sums((m, n)))
     _check_sums(sums, kind)
     return kind
-
-
-def _in_a_buffer(fragment: Fragment) -> str:
-    """The end of a message about a fragment as right operand: what to write."""
-    size = " x ".join(map(str, fragment.shape))
-    return (
-        f": store it to a buffer of {size} {fragment.dtype}, in a role that writes a ring of such buffers "
-        "(ring.write)"
-    )
 
 
 def _check_operand(a: Fragment) -> None:

@@ -148,17 +148,15 @@ def _scanned(name: str, xs: tuple[object, ...], axis: int | None, law: Law) -> t
         raise mistake(f"axis must be {legal}, of {first}, got {axis}")
     fragments = [first]
     for other in xs[1:]:
-        if not isinstance(other, Fragment) or not _alike(first, other):
-            same = isinstance(other, Fragment) and other.shape == first.shape
+        same = isinstance(other, Fragment) and other.shape == first.shape
+        if not (
+            isinstance(other, Fragment) and same and registers.same(first.layout, other.layout, first.shape)
+        ):
             hint = " in another layout: use w.convert" if same else ""
             raise mistake(f"{name} expects fragments of one shape and layout, got {first} and {other}{hint}")
         fragments.append(other)
     _check_types(name, tuple(x.lane for x in fragments), law)
     return _of_fragments(fragments, axis or 0, law)
-
-
-def _alike(one: Fragment, other: Fragment) -> bool:
-    return one.shape == other.shape and registers.same(one.layout, other.layout, one.shape)
 
 
 def _check_types(name: str, values: Values, law: Law) -> None:

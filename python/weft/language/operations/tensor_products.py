@@ -101,8 +101,11 @@ class TensorProducts(Multiplier):
 
     def _taken(self, shape: Sequence[int], element: ir.Type) -> tuple[Region, ir.Value]:
         """A region that nothing uses, and the buffer of this shape and type in it."""
-        role, columns = self._trace.role, shape[1] * element.width // COLUMN_BITS * _blocks(shape[0])
+        role = self._trace.role
         assert role is not None
+        # Blocks of rows lie beside each other.
+        blocks = shape[0] // (LANES if shape[0] % LANES == 0 else LANES // 2)
+        columns = shape[1] * element.width // COLUMN_BITS * blocks
         if columns > COLUMNS:
             raise mistake(
                 f"{shape[0]} x {shape[1]} numbers of {element} take {columns} columns of tensor memory, and "
@@ -179,7 +182,10 @@ class TensorProducts(Multiplier):
         for each in products:
             _check_held(each)
         self._await(pending)
-        loaded = [self._loaded(each) for each in products]
+        loaded, zero = list[ir.Value](), emit.value(0)
+        for each in products:
+            d = self.buffer(each.region, each.kind.shape, each.kind.element_type)
+            loaded.append(tile.load(d, zero, zero, each.kind))
         if products:
             tcgen05.fence(kind="before_thread_sync")
         # One thread issues later products, which may overwrite what all have loaded. One thread releases
@@ -201,10 +207,6 @@ class TensorProducts(Multiplier):
     def _await(self, pending: int) -> None:
         number = emit.sub(self._count.number, 1 + pending)
         tile.await_(self._ring(), *self._slot(number))
-
-    def _loaded(self, product: Product) -> ir.Value:
-        kind, zero = product.kind, emit.value(0)
-        return tile.load(self.buffer(product.region, kind.shape, kind.element_type), zero, zero, kind)
 
     def _slot(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The stage and the phase of a product in the ring of those that end."""
@@ -263,11 +265,6 @@ def _check_held(product: Product) -> None:
 
 def _store(fragment: Fragment, buffer: ir.Value) -> None:
     tile.store(fragment.value, buffer, emit.value(0), emit.value(0))
-
-
-def _blocks(rows: int) -> int:
-    """The blocks of rows that lie beside each other."""
-    return rows // LANES if rows % LANES == 0 else rows // (LANES // 2)
 
 
 def _buffer_type(region: Region, shape: Sequence[int], element: ir.Type) -> ir.Type:

@@ -38,7 +38,10 @@ def load_row(source: object, *, like: Fragment, outside: object = 0) -> Fragment
     layout, columns, start = _of_columns(like), like.columns, place.indices[-1].value
     if not is_zero(outside) or may_begin_before(start) or place.row()[0] is not None:
         return _by_elements(place, layout, columns, outside)
-    loaded = tile.load_row(_row_of(place), start, _row_type(columns, place.dtype, layout))
+    last = place.matrix.value
+    if place.matrix.rank > 1:
+        last = matrices.vector_of(last, *[each.value for each in place.indices[:-1]])
+    loaded = tile.load_row(last, start, _row_type(columns, place.dtype, layout))
     return Fragment(tile.to_lane(loaded), (columns,), layout)
 
 
@@ -148,13 +151,6 @@ def _element(place: object, name: str) -> Place:
     if isinstance(place, Matrix):
         first = f": write {place.name}[{', '.join('0' * place.rank)}] for its first"
     raise mistake(f"{name} expects an element of an array, with all its indices, got {place}{first}")
-
-
-def _row_of(place: Place) -> ir.Value:
-    """The last dimension of an array, in which the place is, as a vector."""
-    if place.matrix.rank == 1:
-        return place.matrix.value
-    return matrices.vector_of(place.matrix.value, *[each.value for each in place.indices[:-1]])
 
 
 def store_column(vector: Fragment, to: object, *, rows: object = None) -> None:

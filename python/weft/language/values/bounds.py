@@ -44,7 +44,10 @@ def _constant_part(value: ir.Value) -> int | None:
     if constant is not None:
         return int(constant)
     if isinstance(value.owner, ir.Block):
-        return min(_first_number(value) or 0, 0)
+        loop = value.owner.owner.opview
+        if not isinstance(loop, scf.ForOp) or ir.BlockArgument(value).arg_number != 0:
+            return 0
+        return min(_constant_part(loop.lowerBound) or 0, 0)
     operation = value.owner.opview
     if not isinstance(operation, (arith.AddIOp, arith.SubIOp)) or _is_quotient(operation):
         return 0
@@ -61,11 +64,3 @@ def _is_quotient(op: ir.OpView) -> bool:
     """Whether a difference is a quotient of Python's //, which subtracts a truth value to round down."""
     rhs = op.rhs.owner
     return isinstance(op, arith.SubIOp) and not isinstance(rhs, ir.Block) and rhs.name == "arith.extui"
-
-
-def _first_number(argument: ir.Value) -> int | None:
-    """The first number of a loop, if the argument of a block is its number and Python knows it."""
-    loop = argument.owner.owner.opview
-    if not isinstance(loop, scf.ForOp) or ir.BlockArgument(argument).arg_number != 0:
-        return None
-    return _constant_part(loop.lowerBound)

@@ -249,7 +249,14 @@ class Ring(carried.Fixed, trace.Positions):
         current = self._in_role("written")
         if current.one_thread:
             raise mistake("a stage must be written by whole warpgroups, not in w.one_thread()")
-        self._check_source(taken)
+        if self.over is None:
+            if taken is not None:
+                raise mistake(f"ring '{self.name}' has its own memory: write() takes no stage of another one")
+        elif not isinstance(taken, Slot) or taken.ring is not self.over or not taken.held:
+            raise mistake(
+                f"ring '{self.name}' is over ring '{self.over.name}': write a stage that was taken from it "
+                f"and isn't released, as in write(block), got {shown(taken)}"
+            )
         assert current.role is not None
         self._written_by(current.role, own)
         stage, phase = self.filled
@@ -265,17 +272,6 @@ class Ring(carried.Fixed, trace.Positions):
         tile.commit(self._ring, stage)
         for _ in range(self.stages if own else 1):
             self.filled = tile.advance(self._ring, *self.filled)
-
-    def _check_source(self, taken: Slot | None) -> None:
-        """Raises WeftError unless a stage of the ring below is written, and only there."""
-        if self.over is None:
-            if taken is not None:
-                raise mistake(f"ring '{self.name}' has its own memory: write() takes no stage of another one")
-        elif not isinstance(taken, Slot) or taken.ring is not self.over or not taken.held:
-            raise mistake(
-                f"ring '{self.name}' is over ring '{self.over.name}': write a stage that was taken from it "
-                f"and isn't released, as in write(block), got {shown(taken)}"
-            )
 
     def _written_by(self, role: trace.Role, own: bool) -> None:
         """Each warp of a role announces what it has written."""

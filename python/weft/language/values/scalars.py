@@ -281,33 +281,20 @@ def _of_pairs(value: ir.Value, dtype: DType) -> ir.Value:
     """A conversion from or to fp8, of which instructions convert two numbers at once."""
     numbers = emit.elements(value)
     padded = emit.vector_of([*numbers, *numbers[: len(numbers) % 2]])
-    old = dtype_of(value.type)
-    if _is_fp8(old):
-        result = converted(_from_fp8(padded), dtype)
+    old, chip = dtype_of(value.type), trace.current().chip
+    if _is_fp8(old):  # f16 has all of its values
+        halves = (
+            fragments.convert(padded, _kind(padded, f16)) if chip in FP8_ROUNDING else small_floats.to_f16(padded)
+        )
+        result = converted(halves, dtype)
     else:
-        result = _to_fp8(padded if old.is_float else converted(padded, f32), dtype)
+        floats = padded if old.is_float else converted(padded, f32)
+        if chip not in FP8_ROUNDING:
+            needs = describe(FP8_ROUNDING)
+            raise mistake(f"conversion to {dtype} needs {needs}, got {chip}: use w.f16 or w.bf16")
+        result = fragments.convert(floats, _kind(floats, dtype))
     elements = emit.elements(result)[: len(numbers)]
     return emit.vector_of(elements) if _is_vector(value) else elements[0]
-
-
-def _to_fp8(lane: ir.Value, dtype: DType) -> ir.Value:
-    """A vector of floats in fp8."""
-    chip = trace.current().chip
-    if chip not in FP8_ROUNDING:
-        raise mistake(
-            f"conversion to {dtype} needs {describe(FP8_ROUNDING)}, got {chip}: use w.f16 or w.bf16"
-        )
-    return fragments.convert(lane, _kind(lane, dtype))
-
-
-def _from_fp8(lane: ir.Value) -> ir.Value:
-    """A vector of fp8 in f16, which holds all of its values. Chips without the instruction compute it from
-    the bits.
-    """
-    halves = _kind(lane, f16)
-    if trace.current().chip in FP8_ROUNDING:
-        return fragments.convert(lane, halves)
-    return small_floats.to_f16(lane)
 
 
 class Loaded(operators.Operators, Carried):
