@@ -50,11 +50,12 @@ def launch(call: Any, q: Array, o: Array, sums: Array, sinks: Array, stream: obj
     """Launches the kernel. `sinks` are in f32."""
     sizes, flags = call.sizes, call.flags
     causal = flags["rights"] and not flags["lefts"]
+    scales = [call.added(name, "f32", 2) for name in SCALES]
     call.launch(
         forward_fp8,
         *(q, call.matrices("k"), call.matrices("v")),
         *(call.added(name, "i32") for name in ("cu_seqlens_q", "cu_seqlens_k", "lengths")),
-        *(_scales(call, name) for name in SCALES),
+        *(each[None] if each.ndim == 1 else each for each in scales),  # one row for all sequences
         *(sinks, o, sums),
         *call.numbers,
         **flags,
@@ -71,9 +72,3 @@ def launch(call: Any, q: Array, o: Array, sums: Array, sinks: Array, stream: obj
         paired=causal and not sizes.packed,
         stream=stream,
     )
-
-
-def _scales(call: Any, name: str) -> Array:
-    """Scales of sequences and heads; those of heads alone are one row for all sequences."""
-    scales = call.added(name, "f32", 2)
-    return scales[None] if scales.ndim == 1 else scales

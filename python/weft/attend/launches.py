@@ -2,6 +2,7 @@
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,7 @@ class Call:
         fp8_launch.check(views, sizes, count, options.splits)
         if multiprocessors is None:
             multiprocessors = _multiprocessors(views["q"])
-        return Call(given, views, options, sizes, launch or _at_once, multiprocessors)
+        return Call(given, views, options, sizes, launch or operator.call, multiprocessors)
 
     def check_values(self) -> None:
         """Raises WeftError for integers in CPU memory that name tokens or pages that aren't there."""
@@ -127,10 +128,6 @@ class Call:
 
 def _multiprocessors(view: ArrayView) -> int:
     return 0 if view.device == "cpu" else runtime.device(max(view.device_id, 0)).multiprocessors
-
-
-def _at_once(kernel: Callable[..., None], *arguments: object, **options: object) -> None:
-    kernel(*arguments, **options)
 
 
 def batched(array: Array, layout: str, packed: bool) -> Array:

@@ -63,24 +63,20 @@ class KernelLaunch:
 
     def prepared(self, ordinal: int) -> Prepared:
         """The launch on a GPU. Raises WeftError where the kernel can't be compiled for it."""
-        arguments = list[Any]()
-        for number, each in enumerate(self.arguments):
-            if isinstance(each, tuple):
-                address = (number + 1) * APART
-                arguments.append(Planned(address, *each, "cuda", ordinal, False, None))
-            else:
-                arguments.append(each)
+        arguments: list[Any] = [
+            Planned(number * APART, *each, "cuda", ordinal, False, None) if isinstance(each, tuple) else each
+            for number, each in enumerate(self.arguments, 1)
+        ]
         kernel: Kernel = KERNELS[self.kernel].compile(*arguments, **dict(self.meta))
         return kernel.plan(arguments)
 
     def emulate(self, addresses: Sequence[int]) -> None:
         """Runs the kernel in the emulator, on arrays of the CPU at these addresses."""
-        left, arguments = iter(addresses), list[Any]()
-        for each in self.arguments:
-            if isinstance(each, tuple):
-                arguments.append(ArrayView(next(left), *each, "cpu", 0, False, None))
-            else:
-                arguments.append(each)
+        left = iter(addresses)
+        arguments = [
+            ArrayView(next(left), *each, "cpu", 0, False, None) if isinstance(each, tuple) else each
+            for each in self.arguments
+        ]
         KERNELS[self.kernel](*arguments, on="emulator", **dict(self.meta))
 
 

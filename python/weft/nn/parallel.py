@@ -49,8 +49,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
         name, sizes = self._caller(), {"in_features": in_features, "out_features": out_features}
         check_layer(name, sizes, device, dtype)
         _check_team(name, team)
-        for each, size in sizes.items():
-            _check_features(name, each, size, team.size if each == self._kind else 1)
+        self._check_features(name, sizes, team)
         self.in_features, self.out_features, self.team = in_features, out_features, team
         self.activation = checked_activation(activation, name)
         self._features: tuple[int, ...] = (out_features,)
@@ -66,6 +65,18 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
     @classmethod
     def _caller(cls) -> str:
         return f"weft.nn.{cls.__name__}"
+
+    @classmethod
+    def _check_features(cls, caller: str, sizes: dict[str, int], team: "Team") -> None:
+        for name, size in sizes.items():
+            ranks = team.size if name == cls._kind else 1
+            unit = _UNIT * ranks
+            if size % unit or not size:
+                near = max(-(-size // unit) * unit, unit)
+                of = "" if ranks == 1 else f", {_UNIT} for each of {ranks} ranks"
+                raise WeftError(
+                    f"{caller}: {name} must be a multiple of {unit}{of}, got {size}; the next is {near}"
+                )
 
     def reset_parameters(self) -> None:
         """Draws numbers as `torch.nn.Linear` does, of which each rank keeps its part. An undivided bias
@@ -108,8 +119,7 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
             )
         for layer in layers:
             sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
-            for each, size in sizes.items():
-                _check_features(name, each, size, team.size if each == cls._kind else 1)
+            cls._check_features(name, sizes, team)
         options = {"device": "meta", "dtype": first.weight.dtype, "team": team}
         features = tuple(layer.out_features for layer in layers)
         options["activation"] = kinds[0][2]
@@ -289,11 +299,3 @@ def _check_team(caller: str, team: object) -> None:
 
     if not isinstance(team, Team):
         raise WeftError(f"{caller}: team must be a weft.distributed.Team, got {shown(team)}")
-
-
-def _check_features(caller: str, name: str, size: int, ranks: int) -> None:
-    unit = _UNIT * ranks
-    if size % unit or not size:
-        near = max(-(-size // unit) * unit, unit)
-        of = "" if ranks == 1 else f", {_UNIT} for each of {ranks} ranks"
-        raise WeftError(f"{caller}: {name} must be a multiple of {unit}{of}, got {size}; the next is {near}")

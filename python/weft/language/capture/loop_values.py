@@ -205,10 +205,15 @@ class LoopValues:
         return parts + trace.current().positions()
 
     def ended(self, scope: Scope, first: Callable[[], list[ir.Value]] = list) -> list[ir.Value]:
-        """The SSA values at the end of the body, which is left, after those of `first`."""
+        """The SSA values at the end of the body, which is left, after those of `first`. Raises WeftError for
+        an object that a function has changed unseen.
+        """
         trace.current().multiplier.end_body()
         parts = [*first(), *self.taken(scope, "in a loop of the GPU")]
-        self.end()
+        for key in self._region.changes():
+            if key not in self._placed:
+                raise unseen(self._region.fixed[key][1])
+        trace.current().regions.remove(self._region)
         trace.current().check_released()
         return parts
 
@@ -216,13 +221,6 @@ class LoopValues:
         """The names' values after a loop with these results; none of those that only its body assigns."""
         values = zip(self.names, self.after(iter(results)), strict=True)
         return [Unbound(n, _ONLY_INSIDE) if isinstance(each, Unbound) else each for n, each in values]
-
-    def end(self) -> None:
-        """Leaves the loop. Raises WeftError for an object that a function has changed unseen."""
-        for key in self._region.changes():
-            if key not in self._placed:
-                raise unseen(self._region.fixed[key][1])
-        trace.current().regions.remove(self._region)
 
     def _match(self, name: str, before: object, end: object) -> None:
         """Notes which objects the next iteration has in place of those that this one began with."""

@@ -283,9 +283,8 @@ def _of_pairs(value: ir.Value, dtype: DType) -> ir.Value:
     padded = emit.vector_of([*numbers, *numbers[: len(numbers) % 2]])
     old, chip = dtype_of(value.type), trace.current().chip
     if _is_fp8(old):  # f16 has all of its values
-        halves = (
-            fragments.convert(padded, _kind(padded, f16)) if chip in FP8_ROUNDING else small_floats.to_f16(padded)
-        )
+        rounds = chip in FP8_ROUNDING
+        halves = fragments.convert(padded, _kind(padded, f16)) if rounds else small_floats.to_f16(padded)
         result = converted(halves, dtype)
     else:
         floats = padded if old.is_float else converted(padded, f32)
