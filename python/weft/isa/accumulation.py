@@ -81,11 +81,10 @@ def of(instruction: str, form: Any, chip: str) -> Accumulation:
 
     `form` has the axes that matter as attributes: `a_type`, `d_type`, `shape`, `kind`.
     """
-    rows = (row for row in _ROWS if chip in row.chips or chip not in CHIPS)
-    return next(row.rule for row in rows if _has(row, instruction, form))
-
-
-def _has(row: _Row, instruction: str, form: Any) -> bool:
-    if instruction not in row.instructions.split():
-        return False
-    return all(getattr(form, axis, "") in values for axis, values in row.axes.items())
+    return next(
+        row.rule
+        for row in _ROWS
+        if (chip in row.chips or chip not in CHIPS)
+        and instruction in row.instructions.split()
+        and all(getattr(form, axis, "") in values for axis, values in row.axes.items())
+    )

@@ -3,8 +3,9 @@ and Conversion Instructions: cp.async" and "cp.reduce.async.bulk.tensor"); and w
 TMA a function call.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from weft.isa.chips import since
 from weft.isa.family import Family, Form, Registers, Support
@@ -55,14 +56,7 @@ COPIES = Support(since("sm_80"), (7, 0))
 TENSOR_COPIES = Support(since("sm_90"), (8, 0))
 TMA = TENSOR_COPIES.chips
 """The chips with `cp.async.bulk.tensor`."""
-
-
-def _forms() -> Iterator[tuple[Copy, Support]]:
-    for bytes_, cache in _COPIES:
-        yield Copy(bytes_, cache), COPIES
-
-
-CP_ASYNC = Family("cp.async", Copy, _forms)
+CP_ASYNC = Family("cp.async", Copy, lambda: ((Copy(*copy), COPIES) for copy in _COPIES))
 CLUSTER_COPY_BY_CALL = since("sm_120")
 """Where ptxas 12.9 to 13.5 compile `cp.async.bulk.tensor` to `.shared::cluster` to a call for destinations in
 other CTAs, which also makes them ignore `setmaxnreg`. To `.shared::cta` it is one instruction.
@@ -103,12 +97,10 @@ class AddTensor(Form):
         return "[{map}, {{{coordinates}}}], [{source}]" + (", {policy}" if self.hinted else "")
 
 
-def _additions() -> Iterator[tuple[AddTensor, Support]]:
-    for rank in range(1, MAX_RANK + 1):
-        for hinted in (False, True):
-            yield AddTensor(rank, hinted), TENSOR_COPIES
-
-
-ADD_TENSOR = Family("cp.reduce.async.bulk.tensor", AddTensor, _additions)
+ADD_TENSOR = Family(
+    "cp.reduce.async.bulk.tensor",
+    AddTensor,
+    lambda: ((AddTensor(*axes), TENSOR_COPIES) for axes in product(range(1, MAX_RANK + 1), (False, True))),
+)
 ADDED_TYPES = ("f32", "f16", "bf16", "i64", "i32", "ui64", "ui32")
 """MLIR's names of the types of elements that TMA adds; for others, the map has no such operation."""

@@ -261,11 +261,10 @@ class _Index(Generic[F]):
             for bit, plane in enumerate(planes):
                 level &= plane if count >> bit & 1 else ~plane
             for alike in _split(level, agreeing):
-                yield from sorted(self.members(alike), key=lambda near: self._distance(near, form))
-
-    def _distance(self, form: F, other: F) -> list[int]:
-        """How far two forms are apart on each axis."""
-        return [_apart(getattr(form, axis), getattr(other, axis)) for axis in self.axes]
+                yield from sorted(
+                    self.members(alike),
+                    key=lambda near: [_apart(getattr(near, axis), getattr(form, axis)) for axis in self.axes],
+                )
 
 
 def _split(members: int, sets: Sequence[int]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 Instructions: st", "Predicated Execution").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
@@ -33,12 +33,6 @@ class Store(Form):
         return Registers("address", 1, "!llvm.ptr<1>"), Registers("value", self.words, "i32")
 
 
-_WORDS = (1, 2, 4)
-
-
-def _forms() -> Iterator[tuple[Store, Support]]:
-    for words in _WORDS:
-        yield Store(words), Support(since("sm_70"), (6, 0))
-
-
-STORE = Family("st.global", Store, _forms)
+STORE = Family(
+    "st.global", Store, lambda: ((Store(words), Support(since("sm_70"), (6, 0))) for words in (1, 2, 4))
+)

@@ -2,7 +2,7 @@
 Instructions: createpolicy", "Cache Eviction Priority Hints").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
@@ -31,13 +31,8 @@ class Policy(Form):
 
 _PRIORITIES = ("evict_normal", "evict_first", "evict_last", "evict_unchanged")
 POLICIES = Support(since("sm_80"), (7, 4))
-
-
-def _forms() -> Iterator[tuple[Policy, Support]]:
-    for priority in _PRIORITIES:
-        yield Policy(priority), POLICIES
-
-
-CREATEPOLICY = Family("createpolicy", Policy, _forms)
+CREATEPOLICY = Family(
+    "createpolicy", Policy, lambda: ((Policy(priority), POLICIES) for priority in _PRIORITIES)
+)
 NORMAL = "evict_normal"
 """What accesses have without a policy, too."""

@@ -55,13 +55,9 @@ def read(opcode: str, operands: Sequence[str] = ()) -> tuple[Family[Any], Any] |
     """The family and the form that a PTX opcode and its operands spell, legal or not; None where no family
     reads them.
     """
-    return _read(opcode, tuple(map(_outline, operands)))
-
-
-def _outline(operand: str) -> str:
-    """All that a family's `parse` looks at in an operand: the bracket or brace, and a list's commas."""
-    first = operand[:1]
-    return "{" + "," * operand.count(",") if first == "{" else first if first == "[" else ""
+    # `parse` looks only at an operand's bracket or brace, and at a list's commas.
+    outlines = ("{" + "," * o.count(",") if o[:1] == "{" else "[" if o[:1] == "[" else "" for o in operands)
+    return _read(opcode, tuple(outlines))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -189,7 +189,9 @@ class Template:
         self._key = (head, lead, frozenset(parts), tuple(self._fixed.items()))
         self._printers, self._tail = _printers([lead, *parts] if lead else parts)
         self._parts = parts
-        self._owner = _Memo(lambda modifier: _first(self._patterns, modifier))
+        self._owner = _Memo(
+            lambda text: next((i for i, one in enumerate(self._patterns) if one.fullmatch(text)), None)
+        )
         self._lead = self._reader(lead) if lead else None
         self._readers = tuple(self._reader(part) for part in parts)
 
@@ -288,7 +290,3 @@ def _printer(part: Part, before: str) -> Callable[[Any], str]:
         return f"{before}.{word}" if word else before
 
     return text
-
-
-def _first(patterns: list[re.Pattern[str]], modifier: str) -> int | None:
-    return next((i for i, pattern in enumerate(patterns) if pattern.fullmatch(modifier)), None)

@@ -159,22 +159,14 @@ def _stride(ordinal: int) -> tuple[Slot, ...]:
     return Slot(1 + at // 2, 32 * (at % 2), 32, 4), Slot(3, 32 + 4 * ordinal, 4, 36)
 
 
-def _box(ordinal: int) -> tuple[Slot, ...]:
-    return (Slot(7, 8 * (ordinal - 1), 8) if ordinal else Slot(6, 56, 8),)
-
-
-def _dim(ordinal: int) -> tuple[Slot, ...]:
-    return (Slot(4 + ordinal // 2, 32 * (ordinal % 2), 32),)
-
-
 # Encoders set it for tensors of 128 KiB and more (CUTLASS clears it in smaller ones' maps where a driver set
 # it). What a copy takes doesn't depend on it.
 _LARGE = Slot(1, 21, 1)
 FIELDS = {
     "global_address": Field(lambda i: (Slot(0, 0, 64),), bits=64, clears=(_LARGE,)),
     "rank": Field(lambda i: (Slot(1, 4, 3),)),
-    "box_dim": Field(_box, MAX_RANK, less=1),
-    "global_dim": Field(_dim, MAX_RANK, less=1),
+    "box_dim": Field(lambda i: (Slot(7, 8 * (i - 1), 8) if i else Slot(6, 56, 8),), MAX_RANK, less=1),
+    "global_dim": Field(lambda i: (Slot(4 + i // 2, 32 * (i % 2), 32),), MAX_RANK, less=1),
     "global_stride": Field(_stride, MAX_RANK - 1, bits=64),
     "element_stride": Field(lambda i: (Slot(6, 32 + 3 * i, 3),), MAX_RANK, less=1),
     "elemtype": Field(lambda i: (Slot(1, 7, 4), Slot(1, 16, 1, 9)), codes=True),
@@ -337,18 +329,17 @@ class TensorMap:
                 for slot in FIELDS[name].slots(ordinal):
                     words[slot.word] |= slot.put(value)
         if self.is_im2col:
-            words[7] = self._corners()
+            bits = _CORNER_BITS[self.rank - 2]
+            low, up = (
+                sum((c & (1 << bits) - 1) << bits * i for i, c in enumerate(corner))
+                for corner in (self.lower_corner, self.upper_corner)
+            )
+            words[7] = low | up << 16 | (self.pixels_per_column - 1) << 32
             taken = self.channels_per_pixel * self.pixels_per_column
         else:
             taken = prod(b // e for b, e in zip(self.box, self.element_strides, strict=True))
         words[8] = taken * self.element.bits // 8
         return struct.pack(_WORDS, *words)
-
-    def _corners(self) -> int:
-        bits = _CORNER_BITS[self.rank - 2]
-        corners = (self.lower_corner, self.upper_corner)
-        low, up = (sum((c & (1 << bits) - 1) << bits * i for i, c in enumerate(corner)) for corner in corners)
-        return low | up << 16 | (self.pixels_per_column - 1) << 32
 
     @classmethod
     def decode(cls, data: bytes) -> "TensorMap":

@@ -172,21 +172,9 @@ def _points(rows: Sequence[_Row]) -> Iterator[tuple[tuple[str, int, bool, str, s
                         yield (row.shape, num, trans, kind, space), Support(row.chips, row.ptx)
 
 
-def _ldmatrix_forms() -> Iterator[tuple[Ldmatrix, Support]]:
-    return ((Ldmatrix(*values), support) for values, support in _points(_LDMATRIX))
-
-
-def _stmatrix_forms() -> Iterator[tuple[Stmatrix, Support]]:
-    return ((Stmatrix(*values), support) for values, support in _points(_STMATRIX))
-
-
-def _movmatrix_forms() -> Iterator[tuple[Movmatrix, Support]]:
-    yield Movmatrix(), Support(since("sm_75"), (7, 8))
-
-
-LDMATRIX = Family("ldmatrix", Ldmatrix, _ldmatrix_forms)
-STMATRIX = Family("stmatrix", Stmatrix, _stmatrix_forms)
-MOVMATRIX = Family("movmatrix", Movmatrix, _movmatrix_forms)
+LDMATRIX = Family("ldmatrix", Ldmatrix, lambda: ((Ldmatrix(*v), s) for v, s in _points(_LDMATRIX)))
+STMATRIX = Family("stmatrix", Stmatrix, lambda: ((Stmatrix(*v), s) for v, s in _points(_STMATRIX)))
+MOVMATRIX = Family("movmatrix", Movmatrix, lambda: [(Movmatrix(), Support(since("sm_75"), (7, 8)))])
 
 FAMILIES = (LDMATRIX, STMATRIX, MOVMATRIX)
 

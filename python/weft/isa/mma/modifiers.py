@@ -10,6 +10,8 @@ SHAPES = Field("shape", ("{}", SHAPE))
 LAYOUTS = Field("a_layout b_layout", ("{}.{}", LAYOUT))
 RESULT_FIRST = Field("d_type a_type b_type c_type", ("{}.{}.{}.{}", ELEMENT_TYPE))
 KIND = Field("kind", ("kind::{}", "[^.]+"), default="")
+DENSE = (SYNC, ALIGNED, SHAPES, LAYOUTS, KIND)
+"""What every `mma` begins with; a sparse one has `ORDERED` before it."""
 SATFINITE = Flag("satfinite")
 BIT_OP = Field("bit_op", ("{}", ".+"), default="", each=_BIT_OPS)
 ROUNDING = Field("rounding", ("{}", "|".join(ROUNDINGS)), default="")

@@ -5,7 +5,7 @@ share (PTX ISA, "Block Scaling for mma.sync").
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from weft.isa.chips import ChipSet, only
 from weft.isa.family import Family, Form, Registers, Support, Verdict, must_be
@@ -15,14 +15,8 @@ from weft.isa.mma.sync import FP6_FP4, FP8, NARROW
 from weft.isa.template import ELEMENT_TYPE, Field, Template, Word
 
 _MODIFIERS = (
-    *(
-        modifiers.SYNC,
-        modifiers.ALIGNED,
-        modifiers.SHAPES,
-        modifiers.LAYOUTS,
-        modifiers.KIND,
-        Word("block_scale"),
-    ),
+    *modifiers.DENSE,
+    Word("block_scale"),
     Field("scale_vec", ("scale_vec::{}", "[^.]*"), default=""),
     Field("d_type a_type b_type c_type scale_type", ("{}.{}.{}.{}.{}", ELEMENT_TYPE)),
 )
@@ -141,18 +135,14 @@ _ROWS = (
 # fmt: on
 
 
-def _scaled() -> Iterator[tuple[Scaled, Support]]:
-    for row in _ROWS:
-        for a, b in product(row.inputs.split(), repeat=2):
-            form = Scaled(row.dense, row.kind, row.scale_vec, a, b, row.scale_type)
-            yield form, Support(NARROW, row.ptx)
+_S = TypeVar("_S", bound=Scaled)
 
 
-def _sparse_scaled() -> Iterator[tuple[SparseScaled, Support]]:
+def _forms(form: type[_S]) -> Iterator[tuple[_S, Support]]:
     for row in _ROWS:
+        shape, chips = (row.sparse, row.sparse_chips) if form.sparse else (row.dense, NARROW)
         for a, b in product(row.inputs.split(), repeat=2):
-            form = SparseScaled(row.sparse, row.kind, row.scale_vec, a, b, row.scale_type)
-            yield form, Support(row.sparse_chips, row.ptx)
+            yield form(shape, row.kind, row.scale_vec, a, b, row.scale_type), Support(chips, row.ptx)
 
 
 def _scale_vec(form: Scaled) -> Verdict | None:
@@ -173,7 +163,7 @@ def _scale_type(form: Scaled) -> Verdict | None:
 
 
 _RULES = (_scale_vec, _scale_type)
-SCALED = Family("mma.block_scale", Scaled, _scaled, _RULES)
-SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, _sparse_scaled, _RULES)
+SCALED = Family("mma.block_scale", Scaled, lambda: _forms(Scaled), _RULES)
+SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, lambda: _forms(SparseScaled), _RULES)
 
 FAMILIES = (SCALED, SPARSE_SCALED)

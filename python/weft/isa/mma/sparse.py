@@ -48,18 +48,7 @@ class Sparse(Form):
     kind: str = ""
 
     templates = (
-        Template(
-            "mma",
-            *(
-                modifiers.ORDERED,
-                modifiers.SYNC,
-                modifiers.ALIGNED,
-                modifiers.SHAPES,
-                modifiers.LAYOUTS,
-                modifiers.KIND,
-            ),
-            *(modifiers.SATFINITE, modifiers.RESULT_FIRST),
-        ),
+        Template("mma", modifiers.ORDERED, *modifiers.DENSE, modifiers.SATFINITE, modifiers.RESULT_FIRST),
     )
     assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}, {metadata}, {selector}"
 
@@ -129,14 +118,6 @@ def _forms() -> Iterator[tuple[Sparse, Support]]:
                 yield form, Support(row.chips, ptx)
 
 
-def _satfinite(form: Sparse) -> Verdict | None:
-    return satfinite_verdict(form.satfinite, form.a_type, form.b_type)
-
-
-def _kind(form: Sparse) -> Verdict | None:
-    return kind_verdict(form.kind, form.a_type, form.b_type)
-
-
 def _ordered(form: Sparse) -> Verdict | None:
     if form.ordered:
         return None
@@ -148,15 +129,9 @@ def _ordered(form: Sparse) -> Verdict | None:
     return None
 
 
-def _inputs(form: Sparse) -> Verdict | None:
-    return inputs_verdict(form.a_type, form.b_type, (row.inputs for row in _ROWS))
-
-
 def _results(form: Sparse) -> Verdict | None:
-    rows = (
-        row.results for row in _ROWS if (form.kind, form.a_type) in product([row.kind], row.inputs.split())
-    )
-    return results_verdict(form.a_type, form.d_type, form.c_type, rows)
+    rows = (row for row in _ROWS if row.kind == form.kind and form.a_type in row.inputs.split())
+    return results_verdict(form, (row.results for row in rows))
 
 
 def _layouts(form: Sparse) -> Verdict | None:
@@ -164,7 +139,14 @@ def _layouts(form: Sparse) -> Verdict | None:
     return None if layouts == "row.col" else Verdict("layout", f"layouts must be row.col, got {layouts}")
 
 
-_RULES = (_kind, _ordered, _satfinite, _inputs, _results, _layouts)
+_RULES = (
+    kind_verdict,
+    _ordered,
+    satfinite_verdict,
+    lambda form: inputs_verdict(form, (row.inputs for row in _ROWS)),
+    _results,
+    _layouts,
+)
 SPARSE = Family("mma.sp", Sparse, _forms, _RULES)
 
 FAMILIES = (SPARSE,)

@@ -45,15 +45,8 @@ class Sync(Form):
     templates = (
         Template(
             "mma",
-            *(
-                modifiers.SYNC,
-                modifiers.ALIGNED,
-                modifiers.SHAPES,
-                modifiers.LAYOUTS,
-                modifiers.KIND,
-                modifiers.SATFINITE,
-            ),
-            *(modifiers.RESULT_FIRST, modifiers.BIT_OP, modifiers.ROUNDING),
+            *modifiers.DENSE,
+            *(modifiers.SATFINITE, modifiers.RESULT_FIRST, modifiers.BIT_OP, modifiers.ROUNDING),
         ),
     )
     assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
@@ -170,16 +163,13 @@ def _bit_op(form: Sync) -> Verdict | None:
     return None
 
 
-def satfinite_verdict(satfinite: bool, a_type: str, b_type: str) -> Verdict | None:
+def satfinite_verdict(form: Any) -> Verdict | None:
     """Only integer sums clamp; floating ones have no `.satfinite` in any `mma`."""
-    kinds = {ELEMENT_TYPES[t].kind if t in ELEMENT_TYPES else "" for t in (a_type, b_type)}
-    if satfinite and not kinds <= {"int", "uint"}:
-        return Verdict("satfinite", f"satfinite needs s8, u8, s4 or u4 inputs, got {a_type} and {b_type}")
+    inputs = (form.a_type, form.b_type)
+    kinds = {ELEMENT_TYPES[t].kind if t in ELEMENT_TYPES else "" for t in inputs}
+    if form.satfinite and not kinds <= {"int", "uint"}:
+        return Verdict("satfinite", f"satfinite needs s8, u8, s4 or u4 inputs, got {' and '.join(inputs)}")
     return None
-
-
-def _satfinite(form: Sync) -> Verdict | None:
-    return satfinite_verdict(form.satfinite, form.a_type, form.b_type)
 
 
 def _layouts(form: Sync) -> Verdict | None:
@@ -189,36 +179,35 @@ def _layouts(form: Sync) -> Verdict | None:
     return None
 
 
-def kind_verdict(kind: str, a_type: str, b_type: str) -> Verdict | None:
+def kind_verdict(form: Any) -> Verdict | None:
     """fp6 and fp4 need a kind, and kind f8f6f4 is for floats of 8 bits and less."""
-    narrow = [t for t in (a_type, b_type) if t in FP6_FP4.split()]
-    if narrow and not kind:
+    inputs = (form.a_type, form.b_type)
+    narrow = [t for t in inputs if t in FP6_FP4.split()]
+    if narrow and not form.kind:
         return Verdict("kind", f"{narrow[0]} needs kind f8f6f4, got none")
-    if kind == "f8f6f4" and not (is_f8f6f4(a_type) and is_f8f6f4(b_type)):
+    if form.kind == "f8f6f4" and not all(map(is_f8f6f4, inputs)):
         legal = ", ".join(f"{FP8} {FP6_FP4}".split())
-        return Verdict("kind", f"kind f8f6f4 needs inputs of {legal}, got {a_type} and {b_type}")
+        return Verdict("kind", f"kind f8f6f4 needs inputs of {legal}, got {' and '.join(inputs)}")
     return None
 
 
-def _kind(form: Sync) -> Verdict | None:
-    return kind_verdict(form.kind, form.a_type, form.b_type)
-
-
-def inputs_verdict(a_type: str, b_type: str, rows: Iterable[str]) -> Verdict | None:
+def inputs_verdict(form: Any, rows: Iterable[str]) -> Verdict | None:
     """A and B are inputs of one row."""
-    together = [inputs.split() for inputs in rows if a_type in inputs.split()]
+    together = [inputs.split() for inputs in rows if form.a_type in inputs.split()]
     partners = list(dict.fromkeys(t for inputs in together for t in inputs))
-    if partners and b_type not in partners:
-        return Verdict("b_type", f"A of {a_type} needs B of {' or '.join(partners)}, got {b_type}")
+    if partners and form.b_type not in partners:
+        legal = " or ".join(partners)
+        return Verdict("b_type", f"A of {form.a_type} needs B of {legal}, got {form.b_type}")
     return None
 
 
-def results_verdict(inputs: str, d_type: str, c_type: str, rows: Iterable[str]) -> Verdict | None:
+def results_verdict(form: Any, rows: Iterable[str]) -> Verdict | None:
     """D and C are a pair that a row with such inputs has."""
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.split()))
-    if pairs and f"{d_type}.{c_type}" not in pairs:
+    if pairs and f"{form.d_type}.{form.c_type}" not in pairs:
         legal = " or ".join(pair.replace(".", " and ") for pair in pairs)
-        return Verdict("d_type", f"{inputs} inputs need D and C of {legal}, got {d_type} and {c_type}")
+        got = f"{form.d_type} and {form.c_type}"
+        return Verdict("d_type", f"{form.a_type} inputs need D and C of {legal}, got {got}")
     return None
 
 
@@ -228,16 +217,15 @@ def _rounding(form: Sync) -> Verdict | None:
     return None
 
 
-def _inputs(form: Sync) -> Verdict | None:
-    return inputs_verdict(form.a_type, form.b_type, (row.inputs for row in _ROWS))
-
-
-def _results(form: Sync) -> Verdict | None:
-    rows = (row.results for row in _ROWS if form.a_type in row.inputs.split())
-    return results_verdict(form.a_type, form.d_type, form.c_type, rows)
-
-
-_RULES = (_bit_op, _kind, _satfinite, _rounding, _inputs, _results, _layouts)
+_RULES = (
+    _bit_op,
+    kind_verdict,
+    satfinite_verdict,
+    _rounding,
+    lambda form: inputs_verdict(form, (row.inputs for row in _ROWS)),
+    lambda form: results_verdict(form, (row.results for row in _ROWS if form.a_type in row.inputs.split())),
+    _layouts,
+)
 SYNC = Family("mma.sync", Sync, _forms, _RULES)
 
 FAMILIES = (SYNC,)

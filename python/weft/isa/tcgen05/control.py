@@ -191,11 +191,6 @@ def _dealloc_forms() -> Iterator[tuple[Dealloc, Support]]:
         yield Dealloc(group, exclusive=True), Support(ALL, (9, 4))
 
 
-def _relinquish_forms() -> Iterator[tuple[RelinquishAllocPermit, Support]]:
-    for group in CTA_GROUPS:
-        yield RelinquishAllocPermit(group), Support(ALL, (8, 6))
-
-
 #  multicast  sync_restrict           chips   PTX
 _COMMIT = (
     (0, "", ALL, (8, 6)),
@@ -211,16 +206,6 @@ def _commit_forms() -> Iterator[tuple[Commit, Support]]:
     for group, space in product(CTA_GROUPS, ("shared::cluster", "")):
         for multicast, restrict, chips, ptx in _COMMIT:
             yield Commit(group, space, multicast, restrict), Support(chips, ptx)
-
-
-def _wait_forms() -> Iterator[tuple[Wait, Support]]:
-    for kind in ("ld", "st"):
-        yield Wait(kind), Support(ALL, (8, 6))
-
-
-def _fence_forms() -> Iterator[tuple[Fence, Support]]:
-    for kind in ("before_thread_sync", "after_thread_sync"):
-        yield Fence(kind), Support(ALL, (8, 6))
 
 
 def _mask_width(form: Commit) -> Verdict | None:
@@ -243,13 +228,20 @@ def _mask_chip(form: Commit, chip: str) -> Verdict | None:
 ALLOC = Tcgen05Family("tcgen05.alloc", Alloc, _alloc_forms)
 DEALLOC = Tcgen05Family("tcgen05.dealloc", Dealloc, _dealloc_forms)
 RELINQUISH_ALLOC_PERMIT = Tcgen05Family(
-    "tcgen05.relinquish_alloc_permit", RelinquishAllocPermit, _relinquish_forms
+    "tcgen05.relinquish_alloc_permit",
+    RelinquishAllocPermit,
+    lambda: ((RelinquishAllocPermit(group), Support(ALL, (8, 6))) for group in CTA_GROUPS),
 )
 COMMIT = Tcgen05Family(
     "tcgen05.commit", Commit, _commit_forms, rules=(_mask_width,), chip_rules=(_mask_chip,)
 )
-WAIT = Tcgen05Family("tcgen05.wait", Wait, _wait_forms)
-FENCE = Tcgen05Family("tcgen05.fence", Fence, _fence_forms)
+_ORDERING = Support(ALL, (8, 6))
+WAIT = Tcgen05Family("tcgen05.wait", Wait, lambda: ((Wait(kind), _ORDERING) for kind in ("ld", "st")))
+FENCE = Tcgen05Family(
+    "tcgen05.fence",
+    Fence,
+    lambda: ((Fence(f"{when}_thread_sync"), _ORDERING) for when in ("before", "after")),
+)
 
 FAMILIES = (ALLOC, DEALLOC, RELINQUISH_ALLOC_PERMIT, COMMIT, WAIT, FENCE)
 

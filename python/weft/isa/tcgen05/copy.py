@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 from weft.isa.chips import only
 from weft.isa.family import Form, Registers, Support, Verdict, must_be
@@ -311,26 +312,14 @@ def _cp_forms() -> Iterator[tuple[Cp, Support]]:
         yield Cp(shape, multicast, group, source), Support(ALL, (8, 6))
 
 
-def _shift_forms() -> Iterator[tuple[Shift, Support]]:
-    for group in CTA_GROUPS:
-        yield Shift(group), Support(ARCH_SPECIFIC, (8, 6))
+_M = TypeVar("_M", Ld, St)
 
 
-def _shapes() -> Iterator[tuple[str, int]]:
-    """Every shape and count that fit into a lane's registers."""
-    for (shape, per_count), num in product(_PER_COUNT.items(), COUNTS):
+def _moves(form: type[_M]) -> Iterator[tuple[_M, Support]]:
+    """Every shape and count that fit into a lane's registers, packed or not."""
+    for (shape, per_count), num, packed in product(_PER_COUNT.items(), COUNTS, (False, True)):
         if per_count * num <= _MOST_REGISTERS:
-            yield shape, num
-
-
-def _ld_forms() -> Iterator[tuple[Ld, Support]]:
-    for (shape, num), pack in product(_shapes(), (False, True)):
-        yield Ld(shape, num, pack), Support(ALL, (8, 6))
-
-
-def _st_forms() -> Iterator[tuple[St, Support]]:
-    for (shape, num), unpack in product(_shapes(), (False, True)):
-        yield St(shape, num, unpack), Support(ALL, (8, 6))
+            yield form(shape, num, packed), Support(ALL, (8, 6))
 
 
 def _ld_red_forms() -> Iterator[tuple[LdRed, Support]]:
@@ -397,9 +386,14 @@ def _nan_needs_red(form: LdSpcompress) -> Verdict | None:
 
 
 CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, rules=(_cp_shape, _cp_format))
-SHIFT = Tcgen05Family("tcgen05.shift", Shift, _shift_forms, rules=(_direction,))
-LD = Tcgen05Family("tcgen05.ld", Ld, _ld_forms, rules=(_fits,))
-ST = Tcgen05Family("tcgen05.st", St, _st_forms, rules=(_fits,))
+SHIFT = Tcgen05Family(
+    "tcgen05.shift",
+    Shift,
+    lambda: ((Shift(group), Support(ARCH_SPECIFIC, (8, 6))) for group in CTA_GROUPS),
+    rules=(_direction,),
+)
+LD = Tcgen05Family("tcgen05.ld", Ld, lambda: _moves(Ld), rules=(_fits,))
+ST = Tcgen05Family("tcgen05.st", St, lambda: _moves(St), rules=(_fits,))
 LD_RED = Tcgen05Family("tcgen05.ld.red", LdRed, _ld_red_forms, rules=(_red_float_only,))
 LD_SPCOMPRESS = Tcgen05Family(
     "tcgen05.ld.spcompress", LdSpcompress, _spcompress_forms, rules=(_nan_needs_red,)

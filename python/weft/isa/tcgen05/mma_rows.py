@@ -301,14 +301,10 @@ MMA_WS_SP = Tcgen05Family("tcgen05.mma.ws.sp", MmaWsSp, lambda: _ws_forms(MmaWsS
 FAMILIES = (MMA, MMA_SP, MMA_BLOCK_SCALE, MMA_SP_BLOCK_SCALE, MMA_WS, MMA_WS_SP)
 
 
-def _scaled_i8(form: Mma, chip: str) -> bool:
-    return form.kind == "i8" and form.scale_input_d
-
-
 UNPUBLISHED = tuple(
     Unpublished(
         family.name,
-        _scaled_i8,
+        lambda form, chip: form.kind == "i8" and form.scale_input_d,
         "the ISA has scale-input-d for kinds f16 and tf32 only; ptxas accepts it for i8 too",
     )
     for family in (MMA, MMA_SP)

@@ -26,7 +26,8 @@ class Alike:
     def __contains__(self, text: str) -> bool:
         for pattern in self._patterns:
             if match := pattern.fullmatch(text):
-                return all(map(_differ, match.groups()))
+                lists = ("".join(operand.strip("{}").split()).split(",") for operand in match.groups())
+                return all(len(set(words)) == len(words) for words in lists)
         return False
 
     def is_wanted(self) -> bool:
@@ -47,18 +48,12 @@ class Alike:
     def _pattern(self, operand: str) -> str:
         """What matches an operand: pairs of what stays and what may change, those that repeat as one."""
         parts = _CHANGED.split(operand)
-        pairs = zip(parts[1::2], parts[2::2], strict=True)
+        pairs = [
+            (_ANY_OFFSET if word.isdecimal() else self._scope.alike(word)) + re.escape(after)
+            for word, after in zip(parts[1::2], parts[2::2], strict=True)
+        ]
         patterns = [re.escape(parts[0])]
-        for one, several in groupby(self._changed(word) + re.escape(after) for word, after in pairs):
+        for one, several in groupby(pairs):
             number = len(list(several))
             patterns.append(one * number if number <= _MOST_UNROLLED else f"(?:{one}){{{number}}}")
         return "".join(patterns)
-
-    def _changed(self, word: str) -> str:
-        return _ANY_OFFSET if word.isdecimal() else self._scope.alike(word)
-
-
-def _differ(operand: str) -> bool:
-    """Whether no register occurs twice in a list."""
-    words = "".join(operand.strip("{}").split()).split(",")
-    return len(set(words)) == len(words)

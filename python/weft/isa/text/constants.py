@@ -90,14 +90,6 @@ def _literal(match: re.Match[str]) -> int | None:
     return value if value < 1 << 64 else None
 
 
-def _real(text: str) -> float:
-    if text[:2].lower() not in ("0f", "0d"):
-        return float(text)
-    form = "<f" if text[1] in "fF" else "<d"
-    value: float = struct.unpack(form, int(text[2:], 16).to_bytes(struct.calcsize(form), "little"))[0]
-    return value
-
-
 def _evaluated(text: str) -> float | None:
     """The value of an expression, an int or a float."""
     tokens: _Tokens = []
@@ -147,15 +139,12 @@ def _operated(sign: str, one: float, other: float) -> float:
     if sign in _COMPARED:
         return int(_COMPARED[sign](one, other))
     if isinstance(one, int) and isinstance(other, int):
-        return _wrapped(_WHOLE[sign](one, other))
+        value = _WHOLE[sign](one, other)
+        # As 64 bits hold it.
+        return value if -(1 << 63) <= value < 1 << 64 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
     if sign not in _REAL:
         raise _NoConstantError
     return float(_REAL[sign](one, other))
-
-
-def _wrapped(value: int) -> int:
-    """As 64 bits hold it."""
-    return value if -(1 << 63) <= value < 1 << 64 else (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _unary(tokens: _Tokens, at: int) -> tuple[float, int]:
@@ -163,7 +152,11 @@ def _unary(tokens: _Tokens, at: int) -> tuple[float, int]:
         raise _NoConstantError
     kind, text = tokens[at]
     if kind == "real":
-        return _real(text), at + 1
+        if text[:2].lower() not in ("0f", "0d"):
+            return float(text), at + 1
+        form = "<f" if text[1] in "fF" else "<d"
+        bits = int(text[2:], 16).to_bytes(struct.calcsize(form), "little")
+        return float(struct.unpack(form, bits)[0]), at + 1
     if kind == "word":
         match = _NUMBER.fullmatch(text)
         whole = _literal(match) if match else PREDEFINED.get(text)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.isa import tables
-from weft.isa.family import Family, Registers, Verdict, operand_text, ptx_registers
+from weft.isa.family import Family, Verdict, operand_text, ptx_registers
 from weft.isa.text.constants import value_of
 from weft.isa.text.operands import NOTHING_DECLARED, nearest_values
 from weft.isa.text.reader import Instruction, split_operands
@@ -81,7 +81,12 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     """The legal form as a whole instruction, with the given operands that fit; None where it can't be written
     so that it is read as this form.
     """
-    own = _apart_from(instruction, _operands(form))
+    own = _operands(form)
+    registers = _REGISTER.findall(" ".join(own))
+    scope = instruction.scope or NOTHING_DECLARED
+    declared = any(scope.kind(name) not in (UNDECLARED, UNKNOWN) for name in registers)
+    if declared or not {*registers}.isdisjoint(_REGISTER.findall(" ".join(instruction.operands))):
+        own = tuple(operand.replace("%", "%new_") for operand in own)
     count = min(len(own), len(instruction.operands))
     kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(count))
     for operands in (kept + own[len(kept) :], own):
@@ -91,16 +96,6 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
             if judge.legal(candidate):
                 return f"{opcode} {', '.join(operands)}".strip() + ";"
     return None
-
-
-def _apart_from(instruction: Instruction, operands: tuple[str, ...]) -> tuple[str, ...]:
-    """The operands, with other registers if the text declares or the instruction has one of them."""
-    names = {*_REGISTER.findall(" ".join(operands))}
-    scope = instruction.scope or NOTHING_DECLARED
-    given = _REGISTER.findall(" ".join(instruction.operands))
-    if names.isdisjoint(given) and all(scope.kind(name) in (UNDECLARED, UNKNOWN) for name in names):
-        return operands
-    return tuple(operand.replace("%", "%new_") for operand in operands)
 
 
 def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
@@ -146,12 +141,9 @@ def _constants(form: Any, at: int, operand: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 14)
 def _operands(form: Any) -> tuple[str, ...]:
     """Operands of a form with registers that are named after them."""
-    names = {operand.name: _names(operand) for operand in form.operands}
+    names: dict[str, list[str]] = {}
+    for operand in form.operands:
+        count = 1 if operand.role == "immediate" else ptx_registers(operand)[1]
+        alone = str(operand.values[0]) if operand.role == "immediate" else f"%{operand.name}"
+        names[operand.name] = [f"%{operand.name}{i}" for i in range(count)] if count > 1 else [alone]
     return split_operands(operand_text(form, names))
-
-
-def _names(operand: Registers) -> list[str]:
-    if operand.role == "immediate":
-        return [str(operand.values[0])]
-    count = ptx_registers(operand)[1]
-    return [f"%{operand.name}{i}" for i in range(count)] if count > 1 else [f"%{operand.name}"]

@@ -106,7 +106,10 @@ def signature(operand: str, scope: Scope) -> str:
             if len(set(words)) < len(words):
                 kind += " twice"
         elif operand[:1] == "[" and operand[-1] == "]":
-            kind = f"[{_address_kind(inside.strip(), scope)}"
+            kind = "[broken"
+            if base := _BASE.fullmatch(inside.strip()):
+                offset = base[2] and ("+" if value_of(base[2].strip()) is not None else "?")
+                kind = f"[{scope.kind(base[1])}{offset or ''}"
         else:
             kind = scope.kind(operand)
         make_room(scope.signatures)
@@ -117,19 +120,15 @@ def signature(operand: str, scope: Scope) -> str:
 @lru_cache(maxsize=1 << 14)
 def _slots(family: str, form: Any, chip: str | None) -> tuple[Slot, ...]:
     named = {operand.name: operand for operand in form.operands}
-    text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
-    return tuple(_slot(family, form, chip, named, slot) for slot in split_operands(text))
+    slots = []
+    for text in split_operands(form.assembly.format(**{name: f"\0{name}\0" for name in named})):
+        wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
+        bracket = text[0] if text[0] in "[{" else ""
+        slots.append(_slot(bracket, wanted, tuple(accepted(family, form, one, chip) for one in wanted)))
+    return tuple(slots)
 
 
-def _slot(family: str, form: Any, chip: str | None, named: dict[str, Registers], text: str) -> Slot:
-    wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
-    bracket = text[0] if text[0] in "[{" else ""
-    return _shared_slot(bracket, wanted, tuple(accepted(family, form, one, chip) for one in wanted))
-
-
-@lru_cache(maxsize=1 << 12)
-def _shared_slot(bracket: str, wanted: tuple[Registers, ...], accepted: tuple[Accepted, ...]) -> Slot:
-    return Slot(bracket, wanted, accepted)
+_slot = lru_cache(maxsize=1 << 12)(Slot)
 
 
 def _shown(form: Any) -> tuple[str, ...]:
@@ -167,7 +166,10 @@ def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scop
     """Why the braces or the number of registers of an operand are wrong; None if they are right."""
     count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
     if not operand.startswith("{"):
-        if (braced or count > 1) and not _is_vector(operand, count, scope):
+        # A bare name may stand for so many registers where it is a vector.
+        kind = scope.kind(operand)
+        is_vector = kind.startswith(f".v{count}.") or (count in (2, 4) and kind == scopes.UNKNOWN)
+        if (braced or count > 1) and not is_vector:
             return Verdict("operands", f"{wanted.name} must be a list in braces, got {operand}", _shown(form))
         return None
     got = len(listed(operand))
@@ -178,12 +180,6 @@ def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scop
     if not braced and count == 1 and (wanted.role == "immediate" or wanted.name not in _BRACED):
         return Verdict("operands", f"{wanted.name} must be without braces, got {operand}", _shown(form))
     return None
-
-
-def _is_vector(operand: str, count: int, scope: Scope) -> bool:
-    """Whether a bare name may stand for so many registers: a vector does."""
-    kind = scope.kind(operand)
-    return kind.startswith(f".v{count}.") or (count in (2, 4) and kind == scopes.UNKNOWN)
 
 
 def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
@@ -241,9 +237,11 @@ def _together_verdict(
         both = f"{named[special.pop()]} and {named[constant.pop()]}"
         return Verdict("register", f"{wanted.name} must not have constants and special registers, got {both}")
     words = [part for part in parts if part != scopes.DISCARDED]
-    for one, other in pairwise(words):
-        if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):
-            both = " and ".join(_described(word, scope) for word in (one, other))
+    for pair in pairwise(words):
+        kinds = {_class(scope.kind(word)) for word in pair}
+        if len(kinds) > 1 and not (kinds & (_UNTYPED | _SPECIAL) or kinds <= _WHOLE or kinds <= _FLOATS):
+            shown = ((word, scope.kind(word)) for word in pair)
+            both = " and ".join(f"{word} of {kind}" if kind[0] == "." else word for word, kind in shown)
             return Verdict(
                 "register",
                 f"adjacent registers of {wanted.name} must have one type or none, got {both}",
@@ -273,19 +271,6 @@ def _class(kind: str) -> str:
     return kind[3:] if kind[:2] == ".v" else kind
 
 
-def _packs(one: str, other: str) -> bool:
-    """Whether a list may have words of these two kinds side by side."""
-    pair = {one, other}
-    if len(pair) == 1 or pair & (_UNTYPED | _SPECIAL):
-        return True
-    return pair <= _WHOLE or pair <= _FLOATS
-
-
-def _described(word: str, scope: Scope) -> str:
-    kind = scope.kind(word)
-    return f"{word} of {kind}" if kind[0] == "." else word
-
-
 def _bits(kind: str) -> int:
     """The size of a register of a type; of a predicate 0."""
     size = re.search(r"\d+", kind)
@@ -302,7 +287,10 @@ def _word_verdict(
     if kind.endswith(scopes.UNDECLARED):
         return _undeclared(word, scope)
     if wanted.role == "immediate":
-        return None if constant and kind not in _REALS else _no_constant(wanted, word)
+        if constant and kind not in _REALS:
+            return None
+        must = f"{wanted.name} must be a constant, {number_choice(wanted.values)}"
+        return Verdict(wanted.name, f"{must}, got {word}")
     if constant:
         right = wanted.role == "in" and (takes.double or kind != scopes.REAL)
     elif kind in _SPECIAL:
@@ -324,14 +312,6 @@ def _adds(takes: Accepted, kind: str) -> bool:
         return ".b32" in takes.types
     whole = kind in takes.types and kind in _WHOLE | _UNTYPED
     return whole or kind == scopes.UNKNOWN
-
-
-def _address_kind(inside: str, scope: Scope) -> str:
-    base = _BASE.fullmatch(inside)
-    if base is None:
-        return "broken"
-    offset = base[2] and ("+" if value_of(base[2].strip()) is not None else "?")
-    return f"{scope.kind(base[1])}{offset or ''}"
 
 
 def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
@@ -361,13 +341,9 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
 
 
 def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Verdict:
-    return Verdict("register", f"{wanted.name} must be {_or(takes.types[:6])}, got {word} of {kind}")
-
-
-def _no_constant(wanted: Registers, word: str) -> Verdict:
-    return Verdict(
-        wanted.name, f"{wanted.name} must be a constant, {number_choice(wanted.values)}, got {word}"
-    )
+    *others, last = takes.types[:6]
+    legal = f"{', '.join(others)} or {last}" if others else last
+    return Verdict("register", f"{wanted.name} must be {legal}, got {word} of {kind}")
 
 
 def _no_register(wanted: Registers, word: str) -> Verdict:
@@ -382,10 +358,6 @@ def _undeclared(word: str, scope: Scope) -> Verdict:
         return Verdict("undeclared", f"{name} must be declared: {declared}")
     hint = scope.suggestion(name)
     return Verdict("undeclared", f"{name} must be declared before it is used{hint}")
-
-
-def _or(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 # The most that a constant can be in place of a register of few bits.

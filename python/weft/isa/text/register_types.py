@@ -64,8 +64,11 @@ def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Ac
     """
     accepts = _accepted(family, form, operand, chip)
     if operand.role == "out":
-        distinct = family.startswith("tcgen05.ld")
-        return accepts._replace(discard=_discards(family, form, chip), distinct=distinct)
+        discard = family.startswith(_DISCARDING) and not any(
+            name == family and (chips is None or chip in chips) and keeps(form)
+            for name, chips, keeps in _KEPT
+        )
+        return accepts._replace(discard=discard, distinct=family.startswith("tcgen05.ld"))
     if family == "wmma.store" and chip in _VOLTA and form.type in ("f16", "f32"):
         row = form.layout == "row"
         return accepts._replace(double=row, special=row or form.type == "f16")
@@ -91,13 +94,6 @@ def _of_others(family: str, form: Any, name: str, chip: str | None, accepts: Acc
     if form.shape == "m8n8k16" and name in ("a", "c") and chip in _M8N8K16_OF_ANOTHER:
         return accepts._replace(special=False, apart=name == "c")
     return accepts
-
-
-def _discards(family: str, form: Any, chip: str | None) -> bool:
-    """Whether `_` may stand for a register of a result."""
-    return family.startswith(_DISCARDING) and not any(
-        name == family and (chips is None or chip in chips) and holds(form) for name, chips, holds in _KEPT
-    )
 
 
 def _accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Accepted:
@@ -136,7 +132,7 @@ def _addresses(family: str, pointer: str) -> tuple[str, ...]:
 
 def _fragment(family: str, form: Any, operand: Registers) -> Accepted:
     """Of a matrix fragment: by the type of its elements, which matters little to `mma.sp`."""
-    element = _element(form, operand.name)
+    element = str(getattr(form, f"{operand.name}_type", None) or getattr(form, "type", ""))
     if element == "f32":
         lax = family == "mma.sp" and form.a_type in ("f16", "bf16", "tf32")
         real = family in ("mma.sync", "mma.sp") and form.a_type in _NARROW_FLOATS
@@ -150,20 +146,11 @@ def _fragment(family: str, form: Any, operand: Registers) -> Accepted:
     if family.endswith("block_scale"):
         return Accepted((".b32",))
     if family.startswith("wmma"):
-        return Accepted(_wmma(family, element), family == "wmma.mma" and element not in _FLOATS)
+        unpacked = family == "wmma.load" and element in ("s4", "u4", "b1")
+        types = (".b32",) if element in ("bf16", "tf32") else _ANY_WORDS if unpacked else _WORDS
+        return Accepted(types, family == "wmma.mma" and element not in _FLOATS)
     if family == "mma.sync" and element in ("bf16", "tf32"):
         return Accepted((".b32",))
     if family == "mma.sync" and form.shape == "m8n8k16" and operand.name == "a":
         return Accepted(_WORDS)
     return Accepted(_ANY_WORDS)
-
-
-def _wmma(family: str, element: str) -> tuple[str, ...]:
-    if element in ("bf16", "tf32"):
-        return (".b32",)
-    return _ANY_WORDS if family == "wmma.load" and element in ("s4", "u4", "b1") else _WORDS
-
-
-def _element(form: Any, operand: str) -> str:
-    """The type of the elements in an operand that is a fragment."""
-    return str(getattr(form, f"{operand}_type", None) or getattr(form, "type", ""))

@@ -86,18 +86,20 @@ class Scope:
         key = text, depth, opens
         scope = self._derived.get(key)
         if scope is None:
-            names = dict(_parameters(text) if opens else _names(text))
-            scope = self._derived[key] = self._with(names, depth) if names else self
+            parts = [text]
+            if opens:
+                parts = [p.strip() for inside in _PARAMETERS.findall(text) for p in inside.split(",")]
+            names = dict(name for part in parts for name in _names(part))
+            scope = self
+            if names:
+                scope = Scope(self._complete)
+                scope._depth, scope._here = depth, names
+                if depth == self._depth:
+                    scope._before, scope._outer = self, self._outer
+                else:
+                    scope._outer = self
+            self._derived[key] = scope
         return scope
-
-    def _with(self, names: dict[str, _Declared], depth: int) -> "Scope":
-        made = Scope(self._complete)
-        made._depth, made._here = depth, names
-        if depth == self._depth:
-            made._before, made._outer = self, self._outer
-        else:
-            made._outer = self
-        return made
 
     @computed
     def _block(self) -> dict[str, _Declared]:
@@ -134,7 +136,12 @@ class Scope:
             return f"={value}"
         if is_real(word):
             return SINGLE if is_single(word) else REAL
-        return f"!{self.kind(word[1:].strip())}" if word.startswith("!") else self._expression(word)
+        if word.startswith("!"):
+            return f"!{self.kind(word[1:].strip())}"
+        if UNDECLARED in {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}:
+            return UNDECLARED
+        added = _SUM.fullmatch(word)
+        return f"+{self.kind(added[1])}" if added and value_of(added[2]) is not None else UNREADABLE
 
     def _named(self, word: str) -> str:
         """The kind of a name; nothing for what is none."""
@@ -150,13 +157,6 @@ class Scope:
         if word in PREDEFINED:
             return f"={PREDEFINED[word]}"
         return UNDECLARED if self._complete else UNKNOWN
-
-    def _expression(self, word: str) -> str:
-        if UNDECLARED in {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}:
-            return UNDECLARED
-        if (added := _SUM.fullmatch(word)) and value_of(added[2]) is not None:
-            return f"+{self.kind(added[1])}"
-        return UNREADABLE
 
     def _find(self, name: str) -> _Declared | None:
         """The declaration of a name, alone or in a range, in the innermost block that has one."""
@@ -223,13 +223,6 @@ def _names(text: str) -> Iterator[tuple[str, _Declared]]:
             continue
         number = value_of(declared[2]) if declared[2] else None
         yield f"{declared[1]}<>" if declared[2] else declared[1], _Declared(kind, width, number)
-
-
-def _parameters(text: str) -> Iterator[tuple[str, _Declared]]:
-    """What the head of a function declares."""
-    for inside in _PARAMETERS.findall(text):
-        for part in inside.split(","):
-            yield from _names(part.strip())
 
 
 def _below(bound: int) -> str:

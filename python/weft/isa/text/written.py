@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.isa import availability, illegal, tables
 from weft.isa.availability import needs_version
-from weft.isa.family import Family, Verdict
+from weft.isa.family import Verdict
 from weft.isa.suggest import did_you_mean
 from weft.isa.text import lenient_spelling
 from weft.isa.text.alike import Alike
@@ -85,15 +85,11 @@ def complaint(
 def _vectors_listed(instruction: Instruction) -> tuple[str, ...]:
     """The operands, with each vector replaced by the list of its elements."""
     scope = instruction.scope or NOTHING_DECLARED
-    return tuple(
-        one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in instruction.operands
-    )
-
-
-def _vector_listed(operand: str, kind: str) -> str:
-    if kind[:2] != ".v":
-        return operand
-    return f"{{{', '.join(f'{operand}.{part}' for part in 'xyzw'[: int(kind[2])])}}}"
+    operands = list(instruction.operands)
+    for i, operand in enumerate(operands):
+        if operand[:1] not in "[{" and (kind := scope.kind(operand))[:2] == ".v":
+            operands[i] = f"{{{', '.join(f'{operand}.{part}' for part in 'xyzw'[: int(kind[2])])}}}"
+    return tuple(operands)
 
 
 class Judge:
@@ -135,13 +131,11 @@ class Judge:
         instruction = statement.instruction()
         verdict = self._judge(instruction)
         if verdict is None and alike.is_wanted():
-            alike.add(rest, instruction.operands, self._distinct(instruction))
+            spelled = tables.read(lenient_spelling.once(instruction.opcode), _vectors_listed(instruction))
+            assert spelled is not None
+            differ = distinct(spelled[0].name, spelled[1], self._chip)
+            alike.add(rest, instruction.operands, differ)
         return verdict
-
-    def _distinct(self, instruction: Instruction) -> tuple[bool, ...]:
-        spelled = tables.read(lenient_spelling.once(instruction.opcode), _vectors_listed(instruction))
-        assert spelled is not None
-        return distinct(spelled[0].name, spelled[1], self._chip)
 
     def _judge(self, instruction: Instruction) -> Verdict | None:
         _, _, opcode, operands, ended, scope = instruction
@@ -196,7 +190,7 @@ _SEVERAL = {"row", "col", *ELEMENT_TYPES}
 
 @lru_cache(maxsize=1 << 14)
 def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int] | None) -> Verdict | None:
-    family = _family(name)
+    family = _FAMILIES[name]
     if elsewhere := tables.left_to_ptx(family, form, chip):
         assert elsewhere.since is not None
         return needs_version(elsewhere.since, version)
@@ -239,9 +233,7 @@ def _legal_on(chip: str | None, version: tuple[int, int] | None) -> _Legal:
     return _Legal()
 
 
-@cache
-def _family(name: str) -> Family[Any]:
-    return next(family for family in tables.FAMILIES if family.name == name)
+_FAMILIES = {family.name: family for family in tables.FAMILIES}
 
 
 # Opcodes that no family reads

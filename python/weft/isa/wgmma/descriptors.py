@@ -71,17 +71,10 @@ def one_of(what: str, value: object, legal: Iterable[object], where: str = "") -
     numbers = [c for c in choices if isinstance(c, int) and not isinstance(c, bool)]
     if isinstance(value, int) and len(numbers) > 4:
         near = sorted(sorted(numbers, key=lambda n: abs(n - value))[:2])
-        return Verdict(
-            what,
-            f"{what} must be in {numbers[0]}..{numbers[-1]} {_rhythm(numbers)}{where}, got {value}",
-            tuple(map(str, near)),
-        )
+        steps = " then ".join(f"by {step}" for step in sorted({b - a for a, b in pairwise(numbers)}))
+        reason = f"{what} must be in {numbers[0]}..{numbers[-1]} {steps}{where}, got {value}"
+        return Verdict(what, reason, tuple(map(str, near)))
     return Verdict(what, must_be(what, choices, value, where))
-
-
-def _rhythm(numbers: Sequence[int]) -> str:
-    steps = sorted({b - a for a, b in pairwise(numbers)})
-    return " then ".join(f"by {step}" for step in steps)
 
 
 def name_of(word: int, field: str, number: int, names: Mapping[str, int]) -> str:
