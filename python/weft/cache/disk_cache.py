@@ -197,7 +197,7 @@ class Cache:
         try:
             _make(path.parent)
             _refuse_others(path.parent, path.parent.stat(), stat.S_ISDIR)
-            _replace(path, _packed(data, key))
+            _replace(path, _HEADER.pack(_MAGIC, _digest(key, data), len(data)) + data)
         except _NotOursError as error:
             self._warn(str(error))
             return
@@ -289,19 +289,15 @@ def default() -> Cache:
     if os.environ.get("WEFT_CACHE") == "0":
         return _cache(None)
     if name := os.environ.get("WEFT_CACHE_DIR"):
-        return _cache(_named(name))
+        directory = Path(name)
+        with contextlib.suppress(RuntimeError):  # a user without a home directory
+            directory = directory.expanduser()
+        return _cache(directory.absolute())
     import platformdirs
 
     directory = Path(platformdirs.user_cache_dir("weft"))
     # "~" stays as it is for a user whom the system doesn't know: that would be a directory of this name here.
     return _cache(directory if directory.is_absolute() else None)
-
-
-def _named(directory: str) -> Path:
-    """The directory that WEFT_CACHE_DIR names; "~" is the home directory where the shell has left it in."""
-    with contextlib.suppress(RuntimeError):  # a user without one
-        return Path(directory).expanduser().absolute()
-    return Path(directory).absolute()
 
 
 @functools.cache
@@ -320,10 +316,6 @@ def _digest(*parts: str | bytes) -> bytes:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         state.update(struct.pack("<Q", len(data)) + data)
     return state.digest()
-
-
-def _packed(data: bytes, key: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, _digest(key, data), len(data)) + data
 
 
 def _unpacked(entry: bytes, key: bytes) -> bytes | None:

@@ -27,20 +27,18 @@ def read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParameter
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
         raise refuse(kernel, f"{_NAME} must not have more entries than {last}, got {len(maps)}")
     for one in maps:
-        if complaint := _complaint(one, kinds):
-            raise refuse(kernel, complaint)
+        if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
+            raise refuse(
+                kernel, f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
+            )
+        if kinds[one.matrix].rank not in _RANKS:
+            got = f"argument {one.matrix}, {kinds[one.matrix]}"
+            raise refuse(kernel, f"matrix of {_NAME} must have rank 2, 3 or 4, got {got}")
+        box = one.box[:1] if one.chunk else one.box
+        if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in box):
+            legal = f"rows and columns in 1..{MOST_BOX}"
+            raise refuse(kernel, f"box of {_NAME} must have {legal}, got {list(one.box)}")
     return maps
-
-
-def _complaint(one: MapParameter, kinds: Sequence[ir.Type]) -> str | None:
-    if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
-        return f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
-    if kinds[one.matrix].rank not in _RANKS:
-        return f"matrix of {_NAME} must have rank 2, 3 or 4, got argument {one.matrix}, {kinds[one.matrix]}"
-    box = one.box[:1] if one.chunk else one.box
-    if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in box):
-        return f"box of {_NAME} must have rows and columns in 1..{MOST_BOX}, got {list(one.box)}"
-    return None
 
 
 def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:

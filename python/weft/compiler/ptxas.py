@@ -1,5 +1,6 @@
 """PTX text to cubin with NVIDIA's ptxas, its complaints led back to the user's source, and cubin to SASS."""
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -60,7 +61,14 @@ def find(tool: str) -> Path:
         if not os.access(path, os.X_OK) or Path(path).is_dir():
             raise WeftError(f"{variable} is {path}, which isn't a program")
         return Path(path)
-    if program := _found(tool) or shutil.which(tool):
+    program: str | None = None
+    if sys.platform != "darwin":  # which the search doesn't support
+        # 50 ms that only those who assemble should pay.
+        with contextlib.suppress(ModuleNotFoundError):
+            from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
+
+            program = find_nvidia_binary_utility(tool)
+    if program := program or shutil.which(tool):
         return Path(program)
     if sys.platform == "darwin":
         raise WeftError(f"{tool} not found: NVIDIA has none for macOS; Weft needs Linux or Windows for this")
@@ -68,19 +76,6 @@ def find(tool: str) -> Path:
         f"{tool} not found: `pip install {_PACKAGES[tool]}`, or set CUDA_HOME to a CUDA toolkit "
         f"or {variable} to the program"
     )
-
-
-def _found(tool: str) -> str | None:
-    """The program in a package of PyPI or conda, or in a CUDA toolkit."""
-    if sys.platform == "darwin":  # which the search doesn't support
-        return None
-    try:
-        # 50 ms that only those who assemble should pay.
-        from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
-    except ModuleNotFoundError:
-        return None
-    program: str | None = find_nvidia_binary_utility(tool)
-    return program
 
 
 def version() -> str:
@@ -105,7 +100,10 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
             if "not defined for option 'gpu-name'" not in done.stderr:
                 break
         else:
-            raise WeftError(_unknown_chip(programs[0], chip))
+            message = f"ptxas {_version(programs[0])} ({programs[0]}) doesn't know {chip}"
+            if chip in CHIPS and CHIPS[chip].volta:
+                message += ", which CUDA 13 dropped: `pip install nvidia-cuda-nvcc-cu12`"
+            raise WeftError(message)
     log = (done.stdout + done.stderr).replace(source.path, "kernel.ptx")
     if done.returncode:
         raise WeftError(*_complaints(log, ptx, name, done.returncode))
@@ -143,13 +141,7 @@ def _run(
 
 
 def _identity(program: Path) -> tuple[str, ...]:
-    """A file's state. A script may run any program: there the version counts, too."""
-    state, is_program = _state(program)
-    return state if is_program else (*state, _version_of(program))
-
-
-def _state(program: Path) -> tuple[tuple[str, ...], bool]:
-    """The values of a file that change with it, and whether it is a program, not a script."""
+    """The values of a file that change with it, for a script also its version: it may run any program."""
     try:
         resolved = program.resolve(strict=True)
         status = resolved.stat()
@@ -158,7 +150,7 @@ def _state(program: Path) -> tuple[tuple[str, ...], bool]:
     except OSError as error:
         raise processes.refusal(f"cannot read {program}", error) from None
     state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
-    return state, is_program
+    return state if is_program else (*state, _version_of(program))
 
 
 def _version(program: Path) -> str:
@@ -188,13 +180,6 @@ def _assemblers() -> list[Path]:
         older = (Path(folder, "cuda_nvcc", "bin", name) for folder in folders)
         programs += [path for path in older if os.access(path, os.X_OK) and path.resolve() != programs[0]]
     return programs
-
-
-def _unknown_chip(program: Path, chip: str) -> Diagnostic:
-    message = f"ptxas {_version(program)} ({program}) doesn't know {chip}"
-    if chip in CHIPS and CHIPS[chip].volta:
-        message += ", which CUDA 13 dropped: `pip install nvidia-cuda-nvcc-cu12`"
-    return Diagnostic(message)
 
 
 def _resources(log: str) -> dict[str, Resources]:

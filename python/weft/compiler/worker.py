@@ -140,18 +140,12 @@ class _Process:
         """The answer. Raises DeathError or TimeoutError."""
         self._said.seek(0)
         self._said.truncate()
-        with self._noticing_death():
+        try:
             self._channel.send({"timeout": timeout, "request": request})
             answer = self._channel.receive_within(timeout)
             if answer is None:
                 raise EOFError
-        return answer
-
-    @contextlib.contextmanager
-    def _noticing_death(self) -> Iterator[None]:
-        """Raises DeathError where the channel's other end is closed."""
-        try:
-            yield
+            return answer
         except TimeoutError:
             raise
         except (EOFError, OSError):
@@ -210,7 +204,10 @@ def serve(answer: Callable[[Message], Message], opened: list[str]) -> None:
     `opened` is what the module's own `serve` got.
     """
     (phases,) = opened
-    _write_no_core()
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with Path(phases).open("r+b") as file:
         phase.share(mmap.mmap(file.fileno(), _PHASE_BYTES))
     channel = channels.inherited()
@@ -219,13 +216,6 @@ def serve(answer: Callable[[Message], Message], opened: list[str]) -> None:
             reply = answer(message["request"])
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             channel.send(reply)
-
-
-def _write_no_core() -> None:
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextlib.contextmanager

@@ -404,18 +404,11 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
     else:
         strides = _in_elements(_integers("strides", strides), max(dtype.itemsize, 1))
     view = ArrayView(address, shape, strides, mlir_type(dtype), "cuda", -1, bool(data[1]), array)
-    return _checked(replace(view, stream=_stream_of(interface)))
-
-
-def _stream_of(interface: Mapping[str, object]) -> int | None:
-    """The stream that a consumer of an interface must wait for."""
-    stream = interface.get("stream")
-    if stream is None:
-        return None
-    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+    stream = interface.get("stream")  # for which a consumer must wait
+    if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool) or stream < 1):
         legal = f"None, {LEGACY} (the legacy default stream), {PER_THREAD} (that of each thread) or a handle"
         raise _broken_interface(f"must have a stream of {legal}, got {shown(stream)}")
-    return stream
+    return _checked(replace(view, stream=stream))
 
 
 def _broken_interface(complaint: str) -> WeftError:

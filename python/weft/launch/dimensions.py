@@ -38,12 +38,22 @@ def dimensions(
         grid = launch.grid(sizes)
         if (each := launch.persistent) is not None:
             tiles, ctas = math.prod(grid), math.prod(launch.cluster)
-            available = (
-                _emulated_multiprocessors(launch, tiles) if multiprocessors is None else multiprocessors
-            )
-            most = max(each * available // ctas, 1) * ctas
+            if multiprocessors is None:  # of the emulator
+                multiprocessors = _EMULATED_MULTIPROCESSORS
+                # Their number selects the sums of kernels with a workspace, so it is fixed for these.
+                if not launch.workspaces:
+                    several = tiles // _EMULATED_MULTIPROCESSORS
+                    multiprocessors = max(multiprocessors, min(several, _MOST_EMULATED))
+            most = max(each * multiprocessors // ctas, 1) * ctas
             grid = (min(tiles, most) if each else tiles, 1, 1)
-    return _extents(launch, launch_extents.grid, grid), _block(launch, block)
+    requested = launch.block if block is None else block
+    if requested is None:
+        raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
+    extents = _extents(launch, launch_extents.grid, grid)
+    threads = _extents(launch, launch_extents.block, requested)
+    if launch.block not in (None, threads):
+        raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {threads}")
+    return extents, threads
 
 
 def _check_clusters(launch: Launch, sizes: list[int]) -> None:
@@ -64,16 +74,6 @@ def _sizes(launch: Launch, views: Sequence[Any]) -> list[int]:
     return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
 
 
-def _emulated_multiprocessors(launch: Launch, tiles: int) -> int:
-    """The multiprocessors that the emulator has. Their number selects the sums of kernels with a
-    workspace, so it is fixed for these.
-    """
-    if launch.workspaces:
-        return _EMULATED_MULTIPROCESSORS
-    several = tiles // _EMULATED_MULTIPROCESSORS
-    return max(_EMULATED_MULTIPROCESSORS, min(several, _MOST_EMULATED))
-
-
 def workspaces_of(launch: Launch, views: Sequence[object], grid: runtime.Dim) -> list[Space]:
     """The workspaces of a launch with this grid and these arguments."""
     of_kernel, count = launch.workspaces, math.prod(grid)
@@ -83,20 +83,6 @@ def workspaces_of(launch: Launch, views: Sequence[object], grid: runtime.Dim) ->
         assert launch.grid is not None
         count = math.prod(launch.grid(_sizes(launch, views)))
     return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in of_kernel]
-
-
-def _block(launch: Launch, requested: Sequence[int] | None) -> runtime.Dim:
-    """The block of a launch: the requested one, or that of the kernel. Raises WeftError if they
-    differ.
-    """
-    if requested is None:
-        requested = launch.block
-    if requested is None:
-        raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
-    block = _extents(launch, launch_extents.block, requested)
-    if launch.block not in (None, block):
-        raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {block}")
-    return block
 
 
 def _extents(launch: Launch, check: Callable[[Any], list[int]], extents: object) -> runtime.Dim:

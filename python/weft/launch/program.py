@@ -13,7 +13,6 @@ from weft.launch.arrays import Array
 from weft.launch.kernel import Kernel
 from weft.passes.raising.numbers import Number, evaluated
 from weft.passes.raising.plain import Source
-from weft.passes.raising.reading import Shape
 
 _STORED = {"i1": "i8", "index": "i64"}
 """Element types that plain kernels keep in memory as others."""
@@ -135,7 +134,9 @@ class Program:
         copied there once.
         """
         like = next((each for each in args if hasattr(each, "shape")), None)
-        if not self._constants or like is None or not _makes_own(like):
+        # Kernels read constants from memory of these libraries' arrays.
+        own = arrays.library(type(like)) == "torch" or isinstance(like, runtime.DeviceArray)
+        if not self._constants or like is None or not own:
             return self._constants
         device = arrays.library(type(like)), _device_of(like)
         if device not in self._on_device:
@@ -212,7 +213,8 @@ def _reshaped(array: Array, source: Source, given: Sequence[Array], what: str) -
         shape = tuple(evaluated(each, given) for each in source.sizes)
     if len(array.shape) == len(shape):
         pairs = zip(array.shape, shape, strict=True)
-        if all(wanted in (None, size) for size, wanted in pairs) or prod(array.shape) != _known(shape):
+        known = None if None in shape else prod(size for size in shape if size is not None)
+        if all(wanted in (None, size) for size, wanted in pairs) or prod(array.shape) != known:
             return array  # the kernel reports what is wrong with it
     sizes = [-1 if size is None else size for size in shape]
     rest = prod(size for size in sizes if size > 0)
@@ -224,12 +226,6 @@ def _reshaped(array: Array, source: Source, given: Sequence[Array], what: str) -
         whole = tuple(prod(array.shape) // rest if n < 0 else n for n in sizes)
         return replace(arrays.view(array), shape=whole, strides=arrays.contiguous_strides(whole))
     return array.reshape(sizes)
-
-
-def _known(shape: Shape) -> int | None:
-    """The number of elements, if all sizes are known."""
-    sizes = [size for size in shape if size is not None]
-    return prod(sizes) if len(sizes) == len(shape) else None
 
 
 def _current_stream(args: Sequence[Any]) -> Any:
@@ -246,11 +242,6 @@ def _device_of(array: object) -> int | None:
     """The GPU of an array; None for one on the CPU."""
     view = arrays.view(array)
     return None if view.device == "cpu" else view.device_id
-
-
-def _makes_own(like: object) -> bool:
-    """Whether kernels read constants from memory of an array's library."""
-    return arrays.library(type(like)) == "torch" or isinstance(like, runtime.DeviceArray)
 
 
 def _copied(array: Array, like: Array) -> Array:

@@ -212,15 +212,11 @@ def _refusal(message: str, module: object) -> WeftError:
 
 def notes_on(module: Any) -> tuple[Diagnostic, ...]:
     """What may be the reason why a module doesn't compile."""
-    training = any(each.training and isinstance(each, _by_mode()) for each in module.modules())
-    return (Diagnostic(_TRAINING, severity="note"),) if training else ()
-
-
-def _by_mode() -> tuple[Any, ...]:
-    """The layers that compute something else in training mode."""
     from torch.nn.modules import batchnorm, dropout
 
-    return dropout._DropoutNd, batchnorm._BatchNorm
+    by_mode = dropout._DropoutNd, batchnorm._BatchNorm  # compute something else in training mode
+    training = any(each.training and isinstance(each, by_mode) for each in module.modules())
+    return (Diagnostic(_TRAINING, severity="note"),) if training else ()
 
 
 def _input(value: Any) -> Input:

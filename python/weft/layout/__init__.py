@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
 from math import prod
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 import numpy as np
@@ -290,7 +291,9 @@ class Layout:
         """Whether the digits on each axis form a mixed-radix number below the box's extent."""
         for axis, extent in box.items():
             reach = 1
-            for it in sorted((it for it in self.shard if it.axis == axis and it.extent > 1), key=_stride_of):
+            for it in sorted(
+                (it for it in self.shard if it.axis == axis and it.extent > 1), key=attrgetter("stride")
+            ):
                 if it.stride != reach:
                     return False
                 reach *= it.extent
@@ -390,10 +393,6 @@ def _held(layout: Layout) -> dict[Coords, npt.NDArray[np.int64]]:
     keys = [(warp + each // lanes, lane + each % lanes) for each in holders[[0, *first]].tolist()]
     copies = prod(it.extent for it in layout.replica)
     return dict(zip(keys, np.split(order // copies, first), strict=True))
-
-
-def _stride_of(it: Iter) -> int:
-    return it.stride
 
 
 def row_major(shape: Shape) -> Layout:

@@ -26,7 +26,12 @@ def draw(layout: Any, shape: Shape = (), element_bits: int | None = None) -> Svg
     assumed. Raises LayoutError for a shape that isn't the layout's.
     """
     given = whole("a shape", shape)
-    rows, columns = (prod(given[:-1]), given[-1]) if given else _near_square(layout)
+    if given:
+        rows, columns = prod(given[:-1]), given[-1]
+    else:  # of whole iterators, of the first ones and of the others, and nearly square
+        extents = [it.extent for it in layout.shard]
+        splits = [(prod(extents[:i]), prod(extents[i:])) for i in range(len(extents) + 1)]
+        rows, columns = min(splits, key=lambda each: (abs(log(each[0]) - log(each[1])), each[0]))
     if layout.swizzle and element_bits is None:
         element_bits = 16
     shown = min(rows, _MOST_ROWS), min(columns, _MOST_COLUMNS)
@@ -62,13 +67,6 @@ def draw(layout: Any, shape: Shape = (), element_bits: int | None = None) -> Svg
             )
             svg.add("text", text, x=x + width / 2, y=y + 12, font_size=10, text_anchor="middle")
     return svg
-
-
-def _near_square(layout: Any) -> tuple[int, int]:
-    """Rows and columns, each of whole iterators: of the first ones and of the others."""
-    extents = [it.extent for it in layout.shard]
-    splits = [(prod(extents[:i]), prod(extents[i:])) for i in range(len(extents) + 1)]
-    return min(splits, key=lambda each: (abs(log(each[0]) - log(each[1])), each[0]))
 
 
 def _text(position: dict[str, int], has_memory: bool) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from weft.errors import WeftError, shown
 from weft.isa import block_scales as layout
-from weft.isa.block_scales import FORMATS, GROUPS, LANES, ROWS, Format
+from weft.isa.block_scales import FORMATS, GROUPS, LANES, ROWS
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import packed_elements
 
@@ -90,14 +90,20 @@ def quantize(
     Raises WeftError for another kind, element or rounding, for what isn't a matrix of real numbers, and for
     a factor that isn't positive and finite.
     """
-    format_ = _format(kind)
+    if not (isinstance(kind, str) and kind in FORMATS):
+        raise WeftError(f"kind must be one of {', '.join(FORMATS)}, got {shown(kind)}")
+    format_ = FORMATS[kind]
     name = format_.elements[0] if element is None else element
     if name not in format_.elements:
         raise WeftError(f"element must be {' or '.join(format_.elements)} for {kind}, got {shown(name)}")
     if rounding not in ("down", "up"):
         raise WeftError(f"rounding must be 'down' or 'up', got {shown(rounding)}")
     values = _numbers(matrix)
-    groups, factor = _groups(values, format_.group), _given_factor(factor)
+    width = -(-values.shape[-1] // format_.group) * format_.group
+    padded = np.zeros((*values.shape[:-1], width))
+    padded[..., : values.shape[-1]] = values
+    groups = padded.reshape(*values.shape[:-1], width // format_.group, format_.group)
+    factor = _checked_factor(factor)
     largest = np.abs(groups).max(axis=-1)
     if format_.scale == "ue8m0":
         factor = 1.0 if factor is None else factor
@@ -108,7 +114,7 @@ def quantize(
         scales = np.where(scales.astype(np.float64) == 0, _DTYPES["ue4m3"].type(1), scales)
     scaled = groups / (factor * scales.astype(np.float64)[..., None])
     elements = _saturated(np.nan_to_num(scaled), name)
-    whole = elements.reshape(*values.shape[:-1], groups.shape[-2] * format_.group)[..., : values.shape[-1]]
+    whole = elements.reshape(padded.shape)[..., : values.shape[-1]]
     return Quantized(kind, np.ascontiguousarray(whole), scales, factor)
 
 
@@ -190,12 +196,6 @@ def element_type(elements: Array) -> str | None:
     return _ELEMENTS.get(elements.dtype)
 
 
-def _format(kind: object) -> Format:
-    if not (isinstance(kind, str) and kind in FORMATS):
-        raise WeftError(f"kind must be one of {', '.join(FORMATS)}, got {shown(kind)}")
-    return FORMATS[kind]
-
-
 def _bits(elements: Array) -> int:
     """The bits of an element. Raises WeftError for a type that neither a format nor packed integers have."""
     every = _ELEMENTS | {dtype: name for name, dtype in _INTEGERS.items()}
@@ -222,7 +222,7 @@ def _numbers(matrix: object) -> Doubles:
     raise WeftError(f"matrix must be an array of real numbers with at least two dimensions, got {got}")
 
 
-def _given_factor(factor: object) -> float | None:
+def _checked_factor(factor: object) -> float | None:
     """A factor as a float. Raises WeftError for one that isn't positive and finite."""
     if factor is None:
         return None
@@ -233,15 +233,6 @@ def _given_factor(factor: object) -> float | None:
     if not 0 < number < np.inf:
         raise WeftError(f"factor must be a positive, finite number, got {shown(factor)}")
     return number
-
-
-def _groups(values: Doubles, group: int) -> Doubles:
-    """Groups of elements along K, the last filled with zeros."""
-    depth = values.shape[-1]
-    width = -(-depth // group) * group
-    padded = np.zeros((*values.shape[:-1], width))
-    padded[..., :depth] = values
-    return padded.reshape(*values.shape[:-1], width // group, group)
 
 
 def _most(name: str) -> float:

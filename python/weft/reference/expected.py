@@ -146,8 +146,11 @@ def product(
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
-        total = _integer_sums(left, right, bit_op)
-        result = _integers(total, c if beta else None, bias, activation, residual)
+        x, y = left.astype(np.float64), right.astype(np.float64)
+        products: Doubles = x @ y
+        if bit_op == "xor.popc":
+            products = x.sum(1, keepdims=True) + y.sum(0) - 2 * products
+        result = _integers(products.astype(np.int64), c if beta else None, bias, activation, residual)
         return (
             result if epilogue is None else Expected(*epilogue(result.values.astype(np.int32), result.bound))
         )
@@ -179,7 +182,13 @@ def product(
     if residual is not None:
         values = values + residual.astype(np.float64)
         error = error + UNIT * _normal(np.abs(values) + error)
-    return _rounded(values, error, dtype)
+    kind = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    half_ulp = np.maximum(float(kind.eps) / 2 * (np.abs(values) + error), float(kind.smallest_subnormal) / 2)
+    bound = error + half_ulp
+    if np.dtype(dtype).itemsize == 1:
+        bound = np.where(np.abs(values) - error >= float(kind.max), 0.0, bound)
+        values = np.clip(values, float(kind.min), float(kind.max))
+    return Expected(values, bound)
 
 
 def _sums(
@@ -224,17 +233,6 @@ def _normal(magnitude: Doubles) -> Doubles:
     return np.asarray(np.where(magnitude > 0, np.maximum(magnitude, _LEAST), 0.0))
 
 
-def _rounded(values: Doubles, error: Doubles, dtype: npt.DTypeLike) -> Expected:
-    """The expected result after rounding to a type."""
-    kind = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    half_ulp = np.maximum(float(kind.eps) / 2 * (np.abs(values) + error), float(kind.smallest_subnormal) / 2)
-    bound = error + half_ulp
-    if np.dtype(dtype).itemsize == 1:
-        bound = np.where(np.abs(values) - error >= float(kind.max), 0.0, bound)
-        values = np.clip(values, float(kind.min), float(kind.max))
-    return Expected(values, bound)
-
-
 def _doubles(
     left: Array, right: Array, alpha: float, added: list[Array | None], activation: str | None
 ) -> Expected:
@@ -244,15 +242,6 @@ def _doubles(
     values = (np.maximum(values, 0) if activation is not None else values) + residual
     terms = abs(alpha) * (np.abs(left) @ np.abs(right)) + np.abs(c) + np.abs(bias) + np.abs(residual)
     return Expected(values, 2 * (left.shape[1] + 5) * _DOUBLE * terms)
-
-
-def _integer_sums(left: Array, right: Array, bit_op: str | None) -> npt.NDArray[np.int64]:
-    """The sums of the products of integers, or of bits by a bit operation."""
-    x, y = left.astype(np.float64), right.astype(np.float64)
-    total: Doubles = x @ y
-    if bit_op == "xor.popc":
-        total = x.sum(1, keepdims=True) + y.sum(0) - 2 * total
-    return total.astype(np.int64)
 
 
 def _integers(

@@ -26,18 +26,14 @@ def with_directory(path: Path, work: Callable[[], object]) -> None:
     else:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _acquire(descriptor)
+        if sys.platform == "win32":
+            while not try_file(descriptor):
+                time.sleep(_POLL_SECONDS)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         work()
     finally:
         os.close(descriptor)
-
-
-def _acquire(descriptor: int) -> None:
-    if sys.platform == "win32":
-        while not try_file(descriptor):
-            time.sleep(_POLL_SECONDS)
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def try_file(descriptor: int) -> bool:
