@@ -124,7 +124,8 @@ class InstructionOp(Op):
     @classmethod
     def _spelled(cls, groups: Mapping[str, list[ir.Value]], attributes: Mapping[str, object]) -> Any:
         """The form of these operands and attributes; None if one of them is missing or of the wrong type."""
-        needed = [f.name for f in cls._fields if isinstance(f, ext.OperandDef) and not _varies(f)]
+        operands = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
+        needed = [f.name for f in operands if f.variadicity == ext.Variadicity.single]
         values = [value for group in groups.values() for value in group]
         if not all(groups[name] for name in needed) or not all(isinstance(v, ir.Value) for v in values):
             return None
@@ -173,18 +174,20 @@ class InstructionOp(Op):
             if operand.role == "immediate":
                 complaint = _immediate_complaint(operand, self.attribute(operand.name))
             elif operand.role in ("out", "inout"):
-                complaint = _result_complaint(operand, results.pop(0) if results else None)
-                if operand.role == "inout" and complaint is None:
-                    complaint = _inout_complaint(operand, self.inouts)
+                want, got = struct_of(operand), results.pop(0).type if results else None
+                if got is None or got != want:
+                    return f"expects to return {want}, got {got or 'nothing'}"
+                if operand.role == "inout" and self.inouts.type != want:
+                    return f"expects inouts of type {want}, got {self.inouts.type}"
             else:
                 values = self.values(operand.name)
                 complaint = registers_complaint(operand, [value.type for value in values])
             if complaint:
                 return complaint
         if results:
-            got = len(self.operation.results)
-            count = got - len(results)
-            return f"expects {count} result{'' if count == 1 else 's'}, got {got}"
+            total = len(self.operation.results)
+            count = total - len(results)
+            return f"expects {count} result{'' if count == 1 else 's'}, got {total}"
         return self._stray_operand(form)
 
     def legal_values(self, name: str) -> str:
@@ -245,10 +248,6 @@ def attribute_class(annotation: Any) -> Any:
     return classes[annotation if isinstance(annotation, str) else annotation.__name__]
 
 
-def _varies(field: Any) -> bool:
-    return bool(field.variadicity != ext.Variadicity.single)
-
-
 def _listed(value: Any) -> list[ir.Value]:
     if value is None:
         return []
@@ -279,18 +278,6 @@ def _constant_complaint(operand: Registers, values: Sequence[ir.Value]) -> str |
         if complaint := _immediate_complaint(operand, owner.operation.attributes["value"].value):
             return complaint
     return None
-
-
-def _result_complaint(wanted: Registers, got: ir.Value | None) -> str | None:
-    want = struct_of(wanted)
-    if got is None:
-        return f"expects to return {want}, got nothing"
-    return None if got.type == want else f"expects to return {want}, got {got.type}"
-
-
-def _inout_complaint(wanted: Registers, got: ir.Value) -> str | None:
-    want = struct_of(wanted)
-    return None if got.type == want else f"expects inouts of type {want}, got {got.type}"
 
 
 def registers_complaint(wanted: Registers, got: Sequence[ir.Type]) -> str | None:

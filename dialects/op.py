@@ -118,9 +118,10 @@ class Op(ext.Operation):
 
     def attribute(self, name: str) -> Any:
         """The value of an attribute, or its default if it is optional and absent."""
-        if name in self.attributes:
-            return _python_value(self.attributes[name])
-        return self.optional[name]
+        if name not in self.attributes:
+            return self.optional[name]
+        attribute = self.attributes[name]
+        return attribute.value if isinstance(attribute, _PLAIN) else attribute
 
     def legal_values(self, name: str) -> str:
         """The values of a mandatory attribute, to append to the message that it is missing."""
@@ -171,7 +172,9 @@ def kind_of(op: ir.Operation) -> Kind:
 def _complaint(op: ir.OpView) -> str | None:
     """Why an op is illegal, by its declaration or by its `check`."""
     with op.location:
-        unsound = _unsound(op)
+        operation = op.operation
+        kinds = (value.type for value in (*operation.operands, *operation.results))
+        unsound = complaint(ir, (*kinds, *operation.attributes.values()))
         try:
             wrong = _miscounted(op) or _undeclared(op) or unsound
             return wrong or (op.check() if _checks.get() else None)
@@ -197,27 +200,21 @@ def target_of(op: ir.Operation) -> Target | None:
 
 def _named_target(module: ir.Operation, targets: ir.Attribute) -> Target | None:
     texts = [str(entry) for entry in targets]
-    chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
+    # The bindings have no class for the attribute. Upstream's default chip is sm_75.
+    labels = (text.partition('chip = "')[2] for text in texts if "#nvvm.target" in text)
+    chips = list(dict.fromkeys(label.partition('"')[0] or "sm_75" for label in labels))
     if len(chips) > 1:
         message = f"gpu.module must have one NVVM target, got {', '.join(chips)}"
         raise WeftError(Diagnostic(message, mlir.location(module.location)))
     if texts and not chips:
         message = f"gpu.module must have an NVVM target, got {', '.join(texts)}"
         raise WeftError(Diagnostic(message, mlir.location(module.location)))
-    return _target(chips[0], module) if chips else None
-
-
-def _target(chip: str, holder: ir.Operation) -> Target:
+    if not chips:
+        return None
     try:
-        return Target.of(chip)
+        return Target.of(chips[0])
     except WeftError as error:
-        raise WeftError(Diagnostic(error.diagnostics[0].message, mlir.location(holder.location))) from None
-
-
-def _chip_in(text: str) -> str:
-    # The bindings have no class for the attribute. Upstream's default chip is sm_75.
-    _, label, rest = text.partition('chip = "')
-    return rest.partition('"')[0] if label else "sm_75"
+        raise WeftError(Diagnostic(error.diagnostics[0].message, mlir.location(module.location))) from None
 
 
 def _miscounted(op: ir.OpView) -> str | None:
@@ -233,14 +230,6 @@ def _miscounted(op: ir.OpView) -> str | None:
             plural = "" if len(needed) == 1 else "s"
             return f"expects {least}{len(needed)} {what}{plural}{named}, got {len(values)}"
     return None
-
-
-def _unsound(op: ir.OpView) -> str | None:
-    """A complaint about the type of an operand or result, or about an attribute."""
-    operation = op.operation
-    values = (*operation.operands, *operation.results)
-    kinds = (*(value.type for value in values), *operation.attributes.values())
-    return complaint(ir, kinds)
 
 
 @cache
@@ -278,7 +267,8 @@ def _undeclared(op: ir.OpView) -> str | None:
         if name not in attributes:
             continue
         attribute = attributes[name]
-        kind = _class_of(default, attribute)
+        # With a default of None, any class is allowed.
+        kind = type(attribute) if default is None else _CLASSES[type(default)]
         if not _is(attribute, kind):
             return f"expects attribute '{name}' to be {_words(kind, attribute)}, got {attribute}"
     return _bad_segments(op) or _unknown(op)
@@ -342,22 +332,16 @@ def _words(kind: Any, attribute: ir.Attribute) -> str:
     return _KINDS.get(kind.__name__, str(kind.__name__))
 
 
-def _class_of(default: object, attribute: ir.Attribute) -> Any:
-    """The class of an optional attribute with this default. With a default of None, any class is allowed."""
-    kinds = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}
-    return type(attribute) if default is None else kinds[type(default)]
+_CLASSES: dict[type, Any] = {
+    bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr,
+}  # fmt: skip
+"""The class of an optional attribute by the type of its default."""
+_PLAIN = tuple(_CLASSES.values())
 
 
 def _is(attribute: ir.Attribute, kind: Any) -> bool:
     """Whether an attribute is of a class. An integer must also have at most 64 bits."""
     return mlir.is_integer(attribute) if kind is ir.IntegerAttr else isinstance(attribute, kind)
-
-
-def _python_value(attribute: ir.Attribute) -> Any:
-    for kind in (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr):
-        if isinstance(attribute, kind):
-            return attribute.value
-    return attribute
 
 
 _INTEGER_BITS = 64

@@ -225,27 +225,21 @@ class LoadOp(Op, dialect=Tile, name="load", traits=[reads("source")]):
         wrong = wrong or _access_complaint(self, self.fragment)
         if wrong:
             return wrong
-        if not self._unpacks and (wrong := element_complaint(self.source, self.fragment)):
+        # It may load elements of 4 or 6 bits from shared memory as bytes.
+        to_bytes = is_buffer(self.source) and str(self.fragment.type.element_type) == CONTAINER
+        unpacks = to_bytes and self.source.type.element_type.width in UNPACKED
+        if not unpacks and (wrong := element_complaint(self.source, self.fragment)):
             return wrong
         if wrong := _tensor_access_complaint(self, self.source):
             return wrong
         if is_buffer(self.source):
             return _parts_complaint(self, self.source.type)
-        return self._matrix_complaint()
+        return "transpose must be false where the source is a memref" if self.attribute("transpose") else None
 
     def check_constants(self) -> str | None:
         if not is_buffer(self.source):
             return None
         return part_complaint(self, self.source.type, self.fragment.type, self.attribute("transpose"))
-
-    @property
-    def _unpacks(self) -> bool:
-        """Whether it loads elements of 4 or 6 bits from shared memory as bytes."""
-        to_bytes = str(self.fragment.type.element_type) == CONTAINER
-        return to_bytes and is_buffer(self.source) and self.source.type.element_type.width in UNPACKED
-
-    def _matrix_complaint(self) -> str | None:
-        return "transpose must be false where the source is a memref" if self.attribute("transpose") else None
 
     @property
     def only_inside(self) -> bool:

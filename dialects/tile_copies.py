@@ -232,11 +232,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
         if wrong := matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3, 4):
             return wrong
         wrong = _rank_complaint("tiles", self.map.type) or element_complaint(self.matrix, self.map)
-        wrong = wrong or self._chunk_complaint() or self._index_complaint() or self._skew_complaint()
-        return wrong or self._join_complaint() or self._round_complaint()
-
-    def _round_complaint(self) -> str | None:
-        """Why elements can't be rounded to tf32."""
+        wrong = wrong or self._chunk_complaint() or self._index_complaint()
+        if wrong := wrong or self._join_complaint():
+            return wrong
         element = self.matrix.type.element_type
         wide = str(element) == "f32" or not self.attribute("tf32")
         return None if wide else f"tf32 must be false for elements of {element}"
@@ -266,20 +264,14 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
         verdict = None if self.target is None else GATHER.complaint(self.target.chip.name)
         return None if verdict is None else f"indexed must be false on this chip: {GATHER.name} {verdict}"
 
-    def _skew_complaint(self) -> str | None:
-        """Why a map can't begin before its matrix."""
-        for name in ("chunk", "indexed", "any_rows"):
-            if self.attribute("skewed") and self.attribute(name):
-                return f"skewed must be false with {name}"
-        return None
-
     def _join_complaint(self) -> str | None:
-        """Why rows can't be copied together."""
+        """Why a map can't begin before its matrix, or rows can't be copied together."""
+        excluded = ("chunk", "indexed", "any_rows")
+        for flag, others in (("skewed", excluded), ("joined", (*excluded, "skewed"))):
+            if self.attribute(flag) and (other := next(filter(self.attribute, others), None)):
+                return f"{flag} must be false with {other}"
         if not self.attribute("joined"):
             return None
-        for name in ("chunk", "indexed", "any_rows", "skewed"):
-            if self.attribute(name):
-                return f"joined must be false with {name}"
         (rows, columns), bits = self.map.type.shape, self.matrix.type.element_type.width
         if columns * bits == 8 * ROW_BYTES and rows % JOINED_ROWS == 0:
             return None

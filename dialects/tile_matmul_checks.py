@@ -195,7 +195,9 @@ def _block_complaint(op: ir.OpView, types: Types) -> str | None:
 
 def batch_complaint(op: ir.OpView) -> str | None:
     """Why batches and groups are illegal."""
-    batches = [(name, v) for name, v in _named(op) if v.type.rank == 3]
+    roles = ((title(role), value) for role, value in op.roles.items())
+    named = [("A", op.a), ("B", op.b), ("D", op.d), *roles]  # as messages name them
+    batches = [(name, v) for name, v in named if v.type.rank == 3]
     if wrong := _grouped_complaint(op, [name for name, _ in batches]):
         return wrong
     if not batches or op.selects_b:
@@ -264,12 +266,6 @@ def _grouped_complaint(op: ir.OpView, batches: list[str]) -> str | None:
     return None
 
 
-def _named(op: ir.OpView) -> list[tuple[str, ir.Value]]:
-    """The operands by their names in messages."""
-    roles = ((title(role), value) for role, value in op.roles.items())
-    return [("A", op.a), ("B", op.b), ("D", op.d), *roles]
-
-
 def shape_complaint(op: ir.OpView) -> str | None:
     """Which sizes of operands differ, or are no multiple of what the types need."""
     (m, k), (k_b, n), (m_d, n_d) = op.sizes("a"), op.sizes("b"), dims(op.d)
@@ -298,7 +294,8 @@ def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | 
     batched = op.d.type.rank == 3
     of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
     products = 1 if op.batch is None else sizes_of(op.batch)[0]
-    wanted = extents(m, n, k, sizes_of(op.d)[0], _blocks, products, op.columns_of_b)
+    groups, columns = sizes_of(op.d)[0], op.columns_of_b
+    wanted = extents(m, n, k, groups, lambda size, block: size and ceil_div(size, block), products, columns)
     shapes = {
         "A": _written_a(op),
         "B": f"batch x {_written_b(op)}",
@@ -308,16 +305,18 @@ def _role_shape_complaint(op: ir.OpView, m: int | None, n: int | None, k: int | 
         named = {"groups": of_groups, "products": "batch"}
         names = [named.get(size, size) for size in sizes]
         if this == "alpha":
-            if wrong := _alpha_complaint(value, products):
-                return wrong
+            (size,) = sizes_of(value)  # an element for each product, or one for all
+            if size not in (None, 1) and products not in (None, size):
+                legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
+                return f"expects alpha of {legal}, got {value.type}"
             continue
-        for size, name, actual in zip(sizes, names, sizes_of(value)[-len(sizes) :], strict=False):
-            if wanted[size] and actual and wanted[size] != actual:
-                of_b = size == "products" and op.selects_b
-                other = "A" if "K" in size else "B" if of_b else "D"
+        for key, name, actual in zip(sizes, names, sizes_of(value)[-len(sizes) :], strict=False):
+            if wanted[key] and actual and wanted[key] != actual:
+                of_b = key == "products" and op.selects_b
+                other = "A" if "K" in key else "B" if of_b else "D"
                 return (
                     f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
-                    f"{name} is {wanted[size]} in {other} and {actual} in {this}"
+                    f"{name} is {wanted[key]} in {other} and {actual} in {this}"
                 )
     return None
 
@@ -341,15 +340,8 @@ def schedule_complaint(op: ir.OpView) -> str | None:
         schedule = schedule_of(attribute)
     except WeftError as error:
         return error.diagnostics[0].message
-    return (
-        refusal(schedule, op.types, op.target)
-        or _team_schedule_complaint(op, schedule)
-        or _gate_complaint(op, schedule)
-    )
-
-
-def _gate_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None:
-    """Why kernels of this schedule can't compute a gate."""
+    if wrong := refusal(schedule, op.types, op.target) or _team_schedule_complaint(op, schedule):
+        return wrong
     if op.gate is None:
         return None
     plain = isinstance(schedule, WarpgroupSchedule) and schedule.splits == schedule.global_splits == 1
@@ -376,19 +368,6 @@ def _team_schedule_complaint(op: ir.OpView, schedule: AnySchedule) -> str | None
     if copies and not other:
         return None
     return f"schedule must copy A by TMA (wgmma, tcgen05) with a team, got {schedule}"
-
-
-def _alpha_complaint(alpha: ir.Value, products: int | None) -> str | None:
-    """Why an operand doesn't have an element for each product, or one for all."""
-    (size,) = sizes_of(alpha)
-    if size in (None, 1) or products in (None, size):
-        return None
-    legal = "1 element" if products == 1 else f"1 element or {products}, one for each product"
-    return f"expects alpha of {legal}, got {alpha.type}"
-
-
-def _blocks(size: int | None, block: int) -> int | None:
-    return size and ceil_div(size, block)
 
 
 def is_f64(matrix: ir.Value) -> bool:

@@ -79,28 +79,19 @@ class TensorMemoryOp(Op, dialect=Tile, name="tensor_memory", traits=[ir.NoTermin
             return wrong
         if len(self.body.blocks) != 1 or len(self.body.blocks[0].arguments):
             return "expects a region of one block without arguments"
-        if outer := _region_around(self.operation):
-            return f"expects to be reached by all threads of the CTA, got it inside a '{outer}'"
+        outer = self.operation.parent
+        while outer is not None and outer.name not in (TENSOR_MEMORY, "tile.role"):
+            outer = outer.parent
+        if outer is not None:
+            return f"expects to be reached by all threads of the CTA, got it inside a '{outer.name}'"
         if self.target is not None and self.target.chip.name not in ALLOC.chips():
             chips = ", ".join(sorted(ALLOC.chips()))
             return f"expects a chip with tensor memory ({chips}), got {self.target.chip.name}"
         if self.columns > COLUMNS[-1]:
-            return f"expects buffers of at most {COLUMNS[-1]} columns, got {self._sizes()}"
+            each = (f"{op.buffer.type.columns}{' over another' * (len(op.over) > 0)}" for op in self.buffers)
+            got = f"{self.columns} ({' + '.join(each)})"
+            return f"expects buffers of at most {COLUMNS[-1]} columns, got {got}"
         return None
-
-    def _sizes(self) -> str:
-        sizes = [f"{op.buffer.type.columns}{' over another' if len(op.over) else ''}" for op in self.buffers]
-        return f"{self.columns} ({' + '.join(sizes)})"
-
-
-def _region_around(op: ir.Operation) -> str | None:
-    """The innermost role, or other `tile.tensor_memory`, around an operation."""
-    parent = op.parent
-    while parent is not None:
-        if parent.name in (TENSOR_MEMORY, "tile.role"):
-            return str(parent.name)
-        parent = parent.parent
-    return None
 
 
 class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):

@@ -76,7 +76,7 @@ class Families:
             self._by_key = {key: each for key, each in self._by_key.items() if each is not family}
 
     def _complaint(self, family: type[AnySchedule]) -> str | None:
-        if family.key not in _required(family):
+        if family.key not in [f.name for f in fields(family) if f.default is MISSING]:
             return f"key must be a field without a default, got '{family.key}'"
         for other in self.so_far:
             if family.key in _names(other):
@@ -123,10 +123,6 @@ def _key(family: type[AnySchedule]) -> str:
 
 def _names(family: type[AnySchedule]) -> list[str]:
     return [f.name for f in fields(family)]
-
-
-def _required(family: type[AnySchedule]) -> list[str]:
-    return [f.name for f in fields(family) if f.default is MISSING]
 
 
 def family_name(family: type[AnySchedule]) -> str:

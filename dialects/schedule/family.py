@@ -191,16 +191,19 @@ class AnySchedule(Written):
         fewer = ", ".join(map(str, sorted(narrow)))
         return f"block K must have {fewer} or a multiple of {widest} bytes, got {row} ({k} of {types.a})"
 
-    def k_group_complaint(self) -> str | None:
-        """Why a K block may not be of one group along K."""
-        k = self.block[2]
-        return f"block K must divide {GROUP_ROWS} with k_ends, got {k}" if GROUP_ROWS % k else None
+    def group_complaint(self, types: Types) -> str | None:
+        """Why a K block, or the rows of D in a tile, may not be of one group."""
+        m, _, k = self.block
+        if types.k_groups:
+            return f"block K must divide {GROUP_ROWS} with k_ends, got {k}" if GROUP_ROWS % k else None
+        legal = not types.grouped or GROUP_ROWS % m == 0
+        return None if legal else f"block M must divide {GROUP_ROWS} with groups, got {m}"
 
-    def row_group_complaint(self) -> str | None:
-        """Why the rows of D that a cluster computes may not be of one group."""
+    def cluster_group_complaint(self, types: Types) -> str | None:
+        """Why a K block, or the rows of D that a cluster computes, may not be of one group."""
         rows = self.rows_of_d * self.swapped(*self.cluster)[0]
-        if GROUP_ROWS % rows == 0:
-            return None
+        if types.k_groups or GROUP_ROWS % rows == 0:
+            return self.group_complaint(types) if types.k_groups else None
         return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:

@@ -89,7 +89,9 @@ class Schedule(AnySchedule):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        if types.scale or not _takes(types) or (types.k_groups and not _has_k_groups(types)):
+        # With groups along K, a K block must be within one.
+        shallow = types.k_groups and GROUP_ROWS * types.input_bits < 8 * min(_K_BYTES)
+        if types.scale or not _takes(types) or shallow:
             return frozenset()
         rows = (mma.SYNC.table[each] for each in _forms(types) if each in mma.SYNC.table)
         chips: ChipSet = frozenset().union(*(row.chips for row in rows))
@@ -126,10 +128,8 @@ class Schedule(AnySchedule):
             )
         if types.promoted and (complaint := self._promotion_complaint(types)):
             return complaint
-        if types.k_groups and (complaint := self.k_group_complaint()):
+        if complaint := self.group_complaint(types):
             return complaint
-        if types.grouped and not types.k_groups and GROUP_ROWS % m:
-            return f"block M must divide {GROUP_ROWS} with groups, got {m}"
         if k * types.input_bits not in [8 * bytes_ for bytes_ in _K_BYTES]:
             legal = " or ".join(str(8 * bytes_ // types.input_bits) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
@@ -158,11 +158,6 @@ class Schedule(AnySchedule):
         m, n, k = self.block
         warps = f"{self.warps[0]}x{self.warps[1]}"
         return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
-
-
-def _has_k_groups(types: Types) -> bool:
-    """Whether a K block is within a group along K."""
-    return GROUP_ROWS * types.input_bits >= 8 * min(_K_BYTES)
 
 
 def _takes(types: Types) -> bool:

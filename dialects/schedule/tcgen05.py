@@ -309,7 +309,7 @@ class TensorMemorySchedule(AnySchedule):
         complaints = (
             self._field_complaint,
             self._instruction_complaint,
-            self._scale_complaint,
+            lambda types, _: tcgen05_scales.complaint(self.block, self.cta_rows, types),
             self._tensor_memory_complaint,
             self._epilogue_complaint,
             self._promoted_complaint,
@@ -332,7 +332,9 @@ class TensorMemorySchedule(AnySchedule):
         if self.cta_group not in (1, 2):
             return f"cta_group must be 1 or 2, got {self.cta_group}"
         if m not in legal:
-            return f"block M must be {_or(legal)} with cta_group {self.cta_group}, got {m}"
+            *most, last = map(str, legal)
+            both = f"{', '.join(most)} or {last}"
+            return f"block M must be {both} with cta_group {self.cta_group}, got {m}"
         if self.accumulators > MOST_ACCUMULATORS:
             return f"accumulators must be 1 or {MOST_ACCUMULATORS}, got {self.accumulators}"
         if self.epilogues not in (1, 2):
@@ -352,10 +354,6 @@ class TensorMemorySchedule(AnySchedule):
         if verdict is None:
             return None
         return f"schedule must have a legal instruction: tcgen05.mma {verdict}"
-
-    def _scale_complaint(self, types: Types, _: Target | None) -> str | None:
-        """Why block scales don't fit the tiles."""
-        return tcgen05_scales.complaint(self.block, self.cta_rows, types)
 
     def _tensor_memory_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why tensor memory can't hold the accumulators."""
@@ -432,9 +430,7 @@ class TensorMemorySchedule(AnySchedule):
         if self.global_splits > 1 or self.dynamic:
             field = "dynamic must be false" if self.dynamic else "global_splits must be 1"
             return f"{field} with groups, got {self}"
-        if types.k_groups:
-            return self.k_group_complaint()
-        return self.row_group_complaint()
+        return self.cluster_group_complaint(types)
 
     def _row_complaint(self, types: Types, _: Target | None) -> str | None:
         """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""
@@ -462,8 +458,3 @@ class TensorMemorySchedule(AnySchedule):
 
 def _aligned(bytes_: int, unit: int) -> int:
     return ceil_div(bytes_, unit) * unit
-
-
-def _or(values: list[int]) -> str:
-    *most, last = values
-    return f"{', '.join(map(str, most))} or {last}"

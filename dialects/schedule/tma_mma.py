@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from weft.dialects.element_types import FP8_TYPES, NARROW_TYPES, PTX_INPUTS
-from weft.dialects.product_types import BITS, BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.product_types import BITS, BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import mma_sync
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES
@@ -189,7 +189,7 @@ class TmaMmaSchedule(AnySchedule):
             or self.layout_complaint(types)
             or self._row_complaint(types)
             or self._promotion_complaint(types)
-            or self._group_complaint(types)
+            or self.group_complaint(types)
             or self.shared_complaint(types, target)
         )
 
@@ -255,14 +255,6 @@ class TmaMmaSchedule(AnySchedule):
         columns = self.warp_tile[1]
         if types.scaled and not types.scale_columns and PROMOTED % columns:
             return f"columns of a warp must divide {PROMOTED}, which share a scale, got {columns}"
-        return None
-
-    def _group_complaint(self, types: Types) -> str | None:
-        """Why the rows of D in a tile may not be of one group."""
-        if types.k_groups:
-            return self.k_group_complaint()
-        if types.grouped and GROUP_ROWS % self.block[0]:
-            return f"block M must divide {GROUP_ROWS} with groups, got {self.block[0]}"
         return None
 
     def _row_complaint(self, types: Types) -> str | None:

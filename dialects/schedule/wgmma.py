@@ -245,13 +245,11 @@ class WarpgroupSchedule(AnySchedule):
         unit = 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
         column = self.warpgroups // self.sharers * self.block[0] * types.output_bytes * self.staged(types)
         whole, strip = self.block[1] * column, width * column
-        return Staging(whole, room, self.block[1], unit, strip * self._in_strips(types, width, unit), width)
-
-    def _in_strips(self, types: Types, width: int, unit: int) -> bool:
-        """Whether tiles of D may be staged in strips: of types that were measured."""
-        if self.swap or self.alternating or not types.input_bytes == types.output_bytes == 2:
-            return False
-        return self.block[1] > width and self.block[1] % unit == 0
+        if self.swap or self.alternating or self.block[1] <= width or self.block[1] % unit:
+            strip = 0
+        if not types.input_bytes == types.output_bytes == 2:  # strips of other types weren't measured
+            strip = 0
+        return Staging(whole, room, self.block[1], unit, strip, width)
 
     def staging_parts(self, types: Types) -> int:
         """In how many parts a tile of D is staged, one after the other: few enough for the stages."""
@@ -422,8 +420,8 @@ class WarpgroupSchedule(AnySchedule):
         if verdict is None:
             return None
         if verdict.rule == "shape":
-            n = self.block[1]
-            near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
+            legal = (columns for columns in wgmma.COLUMNS if self._has_columns(columns, types))
+            near = sorted(legal, key=lambda columns: abs(columns - self.block[1]))[:2]
             verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
         return f"schedule must have a legal instruction: wgmma.mma_async {verdict}"
 
@@ -510,17 +508,11 @@ class WarpgroupSchedule(AnySchedule):
                 return f"{name} must be 1 with groups, got {count}"
         if self.stream_k:
             return "stream_k must be false with groups, got true"
-        if types.k_groups:
-            return self.k_group_complaint()
-        return self.row_group_complaint()
+        return self.cluster_group_complaint(types)
 
     def _with(self, columns: int) -> "WarpgroupSchedule":
         """This schedule with another block N."""
         return replace(self, block=(self.block[0], columns, self.block[2]))
-
-    def _columns(self, types: Types) -> list[int]:
-        """Each block N that has an instruction, and panels."""
-        return [columns for columns in wgmma.COLUMNS if self._has_columns(columns, types)]
 
     def _has_columns(self, columns: int, types: Types) -> bool:
         """Whether a block N has an instruction, and panels."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS
-from weft.dialects.product_types import BYTES, GROUP_ROWS, Types
+from weft.dialects.product_types import BYTES, Types
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, wmma
@@ -101,11 +101,9 @@ class WmmaSchedule(AnySchedule):
             return f"{what} need a schedule of mma.sync or wgmma, got one of wmma.mma"
         if complaint := self.least_complaint() or self.count_complaint() or self._tile_complaint():
             return complaint
-        if types.k_groups and (complaint := self.k_group_complaint()):
+        if complaint := self.group_complaint(types):
             return complaint
-        m, _, k = self.block
-        if types.grouped and not types.k_groups and GROUP_ROWS % m:
-            return f"block M must divide {GROUP_ROWS} with groups, got {m}"
+        k = self.block[2]
         if k * types.input_bytes not in _K_BYTES:
             legal = " or ".join(str(bytes_ // types.input_bytes) for bytes_ in _K_BYTES)
             return f"block K must be {legal} (rows of 64 or 128 bytes in shared memory), got {k}"
