@@ -12,6 +12,7 @@ from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLE_NAMES, one_of
 from weft.mlir import ir
 
 _NAME = TENSOR_MAPS.name
+_FLAGS = ("padded", "any_rows", "skewed", "joined", "tf32")
 _RANKS = range(2, 5)  # of matrices, batches and batches of batches
 
 
@@ -42,9 +43,8 @@ def read_maps(kernel: ir.OpView, kinds: Sequence[ir.Type]) -> tuple[MapParameter
 
 
 def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
-    kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "padded": ir.UnitAttr}
-    kinds |= {"chunk": ir.IntegerAttr, "any_rows": ir.UnitAttr, "skewed": ir.UnitAttr}
-    kinds |= {"joined": ir.UnitAttr, "tf32": ir.UnitAttr}
+    kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr, "chunk": ir.IntegerAttr}
+    kinds |= dict.fromkeys(_FLAGS, ir.UnitAttr)
     names = sorted(field.name for field in fields(MapParameter) if field.default is MISSING)
     values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
     wrong = any(not isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in values)
@@ -62,10 +62,6 @@ def _read_map(kernel: ir.OpView, entry: ir.Attribute) -> MapParameter:
         tuple(values["box"]),
         swizzle,
         promotion,
-        padded="padded" in values,
         chunk=values["chunk"].value if "chunk" in values else 0,
-        any_rows="any_rows" in values,
-        skewed="skewed" in values,
-        joined="joined" in values,
-        tf32="tf32" in values,
+        **{flag: flag in values for flag in _FLAGS},
     )

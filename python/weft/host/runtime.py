@@ -110,8 +110,8 @@ class Runtime:
             "mgpuModuleGetFunction": lambda module, name: device.kernel(
                 module, ctypes.string_at(name).decode()
             ),
-            "mgpuLaunchKernel": self._launch,
-            "mgpuLaunchClusterKernel": self._launch_cluster,
+            "mgpuLaunchKernel": lambda kernel, *rest: self._launch(kernel, 1, 1, 1, *rest),
+            "mgpuLaunchClusterKernel": self._launch,
             "mgpuStreamCreate": device.stream,
             "mgpuStreamSynchronize": device.wait,
             "mgpuStreamDestroy": device.destroy,
@@ -145,10 +145,6 @@ class Runtime:
             raise WeftError(Diagnostic(f"assertion failed: {message}", location))
 
     def _launch(self, kernel: int, *rest: int) -> None:
-        grid, block, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9]
-        self._device.launch(kernel, grid, block, (1, 1, 1), shared, stream, parameters)  # type: ignore[arg-type]
-
-    def _launch_cluster(self, kernel: int, *rest: int) -> None:
         cluster, grid, block, (shared, stream, parameters) = rest[:3], rest[3:6], rest[6:9], rest[9:12]
         self._device.launch(kernel, grid, block, cluster, shared, stream, parameters)  # type: ignore[arg-type]
 

@@ -84,17 +84,12 @@ def _names() -> tuple[str, ...]:
     if found is None:
         legal = "must be a folder that contains mlir/ir.py, such as tools/mlir/python_packages/mlir_core"
         raise WeftError(f"{OWN} {legal} of a build of MLIR with its Python bindings; got '{folder}'")
-    _load_from(Path(folder, found).resolve())
-    return (found,)
-
-
-def _load_from(path: Path) -> None:
-    """Makes this folder, and no other one on Python's path, the package of its name. Upstream's packages have
-    no __init__.py.
-    """
+    # This folder, and no other one on Python's path, becomes the package: upstream's have no __init__.py.
+    path = Path(folder, found).resolve()
     spec = importlib.machinery.ModuleSpec(path.name, None, is_package=True)
     spec.submodule_search_locations = [str(path)]
     sys.modules[path.name] = importlib.util.module_from_spec(spec)
+    return (found,)
 
 
 @functools.cache

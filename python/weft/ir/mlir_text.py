@@ -44,7 +44,11 @@ def check(text: str, name: str) -> None:
         ):  # symbols, resources and machine code may contain any bytes
             _check_string(match, text, name)
         elif match["close"]:
-            _close(within, _OPENING[_CLOSING.index(match["close"])])
+            # Closes the innermost bracket of a kind, and all within it: `<` and `>` may be operators.
+            opening = _OPENING[_CLOSING.index(match["close"])]
+            if opening in within:
+                while within.pop() != opening:
+                    pass
         elif match["number"] and int(match["number"][:20]) >= _MOST_RESULTS:
             complaint = f"result number must be below {_MOST_RESULTS}, got {match['number']}"
             raise _refusal(complaint, text, match.start("number") - 1, name)
@@ -82,13 +86,6 @@ def _check_shape(match: re.Match[str], text: str, name: str) -> None:
         if value > _LARGEST_SHAPE or (value and size[0].startswith("-")):
             complaint = f"m, n and k of a shape must be in 0..{_LARGEST_SHAPE}, got {size[0]}"
             raise _refusal(complaint, text, match.start() + size.start(), name)
-
-
-def _close(within: list[str], opening: str) -> None:
-    """Closes the innermost bracket of a kind, and all within it, since `<` and `>` may be operators."""
-    if opening in within:
-        while within.pop() != opening:
-            pass
 
 
 def _refusal(message: str, text: str, at: int, name: str) -> WeftError:

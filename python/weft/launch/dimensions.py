@@ -46,10 +46,10 @@ def dimensions(
                     multiprocessors = max(multiprocessors, min(several, _MOST_EMULATED))
             most = max(each * multiprocessors // ctas, 1) * ctas
             grid = (min(tiles, most) if each else tiles, 1, 1)
+    extents = _extents(launch, launch_extents.grid, grid)
     requested = launch.block if block is None else block
     if requested is None:
         raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
-    extents = _extents(launch, launch_extents.grid, grid)
     threads = _extents(launch, launch_extents.block, requested)
     if launch.block not in (None, threads):
         raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {threads}")

@@ -85,12 +85,8 @@ def _queue_here(plan: int, given: Sequence[int], stream: int) -> int:
     for byte, number, distance in zip(numbers, numbers, numbers, strict=True):
         _words(start + byte, 1)[0] = (given[number] + distance) % 2**64
     pointers = (c_void_p * (parameters + 1))(*(start + offset for offset in _words(offsets, parameters)))
-    own = _words(
-        addressof(
-            copied := (c_char * _CONFIG_BYTES).from_buffer_copy(ctypes.string_at(config, _CONFIG_BYTES))
-        ),
-        7,
-    )
+    copied = (c_char * _CONFIG_BYTES).from_buffer_copy(ctypes.string_at(config, _CONFIG_BYTES))
+    own = _words(addressof(copied), 7)
     own[_STREAM_WORD] = stream
     return _driver[5](addressof(copied), function, addressof(pointers), None)
 

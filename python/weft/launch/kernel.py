@@ -52,7 +52,11 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     `kernel` selects one of several kernels. Raises WeftError with source locations for a module that can't be
     compiled, and WeftInternalError with a reproducer if MLIR crashes. Any number of threads may compile.
     """
-    _check_arguments(module, arch, kernel)
+    check_text(module)
+    if arch is not None and not isinstance(arch, str):
+        raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
+    if kernel is not None and not isinstance(kernel, str):
+        raise WeftError(f"kernel must be the name of a kernel in the module, got {shown(kernel)}")
     from weft.compiler.apart import compile_input
     from weft.construction.module import Module
 
@@ -109,15 +113,6 @@ def check_text(module: object) -> None:
     """Raises WeftError for the name of a file in the place of text."""
     if isinstance(module, str) and module.endswith(".mlir") and not set("{(\n").intersection(module):
         raise WeftError(f"module must be .mlir text or a Path, got a file name: pass Path({module!r})")
-
-
-def _check_arguments(module: object, arch: object, kernel: object) -> None:
-    """Raises WeftError for arguments of `compile` of the wrong type."""
-    check_text(module)
-    if arch is not None and not isinstance(arch, str):
-        raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
-    if kernel is not None and not isinstance(kernel, str):
-        raise WeftError(f"kernel must be the name of a kernel in the module, got {shown(kernel)}")
 
 
 class Kernel:

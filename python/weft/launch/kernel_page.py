@@ -24,7 +24,13 @@ def page(kernel: Any) -> str:
         facts.append(("cluster", _extents(launch.cluster)))
     grid = _NOT_TOLD if launch.grid is None else f"({', '.join(launch.grid.texts)})"
     facts.append(("tiles" if launch.persistent is not None else "grid", grid))
-    facts += [(name, value) for name, value in _more(launch) if value]
+    more: list[tuple[str, object]] = [
+        ("stages", launch.stages),
+        ("columns of tensor memory", launch.tensor_columns),
+        ("tensor maps", len(launch.maps)),
+        ("workspaces", len(launch.workspaces)),
+    ]
+    facts += [(name, value) for name, value in more if value]
     made.facts(facts)
     made.code(kernel.ir(), "source")
     for stage in kernel.stages:
@@ -60,15 +66,6 @@ def of_function(function: Any, compiled: Any) -> str:
         return made.text()
     made.table(["kernel", "chip", "block"], [(k.name, k.chip, _extents(k.launch.block)) for k in compiled])
     return made.text()
-
-
-def _more(launch: Any) -> list[tuple[str, object]]:
-    return [
-        ("stages", launch.stages),
-        ("columns of tensor memory", launch.tensor_columns),
-        ("tensor maps", len(launch.maps)),
-        ("workspaces", len(launch.workspaces)),
-    ]
 
 
 def _extents(extents: Any) -> str:

@@ -79,7 +79,13 @@ def exported(module: object, example: Sequence[object], dynamic_shapes: object =
         # torch-mlir's release and PyTorch's differ in a function that PyTorch itself calls.
         warnings.filterwarnings("ignore", r"`isinstance\(treespec", FutureWarning)
         program = _traced(functional, (*weights, *example), shapes, fx)
-        _refuse_changes(program, list(state), module)
+        # Kernels write to their results only.
+        taken = [each.arg.name for each in program.graph_signature.input_specs]
+        for spec in program.graph_signature.output_specs:
+            if spec.target in taken:
+                number = taken.index(spec.target)
+                what = list(state)[number] if number < len(state) else f"input {number - len(state)}"
+                raise _refusal(f"from_torch can't compile the module: it writes to {what}", module)
         text = _lowered(program, fx, module)
     if all(functional.others):
         raise WeftError("the module must return a tensor, or a structure with tensors; it returns none")
@@ -145,17 +151,6 @@ def _traced(functional: Any, inputs: tuple[Any, ...], shapes: Any, fx: Any) -> A
             )
         table = table | decompositions
     return program.run_decompositions(table)
-
-
-def _refuse_changes(program: Any, names: list[str], module: Any) -> None:
-    """Refuses a module that writes to its buffers or inputs: kernels write to their results only."""
-    signature = program.graph_signature
-    taken = [each.arg.name for each in signature.input_specs]
-    for spec in signature.output_specs:
-        if spec.target in taken:
-            number = taken.index(spec.target)
-            what = names[number] if number < len(names) else f"input {number - len(names)}"
-            raise _refusal(f"from_torch can't compile the module: it writes to {what}", module)
 
 
 def _lowered(program: Any, fx: Any, module: Any) -> str:

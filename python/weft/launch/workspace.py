@@ -4,8 +4,7 @@ They are zero at first; each launch finds what the previous one wrote. Launches 
 another and share them. Launches on two streams, or in two graphs, may overlap, so each has its own.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -78,7 +77,10 @@ def filled(size: int, numbers: npt.NDArray[Any] | None) -> DeviceArray:
     """
     driver = api()
     action = f"{'clearing' if numbers is None else 'copying'} {size} bytes"
-    with _beside_capture(driver):
+    # In this mode, calls may allocate and wait without ending a capture that this thread has begun.
+    relaxed, mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED, "changing the capture mode"
+    before = call(mode, driver.cuThreadExchangeStreamCaptureMode, relaxed)
+    try:
         memory = DeviceArray((size,), "i8")
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
         stream = call(action, driver.cuStreamCreate, flags)
@@ -88,16 +90,6 @@ def filled(size: int, numbers: npt.NDArray[Any] | None) -> DeviceArray:
             call(action, driver.cuMemcpyHtoDAsync, memory.address, numbers.ctypes.data, size, stream)
         call(action, driver.cuStreamSynchronize, stream)
         call(action, driver.cuStreamDestroy, stream)
-    return memory
-
-
-@contextlib.contextmanager
-def _beside_capture(driver: Any) -> Iterator[None]:
-    """Lets calls in the block allocate and wait without ending a capture that this thread has begun."""
-    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    action = "changing the capture mode"
-    before = call(action, driver.cuThreadExchangeStreamCaptureMode, relaxed)
-    try:
-        yield
     finally:
-        call(action, driver.cuThreadExchangeStreamCaptureMode, before)
+        call(mode, driver.cuThreadExchangeStreamCaptureMode, before)
+    return memory

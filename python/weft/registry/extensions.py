@@ -237,8 +237,11 @@ def _load_one(point: "metadata.EntryPoint", extension: Extension) -> None:
     notes = (_advice(extension.distribution),)
     try:
         files.watch_package(extension.package)
-        with _registering(source):
+        token = _current.set(source)
+        try:
             point.load()()
+        finally:
+            _current.reset(token)
     except (Exception, SystemExit) as error:  # an extension's code may raise anything
         _forget(source)
         first, *rest = getattr(error, "diagnostics", ()) or (Diagnostic(_named(error)),)
@@ -294,15 +297,6 @@ def _forget_installed() -> None:
     for entry in entries():
         if entry.source.installed:
             _forget(entry.source)
-
-
-@contextmanager
-def _registering(source: Source) -> Iterator[None]:
-    token = _current.set(source)
-    try:
-        yield
-    finally:
-        _current.reset(token)
 
 
 _HERE = str(Path(__file__).parents[1])
