@@ -104,17 +104,12 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
     def mnk(self) -> tuple[int, int, int]:
         """M, N and K. M and N are those of the buffers of one CTA."""
         m, k = self.a.type.shape[:: -1 if self.attribute("transpose_a") else 1]
-        n = self.b.type.shape[0 if self.attribute("transpose_b") else 1]
-        return m, n - self._unread_columns, k
-
-    @property
-    def _unread_columns(self) -> int:
-        """Columns of an MN-major B that D lacks, fewer than a panel has."""
-        if self.attribute("transpose_b") or not is_fragment(self.d):
-            return 0
-        of_b, of_d = self.b.type.shape[1], self.d.type.shape[-1]
-        panel = self.b.type.groups[1][-1].extent
-        return int(of_b - of_d) if 0 < of_b - of_d < panel else 0
+        if self.attribute("transpose_b"):
+            return m, self.b.type.shape[0], k
+        n = self.b.type.shape[1]
+        # D may lack columns of an MN-major B, fewer than a panel has.
+        unread = n - self.d.type.shape[-1] if is_fragment(self.d) else 0
+        return m, n - unread if 0 < unread < self.b.type.groups[1][-1].extent else n, k
 
     def check(self) -> str | None:
         if not (is_fragment(self.a) or is_buffer(self.a)):

@@ -105,9 +105,6 @@ class ReadSumsOp(Op, dialect=Tile, name="read_sums", traits=[reads(ALL)]):
             return f"expects to return a fragment of {legal}, got {self.sums.type}"
         if not 0 <= (first := self.attribute("first_sum")) <= LAST_SUM:
             return f"first_sum must be in 0..{LAST_SUM}, got {first}"
-        return self._order_complaint()
-
-    def _order_complaint(self) -> str | None:
         given = self.attribute("order")
         if given is None:
             return None

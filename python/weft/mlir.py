@@ -92,12 +92,8 @@ with ir.Context(load_on_create_dialects=()):
     _hand_out_all_attributes()
 
 
-def _as_text(attribute: ir.Attribute) -> str:
-    """A string's value, with escapes for bytes that aren't UTF-8: the bindings would raise RuntimeError."""
-    return str(attribute.value_bytes.decode("utf-8", "backslashreplace"))
-
-
-ir.StringAttr.value = property(_as_text)
+# With escapes for bytes that aren't UTF-8: the bindings would raise RuntimeError.
+ir.StringAttr.value = property(lambda attribute: attribute.value_bytes.decode("utf-8", "backslashreplace"))
 
 
 _UPSTREAM = ("arith", "builtin", "func", "gpu", "llvm", "memref", "nvvm", "scf", "vector")
@@ -174,8 +170,10 @@ def is_integer(attribute: ir.Attribute) -> bool:
 
 def diagnostic(info: Any, name: str | None) -> Diagnostic:
     """MLIR's diagnostic as a Weft diagnostic, with suggestions. `name` replaces the file name `-`."""
+    # The name of a similar operation, if the message is about an unknown one.
+    operation = unknown_names.operation(info.message)
     return Diagnostic(
-        info.message + _suggestion(info.message),
+        info.message + ("" if operation is None else _known(operation.partition(".")[0]).like(operation)),
         location(info.location, name),
         str(info.severity).rsplit(".", 1)[-1].lower(),
         tuple(
@@ -287,12 +285,6 @@ def _parse_error(failure: Any, text: str, name: str) -> WeftError:
 
 # The name of an operation at the beginning of a line, perhaps after its results.
 _BARE = re.compile(r"^\s*(?:%[\w$.:, %-]+=\s*)?([a-z]\w*\.[\w.]+)")
-
-
-def _suggestion(message: str) -> str:
-    """The name of a similar operation, if a message is about an unknown operation; otherwise nothing."""
-    name = unknown_names.operation(message)
-    return "" if name is None else _known(name.partition(".")[0]).like(name)
 
 
 def _known(upstream: str = "") -> unknown_names.Known:

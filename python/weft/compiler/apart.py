@@ -160,21 +160,18 @@ def _answer(request: Message) -> Message:
     os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # the parent process has the cache
     os.chdir(request["folder"])
     module = request["text"] if request["path"] is None else Path(request["path"])
+    options = request["options"]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        answer = _done(_WORK[request["work"]], module, request["options"])
+        phase.enter(f"reading {options['name']}")
+        try:
+            answer = _WORK[request["work"]](module, **options)
+        except WeftError as error:
+            answer = {"error": [asdict(d) for d in error.diagnostics], "internal": False}
+        except Exception as error:
+            failure = reproducer.internal_error(error, (options["name"], _text(module)))
+            answer = {"error": [asdict(d) for d in failure.diagnostics], "internal": True}
     return answer | {"warnings": [str(warning.message) for warning in said]}
-
-
-def _done(work: Callable[..., Message], module: str | Path, options: Message) -> Message:
-    phase.enter(f"reading {options['name']}")
-    try:
-        return work(module, **options)
-    except WeftError as error:
-        return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
-    except Exception as error:
-        failure = reproducer.internal_error(error, (options["name"], _text(module)))
-        return {"error": [asdict(d) for d in failure.diagnostics], "internal": True}
 
 
 def _compile(module: str | Path, **options: Any) -> Message:

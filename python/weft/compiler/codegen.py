@@ -71,7 +71,12 @@ def to_ptx(
     written = LAST_PTX if newer else ptx_version
     known = CHIPS[chip].generated_as if instead and chip in CHIPS else chip
     request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level, passes, optimized)
-    answer, said = _ask(request)
+    try:
+        answer, said = _worker.ask(vars(request), TIMEOUT_SECONDS)
+    except TimeoutError:
+        raise WeftError(f"LLVM didn't finish within {TIMEOUT_SECONDS} s (for {request.target})") from None
+    except worker.DeathError as death:
+        raise WeftError(_death(death.status, death.said, request)) from None
     if unknown := _unknown_target(said, request):
         raise WeftError(unknown)
     if "invalid" in answer:
@@ -109,16 +114,6 @@ def start() -> None:
     _worker.start()
 
 
-def _ask(request: _Request) -> tuple[channels.Message, str]:
-    """The worker's answer and what LLVM printed meanwhile."""
-    try:
-        return _worker.ask(vars(request), TIMEOUT_SECONDS)
-    except TimeoutError:
-        raise WeftError(f"LLVM didn't finish within {TIMEOUT_SECONDS} s (for {request.target})") from None
-    except worker.DeathError as death:
-        raise WeftError(_death(death.status, death.said, request)) from None
-
-
 def _death(status: int, said: str, request: _Request) -> Diagnostic:
     """LLVM's last words, in ours."""
     if unknown := _unknown_target(said, request):
@@ -127,7 +122,7 @@ def _death(status: int, said: str, request: _Request) -> Diagnostic:
     if intrinsic := re.match(r"Cannot select: intrinsic %?([\w.]+)", message):
         return Diagnostic(f"{intrinsic[1]} doesn't exist on {request.target} (LLVM can't select it)")
     if message:
-        reason = f"LLVM gave up: {_first_line(message)}"
+        reason = f"LLVM gave up: {message.splitlines()[0]}"
     elif status < 0:
         reason = f"LLVM crashed ({signal.strsignal(-status)})"
     else:
@@ -154,10 +149,6 @@ def _invalid(message: str, llvm_ir: str) -> Diagnostic:
     first, _, rest = message.strip().partition("\n")
     notes = (Diagnostic(rest.strip(), severity="note"),) if rest.strip() else ()
     return Diagnostic(f"LLVM IR: {first}", notes=notes)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0]
 
 
 def serve(opened: list[str]) -> None:

@@ -35,20 +35,15 @@ def pick(module: ir.Module, kernel: str | None, name: str, option: str) -> None:
     if others:
         second = mlir.location(others[0].operation.location)
         raise WeftError(Diagnostic(f"the file has two kernels '{kernel}': give them different names", second))
-    _keep(module, chosen)
-    for inner in kernels(chosen):
-        if kernel is not None and mlir.symbol(inner) != kernel:
-            inner.operation.erase()
-
-
-def _keep(module: ir.Module, chosen: ir.OpView) -> None:
-    """Erases everything but an operation, and the functions that a `func.func` may call."""
     is_device = isinstance(chosen, gpu.GPUModuleOp)
     if chosen.operation.parent.operation != module.operation:
         chosen.operation.move_before(next(iter(module.body.operations)).operation)
-    for op in list(module.body.operations):
+    for op in list(module.body.operations):  # the functions that a `func.func` may call stay
         if op.operation != chosen.operation and (is_device or _kernels(op)):
             op.operation.erase()
+    for inner in kernels(chosen):
+        if kernel is not None and mlir.symbol(inner) != kernel:
+            inner.operation.erase()
 
 
 def _kernels(op: ir.OpView) -> list[str]:

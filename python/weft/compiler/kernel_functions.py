@@ -1,7 +1,5 @@
 """The kernels of a module, as `gpu.func` or, lowered, as `llvm.func`, and what each specifies."""
 
-from typing import Any
-
 from weft.dialects.launch_contract import ARGUMENTS
 from weft.dialects.op import refuse
 from weft.mlir import cast, gpu, ir, llvm, operations
@@ -40,17 +38,13 @@ def argument_types(kernel: ir.OpView) -> list[ir.Type]:
     if not all(isinstance(each, ir.TypeAttr) for each in recorded):
         raise refuse(kernel, f"{ARGUMENTS.name} must be {ARGUMENTS.words}, got {recorded}")
     kinds = [each.value for each in recorded]
-    count = sum(_parameters(kind) for kind in kinds)
+    # A memref's parameters are two pointers, an offset, sizes and strides.
+    count = sum(3 + 2 * int(k.rank) if isinstance(k, ir.MemRefType) else 1 for k in kinds)
     if count != len(parameters):
         raise refuse(
             kernel, f"{ARGUMENTS.name} must be the types of {len(parameters)} parameters, got {recorded}"
         )
     return kinds
-
-
-def _parameters(kind: Any) -> int:
-    """How many parameters an argument becomes: a memref's are two pointers, an offset, sizes and strides."""
-    return 3 + 2 * int(kind.rank) if isinstance(kind, ir.MemRefType) else 1
 
 
 def block(kernel: ir.OpView) -> tuple[int, int, int] | None:

@@ -35,20 +35,18 @@ def respelled(text: str) -> str:
     """The LLVM IR with every constant that LLVM 22.1 would refuse, or misread, as bits."""
     if not _names_a_type(text):
         return text
-    return "\n".join([_line(line) if _may_have_literal(line) else line for line in text.split("\n")])
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        # The pattern takes long to go through the types of structures, which are most of a kernel's text.
+        marked = "." in line or "f0x" in line or "inf" in line or "nan" in line
+        if marked and _names_a_type(line) and _BEGINNING.search(line) is not None:
+            lines[i] = _line(line)
+    return "\n".join(lines)
 
 
 def _names_a_type(text: str) -> bool:
     """Whether a name of a type of floats may be in a text. Without one, nothing is a constant."""
     return "float" in text or "half" in text or "double" in text
-
-
-def _may_have_literal(line: str) -> bool:
-    if not _names_a_type(line):
-        return False
-    # The pattern takes long to go through the types of structures, which are most of a kernel's text.
-    marked = "." in line or "f0x" in line or "inf" in line or "nan" in line
-    return marked and _BEGINNING.search(line) is not None
 
 
 def _line(line: str) -> str:

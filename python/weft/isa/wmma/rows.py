@@ -71,17 +71,16 @@ def _fragments() -> dict[tuple[str, str, str, str], Support]:
 
 
 def _load_forms() -> Iterator[tuple[Load, Support]]:
-    for (shape, fragment, name, layout), support in _fragments().items():
-        if fragment != "d":
-            for space, stride in product(SPACES, (False, True)):
-                yield Load(shape, fragment, name, layout, space, stride), support
+    for (key, support), space, stride in product(_fragments().items(), SPACES, (False, True)):
+        if key[1] != "d":
+            yield Load(*key, space, stride), support
 
 
 def _store_forms() -> Iterator[tuple[Store, Support]]:
-    for (shape, fragment, name, layout), support in _fragments().items():
+    for (key, support), space, stride in product(_fragments().items(), SPACES, (False, True)):
+        shape, fragment, name, layout = key
         if fragment == "d":
-            for space, stride in product(SPACES, (False, True)):
-                yield Store(shape, name, layout, space, stride), support
+            yield Store(shape, name, layout, space, stride), support
 
 
 # Rules that say more than which axis has no such value.
