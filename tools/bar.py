@@ -32,15 +32,12 @@ class Bar:
                 return
             if time.perf_counter() - self._start < _PATIENCE_SECONDS:
                 return
-            self._show(total)
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            numbers = MofNCompleteColumn(), TextColumn(self._unit)
+            columns = TextColumn("{task.description}"), BarColumn(), *numbers, TimeRemainingColumn()
+            self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._shown.add_task(self._label, total=total)
+            self._shown.start()
         self._shown.update(self._task, completed=done, total=total)
-
-    def _show(self, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        numbers = MofNCompleteColumn(), TextColumn(self._unit)
-        columns = TextColumn("{task.description}"), BarColumn(), *numbers, TimeRemainingColumn()
-        self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._shown.add_task(self._label, total=total)
-        self._shown.start()

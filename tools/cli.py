@@ -132,12 +132,6 @@ class Kept:
         return cls(texts.get("first_read"), texts.get("reproducer"))
 
 
-def _remember(name: str, text: str) -> None:
-    if not _texts:
-        _keep("first_read", name, text)
-    _texts[name] = text
-
-
 @contextmanager
 def _warnings_told_by(tool: str) -> Iterator[None]:
     """Prints Python's warnings as messages: the line of Weft's that raised one means nothing to a user."""
@@ -204,7 +198,11 @@ def read(path: str, *, python: bool = False) -> str:
     except OSError as failure:
         raise WeftError(f"cannot read '{path}': {failure.strerror}") from None
     if data.startswith(mlir_text.BYTECODE):
-        data = _as_text(data, name_of(path))
+        from weft import mlir
+        from weft.dialects import context
+
+        module = mlir.parse_bytecode(data, context(), name_of(path))
+        data = str(module.operation.get_asm(enable_debug_info=True)).encode()
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as failure:
@@ -213,19 +211,13 @@ def read(path: str, *, python: bool = False) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
-    _remember(name_of(path), text)
+    name = name_of(path)
+    if not _texts:
+        _keep("first_read", name, text)
+    _texts[name] = text
     if text.startswith(BYTE_ORDER_MARK) and not python:
         raise WeftError(Diagnostic(BEGINS_WITH_MARK, Location(name_of(path), 1, 1)))
     return text
-
-
-def _as_text(bytecode: bytes, name: str) -> bytes:
-    """The text of a module in MLIR's bytecode. Raises WeftError where it can't be read."""
-    from weft import mlir
-    from weft.dialects import context
-
-    module = mlir.parse_bytecode(bytecode, context(), name)
-    return str(module.operation.get_asm(enable_debug_info=True)).encode()
 
 
 def is_ptx(path: str, text: str) -> bool:

@@ -6,8 +6,6 @@ import runpy
 import sys
 import traceback
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,6 @@ from weft.tools import cli, emulate
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.tools.debugger.prompt import Prompt
     from weft.tools.debugger.session import Session
 
 
@@ -41,6 +38,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
+    from weft.emulator.watching.hooks import hooked
     from weft.tools.debugger.prompt import Prompt
     from weft.tools.debugger.session import Quit, Session
 
@@ -50,32 +48,18 @@ def _run(options: Namespace) -> int:
     stdin = io.StringIO() if options.batch or sys.stdin is None else sys.stdin
     prompt = Prompt([*commands, *options.commands], stdin, echo=True)
     session = prompt.session = Session(prompt, options.file)
+    is_python = options.file.endswith(".py")
+    if options.following and not is_python:
+        raise WeftError(f"arguments after -- are those of a Python file, got {options.following}")
     try:
-        status = _debugged(options, session, prompt)
+        with hooked(session.hooks), tracing_state.keeping_variables(), session.interruptible():
+            status = _python(options) if is_python else emulate.run(options)
     except Quit:
         return _status(session)
-    if session.launches:
-        prompt.say(f"{cli.name_of(options.file)} has ended")
-    return status
-
-
-def _debugged(options: Namespace, session: "Session", prompt: "Prompt") -> int:
-    from weft.emulator.watching.hooks import hooked
-
-    program: Callable[[], int]
-    if options.file.endswith(".py"):
-        program = lambda: _python(options)  # noqa: E731
-    else:
-        if options.following:
-            raise WeftError(f"arguments after -- are those of a Python file, got {options.following}")
-        program = lambda: emulate.run(options)  # noqa: E731
-    with ExitStack() as stack:
-        stack.enter_context(hooked(session.hooks))
-        stack.enter_context(tracing_state.keeping_variables())
-        stack.enter_context(session.interruptible())
-        status = program()
     if session.launches == 0 and status == 0:
         raise WeftError(f"{options.file} has launched no kernel in the emulator")
+    if session.launches:
+        prompt.say(f"{cli.name_of(options.file)} has ended")
     return status or _status(session)
 
 

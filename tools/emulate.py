@@ -72,7 +72,7 @@ def run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     try:
         text = cli.read(options.file)
-        if _is_mlir(options.file, text):
+        if options.file.endswith(".mlir") or (options.file == "-" and not cli.is_ptx(options.file, text)):
             name = f"PTX of {name}"
             report, arguments = _emulate_program(options, text)
         else:
@@ -91,11 +91,6 @@ def run(options: Namespace) -> int:
     if options.sarif is not None:
         sarif.write(options.sarif, report.findings, name)
     return status
-
-
-def _is_mlir(path: str, text: str) -> bool:
-    """Whether a file is to be compiled first: by its name, or by its text where that is stdin's."""
-    return path.endswith(".mlir") or (path == "-" and not cli.is_ptx(path, text))
 
 
 def _emulate_program(options: Namespace, text: str) -> "tuple[Report, list[values.Argument]]":

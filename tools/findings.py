@@ -35,10 +35,6 @@ class Finding(NamedTuple):
     subject: str
     remark: str = ""
 
-    def is_stray(self) -> bool:
-        """Whether this is a statement that isn't PTX's at all."""
-        return self.verdict is not None and self.verdict.rule == "instruction"
-
     def json(self) -> str:
         """The finding as one line of JSON."""
         verdict = self.verdict
@@ -176,7 +172,7 @@ def judge_operation(op: "ir.OpView", name: str, misplaced: "str | Related | None
     from weft import mlir
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
-    from weft.dialects.op import location_of
+    from weft.dialects.op import Related, location_of, refuse
 
     wrong: str | Related | None = None
     subject, instruction = f"'{op.operation.name}' op", str(op.operation.name)
@@ -190,20 +186,15 @@ def judge_operation(op: "ir.OpView", name: str, misplaced: "str | Related | None
             elif isinstance(op, DescriptorOp):
                 verdict = op.complaint()
             if verdict is None and (wrong := op.check() or op.check_constants() or misplaced):
-                verdict = _verdict(rule, op, wrong)
+                if isinstance(wrong, Related):
+                    (diagnostic,) = refuse(op, wrong).diagnostics
+                    verdict = Verdict(rule, wrong.message, related=_related(*diagnostic.notes))
+                else:
+                    verdict = Verdict(rule, wrong)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)
     location = mlir.location(location_of(op, wrong), name) or Location(name, 0, 0)
     return Finding(location.line, location.column, instruction, verdict, subject)
-
-
-def _verdict(rule: str, op: "ir.OpView", wrong: "str | Related") -> Verdict:
-    from weft.dialects.op import Related, refuse
-
-    if not isinstance(wrong, Related):
-        return Verdict(rule, wrong)
-    (diagnostic,) = refuse(op, wrong).diagnostics
-    return Verdict(rule, wrong.message, related=_related(*diagnostic.notes))
 
 
 def chip_of(text: str, name: str) -> str | None:
@@ -243,15 +234,11 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     chip = chip or chip_of(text, name)
     check_version(text, name)
     verdicts = lint_ptx(text, chip)
-    if not reader.is_ptx(text) and all(finding.is_stray() for finding in verdicts):
-        raise _no_ptx(text, name)
+    rules = {finding.verdict and finding.verdict.rule for finding in verdicts}
+    if not reader.is_ptx(text) and rules <= {"instruction"}:  # statements that aren't PTX's at all
+        words = reader.code(text).split(maxsplit=1)
+        got = f"got {words[0][:_MOST_SHOWN]!r}" if words else "got none"
+        before = text[: reader.code(text).index(words[0])] if words else ""
+        location = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", location))
     return verdicts, f"on {chip}" if chip else "on some chip (it names none: give --arch)"
-
-
-def _no_ptx(text: str, name: str) -> WeftError:
-    """The complaint about a text without one word of PTX, at its first."""
-    words = reader.code(text).split(maxsplit=1)
-    got = f"got {words[0][:_MOST_SHOWN]!r}" if words else "got none"
-    before = text[: reader.code(text).index(words[0])] if words else ""
-    location = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
-    return WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", location))

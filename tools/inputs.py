@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.compiled import Compiled
 from weft.compiler.launch_record import Argument, Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.compiler.stages import compile_module
 from weft.dialects.tile import MatmulOp
@@ -15,7 +14,6 @@ from weft.errors import WeftError
 from weft.launch import arrays, runtime
 from weft.launch.kernel import Kernel
 from weft.mlir import ir, operations
-from weft.reference import Array
 from weft.tools import cli, source, values
 from weft.tools.product import Product, Shape, shape_of
 
@@ -49,19 +47,21 @@ def prepare(options: Namespace, seed: int, text: str | None = None) -> Prepared:
         product = _product(module, name, shape, checked=not texts)
         default = None if options.arch else runtime.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
-        launch = _only(compiled)
+        if len(compiled.launches) > 1:
+            names = ", ".join(compiled.launches)
+            raise WeftError(f"{compiled.name} has several kernels: select one with --kernel: {names}")
+        (launch,) = compiled.launches.values()
         passed = _given(launch, texts, seed)
         if product is None:
             return Prepared(Kernel(compiled, launch), None, _arguments(launch, passed, seed))
         if shape is None:
             product = product.sized_by({number: np.shape(each.value) for number, each in passed.items()})
         operands = product.operands(launch, seed, {number: each.value for number, each in passed.items()})
-    created = [passed.get(number) or _created(each) for number, each in enumerate(operands)]
+    created = [
+        passed.get(number) or (values.Argument.of_array(each) if each.ndim else values.Argument(each.item()))
+        for number, each in enumerate(operands)
+    ]
     return Prepared(Kernel(compiled, launch), product, created)
-
-
-def _created(operand: Array) -> values.Argument:
-    return values.Argument.of_array(operand) if operand.ndim else values.Argument(operand.item())
 
 
 def _product(module: ir.Module, name: str, shape: Shape | None, *, checked: bool) -> Product | None:
@@ -78,15 +78,6 @@ def _product(module: ir.Module, name: str, shape: Shape | None, *, checked: bool
         if checked or shape is not None:
             raise
         return None
-
-
-def _only(compiled: Compiled) -> Launch:
-    """The launch of the only kernel. Raises WeftError for several."""
-    if len(compiled.launches) > 1:
-        names = ", ".join(compiled.launches)
-        raise WeftError(f"{compiled.name} has several kernels: select one with --kernel: {names}")
-    (launch,) = compiled.launches.values()
-    return launch
 
 
 def _given(launch: Launch, texts: Mapping[int, str], seed: int) -> dict[int, values.Argument]:

@@ -51,7 +51,10 @@ def _run(options: Namespace) -> int:
         raise WeftError("--types needs --matmul")
     families = chosen(options.family)
     if not any(any(family.forms(chip)) for family in families):
-        raise WeftError(_missing(options.family, families, chip))
+        from weft.isa.chips import describe
+
+        having = describe(frozenset().union(*(family.chips() for family in families)))
+        raise WeftError(f"{chip} has no form of {options.family}, which needs {having}")
     if options.json:
         cli.say("\n".join(json.dumps(entry) for family in families for entry in entries(family, chip)))
         return 0
@@ -76,13 +79,6 @@ def _matmul(options: Namespace) -> int:
     else:
         cli.say(_rendered(list(isa_matmul.tables(cells))).rstrip())
     return 0
-
-
-def _missing(name: str, families: "Sequence[Family[Form]]", chip: str) -> str:
-    from weft.isa.chips import describe
-
-    having = describe(frozenset().union(*(family.chips() for family in families)))
-    return f"{chip} has no form of {name}, which needs {having}"
 
 
 def chosen(name: str | None) -> "tuple[Family[Form], ...]":

@@ -62,17 +62,11 @@ def tables(cells: Sequence[Cell]) -> "Iterator[RenderableType]":
             for cell in able:
                 table.add_row(*map(escape, cells_of(cell)))
             yield table
-        for reason, inputs in _lacking(of_chip).items():
+        reasons: dict[str, list[str]] = {}
+        for cell in of_chip:
+            if cell.complaint is not None:
+                reason = cell.complaint.rpartition(": ")[2].removeprefix("it ")
+                reasons.setdefault(reason, []).append(str(cell.inputs))
+        for reason, inputs in reasons.items():
             yield f"  no {escape('; '.join(inputs))}: {escape(reason)}"
         yield ""
-
-
-def _lacking(cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """The products that a chip lacks, by what their messages say that they need."""
-    reasons: dict[str, list[str]] = {}
-    for cell in cells:
-        if cell.complaint is not None:
-            reasons.setdefault(cell.complaint.rpartition(": ")[2].removeprefix("it "), []).append(
-                str(cell.inputs)
-            )
-    return reasons

@@ -40,7 +40,8 @@ class Row:
         alike: dict[tuple[object, ...], list[str]] = defaultdict(list)
         for axis, values in self._axes():
             if axis.endswith("_type"):
-                alike[values].append(_operand_of(axis))
+                operand = axis.removesuffix("_type")
+                alike[values].append(operand.upper() if len(operand) == 1 else operand)
         cells = [f"{','.join(sorted(names))} {_choice(values)}" for values, names in alike.items()]
         cells += [_choice(values) for axis, values in self._axes() if axis == "type"]
         cells += [f"kind {_choice(v)}" for axis, v in self._axes() if axis == "kind" and v != ("",)]
@@ -64,8 +65,26 @@ class Row:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Registers of each operand and their LLVM type; one in brackets isn't in every form."""
-        return tuple(_operands(self.forms, _scales(self.family)))
+        """Registers of each operand, in PTX's order, and their LLVM type; one in brackets isn't in every
+        form.
+        """
+        texts: dict[str, dict[str, None]] = {}
+        seen: dict[str, int] = defaultdict(int)
+        scales = _scales(self.family)
+        for form in self.forms:
+            for operand in form.operands:
+                name, count, kind = _count(form, operand, scales)
+                kind = _short(kind)
+                text = kind if count == "1" else f"{count} {kind}"
+                if operand.role == "immediate":
+                    text = numbers(operand.values)
+                elif operand.values:
+                    text += f" ({numbers(operand.values)})"
+                texts.setdefault(name, {})[text] = None
+                seen[name] += 1
+        order = list(dict.fromkeys(o.name for form in self.forms for o in form.operands))
+        shown = {name: f"{name} {'|'.join(texts[name])}" for name in sorted(texts, key=order.index)}
+        return tuple(t if seen[name] == len(self.forms) else f"[{t}]" for name, t in shown.items())
 
     @property
     def chips(self) -> str:
@@ -82,10 +101,6 @@ class Row:
 
 
 _SHAPES = ("shape", "num")
-
-
-def _operand_of(axis: str) -> str:
-    return axis.removesuffix("_type").upper() if len(axis) == len("a_type") else axis.removesuffix("_type")
 
 
 def _choice(values: Iterable[object]) -> str:
@@ -159,7 +174,11 @@ def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
     order = {form: number for number, form in enumerate(family.table)}
     merged = []
     for (_, support, _), forms in groups.items():
-        for box in _boxes(forms, family.axes):
+        points = [tuple(frozenset([getattr(form, axis)]) for axis in family.axes) for form in forms]
+        axes = len(family.axes)
+        orders = [[*range(first, axes), *range(first)] for first in range(max(axes, 1))]
+        orders += [order[::-1] for order in orders]
+        for box in min((_merged(points, order) for order in orders), key=len):
             inside = tuple(
                 form
                 for form in forms
@@ -171,14 +190,6 @@ def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
 
 
 Box = tuple[frozenset[object], ...]
-
-
-def _boxes(forms: Iterable[Any], axes: Sequence[str]) -> list[Box]:
-    """Products of values that hold the forms, each form once: the fewest of several tries."""
-    points = [tuple(frozenset([getattr(form, axis)]) for axis in axes) for form in forms]
-    orders = [[*range(first, len(axes)), *range(first)] for first in range(max(len(axes), 1))]
-    orders += [order[::-1] for order in orders]
-    return min((_merged(points, order) for order in orders), key=len)
 
 
 def _merged(points: Sequence[Box], order: Sequence[int]) -> list[Box]:
@@ -240,24 +251,3 @@ def _count(form: Any, operand: Registers, scales: dict[str, str]) -> tuple[str, 
 def _short(kind: str) -> str:
     """An LLVM type as pages and tables show it."""
     return re.sub(r"vector<(\d+)x(\w+)>", r"\2x\1", kind.replace("!llvm.", ""))
-
-
-def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
-    """Each operand of any of the forms in words, in PTX's order."""
-    texts: dict[str, dict[str, None]] = {}
-    seen: dict[str, int] = defaultdict(int)
-    for form in forms:
-        for operand in form.operands:
-            name, count, kind = _count(form, operand, scales)
-            kind = _short(kind)
-            text = kind if count == "1" else f"{count} {kind}"
-            if operand.role == "immediate":
-                text = numbers(operand.values)
-            elif operand.values:
-                text += f" ({numbers(operand.values)})"
-            texts.setdefault(name, {})[text] = None
-            seen[name] += 1
-    order = sorted(texts, key=list(dict.fromkeys(o.name for f in forms for o in f.operands)).index)
-    for name in order:
-        text = f"{name} {'|'.join(texts[name])}"
-        yield text if seen[name] == len(forms) else f"[{text}]"

@@ -10,7 +10,6 @@ from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.bench.problem import Problem
     from weft.schedules.database import Product
     from weft.schedules.needed import Needed
 
@@ -39,7 +38,9 @@ def _run(options: Namespace) -> int:
     cli.check_least(options, jobs=1)
     Target.of(options.arch)  # which must be known
     by_types: dict[str, list[Product]] = {}
-    for problem in _single(bench.problems(options, grouped=False)):
+    for problem in bench.problems(options, grouped=False):
+        if problem.groups is not None:
+            raise WeftError(f"weft kernels counts those of single products, got the groups '{problem.shape}'")
         product = product_of(problem, options.arch)
         multiplies = multiplied(product)
         name = problem.types if multiplies is product else f"{problem.types}, copied"
@@ -49,23 +50,12 @@ def _run(options: Namespace) -> int:
     for types, products in by_types.items():
         with Bar(types) as bar, about("weft kernels"):
             found.append(needed(products, bar))
-        cli.say(_row(types, found[-1]))
+        (*_, last) = found
+        numbers = f"{last.products:8}  {len(last.chosen):9}  {len(last.kernels):7}"
+        cli.say(f"{types:21}  {numbers}  {100 * (last.slower - 1):8.2f}")
     if options.compile:
         _compile([each[0] for each in by_types.values()], found, options.jobs)
     return 0
-
-
-def _single(problems: "Sequence[Problem]") -> "Sequence[Problem]":
-    """The problems. Raises WeftError if one has groups."""
-    for problem in problems:
-        if problem.groups is not None:
-            raise WeftError(f"weft kernels counts those of single products, got the groups '{problem.shape}'")
-    return problems
-
-
-def _row(types: str, needed: "Needed") -> str:
-    numbers = f"{needed.products:8}  {len(needed.chosen):9}  {len(needed.kernels):7}"
-    return f"{types:21}  {numbers}  {100 * (needed.slower - 1):8.2f}"
 
 
 def _compile(products: "Sequence[Product]", needed: "Sequence[Needed]", jobs: int | None) -> None:

@@ -78,7 +78,11 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     weft_to_binary.compiled_by(stages.lower_in_place)
     text, name = cli.read(options.input), cli.name_of(options.input)
     if options.run_reproducer:
-        text = _reproduced(options, text, name)
+        if (parts := reproduced(text)) is None:
+            raise WeftError(
+                f"--run-reproducer needs a file with 'mlir_reproducer' resources; {name} has none"
+            )
+        text, options.pass_pipeline = parts
     results, ok = [], True
     context = new_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
@@ -113,14 +117,6 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
         )
         cli.write(options.output, whole or "")
     return 0 if ok else 1
-
-
-def _reproduced(options: Namespace, text: str, name: str) -> str:
-    """The module of a reproducer, whose pipeline becomes the one to run."""
-    if (parts := reproduced(text)) is None:
-        raise WeftError(f"--run-reproducer needs a file with 'mlir_reproducer' resources; {name} has none")
-    module, options.pass_pipeline = parts
-    return module
 
 
 def chunks(text: str, marker: str = _MARKER) -> Iterator[str]:

@@ -49,6 +49,7 @@ def _run(options: Namespace) -> int:
     if options.file is None or options.arch is None:
         missing = "FILE.mlir" if options.file is None else "--arch"
         raise WeftError(f"weft predict needs {missing}, or --measured with files of weft bench --json")
+    from weft.schedules.predict import predict_schedule
     from weft.schedules.predict_gpus import gpu_of
     from weft.target import Target
     from weft.tools import source
@@ -59,12 +60,13 @@ def _run(options: Namespace) -> int:
     with cli.speaking_of(name):
         op, shape = _product(module, name, options.shape)
         schedules = _schedules(options, op, shape, target)
-        predictions = [(s, _predicted(op, s, shape, gpu, burst=options.burst)) for s in schedules]
+        how = {"members": _members(op), "burst": options.burst}
+        predictions = [(s, predict_schedule(s, *shape, op.types, gpu, **how)) for s in schedules]
     report = {
         "gpu": gpu.name,
         "chip": target.chip.name,
         "shape": list(shape),
-        "predictions": _json(predictions),
+        "predictions": [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in predictions],
     }
     if options.json:
         cli.say_json(report)
@@ -121,18 +123,6 @@ def _schedules(options: Namespace, op: "MatmulOp", shape: "Shape", target: "Targ
     return named
 
 
-def _predicted(
-    op: "MatmulOp", schedule: "AnySchedule", shape: "Shape", gpu: "Gpu", *, burst: bool
-) -> "Prediction":
-    from weft.schedules.predict import predict_schedule
-
-    return predict_schedule(schedule, *shape, op.types, gpu, members=_members(op), burst=burst)
-
-
-def _json(predictions: "list[tuple[AnySchedule, Prediction]]") -> list[cli.Record]:
-    return [{"schedule": str(s), **asdict(p), "tflops": p.tflops} for s, p in predictions]
-
-
 def _print(
     gpu: "Gpu", shape: "Shape", op: "MatmulOp", predictions: "list[tuple[AnySchedule, Prediction]]"
 ) -> None:
@@ -144,18 +134,15 @@ def _print(
     for schedule, p in sorted(predictions, key=lambda each: each[1].microseconds):
         parts = ", ".join(f"{name} {time:.4g}" for name, time in p.parts.items())
         c = p.counts
+        rate = f"{p.tflops:.0f}" if p.tflops >= 100 else f"{p.tflops:.3g}"
         cli.say(f"schedule   {schedule}")
-        cli.say(f"predicted  {p.microseconds:.2f} us, {_rounded(p.tflops)} TFLOP/s, bound by {p.bound}")
+        cli.say(f"predicted  {p.microseconds:.2f} us, {rate} TFLOP/s, bound by {p.bound}")
         cli.say(f"parts      {parts} us")
         cli.say(
             f"kernel     {_counted(c.tiles, 'tile')} in {_counted(c.waves, 'wave')}, "
             f"{_counted(c.k_blocks, 'K block')} each; {c.instructions:,} "
             f"instructions; {c.l2_bytes / 1e6:.4g} MB copied, {c.dram_bytes / 1e6:.4g} MB of memory"
         )
-
-
-def _rounded(rate: float) -> str:
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _counted(count: int, what: str) -> str:

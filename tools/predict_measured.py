@@ -46,7 +46,8 @@ def gpu_of_report(report: Report) -> Gpu:
 
 def comparisons(report: Report, step: int = 1) -> Iterator[Comparison]:
     """Each of Weft's results, or one in `step`, in each mode that was timed. Groups have no prediction."""
-    gpu, named = gpu_of_report(report), _named(report.command)
+    gpu, command = gpu_of_report(report), report.command
+    named = command[command.index("--schedule") + 1] if "--schedule" in command else ""
     own = [r for r in report.results if r.implementation == _WEFT and r.problem.groups is None]
     for result in own[::step]:
         yield from _compared(result, named, gpu)
@@ -63,11 +64,6 @@ def _compared(result: Result, named: str, gpu: Gpu) -> Iterator[Comparison]:
     for mode, timing in timings:
         predicted = predict_schedule(used, *mnk, product.types, gpu, burst=mode == "burst")
         yield Comparison(result.problem, mode, timing.microseconds, predicted, used, bool(recorded))
-
-
-def _named(command: Sequence[str]) -> str:
-    """The schedule that a command line of weft bench names; "" if it names none."""
-    return command[command.index("--schedule") + 1] if "--schedule" in command else ""
 
 
 def lines(compared: Sequence[Comparison]) -> Iterator[str]:

@@ -88,7 +88,12 @@ class Product:
             argument_numbers[role] = argument.arg_number
         if op.function is not None:
             epilogue_values.check(op.function)
-        return cls(module, op, *_sizes(op, shape), argument_numbers)
+        static = op.static_mnk
+        for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
+            if fixed and asked and fixed != asked:
+                raise refuse(op, f"{name} must be {fixed}, as in its types, got {asked} in --shape")
+        m, n, k = (fixed or asked for fixed, asked in zip(static, shape or (DEFAULT_SIZE,) * 3, strict=True))
+        return cls(module, op, m, n, k, argument_numbers)
 
     @property
     def _attributes(self) -> dict[str, Any]:
@@ -254,15 +259,6 @@ def _numbers(op: MatmulOp) -> dict[str, ir.Value]:
         and value.owner != function.block
         and not isinstance(value.type, ir.MemRefType)
     }
-
-
-def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
-    static = op.static_mnk
-    for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
-        if fixed and asked and fixed != asked:
-            raise refuse(op, f"{name} must be {fixed}, as in its types, got {asked} in --shape")
-    m, n, k = (fixed or asked for fixed, asked in zip(static, shape or (DEFAULT_SIZE,) * 3, strict=True))
-    return m, n, k
 
 
 def _pitch(argument: MemrefArgument | ScalarArgument, columns: int) -> int:

@@ -143,12 +143,16 @@ def _launch(prepared: "Prepared", on: str, grid: Dims, block: Dims) -> cli.Recor
         "chip": kernel.chip,
         "on": on,
         "rows": kernel.compiled.rows,
-    }
-    report |= {
         "product": str(product) if product else None,
         "schedule": _schedule(kernel) if product else None,
     }
-    report |= _dimensions(kernel, operands, on, grid, block) | _resources(kernel) | spent
+    from weft.launch import arrays, dimensions
+
+    views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
+    multiprocessors = kernel.multiprocessors() if on == "gpu" else None
+    ctas, threads = dimensions.dimensions(kernel.launch, views, grid, block, multiprocessors)
+    report |= {"grid": list(ctas), "block": list(threads), "cluster": list(kernel.launch.cluster)}
+    report |= _resources(kernel) | spent
     report["arguments"] = values.described(prepared.arguments)
     report["passed"] = not spent.get("findings")
     if product and expected:
@@ -218,15 +222,6 @@ def _schedule(kernel: "Kernel") -> str:
     module = mlir.parse(kernel.ir("select-schedule"), context())
     (op,) = mlir.operations(module, MatmulOp)
     return str(op.schedule)
-
-
-def _dimensions(kernel: "Kernel", operands: "list[object]", on: str, grid: Dims, block: Dims) -> cli.Record:
-    from weft.launch import arrays, dimensions
-
-    views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
-    multiprocessors = kernel.multiprocessors() if on == "gpu" else None
-    ctas, threads = dimensions.dimensions(kernel.launch, views, grid, block, multiprocessors)
-    return {"grid": list(ctas), "block": list(threads), "cluster": list(kernel.launch.cluster)}
 
 
 def _resources(kernel: "Kernel") -> cli.Record:

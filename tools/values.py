@@ -177,12 +177,6 @@ def array_of(text: str) -> Argument:
     return Argument.of_array(array, path)
 
 
-def _of_ptx(name: str | None) -> str | None:
-    """A type of elements as MLIR spells it, where PTX has `u32`, `s32` or `b32`."""
-    match = _PTX_INTEGER.fullmatch(name or "")
-    return name if match is None else f"{'i' if match[1] == 's' else 'ui'}{match[2]}"
-
-
 def new_array(
     text: str, dtype: str | None, seed: int, strides: Sequence[int | None] | None = None
 ) -> Argument | None:
@@ -199,7 +193,9 @@ def new_array(
         raise WeftError(f"--arg {text}: expected sizes from 1 to 2**31 - 1 such as {kind}:128x64")
     if len(shape) > _MOST_DIMENSIONS:
         raise WeftError(f"--arg {text}: expected at most {_MOST_DIMENSIONS} sizes, got {len(shape)}")
-    named = _of_ptx(match[2])
+    named = match[2]
+    if integer := _PTX_INTEGER.fullmatch(named or ""):  # which MLIR spells otherwise
+        named = f"{'i' if integer[1] == 's' else 'ui'}{integer[2]}"
     if named is None and dtype is None:
         raise WeftError(f"--arg {text}: name the type of its elements too: {text}xf32, say")
     if named is not None and dtype is not None and named != dtype:

@@ -58,19 +58,16 @@ def expectations(text: str, name: str) -> Iterator[Expectation | Diagnostic]:
             except (re.error, OverflowError) as failure:
                 yield Diagnostic(f"invalid regex: {str(failure).partition(' at position')[0]}", written)
                 continue
-            line = _line(match["position"] or "@+0", number, announcing, len(lines))
+            position = match["position"] or "@+0"
+            if position == "@unknown":
+                line = None
+            elif position == "@above":
+                line = next((n for n in range(number - 1, 0, -1) if n not in announcing), 0)
+            elif position == "@below":
+                line = next((n for n in range(number + 1, len(lines) + 1) if n not in announcing), 0)
+            else:
+                line = number + int(position[1:])
             yield Expectation(match["kind"], match["text"], pattern, line, written)
-
-
-def _line(position: str, number: int, announcing: set[int], count: int) -> int | None:
-    """The line that a comment on line `number` is about, 0 if there is none."""
-    if position == "@unknown":
-        return None
-    if position == "@above":
-        return next((n for n in range(number - 1, 0, -1) if n not in announcing), 0)
-    if position == "@below":
-        return next((n for n in range(number + 1, count + 1) if n not in announcing), 0)
-    return number + int(position[1:])
 
 
 def _pattern(text: str, regex: bool) -> re.Pattern[str]:

@@ -1,7 +1,6 @@
 """`weft`: compiles, runs and explains programs of tensor-core operations. One file here per subcommand."""
 
 import sys
-from argparse import _SubParsersAction
 from collections.abc import Sequence
 
 from weft.tools import cli, supervisor
@@ -29,17 +28,13 @@ def _parser() -> cli.Parser:
     parser.add_argument("--version", action=PrintVersions)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
-        _add(command, commands, parser)
+        sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
+        subparser = commands.add_parser(
+            command.name, help=command.summary, description=sentence, allow_abbrev=False
+        )
+        command.arguments(subparser)
+        subparser.set_defaults(command=command, parser=subparser, root=parser)
     return parser
-
-
-def _add(command: Command, commands: "_SubParsersAction[cli.Parser]", root: cli.Parser) -> None:
-    sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
-    subparser = commands.add_parser(
-        command.name, help=command.summary, description=sentence, allow_abbrev=False
-    )
-    command.arguments(subparser)
-    subparser.set_defaults(command=command, parser=subparser, root=root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

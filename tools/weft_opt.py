@@ -36,21 +36,17 @@ class _Parser(cli.Parser):
     """A parser whose help lists the passes of installed extensions."""
 
     def format_help(self) -> str:
-        return super().format_help() + _extensions()
+        from weft.registry import extensions
 
+        text = super().format_help()
+        if not extensions.installed():  # which needs no MLIR
+            return text
+        from weft.tools import opt
 
-def _extensions() -> str:
-    """What the help prints about extensions; nothing where none are installed."""
-    from weft.registry import extensions
-
-    if not extensions.installed():  # which needs no MLIR
-        return ""
-    from weft.tools import opt
-
-    try:
-        return f"\n{opt.extensions_listing()}\n"
-    except WeftError as error:
-        return f"\n{error}\n"
+        try:
+            return f"{text}\n{opt.extensions_listing()}\n"
+        except WeftError as error:
+            return f"{text}\n{error}\n"
 
 
 def parser() -> cli.Parser:

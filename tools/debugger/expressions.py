@@ -116,7 +116,10 @@ def _value(node: ast.AST, names: Names) -> Value:
     if isinstance(node, ast.UnaryOp):
         return _UNARY[type(node.op)](_number(node.operand, names))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        return _binary(node, names)
+        left, right = _number(node.left, names), _number(node.right, names)
+        if isinstance(node.op, ast.LShift) and np.any(np.asarray(right) > _MOST_SHIFT):
+            raise WeftError(f"{shown(node)}: the shift is too large")
+        return _BINARY[type(node.op)](_wide(left), _wide(right))
     if isinstance(node, ast.BoolOp):
         values = [_plain(each, names) for each in node.values]
         combine: Callable[..., Plain] = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
@@ -136,9 +139,10 @@ def _named(node: ast.Name | ast.Attribute | ast.Subscript, names: Names) -> Valu
     if names.has(text) or isinstance(node, ast.Name):
         return names.value(text)
     if isinstance(node, ast.Attribute):
-        whole = _value(node.value, names) if _is_tuple(node, names) else None
-        if isinstance(whole, tuple) and node.attr in "xyz":
-            return whole["xyz".index(node.attr)]
+        if isinstance(node.value, ast.Name) and names.has(node.value.id):
+            whole = _value(node.value, names)
+            if isinstance(whole, tuple) and node.attr in "xyz":
+                return whole["xyz".index(node.attr)]
         return names.value(text)
     whole = _value(node.value, names)
     if not isinstance(whole, tuple | Tile):
@@ -156,10 +160,6 @@ def indices(node: ast.AST, names: Names) -> Index:
     if not isinstance(node, ast.Subscript):
         raise WeftError(f"expects an element such as d[3, 5], got {shown(node)}")
     return _index(node.slice, names)
-
-
-def _is_tuple(node: ast.Attribute, names: Names) -> bool:
-    return isinstance(node.value, ast.Name) and names.has(node.value.id)
 
 
 def _index(node: ast.AST, names: Names) -> Index:
@@ -192,13 +192,6 @@ def _plain(node: ast.AST, names: Names) -> Plain:
     if isinstance(value, tuple):
         raise WeftError(f"expects a number, got {shown(node)}")
     return value
-
-
-def _binary(node: ast.BinOp, names: Names) -> Plain:
-    left, right = _number(node.left, names), _number(node.right, names)
-    if isinstance(node.op, ast.LShift) and np.any(np.asarray(right) > _MOST_SHIFT):
-        raise WeftError(f"{shown(node)}: the shift is too large")
-    return _BINARY[type(node.op)](_wide(left), _wide(right))
 
 
 def _wide(value: Numbers) -> Numbers:

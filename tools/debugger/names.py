@@ -60,7 +60,13 @@ class ThreadNames:
         if name in COORDINATES:
             return self._coordinate(name)
         if name.startswith("%"):
-            return self._register(name)
+            bits, size = self.bits(name)
+            kind = self._stopped.registers()[name].type.name
+            if kind == "pred":
+                return bits.astype(np.bool_)
+            if kind in ("f16", "f32", "f64", "bf16", "tf32"):
+                return matrices.typed(bits, kind)
+            return bits if size > 64 else matrices.typed(bits, f"{'u' if kind[0] == 'u' else 's'}{size}")
         if name in self.known:
             return self._variable(self.known[name])
         if name in self._arrays:
@@ -80,7 +86,11 @@ class ThreadNames:
             )
         if isinstance(value, tuple | Tile):
             raise WeftError(f"{function} takes the bits of a number")
-        return matrices.typed(_bits(np.asarray(value), _CONVERSIONS[function]), function)
+        bits, size = np.asarray(value), _CONVERSIONS[function]
+        if bits.dtype.kind == "f":  # those of f32 or, for 64 bits, of f64
+            wide = bits.astype(np.float64 if size == 64 else np.float32)
+            return matrices.typed(wide.view(np.uint64 if size == 64 else np.uint32), function)
+        return matrices.typed(bits.astype(np.int64).view(np.uint64), function)
 
     def bits(self, name: str) -> tuple[Array, int]:
         """The bits of a register in each thread, and their number."""
@@ -102,18 +112,14 @@ class ThreadNames:
         parts = wave.ctaid[rows, 0] if name == "cta" else wave.tid[rows, lanes]
         return tuple(parts[:, axis] for axis in range(3))
 
-    def _register(self, name: str) -> Value:
-        bits, size = self.bits(name)
-        kind = self._stopped.registers()[name].type.name
-        if kind == "pred":
-            return bits.astype(np.bool_)
-        if kind in ("f16", "f32", "f64", "bf16", "tf32"):
-            return matrices.typed(bits, kind)
-        return bits if size > 64 else matrices.typed(bits, f"{'u' if kind[0] == 'u' else 's'}{size}")
-
     def _variable(self, variable: Variable) -> Value:
         if variable.kind == "constant":
-            return _constant(variable.text)
+            if variable.text in ("True", "False"):
+                return variable.text == "True"
+            try:
+                return int(variable.text)
+            except ValueError:
+                return float(variable.text)
         if variable.kind == "pending":
             raise Unavailable(f"'{variable.name}' is {variable.text}: matrix d shows the sums so far")
         held = [self._stopped.wave.regs[slot] for slot in variable.slots]
@@ -172,23 +178,6 @@ def visible(variables: Variables, stopped: Stopped) -> dict[str, Variable]:
         else:
             named[f"{function}.{name}"] = variable
     return dict(sorted(named.items(), key=lambda item: item[1].line))
-
-
-def _constant(text: str) -> float:
-    if text in ("True", "False"):
-        return text == "True"
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
-def _bits(value: Array, size: int) -> Array:
-    """The lowest bits of numbers; of floats, those of f32 or, for 64 bits, of f64."""
-    if value.dtype.kind == "f":
-        wide = value.astype(np.float64 if size == 64 else np.float32)
-        return wide.view(np.uint64 if size == 64 else np.uint32)
-    return value.astype(np.int64).view(np.uint64)
 
 
 def listed(names: Iterable[str]) -> str:

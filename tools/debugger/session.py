@@ -145,7 +145,8 @@ class Session:
         self._stop_stepping()
         self.stopped = stopped
         self._event = self._event_of(stopped)
-        if focus and stopped.threads.any() and not self._is_focus_among(stopped.threads):
+        at = self.place_of_focus()
+        if focus and stopped.threads.any() and (at is None or not stopped.threads[at]):
             self.focus = Focus.first(stopped)
         if reason:
             self.front.say(reason)
@@ -161,10 +162,6 @@ class Session:
     def _has_stopped(self, stopped: Stopped) -> bool:
         """Whether the user has looked at this very moment already."""
         return self._event == self._event_of(stopped)
-
-    def _is_focus_among(self, threads: npt.NDArray[np.bool_]) -> bool:
-        at = self.place_of_focus()
-        return at is not None and bool(threads[at])
 
     def place_of_focus(self) -> tuple[int, int] | None:
         """The row and the lane in the wave of the thread in focus; None if its CTA doesn't run."""
@@ -428,7 +425,7 @@ class Session:
         elif not stopped.threads[at]:
             return
         if step.ends_all(stopped):
-            self._stop(stopped, "", ptx=step.of_instructions)
+            self._stop(stopped, "", ptx=step.kind in ("stepi", "nexti"))
 
     # Interrupts
 

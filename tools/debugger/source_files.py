@@ -39,19 +39,13 @@ def functions(file: str) -> tuple[Function, ...]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return ()
-    return tuple(_functions(tree))
-
-
-def _functions(tree: ast.AST) -> Iterator[Function]:
+    listed = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            yield Function(node.name, first, node.end_lineno or node.lineno, frozenset(_called(node)))
-
-
-def _called(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        yield from _called_here(each)
+            called = frozenset(name for each in ast.walk(node) for name in _called_here(each))
+            listed.append(Function(node.name, first, node.end_lineno or node.lineno, called))
+    return tuple(listed)
 
 
 def _called_here(node: ast.AST) -> Iterator[str]:

@@ -21,11 +21,6 @@ class Step:
     count: int = 1
     hook: Hook | None = None
 
-    @property
-    def of_instructions(self) -> bool:
-        """Whether it is one of PTX instructions."""
-        return self.kind in ("stepi", "nexti")
-
     def ends_all(self, stopped: Stopped) -> bool:
         """Whether the last of `count` steps ends before the instruction that threads are at."""
         if not self.ends(stopped):
@@ -47,15 +42,6 @@ class Step:
             return self._is_out(stopped)
         if self.kind == "next" and (deeper or self._in_called(stopped)):
             return False
-        return self._is_new_line(stopped)
-
-    def _is_at(self, stopped: Stopped) -> bool:
-        source = stopped.source
-        if self.file == "<ptx>":
-            return stopped.line == self.line
-        return source is not None and source.line == self.line and source.file.endswith(self.file)
-
-    def _is_new_line(self, stopped: Stopped) -> bool:
         source = stopped.source
         start = self.start
         if not stopped.launched.map.begins:  # PTX without source: its own lines
@@ -65,6 +51,12 @@ class Step:
         if start is None or start.source is None or source[:2] != start.source[:2]:
             return True
         return depth(stopped.frame) < depth(start.frame)
+
+    def _is_at(self, stopped: Stopped) -> bool:
+        source = stopped.source
+        if self.file == "<ptx>":
+            return stopped.line == self.line
+        return source is not None and source.line == self.line and source.file.endswith(self.file)
 
     def _functions(self, stopped: Stopped) -> tuple[source_files.Function | None, ...]:
         """The functions of the source where the step began, and where threads are."""

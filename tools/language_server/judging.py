@@ -31,21 +31,17 @@ def _answer(message: dict[str, Any]) -> dict[str, Any]:
         phase.enter("listing the operations")
         return {"operations": catalog.collect()}
     try:
-        return {"problems": _problems(kind, message["text"], message["chip"])}
+        if kind == "ptx":
+            from weft.tools.language_server import ptx_checks
+
+            phase.enter("checking PTX")
+            return {"problems": ptx_checks.problems(message["text"], message["chip"])}
+        from weft.tools.language_server import mlir_checks
+
+        return {"problems": mlir_checks.problems(message["text"], message["chip"])}
     except RecursionError:
         return {"failure": "the text is nested too deeply to be checked"}
     except MemoryError:
         return {"failure": "the check ran out of memory"}
     except Exception as error:
         return {"failure": f"the check failed while {phase.now()}: {type(error).__name__}: {error}"[:1000]}
-
-
-def _problems(kind: str, text: str, chip: str | None) -> Any:
-    if kind == "ptx":
-        from weft.tools.language_server import ptx_checks
-
-        phase.enter("checking PTX")
-        return ptx_checks.problems(text, chip)
-    from weft.tools.language_server import mlir_checks
-
-    return mlir_checks.problems(text, chip)

@@ -57,7 +57,10 @@ class _Chunk:
         try:
             mlir_text.check(self._chunk, _NAME)
         except WeftError as error:
-            yield from (self._of_characters(each) for each in error.diagnostics)
+            for diagnostic in error.diagnostics:  # Weft's own, whose columns count characters
+                location = diagnostic.location
+                offset = self._whole.of_columns(location.line, location.column) if location else 0
+                yield problem((offset, min(offset + 1, len(self._text))), diagnostic.message)
             return
         try:
             with findings.parsing(_NAME) as context:
@@ -68,12 +71,6 @@ class _Chunk:
         for finding, op in findings.lint_module(module, _NAME, self._chip):
             if finding.verdict is not None or finding.remark:
                 yield self._found(finding, op)
-
-    def _of_characters(self, diagnostic: Diagnostic) -> Problem:
-        """A complaint of Weft's about the text, whose columns count characters."""
-        location = diagnostic.location
-        offset = self._whole.of_columns(location.line, location.column) if location else 0
-        return problem((offset, min(offset + 1, len(self._text))), diagnostic.message)
 
     def _offset(self, line: int, column: int) -> int:
         return self._whole.of_bytes(line, column)
@@ -164,12 +161,9 @@ class _Chunk:
     def _target_chip(self, offset: int) -> tuple[int, int] | None:
         """Where the target around an offset names its chip."""
         last = None
-        for match in _CHIP.finditer(self._chunk_before(offset)):
+        for match in _CHIP.finditer(self._text[: self._text.find("\n", offset) % (len(self._text) + 1)]):
             last = match.span(1)
         return last
-
-    def _chunk_before(self, offset: int) -> str:
-        return self._text[: self._text.find("\n", offset) % (len(self._text) + 1)]
 
     def _of_target(self, offset: int, reason: str) -> Problem:
         """The complaint about the chip of a module, at the chip's name."""

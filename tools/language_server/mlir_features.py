@@ -10,7 +10,7 @@ from weft.tools.language_server import forms, mlir_names, mlir_tokens
 from weft.tools.language_server.answers import Completion, Hover, Span, Symbol
 from weft.tools.language_server.catalog import Facts, OpFacts
 from weft.tools.language_server.mlir_places import Place, place
-from weft.tools.language_server.mlir_tokens import Operation, Token
+from weft.tools.language_server.mlir_tokens import Operation
 from weft.tools.language_server.text import line_around
 
 _TARGET = re.compile(r'#nvvm\.target<[^<>\n]*?chip\s*=\s*"(sm_\w+)"')
@@ -134,7 +134,10 @@ def _value(written: str) -> object:
 def completions(text: str, offset: int, chip: str | None, facts: Facts) -> list[Completion]:
     """What may be written at an offset: operations, attributes, their values, and chips."""
     around = place(text, offset)
-    span = _replaced(around.token, offset)
+    token, span = around.token, (offset, offset)
+    if token is not None and token.kind in ("word", "string", "number"):
+        whole = token.kind == "string" and len(token.text) > 1 and token.text.endswith('"')
+        span = token.start, token.end if whole else offset
     chip = chip or chip_at(text, offset)
     if around.kind == "target":
         is_chip = around.key == "chip"
@@ -152,14 +155,6 @@ def completions(text: str, offset: int, chip: str | None, facts: Facts) -> list[
     ):
         return []
     return list(_of_operations(typed, span, facts))
-
-
-def _replaced(token: Token | None, offset: int) -> Span:
-    """What a completion replaces: the word at the offset, or a string to its end, if it has one."""
-    if token is None or token.kind not in ("word", "string", "number"):
-        return offset, offset
-    whole = token.kind == "string" and len(token.text) > 1 and token.text.endswith('"')
-    return token.start, token.end if whole else offset
 
 
 def _of_operations(typed: str, span: Span, facts: Facts) -> Iterator[Completion]:

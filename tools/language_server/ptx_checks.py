@@ -88,7 +88,14 @@ class _Document:
         for statement in reader.statements(self._text.text, others=True):
             verdict = judge(statement)
             if verdict is not None:
-                yield self._problem(statement, verdict)
+                opcode, whole = self._spans(statement)
+                fixes = preferring_one(self._fixes(statement, verdict, opcode, whole))
+                message = f"'{statement.opcode}' {verdict}"
+                notes = []
+                if related := verdict.related:
+                    start = self._text.of_columns(*related[:2])
+                    notes = [problem((start, start + len("tcgen05")), related[2], severity="remark")]
+                yield problem(opcode, message, rule=verdict.rule, fixes=fixes, notes=notes)
             elif remark := written.remark(statement.opcode, self._chip):
                 span, _ = self._spans(statement)
                 yield problem(span, f"'{statement.opcode}' {remark}", severity="remark")
@@ -101,16 +108,6 @@ class _Document:
         whole = end + len(statement.rest)
         ended = self._shown[whole : whole + 1] == ";"
         return (start, end), (start, whole + 1 if ended else start + len(self._shown[start:whole].rstrip()))
-
-    def _problem(self, statement: Statement, verdict: Verdict) -> Problem:
-        opcode, whole = self._spans(statement)
-        fixes = preferring_one(self._fixes(statement, verdict, opcode, whole))
-        message = f"'{statement.opcode}' {verdict}"
-        notes = []
-        if related := verdict.related:
-            start = self._text.of_columns(*related[:2])
-            notes = [problem((start, start + len("tcgen05")), related[2], severity="remark")]
-        return problem(opcode, message, rule=verdict.rule, fixes=fixes, notes=notes)
 
     def _fixes(self, statement: Statement, verdict: Verdict, opcode: Span, whole: Span) -> Iterator[Fix]:
         if missing := _MISSING.search(verdict.reason):

@@ -53,9 +53,6 @@ class Session:
         self._known: asyncio.Task[dict[str, OpFacts]] | None = None
         self._default, self._chip = chip, chip
         self._shut_down = False
-        self._register()
-
-    def _register(self) -> None:
         # pygls's own documents count lines otherwise than LSP, after U+2028 and others: these replace them.
         builtin = self.server.protocol.fm.add_builtin_feature
         builtin(types.TEXT_DOCUMENT_DID_OPEN, self._opened)
@@ -146,17 +143,15 @@ class Session:
             return
         wanted = settings["chip"] or self._default
         if wanted is not None and not (isinstance(wanted, str) and wanted in CHIPS):
-            self._warn(f"weft.chip {unknown_chip(str(wanted)[:80])}")
+            warning = f"weft.chip {unknown_chip(str(wanted)[:80])}"
+            params = types.ShowMessageParams(types.MessageType.Warning, warning)
+            # Once the editor takes messages.
+            asyncio.get_running_loop().call_soon(self.server.window_show_message, params)
             wanted = self._default
         if wanted != self._chip:
             self._chip = wanted
             for document in self._documents.values():
                 self._submit(document)
-
-    def _warn(self, message: str) -> None:
-        """Shows a message, once the editor takes any."""
-        params = types.ShowMessageParams(types.MessageType.Warning, message)
-        asyncio.get_running_loop().call_soon(self.server.window_show_message, params)
 
     # Documents
 
