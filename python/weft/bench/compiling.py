@@ -83,7 +83,11 @@ class Compiler:
         try:
             return self._asked[product, schedule].result()
         except BrokenProcessPool:
-            return self._alone(product, schedule)
+            with _executor(1) as single:  # of several, nobody says which schedule has ended the process
+                try:
+                    return _begun(single, product, schedule).result()
+                except BrokenProcessPool:
+                    return "ends the process that compiles it"
 
     def _submit(self, product: Product, schedule: str) -> "Future[str | None]":
         try:
@@ -91,14 +95,6 @@ class Compiler:
         except BrokenProcessPool:
             self._executor = _executor(self._jobs)
             return _begun(self._executor, product, schedule)
-
-    def _alone(self, product: Product, schedule: str) -> str | None:
-        """In a process that compiles nothing else: of several, nobody says which schedule has ended one."""
-        with _executor(1) as single:
-            try:
-                return _begun(single, product, schedule).result()
-            except BrokenProcessPool:
-                return "ends the process that compiles it"
 
 
 def compile_ahead(
@@ -142,15 +138,11 @@ def compiled(product: Product, schedule: str) -> str | None:
         _ = kernel.cubin
     except WeftError as error:
         return error.diagnostics[0].message
-    return _misaligned(product, kernel.launch.aligned)
-
-
-def _misaligned(product: Product, aligned: Sequence[int]) -> str | None:
-    """Which matrix has rows that this kernel can't take: `weft.matmul` would take another in its place."""
     m, n, k, types = product.m, product.n, product.k, product.types
     a = (k, m) if types.transposed[0] else (m, k)
     b = (k, n) if types.transposed[1] else (n, k)
     sizes = (types.input_bytes, types.input_bytes, types.output_bytes)
+    aligned = kernel.launch.aligned  # where rows aren't, `weft.matmul` would take another kernel
     for name, (rows, columns), size, wanted in zip("ABD", (a, b, (m, n)), sizes, aligned, strict=False):
         if rows > 1 and columns * size % wanted:
             return f"rows of {name} must begin at multiples of {wanted} bytes, got {columns * size}"

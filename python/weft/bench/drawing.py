@@ -57,7 +57,12 @@ def draw(report: Report) -> str:
     widest = max((len(_problems(group)) for group in groups.values()), default=0) * _PER_PROBLEM
     left = max(widest, 240)
     svg = Svg(left + _ROOFLINE + 3 * _MARGIN, 50 + len(groups) * (_HEIGHT + _BELOW))
-    _legend(svg, report, colors)
+    svg.add("text", f"{report.device.get('name', '')}, {report.started}", x=_MARGIN, y=20)
+    x = _MARGIN
+    for name, color in colors.items():
+        svg.add("rect", x=x, y=30, width=9, height=9, fill=color)
+        svg.add("text", name, x=x + 13, y=38)
+        x += 30 + 7 * len(name)
     for number, group in enumerate(groups.values()):
         top = 70 + number * (_HEIGHT + _BELOW)
         _ratios(svg, report, group, colors, (_MARGIN, top, left, _HEIGHT))
@@ -67,15 +72,6 @@ def draw(report: Report) -> str:
 
 def _problems(group: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(result.problem.shape for result in group))
-
-
-def _legend(svg: Svg, report: Report, colors: dict[str, str]) -> None:
-    svg.add("text", f"{report.device.get('name', '')}, {report.started}", x=_MARGIN, y=20)
-    x = _MARGIN
-    for name, color in colors.items():
-        svg.add("rect", x=x, y=30, width=9, height=9, fill=color)
-        svg.add("text", name, x=x + 13, y=38)
-        x += 30 + 7 * len(name)
 
 
 _Frame = tuple[float, float, float, float]  # left, top, width, height
@@ -114,9 +110,9 @@ def _roofline(
 ) -> None:
     """One mark for each result, under what the memory and the tensor cores admit."""
     left, top, width, height = frame
-    points = [(result, _intensity(result), teraflops(result, _MODE) or 0.0) for result in group]
+    intensities = [result.problem.flops / result.problem.moved_bytes for result in group]
+    points = [(r, i, teraflops(r, _MODE) or 0.0) for r, i in zip(group, intensities, strict=True)]
     peak = _peak(report, group[0])
-    intensities = [intensity for _, intensity, _ in points]
     rates = [rate for _, _, rate in points] + ([peak] if peak else [])
     x = _Axis(min(intensities) / 1.5, max(intensities) * 1.5, left, left + width, log=True)
     y = _Axis(min(rates) / 1.5, max(rates) * 1.3, top + height, top, log=True)
@@ -143,11 +139,6 @@ def _roof(svg: Svg, x: _Axis, y: _Axis, copied: float | None, peak: float | None
     if peak:
         said = f"{peak:.0f} TFLOP/s at the highest clock"
         svg.add("text", said, x=x.end, y=y(peak) - 5, text_anchor="end")
-
-
-def _intensity(result: Result) -> float:
-    """Operations for each byte that has to be moved."""
-    return result.problem.flops / result.problem.moved_bytes
 
 
 def _peak(report: Report, result: Result) -> float | None:

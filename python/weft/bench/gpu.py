@@ -125,12 +125,9 @@ class TorchGpu:
         """Turns what a library raises into a Refusal; a fault that the GPU doesn't survive ends the run."""
         try:
             yield
-        except (
-            RuntimeError,
-            ValueError,
-            WeftError,
-        ) as error:  # what PyTorch, Triton, DeepGEMM and Weft raise
-            reason = _first_line(error)
+        except (RuntimeError, ValueError, WeftError) as error:  # of PyTorch, Triton, DeepGEMM and Weft
+            said = error.diagnostics[0].message if isinstance(error, WeftError) else str(error)
+            reason = said.strip().partition("\n")[0]
             try:
                 self._torch.cuda.synchronize()
             except RuntimeError:
@@ -197,8 +194,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return installed
-
-
-def _first_line(error: Exception) -> str:
-    said = error.diagnostics[0].message if isinstance(error, WeftError) else str(error)
-    return said.strip().partition("\n")[0]

@@ -170,13 +170,9 @@ def _threads(call: Any, fresh: Sequence[Callable[[], Any]]) -> Callable[[int], l
             for thread in threads:
                 thread.join()
 
-        return [run, *[_nothing] * (count - 1)]
+        return [run, *[lambda: None] * (count - 1)]
 
     return calls
-
-
-def _nothing() -> None:
-    pass
 
 
 def _torch_scaled(of: Any, wait: Call) -> list[Pair]:

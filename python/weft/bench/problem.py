@@ -236,27 +236,18 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
         raise WeftError(f"{format_} must have aligned matrices with weft bench, got {problem.shape}")
     created = []
     for _ in range(problem.sets):
-        if format_:
-            created.append(_of_format(problem, format_, output, generator))
-            continue
-        a = _placed(problem, _random(problem, (*of_a, *rows), generator))
-        a = a.mT if problem.transpose_a else a
-        b = _placed(problem, _random(problem, (*of_b, *sides), generator))
         d = _placed(problem, torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device))
-        created.append(Buffers(a, b, d, *_scales(problem, generator), groups))
+        if format_:
+            a, scale_a = block_scaled.operand(format_, problem.m, problem.k, generator)
+            b, scale_b = block_scaled.operand(format_, problem.n, problem.k, generator)
+        else:
+            a = _placed(problem, _random(problem, (*of_a, *rows), generator))
+            a = a.mT if problem.transpose_a else a
+            b = _placed(problem, _random(problem, (*of_b, *sides), generator))
+            scale_a, scale_b = _scales(problem, generator)
+        created.append(Buffers(a, b, d, scale_a, scale_b, groups))
     poison(created)
     return created
-
-
-def _of_format(
-    problem: Problem, format_: str, output: "torch.dtype", generator: "torch.Generator"
-) -> Buffers:
-    import torch
-
-    a, scale_a = block_scaled.operand(format_, problem.m, problem.k, generator)
-    b, scale_b = block_scaled.operand(format_, problem.n, problem.k, generator)
-    d = torch.empty(problem.m, problem.n, dtype=output, device=generator.device)
-    return Buffers(a, b, d, scale_a, scale_b)
 
 
 def _batches(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """A product in Triton for chips without TMA, for comparison: the kernel of Triton's tutorial, in some
 configurations. It is compiled for a chip that needn't be there, up to its PTX.
 
-It imports Triton, so `chip_kernels` imports it only where that is installed.
+It imports Triton, so `compiling` imports it only where that is installed.
 """
 
 import math

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import itertools
 import os
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -127,7 +128,16 @@ class CudaDevices(Devices):
         torch.cuda.current_stream()  # makes the context
         self._set(torch, torch.cuda.current_device())
         self.chip = runtime.device(self._device.index).chip
-        self._meet()
+        ranks: list[Any] = [None] * self.size
+        # All ranks agree on whether graphs can wait, and raise the same error.
+        own = socket.gethostname(), self.chip, _graphs_wait(self.pushes, self.constant(np.zeros(1, np.int32)))
+        self._dist.all_gather_object(ranks, own, group=self._group)
+        hosts, chips, waits = zip(*ranks, strict=True)
+        if (count := len(set(hosts))) > 1:
+            raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {count} hosts")
+        if len(set(chips)) > 1:
+            raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {', '.join(chips)}")
+        self.graphs_wait = all(waits)
 
     def _set(self, torch: Any, number: int) -> None:
         """Sets what depends on PyTorch and the GPU's number."""
@@ -143,20 +153,6 @@ class CudaDevices(Devices):
         self._makers: dict[tuple[tuple[int, ...], Any], Callable[[], Any]] = {}
         self._last: CudaQueue | None = None
         self._kept: list[Any] = []
-
-    def _meet(self) -> None:
-        """Raises WeftError, on all ranks, for GPUs that can't access each other's memory, or of other chips.
-        All ranks agree on whether graphs can wait.
-        """
-        ranks: list[Any] = [None] * self.size
-        own = _host(), self.chip, _graphs_wait(self.pushes, self.constant(np.zeros(1, np.int32)))
-        self._dist.all_gather_object(ranks, own, group=self._group)
-        hosts, chips, waits = zip(*ranks, strict=True)
-        if (count := len(set(hosts))) > 1:
-            raise WeftError(f"weft.distributed.Team: all ranks must be of one host, got {count} hosts")
-        if len(set(chips)) > 1:
-            raise WeftError(f"weft.distributed.Team: all GPUs must be of one chip, got {', '.join(chips)}")
-        self.graphs_wait = all(waits)
 
     def caller(self) -> CudaQueue:
         handle = self._stream()
@@ -267,10 +263,3 @@ def _graphs_wait(queue: CudaQueue, flag: Address) -> bool:
         return False
     call("ending a capture", driver.cuGraphDestroy, graph)
     return not refused
-
-
-def _host() -> str:
-    """A name of the machine that others don't have."""
-    import socket
-
-    return socket.gethostname()

@@ -39,16 +39,12 @@ _FLAG = _WORD = 4
 def _rows(product: TeamProduct, team: Team) -> int:
     """The rows of all ranks. Raises WeftError for a gate without its columns and a chip without `wgmma`."""
     if product.options.activation in GATES:
-        _check_gate(product, team)
+        name = f"{_NAME}: {product.options.activation}"
+        check_gate(name, product.columns, any(role not in SCALES for role, *_ in product.added))
+        schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
+        if not isinstance(schedule, WarpgroupSchedule):
+            raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
     return team.size * product.a[0]
-
-
-def _check_gate(product: TeamProduct, team: Team) -> None:
-    name = f"{_NAME}: {product.options.activation}"
-    check_gate(name, product.columns, any(role not in SCALES for role, *_ in product.added))
-    schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
-    if not isinstance(schedule, WarpgroupSchedule):
-        raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
 
 
 def epilogues(bs: Sequence[Array], epilogues: Any) -> Sequence[Epilogue | None]:

@@ -116,7 +116,13 @@ class Threads:
             room.given[self.rank] = given
             room.arrived += 1
             if room.arrived < self.size:
-                self._wait()
+                before = room.meetings
+                room.changed.wait_for(lambda: room.left or room.meetings != before)
+                if room.meetings == before:
+                    raise WeftError(
+                        f"rank {self.rank}: another rank has ended before this call: all ranks must call the "
+                        "same products in the same order"
+                    )
             else:
                 room.results = _results(list(room.given), work)
                 room.arrived, room.meetings = 0, room.meetings + 1
@@ -128,12 +134,3 @@ class Threads:
         with self._room.changed:
             self._room.left = True
             self._room.changed.notify_all()
-
-    def _wait(self) -> None:
-        room, before = self._room, self._room.meetings
-        room.changed.wait_for(lambda: room.left or room.meetings != before)
-        if room.meetings == before:
-            raise WeftError(
-                f"rank {self.rank}: another rank has ended before this call: all ranks must call the same "
-                "products in the same order"
-            )

@@ -48,7 +48,9 @@ def _product(queued: Kernel) -> Kernel:
             raise WeftError(_no_matrix("a", a) if a.dim() != 2 else _no_matrix("b", b))
         added = bias is not None or residual is not None or activation is not None
         epilogue = Epilogue(bias, activation, residual) if added else None
-        b, transposed = _by_rows(b)
+        rows_apart, columns_apart = b.stride()
+        transposed = rows_apart == 1 and columns_apart >= b.shape[0]
+        b = b.mT if transposed else b if columns_apart == 1 else b.contiguous()
         options["transpose_b"], options["epilogue"] = transposed, epilogue
         if scale_a is not None or scale_b is not None:
             options["scales"] = scale_a, scale_b
@@ -60,14 +62,6 @@ def _product(queued: Kernel) -> Kernel:
 def _team(team: str | Team) -> Team:
     """A team, or that of a name, by which operators have it."""
     return team if isinstance(team, Team) else named(team)
-
-
-def _by_rows(b: Tensor) -> tuple[Tensor, bool]:
-    """B with contiguous rows, and whether they are columns of `b`."""
-    rows_apart, columns_apart = b.stride()
-    if rows_apart == 1 and columns_apart >= b.shape[0]:
-        return b.mT, True
-    return (b if columns_apart == 1 else b.contiguous()), False
 
 
 def _gathered(a: Tensor, *, team: str | Team) -> Any:

@@ -298,7 +298,11 @@ def described(
     """The product of a call; with `gates`, it may have one. Raises WeftError for arrays that don't fit."""
     left, right, transpose_b = arrays.view(a), arrays.view(b), options.transpose_b
     for what, view in (("a", left), ("b", right)):
-        _check_matrix(f"{name}: {what}", view)
+        if len(view.shape) != 2:
+            raise WeftError(f"{name}: {what} must be a matrix, got an array of shape {view.shape}")
+        if view.dtype not in _ELEMENTS:
+            legal = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
+            raise WeftError(f"{name}: {what} must be of {legal}, got {view.dtype}")
     if left.dtype != right.dtype:
         raise WeftError(f"{name}: a and b must have one element type, got {left.dtype} and {right.dtype}")
     if 0 in (*left.shape, *right.shape):
@@ -375,14 +379,6 @@ class Function:
             raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
         check_added(name, added, (self.rows(product, team), product.n))
         return product
-
-
-def _check_matrix(what: str, view: ArrayView) -> None:
-    """Raises WeftError unless `what` is a matrix of elements that are multiplied."""
-    if len(view.shape) != 2:
-        raise WeftError(f"{what} must be a matrix, got an array of shape {view.shape}")
-    if view.dtype not in _ELEMENTS:
-        raise WeftError(f"{what} must be of {', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}, got {view.dtype}")
 
 
 def _check_scales(name: str, added: Mapping[str, Array], sizes: tuple[int, int, int], element: str) -> None:

@@ -56,7 +56,11 @@ class _TwoShot(Plan):
         queue, shape = devices.caller(), self._scatter.shape
         out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
         own = devices.array(self._rows[team.rank], shape, self.product.out)
-        self._scatter.add(queue, self._of_own_rows(operands), own)
+        first, last = team.rank * shape[0], (team.rank + 1) * shape[0]
+        roles = "a", "b", *(role for role, *_ in self.product.added)
+        named = zip(roles, operands, strict=True)
+        of_own_rows = [x[first:last] if role == "residual" else x for role, x in named]
+        self._scatter.add(queue, of_own_rows, own)
         self.start(
             queue, self._meeting, (), (self._meet.flags, self._meet.peers, self._meet.state), self._views
         )
@@ -73,16 +77,6 @@ class _TwoShot(Plan):
     def _views(self) -> list[ArrayView]:
         """The arguments of the kernel in which ranks meet."""
         return [self._meet.flags.view((self.team.size,), "i32"), *self._meet.views()]
-
-    def _of_own_rows(self, operands: Sequence[Array]) -> list[Array]:
-        """The operands, with this rank's rows of a residual."""
-        a, b, *rest = operands
-        first, rows = self.team.rank * self._scatter.shape[0], self._scatter.shape[0]
-        roles = [role for role, *_ in self.product.added]
-        own = [
-            x[first : first + rows] if role == "residual" else x for role, x in zip(roles, rest, strict=True)
-        ]
-        return [a, b, *own]
 
 
 queued = Function("matmul_all_reduce", planned, lambda product, _: product.a[0]).queued

@@ -11,7 +11,7 @@ from math import prod
 
 from weft.distributed.devices import Array
 from weft.distributed.gather import Gather
-from weft.distributed.products import Function, TeamProduct, lock_of, plan_of
+from weft.distributed.products import Function, lock_of, plan_of
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError
 from weft.launch import arrays
@@ -125,9 +125,7 @@ class GatherWithRows(Gather):
         return out, all_rows(self.team, operands[0], half)
 
 
-def _rows(product: TeamProduct, team: Team) -> int:
-    return team.size * product.a[0]
-
-
-queued = Function("all_gather_matmul with rows", GatherWithRows, _rows).queued
+queued = Function(
+    "all_gather_matmul with rows", GatherWithRows, lambda product, team: team.size * product.a[0]
+).queued
 """Returns the result of `all_gather_matmul`, and the rows of all ranks: of D and of A."""

@@ -75,6 +75,8 @@ class Sums(Plan):
 
     ranks = 2, 2, 2
     """The dimensions of A, B and D."""
+    more: tuple[tuple[str, str, int], ...] = ()
+    """Arguments of the kernel after `_OPERANDS`."""
 
     def __init__(self, product: TeamProduct, team: Team, members: int, rows: int) -> None:
         """Compiles the kernel for this many matrices of so many rows, and makes room for the sums."""
@@ -94,7 +96,7 @@ class Sums(Plan):
     @classmethod
     def kernel_of(cls, product: TeamProduct, chip: str, sizes: Sizes) -> Kernel:
         """The kernel of a product of these sizes."""
-        added = ("partials", product.sums, 1), *_OPERANDS
+        added = ("partials", product.sums, 1), *_OPERANDS, *cls.more
         return product.kernel(chip, ranks=cls.ranks, added=added, sizes=sizes, whole=True)
 
     def run(self, operands: Sequence[Array]) -> Array:
@@ -127,13 +129,11 @@ class Scatter(Sums):
         left, right, d, *rest = super().views(operands, d, memory)
         for number, (role, *_) in enumerate(self.product.added):
             if role == "scale_a":
-                rest[number] = self._of_members(rest[number])
+                # As a batch: columns of each rank's rows.
+                scales, rows = rest[number], self.shape[0]
+                shape = self.team.size, scales.shape[0], rows
+                rest[number] = replace(scales, shape=shape, strides=(rows, *scales.strides))
         return [self.product.batch(left, self.team.size), right, d, *rest]
-
-    def _of_members(self, scales: ArrayView) -> ArrayView:
-        """Scales of A as a batch: columns of each rank's rows."""
-        (blocks, _), rows = scales.shape, self.shape[0]
-        return replace(scales, shape=(self.team.size, blocks, rows), strides=(rows, *scales.strides))
 
 
 class CopiedScatter(Scatter):
@@ -141,6 +141,8 @@ class CopiedScatter(Scatter):
     engines send a band as soon as the kernel has set its flag. In captures of graphs that can't wait for
     flags, the kernel sends them.
     """
+
+    more = (("bands", "i32", 2),)
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
         super().__init__(product, team)
@@ -166,12 +168,6 @@ class CopiedScatter(Scatter):
 
     def reserve(self) -> None:
         """The exchange has the memory."""
-
-    @classmethod
-    def kernel_of(cls, product: TeamProduct, chip: str, sizes: Sizes) -> Kernel:
-        added = (*_OPERANDS, ("bands", "i32", 2))
-        of_kind = ("partials", product.sums, 1), *added
-        return product.kernel(chip, ranks=cls.ranks, added=of_kind, sizes=sizes, whole=True)
 
     def add(self, queue: Queue, operands: Sequence[Array], d: Array) -> None:
         team, pushes = self.team, self.team.devices.pushes
@@ -231,8 +227,4 @@ def _among_others(rank: int, own: int) -> int:
     return rank - (rank > own)
 
 
-def _rows(product: TeamProduct, team: Team) -> int:
-    return rows_of(product, team.size)
-
-
-queued = Function("matmul_reduce_scatter", planned, _rows).queued
+queued = Function("matmul_reduce_scatter", planned, lambda product, team: rows_of(product, team.size)).queued

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.distributed.devices import Devices, Memory
 from weft.errors import WeftError, shown
@@ -97,7 +96,12 @@ class Team:
             raise WeftError(f"a team must have at most {MOST_RANKS} ranks, got {devices.size}")
         self.devices: Devices = devices
         self.rank, self.size = devices.rank, devices.size
-        self.name = _named(self, devices.name)
+        # Inductor's cache keeps programs by the name, whose shapes depend on the number of ranks.
+        name = f"{devices.name}:{self.size}"
+        with _lock:
+            count = _counts[name] = _counts.get(name, 0) + 1
+            self.name = name if count == 1 else f"{name}:{count}"
+            _teams[self.name] = self
         self.lock = locks.reentrant()
         self._limit = max(round(1000 * seconds), 1)
         self._exchanges: dict[str, Exchange] = {}
@@ -228,18 +232,6 @@ _teams: WeakValueDictionary[str, Team] = WeakValueDictionary()
 _counts: dict[str, int] = {}
 
 
-def _named(team: Team, name: str) -> str:
-    """The name of a new team of a group. Inductor's cache keeps programs by it, whose shapes depend on the
-    number of ranks.
-    """
-    name = f"{name}:{team.size}"
-    with _lock:
-        count = _counts[name] = _counts.get(name, 0) + 1
-        name = name if count == 1 else f"{name}:{count}"
-        _teams[name] = team
-    return name
-
-
 def named(name: str) -> Team:
     """The team of a name. Raises WeftError if there is none."""
     team = _teams.get(name)
@@ -310,7 +302,11 @@ class Exchange:
         if not captured:
             if self._calls % _STATES == 0:
                 # Kernels of earlier calls may still read the states before.
-                self._states = [*self._states[-1:], self._devices.constant(self._numbers(self._calls + 1))]
+                first = self._calls + 1
+                states = np.zeros((_STATES, _STATE), np.uint32)
+                states[:, 0], states[:, 2] = self._devices.rank, self._limit
+                states[:, 1] = (np.arange(first, first + _STATES) % (1 << 32)).astype(np.uint32)
+                self._states = [*self._states[-1:], self._devices.constant(states.view(np.int32))]
             self._calls += 1
         last = self._calls - 1
         state = self._states[-1].part(4 * _STATE * (last % _STATES), 4 * _STATE)
@@ -329,10 +325,3 @@ class Exchange:
             [each.part(begin + data, flags) for each in self._memory],
             self._peers.part(number * peers, peers),
         )
-
-    def _numbers(self, first: int) -> npt.NDArray[np.int32]:
-        """The states of calls from number `first` on."""
-        states = np.zeros((_STATES, _STATE), np.uint32)
-        states[:, 0], states[:, 2] = self._devices.rank, self._limit
-        states[:, 1] = (np.arange(first, first + _STATES) % (1 << 32)).astype(np.uint32)
-        return states.view(np.int32)

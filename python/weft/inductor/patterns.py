@@ -82,15 +82,12 @@ class Fusions(CustomGraphPass):  # type: ignore[misc]
         if self.before is not None:
             self.before(graph)
         with _disable_current_modes():
-            self._fuse(graph)
-
-    def _fuse(self, graph: Graph) -> None:
-        for node in list(graph.nodes):
-            product = _Fusion.of(node)
-            larger = None if product is None else product.grown()
-            if larger is not None:
-                larger.put()
-                self.count += 1
+            for node in list(graph.nodes):
+                product = _Fusion.of(node)
+                larger = None if product is None else product.grown()
+                if larger is not None:
+                    larger.put()
+                    self.count += 1
 
     def uuid(self) -> bytes | None:
         """The pass's part in the keys of Inductor's cache; None if the other pass has none."""

@@ -69,7 +69,9 @@ class _Program:
                 continue
             view = arrays.view(each)
             described.append((view.shape, view.strides, view.dtype))
-            root = _root(each)
+            root = each
+            while root.base is not None:  # of a view
+                root = root.base
             if kind.writes:
                 written.append(root)
             else:
@@ -85,13 +87,6 @@ class _Program:
         for root, value in zip(written, values, strict=True):
             self._values[_address(root)] = value
             self._arrays.append(root)
-
-
-def _root(array: Standin) -> Standin:
-    """The array of which this one is a view."""
-    while array.base is not None:
-        array = array.base
-    return array
 
 
 def _address(array: Standin) -> int:
@@ -208,14 +203,11 @@ attention_p.multiple_results = True
 _GIVEN_BACK = ("out", "lse", "d_out", "d_lse")
 
 
-_BACK = frozenset(_GIVEN_BACK)
-
-
 def _run(
     names: tuple[str, ...], options: Options, values: Arrays, launch: Callable[..., None] | None = None
 ) -> tuple[_Program, Sequence[Standin]]:
     """A program, and the arrays that its launches write."""
-    inputs = tuple(name for name in names if name not in _BACK)
+    inputs = tuple(name for name in names if name not in _GIVEN_BACK)
     program, call = _call(inputs, options, values, launch)
     if inputs == names:
         return program, launches.run(call)

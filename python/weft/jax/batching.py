@@ -36,7 +36,8 @@ def _batched(operands: Arrays, axes: Sequence[int | None], *, product: Product) 
     if not mapped.isdisjoint(BLOCK_SCALES) and _has_factors(moved, mapped, product):
         alone = mapped <= {"a", "c", "residual", "scale_a"} and "scale_a" in product.by_columns
         alone = alone and ranks["a"] == ranks["b"] == 2
-        if not alone or product.transpose_a or moved["scale_a"].size != _rows_of(moved["a"]):
+        members, *_, m, _ = moved["a"].shape
+        if not alone or product.transpose_a or moved["scale_a"].size != members * m:
             return one_by_one(moved, mapped, lambda values: bind(values, product)), 0
         moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
         return multiply(moved, product, of_rows=True), 0
@@ -54,10 +55,6 @@ def _has_factors(moved: Operands, mapped: set[str], product: Product) -> bool:
     """Whether the scales are those of rows, columns or tensors, which all products of a batch share."""
     described = [(each.shape[name in mapped :], arrays.mlir_type(each.dtype)) for name, each in moved.items()]
     return not set(FACTORS).isdisjoint(operands_of(product, planned(described, 0)).names)
-
-
-def _rows_of(batch: Array) -> int:
-    return int(batch.shape[0] * batch.shape[-2])
 
 
 def _bias_to_c(moved: Operands, mapped: set[str], product: Product) -> Product:

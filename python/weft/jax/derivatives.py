@@ -44,7 +44,8 @@ def _differentiated(primals: Arrays, tangents: Arrays, *, product: Product) -> t
     roles = tuple(inner)[2:]
     before = replace(product, roles=roles, activation=None, out_dtype=sums, schedule=None)
     z = bind(tuple(inner.values()), before)
-    dtype = _dtype(product, values)
+    described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
+    dtype = jnp.dtype(arrays.numpy_dtype(result_of(replace(product, activation=None), described)[1]))
     activation = partial(activated, product.activation)
     if of_inner:
         narrow = replace(before, out_dtype=arrays.mlir_type(dtype))
@@ -59,12 +60,6 @@ def _differentiated(primals: Arrays, tangents: Arrays, *, product: Product) -> t
     return result.astype(dtype), tangent.astype(dtype)
 
 
-def _dtype(product: Product, values: Operands) -> jnp.dtype:
-    """The type of a product's result, also for activations that JAX computes and kernels lack."""
-    described = tuple((each.shape, arrays.mlir_type(each.dtype)) for each in values.values())
-    return jnp.dtype(arrays.numpy_dtype(result_of(replace(product, activation=None), described)[1]))
-
-
 def _tangent(values: Operands, tangents: Operands, product: Product, result: Array) -> Array:
     """The tangent of a product without activation, of the result's type: a sum over operands with one."""
     rest = tuple(role for role in product.roles if role not in ("c", "bias", "residual"))
@@ -74,7 +69,9 @@ def _tangent(values: Operands, tangents: Operands, product: Product, result: Arr
     for name, tangent in tangents.items():
         if name in ("a", "b"):
             if "k_ends" in values:
-                tangent = _without_padding(name, tangent, values["k_ends"], product)
+                k_last = product.transpose_b if name == "b" else not product.transpose_a
+                _, valid = grouped.in_groups(values["k_ends"], tangent.shape[-1 if k_last else -2])
+                tangent = grouped.only(valid, tangent, -1 if k_last else -2)
             operands = {n: values[n] for n in ("a", "b", *rest)} | {name: tangent}
             terms.append(bind(tuple(operands.values()), linear))
         elif name == "alpha":
@@ -90,13 +87,6 @@ def _tangent(values: Operands, tangents: Operands, product: Product, result: Arr
     for each in others:
         total += each
     return total
-
-
-def _without_padding(name: str, tangent: Array, ends: Array, product: Product) -> Array:
-    """A tangent of a or b with zeros between the groups of K."""
-    k_last = product.transpose_b if name == "b" else not product.transpose_a
-    _, valid = grouped.in_groups(ends, tangent.shape[-1 if k_last else -2])
-    return grouped.only(valid, tangent, -1 if k_last else -2)
 
 
 def _check(product: Product, tangents: Operands, values: Operands) -> None:

@@ -129,7 +129,12 @@ def _product(
             sizes = " x ".join(map(str, wanted)) + " elements" * (role == "bias")
             raise WeftError(f"{name}: {role} must be {sizes}, got a shape of {jax.numpy.shape(each)}")
         added |= {} if each is None else {role: each}
-    kind = None if function == "all_gather_matmul" else _partials(name, a, product.out_dtype)
+    kind = None
+    if function != "all_gather_matmul":  # the type to which products are rounded
+        own, partials = default_result(arrays.mlir_type(a.dtype)), product.out_dtype
+        kind = own if partials is None else type_name(partials) or partials
+        if kind not in ("f32", own):
+            raise WeftError(f"{name}: partials must be f32 or {own}, got {shown(partials)}")
     product = replace(product, roles=tuple(added), out_dtype=kind).checked()
     asked = Asked(function, axes, size, product)
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
@@ -152,12 +157,3 @@ def _check(name: str, a: Array, b: Array, axis_name: AxisName) -> int:
             wanted = f"{', '.join(_ELEMENTS[:-1])} or {_ELEMENTS[-1]}"
             raise WeftError(f"{name}: {role} must be of {wanted}, got {kind}")
     return size
-
-
-def _partials(name: str, a: Array, partials: object) -> str:
-    """The type to which products are rounded."""
-    own = default_result(arrays.mlir_type(a.dtype))
-    kind = own if partials is None else type_name(partials) or partials
-    if kind not in ("f32", own):
-        raise WeftError(f"{name}: partials must be f32 or {own}, got {shown(partials)}")
-    return str(kind)

@@ -21,14 +21,11 @@ def check_devices(operands: Mapping[str, Array]) -> None:
         if not isinstance(x, jax.core.Tracer) and x.committed
     }
     if len(set(map(frozenset, devices_of.values()))) > 1:
-        named = ", ".join(f"{name} on {_shown(devices)}" for name, devices in devices_of.items())
+        shown = {name: " and ".join(sorted(map(str, devices))) for name, devices in devices_of.items()}
+        named = ", ".join(f"{name} on {devices}" for name, devices in shown.items())
         raise WeftError(
             f"weft.jax.matmul: arrays must be on the same devices, got {named}: use jax.device_put"
         )
-
-
-def _shown(devices: set[jax.Device]) -> str:
-    return " and ".join(sorted(str(each) for each in devices))
 
 
 def may_be_distributed(product: Product) -> bool:

@@ -60,7 +60,16 @@ def multiply(asked: Asked, operands: Arrays, fused: bool | None) -> Array:
     """
     why = _unmapped(asked, operands)
     if why is None and fused is not False:
-        return _bind(asked, operands, fused)
+        count = 2 + len([role for role in asked.product.roles if role.startswith("scale")])
+        axes = frozenset(asked.axes)
+        every = axes.union(*map(axes_of, operands))
+        if asked.name == "matmul_all_reduce":
+            # All operands vary over the axes, but not the epilogue of a sum that all devices get.
+            epilogue = equally_varying(operands[count:], every - axes)
+            varied = [*equally_varying(operands[:count], every), *epilogue]
+        else:
+            varied = equally_varying(operands, every)
+        return team_product_p.bind(*varied, asked=asked, fused=fused)
     if fused:
         raise _refused(asked, str(why))
     return collectives.multiply(asked, *operands)
@@ -86,20 +95,6 @@ def _unmapped(asked: Asked, operands: Arrays) -> str | None:
     return None
 
 
-def _bind(asked: Asked, operands: Arrays, fused: bool | None = None) -> Array:
-    """The product by the primitive. All operands vary over the axes, but the epilogue of a sum that all
-    devices get.
-    """
-    count = 2 + len([role for role in asked.product.roles if role.startswith("scale")])
-    axes = frozenset(asked.axes)
-    every = axes.union(*map(axes_of, operands))
-    if asked.name == "matmul_all_reduce":
-        varied = [*equally_varying(operands[:count], every), *equally_varying(operands[count:], every - axes)]
-    else:
-        varied = equally_varying(operands, every)
-    return team_product_p.bind(*varied, asked=asked, fused=fused)
-
-
 def _abstract(*avals: ShapedArray, asked: Asked, fused: bool | None) -> ShapedArray:
     a, b = avals[:2]
     shape = asked.shape(a, b)
@@ -118,12 +113,9 @@ def _without(aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
 
 def _by_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None) -> Lowered:
     if fused:
-        raise _refused(asked, f"the platform is {_platforms(context)}")
+        platforms = context.platforms or context.module_context.platforms
+        raise _refused(asked, f"the platform is {', '.join(platforms)}")
     return _lower_collectives(context, *operands, asked=asked)
-
-
-def _platforms(context: Context) -> str:
-    return ", ".join(context.platforms or context.module_context.platforms)
 
 
 def _lower_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked) -> Lowered:
@@ -237,7 +229,11 @@ def _differentiated(
     values = dict(zip(names, primals, strict=True))
     tangent_of = {n: t for n, t in zip(names, tangents, strict=True) if not isinstance(t, ad.Zero)}
     if "scale_a" in values or any(tangent_of[n].dtype.itemsize == 1 for n in ("a", "b") if n in tangent_of):
-        return _by_jax(asked, values, tangent_of)
+
+        def function(changed: Operands) -> Array:
+            return collectives.multiply(asked, *(values | changed).values())
+
+        return jax.jvp(function, ({name: values[name] for name in tangent_of},), (tangent_of,))
     residual, of_residual = values.get("residual"), tangent_of.pop("residual", None)
     if asked.product.activation is None or (asked.product.activation == "relu" and residual is None):
         result = team_product_p.bind(*primals, asked=asked, fused=fused)
@@ -255,15 +251,6 @@ def _differentiated(
 
     changed = () if of_residual is None else (residual,)
     return jax.jvp(after, (z, *changed), (dz, *([] if of_residual is None else [of_residual])))
-
-
-def _by_jax(asked: Asked, values: Operands, tangents: Operands) -> tuple[Array, Array]:
-    """The result and its tangent by XLA's collectives."""
-
-    def function(changed: Operands) -> Array:
-        return collectives.multiply(asked, *(values | changed).values())
-
-    return jax.jvp(function, ({name: values[name] for name in tangents},), (tangents,))
 
 
 def _tangent(asked: Asked, values: Operands, tangents: Operands, result: Array) -> Array:

@@ -184,11 +184,7 @@ def tiles(name: str, view: ArrayView, scale: str, shape: tuple[int, ...]) -> Arr
             f"weft.matmul: {name} must have the {prod(shape)} scales of {wanted} in the 128x4 layout, got "
             f"{got}: weft.tiled_scales makes them of a scale for each group"
         )
-    if not _is_contiguous(view):
+    steps = zip(view.shape, view.strides, arrays.contiguous_strides(view.shape), strict=True)
+    if not all(size == 1 or stride == step for size, stride, step in steps):
         raise WeftError(f"weft.matmul: {name} must be contiguous, got strides {view.strides}")
     return replace(view, shape=found, strides=arrays.contiguous_strides(found), dtype=scale)
-
-
-def _is_contiguous(view: ArrayView) -> bool:
-    wanted = zip(view.shape, view.strides, arrays.contiguous_strides(view.shape), strict=True)
-    return all(size == 1 or stride == step for size, stride, step in wanted)

@@ -115,7 +115,8 @@ class PaddedLaunch(Launches):
         self.action = self._plan.action
         self._context = context(None)
         pool = _pools.setdefault(kernel, {}).setdefault((ordinal, self._numbers), Pool())
-        self._memory = PerStream(pool, [_size(of) for of in rows])
+        # Powers of two: all that is kept for growing sizes is at most twice the largest.
+        self._memory = PerStream(pool, [1 << (of.nbytes - 1).bit_length() for of in rows])
 
     def launch(self, stream: int, *addresses: int) -> None:
         """Queues the copies and the launch on a stream of its GPU, which needn't be the current one."""
@@ -163,10 +164,3 @@ def copy_arguments(rows: Sequence[Rows]) -> tuple[list[ArrayView], dict[str, Any
         "wide": any(of.vectors > _MOST_NUMBERED for of in rows),
     }
     return [view for of in (rows[0], rows[-1]) for view in (of.source, of.target)], meta
-
-
-def _size(rows: Rows) -> int:
-    """The bytes of memory for a copy: a power of two, so that all that is kept for growing sizes is at most
-    twice the largest.
-    """
-    return 1 << (rows.nbytes - 1).bit_length()

@@ -31,7 +31,11 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
     What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
     """
     chip = _chip(operands)
-    described, schedules = repr((transposes, *_described(operands, chip))), tuned_files.contents(chip, False)
+    views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
+    product = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.product
+    reuse = operands.ordinal is not None and compiled_schedules.are_reused()
+    # What decides about the kernel, in addition to Weft and files of schedules.
+    described, schedules = repr((transposes, *product, chip, reuse)), tuned_files.contents(chip, False)
 
     def load(entry: bytes) -> _WithCopies | None:
         found = _from_disk(entry[1:], chip)
@@ -52,14 +56,6 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
         entry_of=entry_of,
         same=lambda: tuned_files.contents(chip) == schedules,
     )
-
-
-def _described(operands: Operands, chip: str) -> tuple[Any, ...]:
-    """What decides about the kernel of a call's product, in addition to Weft and files of schedules."""
-    views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
-    what = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.product
-    reuse = operands.ordinal is not None and compiled_schedules.are_reused()
-    return *what, chip, reuse
 
 
 def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
@@ -85,7 +81,7 @@ def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | N
         return schedule
     (a, b, *_), (members, k) = operands.views, _members_and_k(operands)
     schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
-    if not copies and _unaligned(a, b):
+    if not copies and any(aligned_to(view) % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
     # In the emulator, a program's earlier products shouldn't select what it runs.
@@ -146,11 +142,6 @@ def _members_and_k(operands: Operands) -> tuple[int, int]:
     return members, ceil_div(k, members) if operands.types.k_groups else k
 
 
-def _unaligned(*views: ArrayView) -> bool:
-    """Whether TMA can't copy the rows of a matrix."""
-    return any(aligned_to(view) % ROW_BYTES for view in views)
-
-
 def _alike(*views: ArrayView) -> bool:
     """Whether matrices begin at the same distance from a multiple of 16 bytes, and have rows at multiples of
     16 bytes from each other.
@@ -201,20 +192,15 @@ def compiled(asked: Asked, schedule: "AnySchedule | None", chip: str) -> kernel.
     """The kernel of a product, compiled once. Raises WeftError, with the caller's line, if there is none."""
     if schedule is None:
         return kernel.compile_shared(_module(asked, schedule), chip)
-    made = _kept_or_compiled(asked, schedule, chip)
-    compiled_schedules.add((*asked, chip), schedule)
-    return made
-
-
-def _kept_or_compiled(asked: Asked, schedule: "AnySchedule", chip: str) -> kernel.Kernel:
-    """The kernel of a product. Its module is built only if nobody has compiled it before."""
-    return kept_kernels.found_or_made(
+    made = kept_kernels.found_or_made(  # the module is built only if nobody has compiled it before
         "module",
         [repr((*asked, schedule))],
         load=lambda bytecode: _from_disk(bytecode, chip),
         make=lambda: kernel.compile_shared(_module(asked, schedule), chip),
         entry_of=lambda made: made.compiled.bytecode,
     )
+    compiled_schedules.add((*asked, chip), schedule)
+    return made
 
 
 class _NotKeptError(Exception):

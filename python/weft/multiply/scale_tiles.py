@@ -41,7 +41,12 @@ def tiled_scales(scales: Any, k: int, *, block: int = 32) -> Any:
     k, block = _positive("k", k), _positive("block", block)
     group = _group(dtype, block)
     rows, columns = _checked_shape(tuple(scales.shape), k, block, dtype == "int32")
-    library = _library(name)
+    if name == "jax":
+        import jax.numpy
+
+        library = jax.numpy
+    else:
+        library = sys.modules[name]
     # Also where the rows are contiguous: only a new array can be seen as bytes in every library.
     plain = (
         scales.clone(memory_format=library.contiguous_format) if name == "torch" else scales.copy()
@@ -54,15 +59,6 @@ def tiled_scales(scales: Any, k: int, *, block: int = 32) -> Any:
     batch, (down, across) = padded.shape[:-2], layout.tiles(rows, groups)
     parts = padded.reshape(*batch, *layout.by_rows(down, across // layout.TILE_BYTES))
     return parts.swapaxes(-4, -2).reshape(*batch, down, across)
-
-
-def _library(name: str) -> Any:
-    """The module with the functions of a library whose array exists."""
-    if name == "jax":
-        import jax.numpy
-
-        return jax.numpy
-    return sys.modules[name]
 
 
 def _group(dtype: str, block: int) -> int:

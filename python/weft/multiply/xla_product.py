@@ -73,7 +73,13 @@ def product_of(fields: Mapping[str, Any]) -> Product:
     options = fields["options"]
     options |= {name: float.fromhex(options[name]) for name in ("alpha", "beta")}
     if "schedule" in options:
-        options["schedule"] = _schedule_of(*options["schedule"])
+        key, values = options["schedule"]
+        families = {family.key: family for family in FAMILIES}
+        if key not in families:
+            complaint = f"schedule must be of a registered kind, got one with field '{key}'"
+            raise WeftError(f"weft.jax.matmul: {complaint}")
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        options["schedule"] = families[key](**values)
     if "kind" in options:
         options["kind"] = tuple(options["kind"])
     roles, by_columns = tuple(fields["roles"]), tuple(fields["by_columns"])
@@ -142,13 +148,6 @@ class Parsed:
         kernel, transposed = product_kernel.with_copies(operands)
         copied = padded_rows.copied(kernel, operands.views, transposed)
         padded_rows.run(kernel, operands.views, copied, on="emulator")
-
-
-def _schedule_of(key: str, fields: Mapping[str, object]) -> AnySchedule:
-    families = {family.key: family for family in FAMILIES}
-    if key not in families:
-        raise WeftError(f"weft.jax.matmul: schedule must be of a registered kind, got one with field '{key}'")
-    return families[key](**{name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()})
 
 
 def planned(

@@ -26,7 +26,6 @@ _OPTIONS = (
 )
 _SCALES = "Tensor? q_scale=None, Tensor? k_scale=None, Tensor? v_scale=None"
 _ARGUMENTS = f"Tensor q, Tensor k, Tensor v, {_ADDED}, Tensor? page_table=None, {_SCALES}, *, {_OPTIONS}"
-_SECOND = "weft.attention: gradients of its gradients are not computed"
 _NAMES = ("q", "k", "v", "sinks", "lengths", "cu_seqlens_q", "cu_seqlens_k", "page_table", *SCALES)
 
 
@@ -36,11 +35,6 @@ def attention(tensors: Operands, options: Options) -> tuple[Tensor, Tensor]:
     # Dynamo of PyTorch 2.11 can't trace `vars` of a dataclass.
     named = {each.name: getattr(options, each.name) for each in fields(options)}
     return _attend(*operands, **named)
-
-
-def _call(operands: tuple[Tensor, ...], options: AttentionOptions) -> launches.Call:
-    named = _all_readable(dict(zip(_NAMES, operands, strict=False)))
-    return launches.Call.of(_detached(named), Options(**options))
 
 
 def _all_readable(operands: Operands) -> Operands:
@@ -93,7 +87,8 @@ def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Te
         entry = _known_gradients(operands, options)
         if (results := plans.queued(entry, ())) is not None:
             return [*results]
-        call = _call(tuple(inputs), options)
+        named = _all_readable(dict(zip(_NAMES, inputs, strict=False)))
+        call = launches.Call.of(_detached(named), Options(**options))
         fp8_launch.refuse_gradients(call)
         of_lse = None if d_lse is None else d_lse.contiguous()
         arrays = _readable(out), lse.contiguous(), _readable(d_out), of_lse
@@ -170,4 +165,8 @@ _BACKWARD = (
 define("attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _forward_fake)
 define("attention_backward", _BACKWARD, _backward, _backward_fake)
 _attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate)
-_attend_backward = without_gradients(LIBRARY, torch.ops.weft.attention_backward.default, _SECOND)
+_attend_backward = without_gradients(
+    LIBRARY,
+    torch.ops.weft.attention_backward.default,
+    "weft.attention: gradients of its gradients are not computed",
+)

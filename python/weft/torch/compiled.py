@@ -32,7 +32,8 @@ class Product:
     def __init__(self, *roles: str, **options: Any) -> None:
         self._roles, self._options = roles, options
         self._describe = torch_keys.describer() or _undescribed
-        self._number = _number_of((roles, *sorted(options.items())))
+        with _lock:  # a number is hashed in less time than the options
+            self._number = _numbers.setdefault((roles, *sorted(options.items())), len(_numbers))
 
     def __call__(self, *arrays: Tensor, out: Tensor) -> None:
         a, b, *more = arrays
@@ -75,12 +76,6 @@ class Product:
 
 _numbers: dict[Hashable, int] = {}
 _lock = locks.lock()
-
-
-def _number_of(options: Hashable) -> int:
-    """A number for each set of options, which is hashed in less time."""
-    with _lock:
-        return _numbers.setdefault(options, len(_numbers))
 
 
 def _undescribed(*_: object) -> None:

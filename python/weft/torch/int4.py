@@ -27,17 +27,13 @@ def matmul_int4(x: Tensor, weights: Int4Weights, bias: Operand) -> Tensor:
     return _multiply(x, weights.packed, weights.scales, weights.zeros, bias, weights.rows, weights.group)
 
 
-def _weights(x: Tensor, packed: Tensor, scales: Tensor, zeros: Operand, rows: int, group: int) -> Int4Weights:
-    return Int4Weights(packed, scales, zeros, rows, x.shape[-1], group)
-
-
 def _run(
     x: Tensor, packed: Tensor, scales: Tensor, zeros: Operand, bias: Operand, rows: int, group: int
 ) -> Tensor:
     plain = [None if each is None else each.detach() for each in (x, packed, scales, zeros, bias)]
     x, packed, scales, zeros, bias = plain
     with torch.no_grad(), without_autocast(x.device.type):
-        return launches.run(x, _weights(x, packed, scales, zeros, rows, group), bias)
+        return launches.run(x, Int4Weights(packed, scales, zeros, rows, x.shape[-1], group), bias)
 
 
 def _fake(

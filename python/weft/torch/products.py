@@ -157,7 +157,12 @@ def _by_parts(
     """The product by operators of its own for Z, the activation and the residual."""
     bias, residual, c, alphas = added
     if alphas is not None and alphas.requires_grad:
-        z = _scaled_by(alphas, a, b, c, bias, options)
+        # `alphas * alpha * a @ b + beta * c + bias`, in which PyTorch differentiates `alphas`.
+        product = multiply(a, b, **options | {"beta": None})
+        z = product * for_each(alphas, product)
+        if c is not None:
+            z = z + options["beta"] * c
+        z = (z if bias is None else z + bias).to(product.dtype)
     else:
         z = multiply(a, b, bias, None, c, alphas, **options)
     d = activated(activation, z)
@@ -169,14 +174,3 @@ def _torch_type(dtype: object) -> torch.dtype | None:
         return dtype
     name = type_name(dtype)
     return dtype if name is None else TYPES.get(name, dtype)
-
-
-def _scaled_by(
-    alphas: Operand, a: Tensor, b: Tensor, c: Operand, bias: Operand, options: dict[str, Any]
-) -> Tensor:
-    """`alphas * alpha * a @ b + beta * c + bias`, in which PyTorch differentiates `alphas`."""
-    product = multiply(a, b, **options | {"beta": None})
-    z = product * for_each(alphas, product)
-    if c is not None:
-        z = z + options["beta"] * c
-    return (z if bias is None else z + bias).to(product.dtype)

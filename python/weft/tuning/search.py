@@ -94,7 +94,10 @@ class Search:
 
     def run(self, before_last: Callable[[], None] = lambda: None) -> Result:
         """Searches. `before_last` is called once all is compiled: the compiler may then do other work."""
-        self._exclude_failures()
+        records = self.partial.records  # of an earlier run
+        self._failed |= {r["schedule"]: r["reason"] for r in records if "reason" in r}
+        if "began" in records[-1]:
+            self._fail(records[-1]["began"], "ended the run, or never finished")
         by_text = {written(s): s for s in first_tries(self.product, self.limit)}
         always = list(dict.fromkeys([next(iter(by_text)), *self.known]))
         later = _LEADERS * _VARIANTS * (1 + _FEW) + _BETTER * _SOME + (_LAST + 1) * self.samples
@@ -119,7 +122,9 @@ class Search:
         texts = list(dict.fromkeys(texts))
         self._tried |= set(texts)
         self.compiler.ahead(self.product, texts)
-        times, wanted = self._recorded(samples), [t for t in texts if t not in self._failed]
+        recorded = (record for record in self.partial.records if record.get("samples") == samples)
+        times = {record["schedule"]: record["microseconds"] for record in recorded}
+        wanted = [text for text in texts if text not in self._failed]
         if together and not set(wanted) <= set(times):
             times = {}
         missing = [text for text in wanted if text not in times]
@@ -131,7 +136,8 @@ class Search:
 
     def _compiles(self, text: str) -> bool:
         reason = self.compiler.complaint(self.product, text)
-        self._step()
+        self._done += 1
+        self.progress(self._done, self._total)
         if reason is not None:
             self._fail(text, reason)
         return reason is None
@@ -182,23 +188,9 @@ class Search:
 
         return Implementation(text, prepare)
 
-    def _exclude_failures(self) -> None:
-        """Excludes schedules that failed in an earlier run, or ended it."""
-        records = self.partial.records
-        self._failed |= {r["schedule"]: r["reason"] for r in records if "reason" in r}
-        if "began" in records[-1]:
-            self._fail(records[-1]["began"], "ended the run, or never finished")
-
-    def _recorded(self, samples: int) -> dict[str, float]:
-        return {r["schedule"]: r["microseconds"] for r in self.partial.records if r.get("samples") == samples}
-
     def _fail(self, text: str, reason: str) -> None:
         self._failed[text] = reason
         self.partial.add({"schedule": text, "reason": reason})
-
-    def _step(self) -> None:
-        self._done += 1
-        self.progress(self._done, self._total)
 
 
 def _fastest(times: dict[str, float], count: int | None) -> list[str]:
