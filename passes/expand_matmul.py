@@ -58,29 +58,22 @@ def _expand(module: ir.Operation) -> None:
             raise refuse(op, "must be in a gpu.func: run --outline-matmul before --expand-matmul")
         if (schedule := op.schedule) is None:
             raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
-        _require_block(op, parent, schedule.threads)
+        attributes = parent.operation.attributes
+        known = list(attributes["known_block_size"]) if "known_block_size" in attributes else None
+        if known != [schedule.threads, 1, 1]:
+            wanted = f"'known_block_size' of [{schedule.threads}, 1, 1], as its schedule needs"
+            raise refuse(op, f"must be in a kernel with {wanted}, got {known or 'none'}")
         if wrong := op.check():
             raise refuse(op, wrong)
         with ir.InsertionPoint(op), op.location:
-            expand = _kernel(op, schedule)
+            if (expand := KERNELS.get(type(schedule))) is None:
+                raise refuse(
+                    op, f"has a schedule of {schedule.instruction}, for which no kernel is registered"
+                )
             source = extensions.source("schedule", schedule.key)
             with extensions.blamed(f"the kernel of schedule '{schedule.key}'", source):
                 expand(op)
         erase(op)
-
-
-def _kernel(op: MatmulOp, schedule: AnySchedule) -> Callable[[MatmulOp], None]:
-    if (expand := KERNELS.get(type(schedule))) is None:
-        raise refuse(op, f"has a schedule of {schedule.instruction}, for which no kernel is registered")
-    return expand
-
-
-def _require_block(op: MatmulOp, kernel: ir.OpView, threads: int) -> None:
-    attributes = kernel.operation.attributes
-    known = list(attributes["known_block_size"]) if "known_block_size" in attributes else None
-    if known != [threads, 1, 1]:
-        wanted = f"'known_block_size' of [{threads}, 1, 1], as its schedule needs"
-        raise refuse(op, f"must be in a kernel with {wanted}, got {known or 'none'}")
 
 
 EXPAND_MATMUL = Pass("expand-matmul", "write a tile.matmul's kernel as tile ops", run, {"chip": ""})

@@ -2,9 +2,6 @@
 `st` and `cp`, and plain loads and stores.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import (
@@ -53,19 +50,15 @@ def run(module: ir.Operation) -> None:
     kinds = list(lowerings)
     with uniformity.remembered():
         for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
-            _lower(op, lowerings[type(op)])
-
-
-def _lower(op: ir.OpView, lowering: Callable[[Any], ir.Value | None]) -> None:
-    if isinstance(op, CopyAsyncOp) and is_map(op.source):
-        raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
-    if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
-        _check_warps(op)
-    with ir.InsertionPoint(op), op.location:
-        result = lowering(op)
-    if result is not None:
-        op.results[0].replace_all_uses_with(result)
-    op.operation.erase()
+            if isinstance(op, CopyAsyncOp) and is_map(op.source):
+                raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
+            if isinstance(op, (LoadOp, LoadRowOp, StoreOp)):
+                _check_warps(op)
+            with ir.InsertionPoint(op), op.location:
+                result = lowerings[type(op)](op)
+            if result is not None:
+                op.results[0].replace_all_uses_with(result)
+            op.operation.erase()
 
 
 def _check_warps(op: LoadOp | LoadRowOp | StoreOp) -> None:

@@ -110,12 +110,9 @@ def _candidate(shape: str) -> Candidate:
     return Product(f"mma.sync {shape}", _steps(shape), form, types, _build, others=factors).candidate()
 
 
-def _shapes() -> list[str]:
-    """The shapes of one product in a warp, those of most rows first."""
-    return sorted({form.shape for form in _lowered()}, key=_steps, reverse=True)
-
-
-CANDIDATES = tuple(_candidate(shape) for shape in _shapes())
+CANDIDATES = tuple(
+    _candidate(shape) for shape in sorted({form.shape for form in _lowered()}, key=_steps, reverse=True)
+)
 SCALED_CANDIDATES = warp_products.CANDIDATES
 
 LOWER_GEMM = Pass(

@@ -60,7 +60,10 @@ def _lower(op: Any) -> list[Any]:
     if isinstance(op, AddProductsOp):
         named_sums.add(op)
         return []
-    return _wait(op)
+    # LLVM doesn't know that the wait writes the fragments: they are tied to what follows.
+    uniformity.require(op, Scope.WARPGROUP)
+    wgmma.wait_group(group=op.attribute("pending"))
+    return [_tied(op, fragment) for fragment in op.fragments]
 
 
 def _accumulator_in_registers(op: GemmAsyncOp) -> str | None:
@@ -244,13 +247,6 @@ class _InRegisters:
         words = self._words[first : first + self._registers.count]
         kind = ir.Type.parse(self._registers.type)
         return [word if word.type == kind else llvm.bitcast(kind, word) for word in words]
-
-
-def _wait(op: WaitGemmOp) -> list[ir.Value]:
-    """The wait, and the fragments tied to what follows: LLVM doesn't know that it writes them."""
-    uniformity.require(op, Scope.WARPGROUP)
-    wgmma.wait_group(group=op.attribute("pending"))
-    return [_tied(op, fragment) for fragment in op.fragments]
 
 
 def _tied(op: ir.OpView, fragment: ir.Value) -> ir.Value:

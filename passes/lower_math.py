@@ -49,17 +49,13 @@ def _element(op: ir.Operation, operands: list[ir.Value]) -> ir.Value:
     short = isinstance(kind, ir.F16Type | ir.BF16Type)
     if not short or op.name == _FMA:
         if op.name == _FMA and isinstance(kind, ir.BF16Type):
-            _check_fma(op)
+            target = target_of(op)
+            if target is not None and target.chip.number < _OF_BF16:
+                raise refuse(op.opview, f"on bf16 needs sm_{_OF_BF16} or later, got {target}: extend to f32")
         return mathematics.lowered(op, operands)
     wide = ir.F32Type.get()
     found = mathematics.lowered(op, [arith.extf(wide, x) if x.type == kind else x for x in operands])
     return arith.truncf(kind, found) if found.type == wide else found
-
-
-def _check_fma(op: ir.Operation) -> None:
-    target = target_of(op)
-    if target is not None and target.chip.number < _OF_BF16:
-        raise refuse(op.opview, f"on bf16 needs sm_{_OF_BF16} or later, got {target}: extend to f32")
 
 
 LOWER_MATH = Pass("lower-math", "compute functions of the math dialect without CUDA's device library", run)

@@ -16,29 +16,23 @@ def run(module: ir.Operation) -> None:
     for op in operations(module, RoleOp):
         uniformity.require(op, Scope.WARP if op.by_warps else Scope.WARPGROUP)
         with ir.InsertionPoint(op), op.location:
-            _branch(op, LANES if op.by_warps else WARPGROUP, thread_ids.threads_of(op))
+            number = emit.sub(
+                emit.uniform(emit.div(emit.thread(), LANES if op.by_warps else WARPGROUP)), op.first.value
+            )
+            in_role = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.count))
+            branch = scf.IfOp(in_role)
+            with ir.InsertionPoint(branch.then_block):
+                if registers := op.attribute("registers"):
+                    # A kernel starts with an equal share of the registers for each of its threads.
+                    share = register_share(thread_ids.threads_of(op))
+                    action = "decrease" if registers < share else "increase"
+                    nvvm.SetMaxRegisterOp(registers, nvvm.SetMaxRegisterAction[action])
+                end = scf.YieldOp([])
+            body = op.operation.regions[0].blocks[0]
+            body.arguments[0].replace_all_uses_with(emit.value(number))
+            for inner in list(body.operations):
+                inner.operation.move_before(end.operation)
         op.operation.erase()
-
-
-def _branch(op: RoleOp, unit: int, threads: int) -> None:
-    """A branch for agents of `unit` threads each, in a block of `threads`."""
-    number = emit.sub(emit.uniform(emit.div(emit.thread(), unit)), op.first.value)
-    in_role = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.count))
-    branch = scf.IfOp(in_role)
-    with ir.InsertionPoint(branch.then_block):
-        if registers := op.attribute("registers"):
-            _set_registers(registers, threads)
-        end = scf.YieldOp([])
-    body = op.operation.regions[0].blocks[0]
-    body.arguments[0].replace_all_uses_with(emit.value(number))
-    for inner in list(body.operations):
-        inner.operation.move_before(end.operation)
-
-
-def _set_registers(registers: int, threads: int) -> None:
-    """A kernel starts with an equal share of the registers for each of its threads."""
-    action = "decrease" if registers < register_share(threads) else "increase"
-    nvvm.SetMaxRegisterOp(registers, nvvm.SetMaxRegisterAction[action])
 
 
 LOWER_ROLES = Pass(

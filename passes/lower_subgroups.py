@@ -163,7 +163,8 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     others = arith.subi(emit.value(LANES), width)
     segment, apart = width, others
     if not is_power:
-        segment = _power_of_two(width)
+        zeros = llvm.intr_ctlz(arith.subi(width, emit.value(1)), False)
+        segment = arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
         apart = arith.subi(emit.value(LANES), segment)
     first = arith.andi(lane, arith.subi(emit.value(0), segment))
     members = arith.shli(arith.shrui(emit.value(-1), others), first)
@@ -191,12 +192,6 @@ def _shuffled(op: ir.OpView) -> tuple[ir.Value, ir.Value]:
     else:
         found = emit.by_words(op.value, moved)
     return found, flags[0] if near is None else near
-
-
-def _power_of_two(width: ir.Value) -> ir.Value:
-    """The least power of two that isn't below a width."""
-    zeros = llvm.intr_ctlz(arith.subi(width, emit.value(1)), False)
-    return arith.shli(emit.value(1), arith.subi(emit.value(LANES), zeros))
 
 
 def _source(

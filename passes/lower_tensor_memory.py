@@ -27,7 +27,10 @@ _VIEWS = (StageOp, SliceOp, AddressOp)
 def run(module: ir.Operation) -> None:
     """Lowers every `tile.tensor_memory` and what uses its buffers."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        _check_single(kernel)
+        # A second allocation could wait for ever for what the first one holds.
+        found = operations(kernel, TensorMemoryOp)
+        if len(found) > 1:
+            raise refuse(found[1], "expects to be the only one in its kernel: put all buffers in one region")
     for op in operations(module, TensorMemoryOp):
         uniformity.require(op, Scope.CTA)
         threads, warp = thread_ids.threads_of(op), op.attribute("warp")
@@ -40,13 +43,6 @@ def run(module: ir.Operation) -> None:
         with ir.InsertionPoint(op), op.location:
             _lower(op)
         op.operation.erase()
-
-
-def _check_single(kernel: ir.OpView) -> None:
-    """Raises WeftError for a second allocation: it could wait for ever for what the first one holds."""
-    found = operations(kernel, TensorMemoryOp)
-    if len(found) > 1:
-        raise refuse(found[1], "expects to be the only one in its kernel: put all buffers in one region")
 
 
 def _kernel(op: TensorMemoryOp) -> ir.Operation:
@@ -77,7 +73,14 @@ def _lower(op: TensorMemoryOp) -> None:
     columns, group = emit.value(op.allocated), op.attribute("cta_group")
     word = tile.address(tile.alloc(BufferType.of((1,), emit.i32(), "S[(1):(1)]")))
     number = emit.uniform(emit.div(emit.thread(), LANES))
-    _allocate(op, emit.equal(number, op.attribute("warp")), word, columns)
+    allocates = emit.equal(number, op.attribute("warp"))
+    if group > 1:
+        # The peer must be running: the allocation is one of both.
+        _synchronize(group)
+    with emit.when(allocates):
+        tcgen05.alloc(address=word, columns=columns, cta_group=group)
+        tcgen05.relinquish_alloc_permit(cta_group=group)  # to the next CTA on the multiprocessor
+    gpu.barrier()
     base = llvm.load(emit.i32(), word)
     address_of = {
         buffer: tensor_memory_tiles.pointer(emit.value(emit.add(base, start)))
@@ -91,18 +94,6 @@ def _lower(op: TensorMemoryOp) -> None:
         freed = llvm.load(emit.i32(), word) if op.attribute("reload") else base
         tcgen05.dealloc(address=tensor_memory_tiles.pointer(freed), columns=columns, cta_group=group)
     _forward(op, address_of)
-
-
-def _allocate(op: TensorMemoryOp, allocates: ir.Value, word: ir.Value, columns: ir.Value) -> None:
-    """One warp allocates and gives up its permit, so that the next CTA on the multiprocessor can allocate."""
-    group = op.attribute("cta_group")
-    if group > 1:
-        # The peer must be running: the allocation is one of both.
-        _synchronize(group)
-    with emit.when(allocates):
-        tcgen05.alloc(address=word, columns=columns, cta_group=group)
-        tcgen05.relinquish_alloc_permit(cta_group=group)
-    gpu.barrier()
 
 
 def _synchronize(cta_group: int) -> None:
@@ -125,7 +116,7 @@ def _move_body(op: TensorMemoryOp) -> None:
 def _forward(op: TensorMemoryOp, address_of: dict[ir.Value, ir.Value]) -> None:
     """Replaces stages, slices and addresses of tensor memory by arithmetic, then erases the buffers."""
     kernel = op.operation.parent
-    views = [each for each in operations(kernel, AllocOp, *_VIEWS) if _is_tensor(each)]
+    views = [each for each in operations(kernel, AllocOp, *_VIEWS) if is_tensor_buffer(each.buffer)]
     for view in views:
         if isinstance(view, AllocOp):
             continue
@@ -142,10 +133,6 @@ def _forward(op: TensorMemoryOp, address_of: dict[ir.Value, ir.Value]) -> None:
             for use in result.uses:
                 raise refuse(use.owner.opview, "uses tensor memory: lower it before --lower-tensor-memory")
         view.operation.erase()
-
-
-def _is_tensor(view: ir.OpView) -> bool:
-    return is_tensor_buffer(view.buffer)
 
 
 LOWER_TENSOR_MEMORY = Pass(

@@ -7,7 +7,6 @@ and operations that PTX has but Weft's dialects lack (`wmma` of f64).
 
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
 
 from weft.dialects.op import build, judging_target, refuse
 from weft.errors import Diagnostic, WeftError
@@ -58,12 +57,18 @@ def _replace(op: ir.Operation, pair: Pair) -> str:
     draft = Draft(dict(_operands(op, pair)), discardable(op))
     for name, kind in pair.slots():
         if kind.endswith(_NUMBERS) and (values := draft.operands.pop(name)):
-            draft.attributes[name] = _immediate(op, name, values[0])
+            number = constant(values[0])
+            if number is None:
+                raise refuse(op, f"expects {name} to be a constant, since the instruction takes an immediate")
+            draft.attributes[name] = number
     for rule in pair.rules:
         rule.to_ours(op, draft)
     target = judging_target(op)
     chip = target.chip.name if target else None
-    if known := left_to_ptx(pair.ours.family, _form(pair, draft), chip):
+    axes = {axis: draft.attributes[axis] for axis in pair.ours.family.axes if axis in draft.attributes}
+    needed = {f.name for f in fields(pair.ours.family.form) if f.default is MISSING}
+    form = pair.ours.family.form(**axes) if needed <= set(axes) else None
+    if known := left_to_ptx(pair.ours.family, form, chip):
         return f"is legal; {known.reason}"
     groups = [draft.operands.get(f.name, []) for f in pair.ours._fields if isinstance(f, ext.OperandDef)]
     ours = build(
@@ -79,13 +84,6 @@ def _replace(op: ir.Operation, pair: Pair) -> str:
     return ""
 
 
-def _form(pair: Pair, draft: Draft) -> Any:
-    """The form of a draft; None if an axis is missing."""
-    axes = {axis: draft.attributes[axis] for axis in pair.ours.family.axes if axis in draft.attributes}
-    needed = {f.name for f in fields(pair.ours.family.form) if f.default is MISSING}
-    return pair.ours.family.form(**axes) if needed <= set(axes) else None
-
-
 _NUMBERS = (":i32", ":i64")
 
 
@@ -98,13 +96,6 @@ def _operands(op: ir.Operation, pair: Pair) -> Iterator[tuple[str, list[ir.Value
         count = segments[number] if segments else spare if kind.startswith(("*", "?")) else 1
         group, values = values[:count], values[count:]
         yield name, [_scalar(value) for value in group] if name in pair.vectors else group
-
-
-def _immediate(op: ir.Operation, name: str, value: ir.Value) -> int:
-    number = constant(value)
-    if number is None:
-        raise refuse(op, f"expects {name} to be a constant, since the instruction takes an immediate")
-    return number
 
 
 def _single(kind: ir.Type) -> ir.Type | None:

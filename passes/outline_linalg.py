@@ -37,7 +37,14 @@ def run(module: ir.Operation) -> None:
 
 
 def _outline(function: ir.OpView) -> None:
-    name, last = mlir.symbol(function), _destination(function)
+    written = [
+        op.operation
+        for op in function.body.blocks[0].operations
+        if op.operation.name == "bufferization.materialize_in_destination"
+    ]
+    if len(written) != 1 or len(function.body.blocks) != 1:
+        raise refuse(function, f"must write one tensor to an argument, got {len(written)}")
+    name, last = mlir.symbol(function), written[0]
     with ir.InsertionPoint(function), function.location:
         holder = gpu.GPUModuleOp(name)
         holder.bodyRegion.blocks.append()
@@ -61,18 +68,6 @@ def _outline(function: ir.OpView) -> None:
     function.operation.erase()
     convert_once(holder)
     PassManager.parse(_FLOATS, kernel.context).run(holder.operation)
-
-
-def _destination(function: ir.OpView) -> ir.Operation:
-    """The operation that writes the result."""
-    written = [
-        op.operation
-        for op in function.body.blocks[0].operations
-        if op.operation.name == "bufferization.materialize_in_destination"
-    ]
-    if len(written) != 1 or len(function.body.blocks) != 1:
-        raise refuse(function, f"must write one tensor to an argument, got {len(written)}")
-    return written[0]
 
 
 def last_number(written: ir.Operation) -> int:

@@ -28,23 +28,18 @@ def run(module: ir.Operation) -> None:
     """Outlines every function with a `tile.matmul`; other functions stay."""
     for function in operations(module, func.FuncOp):
         if ops := products(function):
-            _outline(function, ops)
+            _check(function, ops)
+            name = function.name.value
+            with ir.InsertionPoint(function), function.location:
+                holder = gpu.GPUModuleOp(name)
+                holder.bodyRegion.blocks.append()
+            kernel = _kernel(holder, name, function, ops[0])
+            _set_launch(kernel.opview)
+            function.operation.erase()
 
 
 _BESIDE = EpilogueOp, TeamOp, arith.ConstantOp  # of the epilogue's, which folding hoists
 """The operations that may be beside a product."""
-
-
-def _outline(function: ir.OpView, ops: list[MatmulOp]) -> None:
-    product = ops[0]
-    _check(function, ops)
-    name = function.name.value
-    with ir.InsertionPoint(function), function.location:
-        holder = gpu.GPUModuleOp(name)
-        holder.bodyRegion.blocks.append()
-    kernel = _kernel(holder, name, function, product)
-    _set_launch(kernel.opview)
-    function.operation.erase()
 
 
 def _check(function: ir.OpView, ops: list[MatmulOp]) -> None:
@@ -118,7 +113,13 @@ def _set_launch(product: MatmulOp) -> None:
     if (limit := schedule.resident_ctas) is not None:
         contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), limit))
     if not schedule.takes_any_rows:
-        contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(_alignments(len(arguments), product)))
+        operands = {"a": product.a, "b": product.b, "d": product.d, **product.roles}
+        alignments = [1] * len(arguments)
+        for role, value in operands.items():
+            number = ir.BlockArgument(value).arg_number
+            wanted = schedule.row_alignment(product.types, role, element_bytes(value))
+            alignments[number] = max(alignments[number], wanted)
+        contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(alignments))
     if schedule.starts_early:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
     if schedule.ctas > 1:
@@ -146,19 +147,6 @@ def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[ir.
         ir.AffineExpr.get_ceil_div(columns, schedule.block[1] // product.columns_of_b * across) * across,
         matrices * schedule.tile_ctas,
     ]
-
-
-def _alignments(arguments: int, product: MatmulOp) -> list[int]:
-    """The alignment in bytes of the rows of each argument."""
-    schedule, types = product.schedule, product.types
-    assert schedule is not None
-    operands = {"a": product.a, "b": product.b, "d": product.d, **product.roles}
-    alignments = [1] * arguments
-    for role, value in operands.items():
-        number = ir.BlockArgument(value).arg_number
-        wanted = schedule.row_alignment(types, role, element_bytes(value))
-        alignments[number] = max(alignments[number], wanted)
-    return alignments
 
 
 def _differences(product: MatmulOp, sizes: "_Sizes") -> list[ir.AffineExpr]:

@@ -6,7 +6,7 @@ for machine code. Each object has a table of its kernels, with the attributes th
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from weft import mlir
@@ -44,24 +44,19 @@ def run(module: ir.Operation, chips: str = "", format: str = "isa") -> None:
         if holder.operation.parent.name == gpu.GPUModuleOp.OPERATION_NAME:
             raise refuse(holder, "must not stand in another gpu.module, got one in one: move it out")
     for holder in holders:
-        targets = _targets(holder, named)
+        attributes = holder.operation.attributes
+        declared = {}
+        for target in attributes.get("targets", ()):
+            if str(target).startswith("#nvvm.target"):
+                declared[_parameter(target, r'chip = "(.*?)"', "sm_75")] = target
+        if not named and not declared:
+            raise refuse(holder, "has no chip: give it an #nvvm.target, or use --weft-to-binary=chips=sm_90a")
+        targets = [(chip, declared.get(chip)) for chip in named or declared]
         objects = [_object(holder, chip, target, format) for chip, target in targets]
         with ir.InsertionPoint(holder.operation), holder.location:
             chooser = holder.operation.attributes.get("offloadingHandler", ir.Attribute.parse(_CHOOSER))
             gpu.BinaryOp(mlir.symbol(holder), ir.ArrayAttr.get(objects), offloadingHandler=chooser)
         holder.operation.erase()
-
-
-def _targets(holder: ir.OpView, chips: Sequence[str]) -> list[tuple[str, ir.Attribute | None]]:
-    """The chips to compile a module for, with the attributes of those that it names."""
-    attributes = holder.operation.attributes
-    named = {}
-    for target in attributes.get("targets", ()):
-        if str(target).startswith("#nvvm.target"):
-            named[_parameter(target, r'chip = "(.*?)"', "sm_75")] = target
-    if not chips and not named:
-        raise refuse(holder, "has no chip: give it an #nvvm.target, or use --weft-to-binary=chips=sm_90a")
-    return [(chip, named.get(chip)) for chip in chips or named]
 
 
 def _parameter(target: ir.Attribute, pattern: str, default: str) -> str:

@@ -158,9 +158,18 @@ class _Evaluation:
         if op.name in _IDS:
             return _Values.of(self._id(_IDS[op.name], op))
         if isinstance(op.opview, nvvm.ElectSyncOp):
-            return _Values.of(self._first_lanes(self.reaching(op)))
+            # Any thread of a warp that reaches the operation may be elected, but no more than one.
+            firsts = np.flatnonzero(self.reaching(op))
+            elected = np.zeros(len(self._thread), np.int64)
+            elected[firsts[np.diff(firsts // LANES, prepend=-1) > 0]] = 1
+            return _Values.of(elected)
         if op.name == "nvvm.shfl.sync":
-            return self._shuffled(op)
+            if not uniformity.reads_one_lane(op):
+                return None
+            source, lane = self._value(op.operands[1]), self._value(op.operands[2])
+            at = self._thread // LANES * LANES + lane.numbers % LANES
+            at = np.minimum(at, len(self._thread) - 1)
+            return _Values(source.numbers[at], source.known[at] & lane.known)
         if op.name == "arith.cmpi":
             return self._compared(op)
         if op.name in ("arith.andi", "arith.ori") and _is_bit(op.results[0]):
@@ -168,7 +177,8 @@ class _Evaluation:
         if op.name in _CASTS:
             return self._value(op.operands[0])
         if op.name == "arith.trunci":
-            return self._truncated(op)
+            value, width = self._value(op.operands[0]), min(op.results[0].type.width, 31)
+            return _Values(value.numbers & (1 << width) - 1, value.known & (value.numbers >= 0))
         if op.name in _BINARY:
             return self._binary(op, _BINARY[op.name])
         return None
@@ -185,23 +195,6 @@ class _Evaluation:
             "lane": self._thread % LANES,
         }[name]
 
-    def _first_lanes(self, reaching: Threads) -> npt.NDArray[np.int64]:
-        """1 in the first thread of each warp among those that reach an operation: any of them may be elected,
-        but no more than one.
-        """
-        numbers = np.flatnonzero(reaching)
-        elected = np.zeros(len(self._thread), np.int64)
-        elected[numbers[np.diff(numbers // LANES, prepend=-1) > 0]] = 1
-        return elected
-
-    def _shuffled(self, op: ir.Operation) -> _Values | None:
-        if not uniformity.reads_one_lane(op):
-            return None
-        value, lane = self._value(op.operands[1]), self._value(op.operands[2])
-        at = self._thread // LANES * LANES + lane.numbers % LANES
-        at = np.minimum(at, len(self._thread) - 1)
-        return _Values(value.numbers[at], value.known[at] & lane.known)
-
     def _compared(self, op: ir.Operation) -> _Values:
         a, b = (self._value(operand) for operand in op.operands)
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
@@ -217,10 +210,6 @@ class _Evaluation:
         decided = (a.known & (a.numbers == decides)) | (b.known & (b.numbers == decides))
         numbers = a.numbers | b.numbers if decides else a.numbers & b.numbers
         return _Values(np.where(decided, decides, numbers), decided | (a.known & b.known))
-
-    def _truncated(self, op: ir.OpView) -> _Values:
-        value, width = self._value(op.operands[0]), min(op.results[0].type.width, 31)
-        return _Values(value.numbers & (1 << width) - 1, value.known & (value.numbers >= 0))
 
     def _binary(self, op: ir.Operation, compute: Callable[[Any, Any], Any]) -> _Values:
         a, b = (self._value(operand) for operand in op.operands)

@@ -205,21 +205,15 @@ def _sources(value: ir.Value, scope: Scope) -> list[ir.Value] | None:
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):
-        return _loop_sources(op, ir.OpResult(value).result_number)
+        index = ir.OpResult(value).result_number
+        first, *others = (region.blocks[0].operations[-1] for region in op.regions)
+        if op.name == "scf.while":
+            return [first.operands[0], first.operands[1 + index]]
+        yielded = [end.operands[index] for end in (first, *others)]
+        if op.name == "scf.if":
+            return [op.operands[0], *yielded]
+        return [*list(op.operands)[:3], op.operands[3 + index], *yielded]
     return None
-
-
-def _loop_sources(op: ir.Operation, index: int) -> list[ir.Value]:
-    """The values that determine one result of a loop or branch: what decides which blocks are executed and
-    how often, and what they yield for this result.
-    """
-    first, *others = (region.blocks[0].operations[-1] for region in op.regions)
-    if op.name == "scf.while":
-        return [first.operands[0], first.operands[1 + index]]
-    yielded = [end.operands[index] for end in (first, *others)]
-    if op.name == "scf.if":
-        return [op.operands[0], *yielded]
-    return [*list(op.operands)[:3], op.operands[3 + index], *yielded]
 
 
 def _is_load(value: ir.Value) -> bool:

@@ -279,17 +279,12 @@ def _load_global(op: LoadOp) -> ir.Value:
     if kind.warps == 1 or len(runs) <= _PREDICATES:
         return _fragment(anywhere()[0], kind)
     # With a predicate for each, more loads wait for others.
-    inner = _inside(op, source, kind)
+    rows, columns = kind.shape
+    below = emit.less(emit.add(op.row, rows - 1), source.rows)
+    inner = arith.andi(below, emit.less(emit.add(op.column, columns - 1), source.columns))
     if width > 1:
         inner = arith.andi(inner, _whole(source, start_column, runs))
     return _fragment(emit.either(inner, lane, lambda: loaded(runs, _plainly), anywhere)[0], kind)
-
-
-def _inside(op: ir.OpView, matrix: Matrix, kind: ir.Type) -> ir.Value:
-    """Whether all of a fragment is inside of a matrix: an i1."""
-    rows, columns = kind.shape
-    below = emit.less(emit.add(op.row, rows - 1), matrix.rows)
-    return arith.andi(below, emit.less(emit.add(op.column, columns - 1), matrix.columns))
 
 
 def load_row(op: LoadRowOp) -> ir.Value:

@@ -86,7 +86,13 @@ def _call_of(op: ir.OpView) -> _Call | None:
         return None
     form = op.form
     inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
-    numbers, values = _operand_numbers(op), list[ir.Attribute | int]()
+    numbers, first = dict[str, list[int]](), 0
+    for field in op._fields:
+        if isinstance(field, ext.OperandDef):
+            count = len(op.values(field.name))
+            numbers[field.name] = list(range(first, first + count))
+            first += count
+    values = list[ir.Attribute | int]()
     for name in form.arguments:
         if inputs[name].role == "immediate":
             values.append(_constant(inputs[name].type, op.attribute(name)))
@@ -107,17 +113,6 @@ def _has_intrinsic(op: ir.OpView) -> bool:
         return op.form.intrinsic is not None
     chip = op.target.chip.generated_as
     return chip in op.family.table[op.form].chips and chip not in UNSELECTABLE.get(op.form, ())
-
-
-def _operand_numbers(op: ir.OpView) -> dict[str, list[int]]:
-    """The indices of each operand's registers among the operands of the operation."""
-    numbers, first = dict[str, list[int]](), 0
-    for field in op._fields:
-        if isinstance(field, ext.OperandDef):
-            count = len(op.values(field.name))
-            numbers[field.name] = list(range(first, first + count))
-            first += count
-    return numbers
 
 
 def _constant(kind: str, value: int) -> ir.Attribute:

@@ -16,7 +16,7 @@ def start(buffer: ir.Value, build: Callable[..., ir.Value], record: object) -> i
     """
     fields = {name: value for name, value in vars(record).items() if name != "address"}
     views: list[StageOp | SliceOp] = []
-    while isinstance(view := _defining_op(buffer), StageOp | SliceOp):
+    while isinstance(view := None if isinstance(buffer.owner, ir.Block) else buffer.owner, StageOp | SliceOp):
         views.append(view)
         buffer = view.buffer
     descriptor = build(tile.address(buffer), **fields)
@@ -24,11 +24,6 @@ def start(buffer: ir.Value, build: Callable[..., ir.Value], record: object) -> i
     for view in sorted(views, key=lambda view: isinstance(view, StageOp)):
         descriptor = advance(descriptor, shared_tiles.view_offset(view, UNIT))
     return descriptor
-
-
-def _defining_op(value: ir.Value) -> ir.OpView | None:
-    """The op that a value is a result of; None for a block's argument."""
-    return None if isinstance(value.owner, ir.Block) else value.owner
 
 
 def advance(descriptor: ir.Value, units: ir.Value | int) -> ir.Value:

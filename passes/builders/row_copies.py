@@ -27,7 +27,9 @@ def copy(matrix: ir.Value, row: ir.Value, column: ir.Value, part: ir.Value) -> N
     lanes = gcd(words, LANES)  # of a row
     at_once = WARPS * LANES // lanes  # rows
     turns = max(
-        turn for turn in range(1, rows // at_once + 1) if _fits(turn, rows // at_once, words // lanes)
+        turn
+        for turn in range(1, rows // at_once + 1)
+        if (turn == 1 or ((rows // at_once) % turn == 0 and turn * (words // lanes) <= _AT_ONCE))
     )
     warp, lane = thread_ids.late_warp_and_lane()
     first = emit.add(emit.mul(warp, LANES // lanes), emit.div(lane, lanes))
@@ -54,11 +56,6 @@ def copy(matrix: ir.Value, row: ir.Value, column: ir.Value, part: ir.Value) -> N
         return []
 
     emit.loop(first, rows, turns * at_once, [], some)
-
-
-def _fits(turns: int, all_turns: int, words: int) -> bool:
-    """Whether so many turns over rows, each of which loads as many words, make an iteration."""
-    return turns == 1 or (all_turns % turns == 0 and turns * words <= _AT_ONCE)
 
 
 def _element(
@@ -109,7 +106,12 @@ class RowStores:
             for first in range(0, vectors, lanes):
                 of_lane = emit.add(own, first)
                 with emit.when(emit.less(of_lane, whole)):
-                    words = self._vector(number, of_lane, vectors - 1, per, lead)
+                    kind = ir.VectorType.get([WORDS], emit.i32())
+                    # Where `lead` is 0, the second vector isn't used, and may not exist.
+                    pair = of_lane, emit.minimum(emit.add(of_lane, 1), vectors - 1)
+                    loaded = [llvm.load(kind, self._address(number, emit.mul(each, per))) for each in pair]
+                    words = [word for each in loaded for word in emit.elements(each)]
+                    words = shifted(emit.mul(lead, self.bytes), words, self.bytes)
                     column = emit.add(lead, emit.mul(of_lane, per))
                     self._store(start, column, emit.vector_of(words))
             inside = emit.mul(whole, per)
@@ -118,15 +120,6 @@ class RowStores:
                 self._store(start, column, self._element(number, column))
 
         self._each_row(emit.add(emit.mul(self.warp, at_once), emit.div(self.lane, lanes)), at_once, row)
-
-    def _vector(self, row: ir.Value, number: ir.Value, last: int, per: int, lead: ir.Value) -> list[ir.Value]:
-        """The words of a vector that begins `lead` elements after vector `number` of the buffer's row."""
-        kind = ir.VectorType.get([WORDS], emit.i32())
-        # Where `lead` is 0, the second vector isn't used, and may not exist.
-        pair = number, emit.minimum(emit.add(number, 1), last)
-        loaded = [llvm.load(kind, self._address(row, emit.mul(each, per))) for each in pair]
-        words = [word for each in loaded for word in emit.elements(each)]
-        return shifted(emit.mul(lead, self.bytes), words, self.bytes)
 
     def _by_words(self) -> None:
         """The lanes of a warp store words of 4 bytes from the first multiple of 4 on, and single elements

@@ -88,10 +88,17 @@ def _plan(
 ) -> Plan | str:
     if wrong := _copies_complaint(fragment, buffer):
         return wrong
-    axes = _axis_tables(buffer, outer)
-    if wrong := _uneven(axes, shape, bits):
+    # The lane and column, in elements, that each row and each column of a buffer adds: `[extent, 2]`.
+    rows, columns = (point_table(group)[:, [_LANE, _COLUMN]] for group in buffer.group(outer))
+    if wrong := _uneven((rows, columns), shape, bits):
         return wrong
-    words = _words(_held(fragment, shape, axes), bits)
+    points = point_table(fragment.shard)
+    warp, lane, *_, register = points.T
+    warps, registers = fragment.span("warpid"), fragment.span("m")
+    held = np.zeros((warps, LANES, registers, 2), np.int64)
+    row, column = np.unravel_index(np.arange(fragment.size), tuple(shape))
+    held[warp, lane, register] = rows[row] + columns[column]
+    words = _words(held, bits)
     if isinstance(words, str):
         return words
     if wrong := _foreign(words.cells):
@@ -122,12 +129,6 @@ def _copies_complaint(fragment: Layout, buffer: Layout) -> str | None:
     return None
 
 
-def _axis_tables(buffer: Layout, shape: Sequence[int]) -> tuple[Table, Table]:
-    """The lane and column, in elements, that each row and each column of a buffer adds: `[extent, 2]`."""
-    rows, columns = (point_table(group)[:, [_LANE, _COLUMN]] for group in buffer.group(shape))
-    return rows, columns
-
-
 def _uneven(axes: tuple[Table, Table], shape: Sequence[int], bits: int) -> str | None:
     """A complaint if parts of this shape aren't alike, or don't begin at whole columns."""
     for table, extent in zip(axes, shape, strict=True):
@@ -138,17 +139,6 @@ def _uneven(axes: tuple[Table, Table], shape: Sequence[int], bits: int) -> str |
         if (starts[..., 1] * bits % COLUMN_BITS).any():
             return f"parts of shape {list(shape)} that begin at whole columns of {COLUMN_BITS} bits"
     return None
-
-
-def _held(fragment: Layout, shape: Sequence[int], axes: tuple[Table, Table]) -> Table:
-    """The lane and column, in elements, of each of a fragment's elements: `[warps, 32, registers, 2]`."""
-    points = point_table(fragment.shard)
-    warp, lane, *_, register = points.T
-    warps, registers = fragment.span("warpid"), fragment.span("m")
-    held = np.zeros((warps, LANES, registers, 2), np.int64)
-    row, column = np.unravel_index(np.arange(fragment.size), tuple(shape))
-    held[warp, lane, register] = axes[0][row] + axes[1][column]
-    return held
 
 
 def _words(held: Table, bits: int) -> Words | str:
@@ -295,7 +285,13 @@ def store(op: ir.OpView) -> None:
     """A `tile.store` to tensor memory."""
     kind = op.fragment.type
     chosen = _chosen(op, op.destination.type, kind, "st")
-    words = _registers(tile.to_lane(op.fragment), kind, chosen)
+    lane = tile.to_lane(op.fragment)
+    bits, stored = kind.element_type.width, _stored(kind)
+    lane = lane if stored == kind.lane_type else arith.bitcast(stored, lane)
+    count = kind.registers if chosen.words.narrow else kind.registers * bits // COLUMN_BITS
+    word = ir.IntegerType.get_signless(bits if chosen.words.narrow else COLUMN_BITS)
+    words = emit.elements(vector.bitcast(ir.VectorType.get([count], word), lane))
+    words = [arith.extui(emit.i32(), each) for each in words] if chosen.words.narrow else words
     for move, address in _addressed(op, op.destination, chosen, kind):
         data = [words[register] for register in move.registers]
         packed = data[0] if len(data) == 1 else emit.vector_of(data)
@@ -366,16 +362,6 @@ def _elements(words: list[ir.Value], kind: ir.Type, chosen: Plan) -> ir.Value:
     stored = _stored(kind)
     lane = vector.bitcast(stored, emit.vector_of(words))
     return lane if stored == kind.lane_type else arith.bitcast(kind.lane_type, lane)
-
-
-def _registers(lane: ir.Value, kind: ir.Type, chosen: Plan) -> list[ir.Value]:
-    """The registers of a lane's elements; the inverse of `_elements`."""
-    bits, stored = kind.element_type.width, _stored(kind)
-    lane = lane if stored == kind.lane_type else arith.bitcast(stored, lane)
-    count = kind.registers if chosen.words.narrow else kind.registers * bits // COLUMN_BITS
-    word = ir.IntegerType.get_signless(bits if chosen.words.narrow else COLUMN_BITS)
-    words = emit.elements(vector.bitcast(ir.VectorType.get([count], word), lane))
-    return [arith.extui(emit.i32(), each) for each in words] if chosen.words.narrow else words
 
 
 def _stored(kind: ir.Type) -> ir.Type:

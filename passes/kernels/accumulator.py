@@ -61,7 +61,16 @@ class Accumulator:
             last, stage, phase = carried
             tile.await_(ring, stage, phase)
             self.feed.prepare(at, number, stage, phase)
-            self._start(start, stage, continues)
+            left, right = self.feed.left, self.feed.right
+            tile.gemm_async(
+                left.part(stage, start, self.schedule.rows),
+                right.part(stage, 0, right.extent),
+                undefined(self.kind),
+                continues,
+                first_sum=0,
+                transpose_a=not left.k_major,
+                transpose_b=right.k_major,
+            )
             tile.wait_gemm(pending=int(late))
             with emit.when(continues) if late else nullcontext():
                 self.feed.release(last if late else stage)
@@ -74,19 +83,6 @@ class Accumulator:
         if late:
             self.feed.release(last)
         return [widened(tile.read_sums(self.kind, 0)), *position]
-
-    def _start(self, start: ir.Value | int, stage: ir.Value, accumulate: ir.Value) -> None:
-        """Starts the products of a stage, in named registers."""
-        left, right = self.feed.left, self.feed.right
-        tile.gemm_async(
-            left.part(stage, start, self.schedule.rows),
-            right.part(stage, 0, right.extent),
-            undefined(self.kind),
-            accumulate,
-            first_sum=0,
-            transpose_a=not left.k_major,
-            transpose_b=right.k_major,
-        )
 
 
 _SETS = 2

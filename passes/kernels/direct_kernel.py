@@ -257,18 +257,13 @@ class _Loads:
 
     def pairs(self, words: list[ir.Value]) -> list[list[_Pair]]:
         """The pairs of all rows, for each product along K."""
-        count = self.words_of_row
+        count = WORDS * len(self._vectors)
         rows = [words[i : i + count] for i in range(0, len(words), count)]
         chunks = [
             [word for line in range(self.lines) for word in self._chunk(each, WORDS * line, low)]
             for each, low in zip(rows, self.rows.lows, strict=True)
         ]
         return [[chunk[i : i + 2] for chunk in chunks] for i in range(0, WORDS * self.lines, 2)]
-
-    @property
-    def words_of_row(self) -> int:
-        """Words that are loaded of a row."""
-        return WORDS * len(self._vectors)
 
     @property
     def _vectors(self) -> list[int]:

@@ -164,16 +164,6 @@ def _rounds_as_read(sums: ir.Value, element: ir.Type) -> bool:
     return wide and tile.reading(sums) is not None
 
 
-def _groups(op: MatmulOp, kind: ir.Type, ahead: int) -> list["Piece"]:
-    """The parts of a fragment whose elements of matrices are loaded at once, each of whole pieces."""
-    count, read = len(pieces(kind)), op.needs.matrices
-    bits = sum(matrix.type.element_type.width for matrix in read) or 1
-    fits = (
-        p for p in range(1, count) if count % p == 0 and kind.registers // p * bits <= REGISTER_BITS * ahead
-    )
-    return pieces(kind, next(fits, count))
-
-
 @dataclass(frozen=True)
 class Piece:
     """A part of a fragment: a fragment of type `kind` from `row` and `column` on, in these registers."""
@@ -244,7 +234,14 @@ class _Epilogue:
         self.op, self.run, self.number = finisher.op, finisher.run, finisher.number
         self.needs = self.op.needs
         self.preloaded, self.known, self.kind, self.start = finisher.preloaded, known, kind, start
-        groups = _groups(self.op, kind, finisher.ahead)
+        count, read = len(pieces(kind)), self.op.needs.matrices
+        bits = sum(matrix.type.element_type.width for matrix in read) or 1
+        fits = (
+            p
+            for p in range(1, count)
+            if count % p == 0 and kind.registers // p * bits <= REGISTER_BITS * finisher.ahead
+        )
+        groups = pieces(kind, next(fits, count))
         self.groups = {register: group for group in groups for register in group.registers}
         # What is loaded of matrices, by the first register of a group.
         self.loaded = dict[tuple[ir.Value, int], list[ir.Value]]()
@@ -309,10 +306,6 @@ class _Epilogue:
         if self.preloaded is not None and self.preloaded[0].matrix == matrix:
             copies, part = self.preloaded
             return copies.load(part, group.row, group.column, fragment)
-        return self._global(matrix, group, fragment)
-
-    def _global(self, matrix: ir.Value, group: Piece, fragment: ir.Type) -> ir.Value:
-        """Those elements from global memory."""
         row, column = (emit.value(self._at(axis, group)) for axis in range(2))
         width = run_bytes(matrix, self.run, fragment)
         source = member(matrix, self.number)

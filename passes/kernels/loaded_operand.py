@@ -171,19 +171,16 @@ class _Aligned:
 
     def copy(self, stage: ir.Value) -> None:
         """Starts all copies to a stage."""
-        targets = self._targets(stage)
-        # Later rows and columns have greater addresses. A vector in which the matrix begins is read whole.
-        inside = arith.cmpi(arith.CmpIPredicate.uge, self._end, _further(self._vectors[-1], 2))
-        emit.either(inside, [], lambda: self._whole(targets), lambda: self._parts(targets))
-
-    def _targets(self, stage: ir.Value) -> list[ir.Value]:
         copy = self._copy
         per_row = [beside // copy._vector for _, beside in copy.positions]
         first = emit.div(self._across, copy._vector)
-        return [
+        targets = [
             copy.unshifted.address(stage, emit.add(self._down, below), emit.add(first, number))
             for (below, _), number in zip(copy.positions, per_row, strict=True)
         ]
+        # Later rows and columns have greater addresses. A vector in which the matrix begins is read whole.
+        inside = arith.cmpi(arith.CmpIPredicate.uge, self._end, _further(self._vectors[-1], 2))
+        emit.either(inside, [], lambda: self._whole(targets), lambda: self._parts(targets))
 
     @property
     def _row_ends(self) -> Sequence[int]:

@@ -368,7 +368,7 @@ class MmaKernel:
             for (copy, *_), part in zip(copies, loaded, strict=True):
                 copy.store(part, stage, warp)
 
-        store(load(self._first_block), 0)
+        store(load(self.tile.k_span[0] if self.tile.k_span else 0), 0)
 
         def body(block: ir.Value | int, carried: list[ir.Value]) -> list[ir.Value]:
             accumulator, read = carried
@@ -421,11 +421,6 @@ class MmaKernel:
         if not self._repacks(operand):
             return RegisterCopy(*of)
         return PackedCopy.of(*of, BYTE // BITS[self.op.types.a], aligned=aligned)
-
-    @property
-    def _first_block(self) -> ir.Value | int:
-        """The tile's first K block."""
-        return self.tile.k_span[0] if self.tile.k_span else 0
 
     def _blocks(self) -> tuple[ir.Value | int, ir.Value]:
         """The tile's first K block, and the one after its last."""

@@ -28,7 +28,13 @@ class Preload:
         self.map = tile.tensor_map(matrix, tile.stage_type(buffer.type), any_rows=True)
         # Where threads store D, some may still read the buffer when another one begins a copy.
         by_threads = arith.ori(misaligned(d, ROW_BYTES), ends_ragged(d))
-        self.by_tma = arith.andi(_takes_rows(matrix), emit.negate(by_threads))
+        strides = memref.extract_strided_metadata(matrix)[2 + matrix.type.rank : -1]
+        columns = emit.as_index(size(matrix, -1))
+        apart = [arith.cmpi(arith.CmpIPredicate.sge, stride, columns) for stride in strides]
+        taken = emit.negate(misaligned(matrix, ROW_BYTES))
+        for each in apart:
+            taken = arith.andi(taken, each)
+        self.by_tma = arith.andi(taken, emit.negate(by_threads))
 
     @classmethod
     def of(cls, op: MatmulOp, schedule: WarpgroupSchedule, buffer: ir.Value) -> "Preload | None":
@@ -74,14 +80,3 @@ class Preload:
     def load(self, part: ir.Value, row: int, column: int, fragment: ir.Type) -> ir.Value:
         """A lane's elements of a fragment at a row and a column of a warpgroup's `part` of the memory."""
         return tile.to_lane(tile.load(part, emit.value(row), emit.value(column), fragment))
-
-
-def _takes_rows(matrix: ir.Value) -> ir.Value:
-    """Whether TMA copies a matrix, or a batch, as it lies: its rows are aligned, and distinct. An i1."""
-    strides = memref.extract_strided_metadata(matrix)[2 + matrix.type.rank : -1]
-    columns = emit.as_index(size(matrix, -1))
-    apart = [arith.cmpi(arith.CmpIPredicate.sge, stride, columns) for stride in strides]
-    taken = emit.negate(misaligned(matrix, ROW_BYTES))
-    for each in apart:
-        taken = arith.andi(taken, each)
-    return taken

@@ -40,10 +40,16 @@ class StagedOperand:
 
     def _map_of(self, matrix: ir.Value) -> ir.Value:
         """The map that fills stages from a matrix, or a batch."""
-        copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
+        extent, depth = self._share
+        shape = (extent, depth) if self.k_major else (depth, extent)
+        copied = tile.slice_type(tile.stage_type(self.buffer.type), shape)
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
         eviction = "evict_first" if self.slices > 1 else None
-        promotion = self._l2_promotion
+        # The size of L2's reads from memory: 256 bytes where half of them belong to this CTA's next K block.
+        # With longer rows, with MN-major data and with K slices, another copy asks for them at about the same
+        # time.
+        row = self.block_k * element_bytes(self.matrix)
+        promotion = "256B" if self.k_major and row <= 128 and self.slices == 1 else "128B"
         kind = {"skewed": self.skewed, "joined": self.joined}
         return tile.tensor_map(matrix, copied, l2_promotion=promotion, l2_eviction=eviction, **kind)
 
@@ -66,15 +72,6 @@ class StagedOperand:
         return self.expanded and self.matrix.type.element_type.width < 8
 
     @property
-    def _l2_promotion(self) -> str:
-        """The size of L2's reads from memory: 256 bytes where half of them belong to this CTA's next K block.
-        With longer rows, with MN-major data and with K slices, another copy asks for them at about the same
-        time.
-        """
-        row = self.block_k * element_bytes(self.matrix)
-        return "256B" if self.k_major and row <= 128 and self.slices == 1 else "128B"
-
-    @property
     def _share(self) -> tuple[int, int]:
         """The rows or columns of the tile that one CTA copies, and their depth along K. CTAs divide K where
         they can't divide the panels of an MN-major tile.
@@ -83,12 +80,6 @@ class StagedOperand:
         if self.extent % (self.shares * panel):
             return self.extent, self.block_k // self.shares
         return self.extent // self.shares, self.block_k
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        """The shape of one CTA's copy, as it lies in memory."""
-        extent, depth = self._share
-        return (extent, depth) if self.k_major else (depth, extent)
 
     def copy(
         self,

@@ -44,10 +44,23 @@ def expand(op: MatmulOp) -> None:
     scales = (WordScales if types.words else TensorScales)(op, schedule) if types.scale else None
     words = scales if isinstance(scales, WordScales) else None
     writer = (StagedSlices if schedule.staged(types) else SliceWriter)(op, schedule)
-    stages = _ring_of_stages(schedule)
+    # The products of every CTA that shares this one's copies empty a stage.
+    down, across = schedule.cluster
+    stages = tile.make_ring(
+        schedule.stages, consumers=down + across - 1, emptied_by="mma", cta_group=schedule.cta_group
+    )
     shared = schedule.shared_columns(types)
-    full = _ring_of_sums(schedule, whole=shared == 0)
-    answers = make_answers(_readers(schedule, types.words > 0)) if schedule.dynamic else None
+    # Warps of the epilogue that share columns take turns as the ring's only stage: it's empty when the
+    # shared columns have been read, and with them all columns of the accumulator before.
+    full = tile.make_ring(
+        schedule.accumulators if shared == 0 else 1,
+        consumers=schedule.epilogues * WARPS,
+        filled_by="mma",
+        emptied_by="warps",
+        cta_group=schedule.cta_group,
+    )
+    # Those that copy, multiply and finish, and that with words of scales, read which tiles there are.
+    answers = make_answers(2 + (types.words > 0) + WARPS * schedule.epilogues) if schedule.dynamic else None
     if words is not None:
         words.make_ring()
     # Then the parts that use it.
@@ -66,7 +79,10 @@ def expand(op: MatmulOp) -> None:
         first, others = schedule.registers(types)
         # The epilogue comes first: ptxas gives the code of a later branch fewer registers.
         with tile.role(1, schedule.epilogues, registers=others) as warpgroup:
-            _finish(tiles, epilogue, warpgroup)
+            await_previous_launch()
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+            tiles.walk(_zeros(3), lambda at, carried: epilogue.run(at, carried, warpgroup))
+            epilogue.consumer.finish()
         with tile.role(0, 1, registers=first) if first else nullcontext():
             _feed_tensor_cores(tiles, feed, products, words, types.grouped)
     if schedule.cluster != (1, 1):
@@ -85,11 +101,18 @@ def _feed_tensor_cores(
     """
     schedule = products.schedule
     with tile.role(COPYING, warps=1), thread_ids.elected():
-        _copy(tiles, feed, waits)
+        if waits:
+            await_previous_launch()
+        # Nothing may signal the memory of a CTA that has exited.
+        tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill, late=True))
     _write(tiles, words)
     with tile.role(MULTIPLYING, warps=1):
         with _leading(schedule), thread_ids.elected():
-            _multiply(tiles, products, waits)
+            if waits:
+                await_previous_launch()
+            tiles.walk(
+                _zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True
+            )
         if schedule.dynamic and schedule.cta_group > 1:
             with emit.when(emit.negate(thread_ids.leads_pair())), thread_ids.elected():
                 tiles.walk([], lambda at, carried: carried)  # it must read all answers
@@ -97,35 +120,6 @@ def _feed_tensor_cores(
         with tile.role(ASSIGNING, warps=1), emit.when(emit.equal(tiles.rank, 0)), thread_ids.elected():
             await_previous_launch()  # CTAs that start before it ends would take over most tiles
             tiles.order.ask()
-
-
-def _ring_of_stages(schedule: TensorMemorySchedule) -> ir.Value:
-    """The ring that copies fill: the products of every CTA that shares this one's copies empty a stage."""
-    down, across = schedule.cluster
-    return tile.make_ring(
-        schedule.stages, consumers=down + across - 1, emptied_by="mma", cta_group=schedule.cta_group
-    )
-
-
-def _readers(schedule: TensorMemorySchedule, words: bool) -> int:
-    """The warps of a CTA that read which tiles there are: those that copy, multiply and finish, and that with
-    `words` of scales.
-    """
-    return 2 + words + WARPS * schedule.epilogues
-
-
-def _ring_of_sums(schedule: TensorMemorySchedule, whole: bool) -> ir.Value:
-    """The ring of accumulators: every warp of the epilogue empties one. Those that share columns (not
-    `whole`) take turns as its only stage: it's empty when the shared columns have been read, and with them
-    all columns of the accumulator before.
-    """
-    return tile.make_ring(
-        schedule.accumulators if whole else 1,
-        consumers=schedule.epilogues * WARPS,
-        filled_by="mma",
-        emptied_by="warps",
-        cta_group=schedule.cta_group,
-    )
 
 
 @contextmanager
@@ -214,16 +208,6 @@ def _zeros(count: int) -> list[ir.Value]:
     return [emit.value(0) for _ in range(count)]
 
 
-def _copy(tiles: Tiles[TensorMemorySchedule], feed: Feed[TensorMemorySchedule], waits: bool) -> None:
-    """The body of the thread that copies: it keeps the ring of stages full. It `waits` for the launch before
-    where that may have written which tiles there are.
-    """
-    if waits:
-        await_previous_launch()
-    # Nothing may signal the memory of a CTA that has exited.
-    tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill, late=True))
-
-
 def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None:
     """The warp that writes scales to shared memory, where they come as words."""
     if words is None:
@@ -231,18 +215,3 @@ def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None
     with tile.role(ALLOCATING, warps=1):
         await_previous_launch()
         words.drain(tiles.walk(_zeros(2), words.fill))
-
-
-def _multiply(tiles: Tiles[TensorMemorySchedule], products: Products, waits: bool) -> None:
-    """The body of the thread that issues the products."""
-    if waits:
-        await_previous_launch()
-    tiles.walk(_zeros(6 if isinstance(products.scales, WordScales) else 4), products.multiply, late=True)
-
-
-def _finish(tiles: Tiles[TensorMemorySchedule], epilogue: Epilogue, warpgroup: ir.Value) -> None:
-    """The body of a warpgroup of the epilogue."""
-    await_previous_launch()
-    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
-    tiles.walk(_zeros(3), lambda at, carried: epilogue.run(at, carried, warpgroup))
-    epilogue.consumer.finish()

@@ -231,9 +231,18 @@ class ScatteredReduction(TeamReduction):
 
         def send() -> list[ir.Value]:
             if self.senders:
-                self._hand_over(lane, holder, warpgroup)
+                sent = tile.stage(self.sent.buffer, emit.value(warpgroup))
+                fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
+                self._take_back(holder, warpgroup)
+                tile.store(fragment, sent, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
+                nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+                hand_over(warpgroup)
             else:
-                self._send(call, lane, at.member, part, warpgroup)
+                slot = emit.value(self.sent_to(call, at.member, part))
+                self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(at.member), slot)
+                meet_warpgroup(warpgroup)
+                with thread_ids.one_thread():
+                    self.signal(call, at.member, part)
             return self._buffer_is_with(_SENDER)
 
         return [call, *emit.either(own, [each.type for each in holder], add_up, send)]
@@ -248,15 +257,6 @@ class ScatteredReduction(TeamReduction):
         for who in holder:
             with emit.when(emit.equal(who, _SENDER)):
                 await_empty(warpgroup)
-
-    def _hand_over(self, lane: ir.Value, holder: list[ir.Value], warpgroup: ir.Value) -> None:
-        """Puts sums into the buffer for the warp that sends them."""
-        part = tile.stage(self.sent.buffer, emit.value(warpgroup))
-        fragment = tile.from_lane(self.sent.rounded(lane), self.sent.fragment)
-        self._take_back(holder, warpgroup)
-        tile.store(fragment, part, emit.value(0), emit.value(0), vector_bytes=self.sent.vector_bytes)
-        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
-        hand_over(warpgroup)
 
     def assist(self) -> None:
         """Sends what warpgroups put into their buffers: warp i what warpgroup i - 1 does."""
@@ -294,14 +294,6 @@ class ScatteredReduction(TeamReduction):
         with thread_ids.elected():
             nvvm.cp_async_bulk_wait_group(0)
             self.signal(call, at.member, part)
-
-    def _send(self, call: ir.Value, lane: ir.Value, member: Any, part: ir.Value, warpgroup: ir.Value) -> None:
-        """Stores a thread's sums in another GPU's memory, and signals those of the warpgroup."""
-        slot = emit.value(self.sent_to(call, member, part))
-        self.store(emit.elements(self.sent.rounded(lane)), self.memory_for(member), slot)
-        meet_warpgroup(warpgroup)
-        with thread_ids.one_thread():
-            self.signal(call, member, part)
 
     def memory_for(self, member: Any) -> ir.Value:
         """The memory to which sums for another GPU are stored."""

@@ -183,7 +183,16 @@ class MaskedOrder:
 
         def one(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             member, before, *rest = carried
-            member, before = self._member_of(number, member, before)
+            # The search starts at `member`, whose first tile is number `before`.
+
+            def beyond(at: ir.Value, start: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+                end = emit.add(start, self._tiles(at))
+                return arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start]
+
+            def following(at: ir.Value, start: ir.Value) -> list[ir.Value]:
+                return [emit.add(at, 1), emit.add(start, self._tiles(at))]
+
+            member, before = emit.repeat([member, before], beyond, following)
             rows = self._rows(member)
             sizes = (self.columns, rows) if self.swap else (rows, self.columns)
             tile = self._tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
@@ -206,21 +215,6 @@ class MaskedOrder:
     def _tiles(self, member: ir.Value) -> ir.Value:
         """The number of a product's tiles."""
         return emit.mul(self._rows(member), self.columns)
-
-    def _member_of(self, number: ir.Value, member: ir.Value, before: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """The product of tile `number` and the number of its first tile. The search starts at `member`, whose
-        first tile is number `before`.
-        """
-
-        def beyond(at: ir.Value, start: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-            end = emit.add(start, self._tiles(at))
-            return arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start]
-
-        def following(at: ir.Value, start: ir.Value) -> list[ir.Value]:
-            return [emit.add(at, 1), emit.add(start, self._tiles(at))]
-
-        member, before = emit.repeat([member, before], beyond, following)
-        return member, before
 
 
 @dataclass(frozen=True)
@@ -361,18 +355,14 @@ class KEndsOrder:
         """A loop over every `step`-th tile from `first` on."""
 
         def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            return body(replace(tile, k_span=self._span(tile.member)), carried)
+            # An empty group has the K block after all, which reads zeros.
+            assert tile.member is not None
+            begin, end = self.ends.begin(tile.member), self.ends.end(tile.member)
+            block = emit.select(emit.less(begin, end), emit.div(begin, self.block_k), self.blocks)
+            last = emit.ceil_div(end, self.block_k)
+            return body(replace(tile, k_span=(block, emit.maximum(last, emit.add(block, 1)))), carried)
 
         return self.order.walk(first, step, carried, one)
-
-    def _span(self, group: Any) -> tuple[ir.Value, ir.Value]:
-        """The first K block of a group, and the one after its last. An empty group has the one after all,
-        which reads zeros.
-        """
-        begin, end = self.ends.begin(group), self.ends.end(group)
-        first = emit.select(emit.less(begin, end), emit.div(begin, self.block_k), self.blocks)
-        last = emit.ceil_div(end, self.block_k)
-        return first, emit.maximum(last, emit.add(first, 1))
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,10 @@ class Tiles(Generic[_S]):
         """
 
         def one(tile: Tile, carried: list[ir.Value]) -> list[ir.Value]:
-            return body(self._of_cta(tile), carried)
+            down, across = self.schedule.cluster
+            row = emit.add(emit.mul(tile.row, down), self.row_in_cluster)
+            column = emit.add(emit.mul(tile.column, across), self.column_in_cluster)
+            return body(replace(tile, row=row, column=column, k_span=tile.k_span or self._k_span), carried)
 
         first = emit.div(thread_ids.late_cta(), self.schedule.ctas) if late else self._first
         number, turns = turn
@@ -133,13 +136,6 @@ class Tiles(Generic[_S]):
         else:
             ranks, first = range(down), emit.mul(column, down)
         return _bits(sum(1 << rank * ctas for rank in ranks), emit.add(emit.mul(first, ctas), half))
-
-    def _of_cta(self, tile: Tile) -> Tile:
-        """This CTA's tile of a cluster's."""
-        down, across = self.schedule.cluster
-        row = emit.add(emit.mul(tile.row, down), self.row_in_cluster)
-        column = emit.add(emit.mul(tile.column, across), self.column_in_cluster)
-        return replace(tile, row=row, column=column, k_span=tile.k_span or self._k_span)
 
 
 def _inside_lines(op: MatmulOp) -> ir.Value | None:

@@ -88,22 +88,19 @@ class Elements:
         op = tensor.owner
         with op.location:
             if op.name.startswith("linalg.") and len(op.regions) == 1:
-                return self._structured(op, list(op.results).index(tensor), at)
+                number = list(op.results).index(tensor)
+                loops = _loops_at(op, number, at)
+                if any(each is None for each in loops):
+                    wanted = self._needed(op, number).results
+                    firsts = [self._first(op, each, loops) for each in wanted]
+                    sums = self._looped(op, loops, firsts, self._sums(op, number, loops))
+                    return sums[wanted.index(number)]
+                block = op.regions[0].blocks[0]
+                values = self._body_values(list(block.arguments), list(op.operands), maps_of(op), loops)
+                return self._body(block, values, loops)[number]
             if op.name not in _RULES:
                 raise refuse(op.opview, "can't be computed in a plain kernel")
             return _RULES[op.name](self, op, at)
-
-    def _structured(self, op: ir.OpView, number: int, at: Coordinates) -> ir.Value:
-        """The element of a result of a linalg operation."""
-        loops = _loops_at(op, number, at)
-        if any(each is None for each in loops):
-            wanted = self._needed(op, number).results
-            firsts = [self._first(op, each, loops) for each in wanted]
-            sums = self._looped(op, loops, firsts, self._sums(op, number, loops))
-            return sums[wanted.index(number)]
-        block = op.regions[0].blocks[0]
-        values = self._body_values(list(block.arguments), list(op.operands), maps_of(op), loops)
-        return self._body(block, values, loops)[number]
 
     def over_lanes(
         self, op: ir.OpView, number: int, at: Coordinates, lane: ir.Value, by: ByLanes
@@ -153,17 +150,13 @@ class Elements:
         if not inner:
             return body(carried)
         first, step = last if len(inner) == 1 else (0, 1)
-        end = indices.value(self.loop_size(op, inner[0]))
+        end = indices.value(self.sizes.of(*indexed_by(op, inner[0])[0]))
         loop = scf.ForOp(indices.value(first), end, indices.value(step), carried)
         with ir.InsertionPoint(loop.body), self._scope():
             loops[inner[0]] = loop.induction_variable
             scf.yield_(self._looped(op, loops, list(loop.inner_iter_args), body, last))
         loops[inner[0]] = None
         return list(loop.results)
-
-    def loop_size(self, op: ir.OpView, loop: int) -> Number:
-        """The number of iterations of a loop of a linalg operation."""
-        return self.sizes.of(*indexed_by(op, loop)[0])
 
     def _body_values(
         self,

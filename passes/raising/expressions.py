@@ -188,7 +188,10 @@ def _linear(expression: Expression, known: dict[int, Form]) -> Form | None:
     if name == "neg":
         return _scaled(left, -1.0, kind)
     if name in ("add", "sub"):
-        return _added(left, rest[0] if name == "add" else _scaled(rest[0], -1.0, kind))
+        right = rest[0] if name == "add" else _scaled(rest[0], -1.0, kind)
+        if right is None or any(left.get(part, 0.0) * weight < 0 for part, weight in right.items()):
+            return None
+        return {part: left.get(part, 0.0) + right.get(part, 0.0) for part in {**left, **right}}
     if name == "mul" and is_number(left):
         return _scaled(rest[0], left.get(None, 0.0), kind)
     if name in ("mul", "div") and is_number(rest[0]):
@@ -208,13 +211,6 @@ def _scaled(each: Form, factor: float, kind: str) -> Form | None:
     scaled = {part: weight * factor for part, weight in each.items()}
     lost = any(abs(weight) < least for part, weight in scaled.items() if part is not None)
     return None if lost else scaled
-
-
-def _added(left: Form, right: Form | None) -> Form | None:
-    """The sum of two weighted sums; None where parts cancel."""
-    if right is None or any(left.get(part, 0.0) * weight < 0 for part, weight in right.items()):
-        return None
-    return {part: left.get(part, 0.0) + right.get(part, 0.0) for part in {**left, **right}}
 
 
 def exact(expression: Expression) -> Expression:

@@ -102,23 +102,14 @@ class _Reader:
             return self.formula(operands[0])
         if name == "select":
             condition, *arms = operands
-            return self._comparison(condition).select(*map(self.formula, arms))
+            if not isinstance(condition, Apply) or condition.name[1:] not in ("gt", "ge", "lt", "le"):
+                raise NoFormulaError("selects by something else than a comparison")
+            left, right = map(self.formula, condition.operands)
+            of_nan = {"o": False, "u": True, "s": None}[condition.name[0]]
+            return Comparison(condition.name[1:], left, right, of_nan).select(*map(self.formula, arms))
         if name not in FUNCTIONS:
             raise NoFormulaError("applies another function")
         return FUNCTIONS[name](*map(self.formula, operands))
-
-    def _comparison(self, condition: Expression) -> Comparison:
-        """A comparison of numbers; its name begins with whether they are ordered, unordered or signed."""
-        if not isinstance(condition, Apply) or condition.name[1:] not in ("gt", "ge", "lt", "le"):
-            raise NoFormulaError("selects by something else than a comparison")
-        left, right = map(self.formula, condition.operands)
-        of_nan = {"o": False, "u": True, "s": None}[condition.name[0]]
-        return Comparison(condition.name[1:], left, right, of_nan)
-
-
-def products_in(top: Form) -> list[Sum]:
-    """The products that a weighted sum is computed from."""
-    return list(dict.fromkeys(leaf for part in top if part for leaf in leaves(part) if isinstance(leaf, Sum)))
 
 
 _MOST = 3  # dimensions of D
@@ -162,7 +153,9 @@ def recognized(expression: Expression, d: Buffer, op: ir.Operation, materialize:
 
 def _recognized(expression: Expression, d: Buffer, op: ir.Operation, materialize: Materialize) -> Matmul:
     top = form(expression)
-    products = products_in(top)
+    products = list(
+        dict.fromkeys(leaf for part in top if part for leaf in leaves(part) if isinstance(leaf, Sum))
+    )
     if len({each.product for each in products}) > 1:
         for other in products[:-1]:
             expression = _with_memory(expression, other, materialize)

@@ -288,7 +288,10 @@ class Reader:
     ) -> Expression:
         old, new = shape_of(source.type), shape_of(result.type)
         if isinstance(contents, Element) and contents.dims == tuple(range(len(old))):
-            if isinstance(source.type, ir.MemRefType) and not _contiguous(source.type):
+            if isinstance(source.type, ir.MemRefType) and not (
+                isinstance(source.type.layout, ir.AffineMapAttr)
+                and source.type.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(source.type.rank))
+            ):
                 raise Unraisable("reshapes a memref with a layout", op)
             return whole(replace(contents.buffer, shape=new))
         expands = len(new) > len(old)
@@ -311,27 +314,23 @@ class Reader:
         if sorted(out) != sorted(set(out)) or ZERO in out:
             raise Unraisable("has a result that isn't indexed by a permutation of loops", op)
         if len(out) == maps[-1].n_dims:
-            result = self._elementwise(op, operands, places)
+            position = {loop: i for i, loop in enumerate(places[-1])}
+            values = {}
+            for argument, operand, place in zip(
+                op.regions[0].blocks[0].arguments, operands, places, strict=True
+            ):
+                if is_shaped(operand):
+                    at = [d if d == ZERO else position[d] for d in place]
+                    values[argument] = moved(self._contents(operand), at)
+                else:
+                    values[argument] = _number(operand, op)
+            result = result_of(op.regions[0].blocks[0], values)
         else:
             result = self._contraction(op, operands, places, maps[-1].n_dims)
         if op.results:
             self._known[op.results[0]] = result
         else:
             self._write(target, result, op)
-
-    def _elementwise(
-        self, op: ir.Operation, operands: list[ir.Value], places: list[tuple[int, ...]]
-    ) -> Expression:
-        """The result of an operation without a reduction, over the coordinates of its result."""
-        position = {loop: i for i, loop in enumerate(places[-1])}
-        values = {}
-        for argument, operand, place in zip(op.regions[0].blocks[0].arguments, operands, places, strict=True):
-            if is_shaped(operand):
-                at = [d if d == ZERO else position[d] for d in place]
-                values[argument] = moved(self._contents(operand), at)
-            else:
-                values[argument] = _number(operand, op)
-        return result_of(op.regions[0].blocks[0], values)
 
     def _contraction(
         self, op: ir.Operation, operands: list[ir.Value], places: list[tuple[int, ...]], loops: int
@@ -392,12 +391,6 @@ def _factor(expression: Expression, rank: int, op: ir.Operation) -> Element:
     if ZERO in element.dims or rank not in element.dims:
         raise Unraisable("has an operand that isn't indexed by K", op)
     return element
-
-
-def _contiguous(kind: ir.Type) -> bool:
-    return isinstance(kind.layout, ir.AffineMapAttr) and kind.layout == ir.AffineMapAttr.get(
-        ir.AffineMap.get_identity(kind.rank)
-    )
 
 
 def _owner(value: ir.Value) -> ir.OpView:

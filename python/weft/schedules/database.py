@@ -131,15 +131,11 @@ class Entry:
             return f"schedule must be a text, got {self.schedule!r}"
         if type(self.microseconds) not in (int, float) or not self.microseconds > 0:
             return f"microseconds must be a number above 0, got {self.microseconds!r}"
-        if not _is_timed(self.search.get("model", {"schedule": "", "microseconds": None})):
+        own = self.search.get("model", {"schedule": "", "microseconds": None})
+        kinds = {"schedule": (str,), "microseconds": (int, float, type(None))}
+        if not (isinstance(own, dict) and all(type(own.get(n, ...)) in kinds[n] for n in kinds)):
             return f"model must have a schedule and microseconds, got {self.search['model']!r}"
         return None
-
-
-def _is_timed(own: object) -> bool:
-    """Whether this is a schedule and its time, which may be null."""
-    kinds = {"schedule": (str,), "microseconds": (int, float, type(None))}
-    return isinstance(own, dict) and all(type(own.get(n, ...)) in kinds[n] for n in kinds)
 
 
 def rows_class(m: int) -> int:
@@ -216,21 +212,16 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
 
 
 def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:
-    lines = _with(entry, measured, path)
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
-    output_files.replace(draft, path)
-
-
-def _with(entry: Entry, measured: Collection[str], path: Path) -> list[str]:
-    """The lines of a file with an entry added, if that is the better one. Unreadable lines stay."""
     text = _text(path)
     unreadable = [line for line in text.split("\n") if line.strip() and not _readable(line)]
     kept = {each.product: each for each in _entries(path, text)}
     old = kept.get(entry.product)
     if not old or old.schedule in measured or old.microseconds >= entry.microseconds:
         kept[entry.product] = entry
-    return [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
+    lines = [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
+    output_files.replace(draft, path)
 
 
 def _order(product: Product) -> tuple[object, ...]:

@@ -57,24 +57,19 @@ def choose(m: int | None, n: int | None, types: Types, chip: str, *, members: in
     if m and n and m <= FEW_ROWS.block[0] and (few_rows := _few_rows(types, chip)):
         return few_rows
     if m and n and (m < 128 or n < 128 or _are_few(ceil_div(m, 128) * ceil_div(n, 128) * members, types)):
-        return _smaller(m, n, types, chip, members)
+        if not _copies(chip) or (types.input_bits <= 8 and any(types.transposed)):
+            return _fitted(SMALL, types)
+        medium = _fitted(MEDIUM, types)
+        wide = n > SMALL.block[1] and not _needs_registers(types)
+        first = medium if wide and medium.complaint(types, Target.of(chip)) is None else _fitted(SMALL, types)
+        rows, columns, _ = first.block
+        sums = ceil_div(m, rows) * ceil_div(n, columns) * rows * columns * members
+        if sums >= _MANY_SUMS:
+            return first
+        return _fitted(NARROW if sums > _FEW_SUMS or not _needs_registers(types) else LOW, types)
     if not _copies(chip):
         return _fitted(STAGED, types)
     return _fitted(LIGHT if _needs_registers(types) else LARGE, types)
-
-
-def _smaller(m: int, n: int, types: Types, chip: str, members: int) -> Schedule:
-    """The schedule for a product with few tiles of 128 x 128."""
-    if not _copies(chip) or (types.input_bits <= 8 and any(types.transposed)):
-        return _fitted(SMALL, types)
-    medium = _fitted(MEDIUM, types)
-    wide = n > SMALL.block[1] and not _needs_registers(types)
-    first = medium if wide and medium.complaint(types, Target.of(chip)) is None else _fitted(SMALL, types)
-    rows, columns, _ = first.block
-    sums = ceil_div(m, rows) * ceil_div(n, columns) * rows * columns * members
-    if sums >= _MANY_SUMS:
-        return first
-    return _fitted(NARROW if sums > _FEW_SUMS or not _needs_registers(types) else LOW, types)
 
 
 def _needs_registers(types: Types) -> bool:

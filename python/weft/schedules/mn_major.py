@@ -39,7 +39,8 @@ class _Tile:
         if (us := self.us[_layout(types)]) is None:
             return None
         tiles = ceil_div(m, self.rows) * ceil_div(n, self.columns) * members
-        return max(_us(us, tiles, k, types, chip), _LAUNCH_US + _read_us(m, n, k, types, members))
+        read_us = (m + n) * k * types.input_bytes * members / _MEMORY
+        return max(_us(us, tiles, k, types, chip), _LAUNCH_US + read_us)
 
 
 _LARGE = 128, 128, (2, 4), 5
@@ -137,8 +138,3 @@ def _layout(types: Types) -> int:
     """Which of three times is for the operands of some types."""
     mn_major_a, mn_major_b = types.transposed
     return 2 if mn_major_a and mn_major_b else int(mn_major_b)
-
-
-def _read_us(m: int, n: int, k: int, types: Types, members: int) -> float:
-    """The time in which memory delivers A and B."""
-    return (m + n) * k * types.input_bytes * members / _MEMORY

@@ -8,7 +8,7 @@ from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, WarpgroupSchedul
 from weft.errors import WeftError
 from weft.isa.wgmma import M
 from weft.schedules import time_model, wgmma_cycles
-from weft.schedules.chip_models import CHIP_MODELS, ChipModel
+from weft.schedules.chip_models import CHIP_MODELS
 from weft.schedules.predict_gpus import KINDS, Gpu
 from weft.schedules.predict_kernels import kernel_of, kind_of
 from weft.schedules.predict_model import Counts, Prediction, Work, predict
@@ -47,7 +47,11 @@ def _of_wgmma(
     (m, n, k), chip, kind = mnk, CHIP_MODELS[gpu.chip], kind_of(types)
     clock, flops = gpu.clock_ghz * 1e3, 2 * m * n * k * members
     counts = _counts(s, mnk, types, gpu, members)
-    limits = _limits(s, mnk, types, chip, counts.tiles)
+    kernels = Kernels.of([s], types, chip)
+    active = min(counts.tiles, chip.resident[s.ctas])
+    fill = float(wgmma_cycles.fill_cycles(kernels, *mnk, active)[0])
+    products = float(kernels.products[0])
+    limits = {"tensor cores": products, "TMA": max(fill, (chip.copy_latency + fill + products) / s.stages)}
     busy = time_model.modeled(s, m, n, k, types, chip, members=members) / clock + gpu.launch_us
     tiles_at_a_time = chip.resident[s.ctas]
     share = counts.tiles / tiles_at_a_time * counts.k_blocks / clock
@@ -66,17 +70,6 @@ def _of_wgmma(
         if parts["power"] > busy:
             bound, time = "power", parts["power"]
     return Prediction(time, bound, parts, counts, flops)
-
-
-def _limits(
-    s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, chip: ChipModel, ctas: int
-) -> dict[str, float]:
-    """Cycles of a K block by resource."""
-    kernels = Kernels.of([s], types, chip)
-    active = min(ctas, chip.resident[s.ctas])
-    fill = float(wgmma_cycles.fill_cycles(kernels, *mnk, active)[0])
-    products = float(kernels.products[0])
-    return {"tensor cores": products, "TMA": max(fill, (chip.copy_latency + fill + products) / s.stages)}
 
 
 def _counts(s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, gpu: Gpu, members: int) -> Counts:

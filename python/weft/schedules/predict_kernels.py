@@ -73,23 +73,17 @@ class Kernel:
 
 def kind_of(types: Types) -> Kind:
     """The kind of elements that such products multiply. Raises WeftError for one without a model."""
-    if types.block_scaling is not None:
-        return _scaled_kind(types)
+    if (scaling := types.block_scaling) is not None:
+        widths = BITS[types.a], BITS[types.b]
+        if scaling.packed:
+            return KINDS["nvfp4" if scaling.group == 16 else "mxfp4"]
+        return replace(KINDS["mxfp8" if max(widths) == 8 else "mxfp6"], bits=sum(widths) / 2)
     if types.scale or not {types.a, types.b} <= set(_KINDS):
         scaled = f" with scales of {types.scale}" if types.scale else ""
         legal = ", ".join(_KINDS)
         raise WeftError(f"types must be of a kind with a model, {legal}, got {types.a} and {types.b}{scaled}")
     kind = KINDS[_KINDS[types.a]]
     return replace(kind, bits=(BITS[types.a] + BITS[types.b]) / 2)
-
-
-def _scaled_kind(types: Types) -> Kind:
-    """The kind of products with block scales: by their instruction, and by the wider of A and B."""
-    scaling, widths = types.block_scaling, (BITS[types.a], BITS[types.b])
-    assert scaling is not None
-    if scaling.packed:
-        return KINDS["nvfp4" if scaling.group == 16 else "mxfp4"]
-    return replace(KINDS["mxfp8" if max(widths) == 8 else "mxfp6"], bits=sum(widths) / 2)
 
 
 _KINDS = {

@@ -105,7 +105,15 @@ def predict(kernel: Kernel, work: Work, gpu: Gpu, *, burst: bool = False, power:
     that is known to be faster or slower. Raises WeftError for a kind that the GPU doesn't multiply.
     """
     kind = work.kind
-    _check(kernel, kind, gpu)
+    if kind.name not in gpu.flops:
+        legal = ", ".join(gpu.flops)
+        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {legal}, got {kind.name}")
+    if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
+        got = "tcgen05" if gpu.instruction == "mma.sync" else "mma.sync"
+        raise WeftError(
+            f"schedule must be of {gpu.instruction} for a model of {gpu.name}, got one of {got}: "
+            f"compile for {gpu.chip}"
+        )
     tile, cycles_a_us = _tile(kernel, work, gpu), gpu.clock_ghz * 1e3
     down, across = kernel.tiles(work.m, work.n)
     tiles, units = down * across * kernel.splits * work.members, _units(kernel, gpu)
@@ -121,7 +129,8 @@ def predict(kernel: Kernel, work: Work, gpu: Gpu, *, burst: bool = False, power:
     computed = waves * each / cycles_a_us
     times = {"": launch + computed} | {name: launch + value for name, value in memory.items()}
     if (limit := _power_limit(kernel, kind, gpu, burst)) is not None:
-        ideal = work.flops / (gpu.multiprocessors * _peak(kernel, kind, gpu)) / cycles_a_us
+        peak = gpu.flops[kind.name] / (1 - kernel.k_96 / 3)  # of a multiprocessor in a cycle
+        ideal = work.flops / (gpu.multiprocessors * peak) / cycles_a_us
         memory["power"] = work.flops / (limit * power * 1e6) / (ideal / times[""]) ** gpu.idle_power
         times["power"] = memory["power"]
     name = max(times, key=lambda each: times[each])
@@ -130,27 +139,9 @@ def predict(kernel: Kernel, work: Work, gpu: Gpu, *, burst: bool = False, power:
     return Prediction(times[name], bound, ordered, counts, work.flops)
 
 
-def _check(kernel: Kernel, kind: Kind, gpu: Gpu) -> None:
-    """Raises WeftError for a kernel that the GPU can't run."""
-    if kind.name not in gpu.flops:
-        legal = ", ".join(gpu.flops)
-        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {legal}, got {kind.name}")
-    if (gpu.instruction == "mma.sync") != (kernel.warps != (0, 0)):
-        got = "tcgen05" if gpu.instruction == "mma.sync" else "mma.sync"
-        raise WeftError(
-            f"schedule must be of {gpu.instruction} for a model of {gpu.name}, got one of {got}: "
-            f"compile for {gpu.chip}"
-        )
-
-
 def _units(kernel: Kernel, gpu: Gpu) -> int:
     """Tiles that are computed at a time."""
     return max(gpu.multiprocessors // kernel.ctas * kernel.ctas // kernel.cta_group, 1) * kernel.resident
-
-
-def _peak(kernel: Kernel, kind: Kind, gpu: Gpu) -> float:
-    """Multiplications and additions of a multiprocessor in a cycle."""
-    return gpu.flops[kind.name] / (1 - kernel.k_96 / 3)
 
 
 def _power_limit(kernel: Kernel, kind: Kind, gpu: Gpu, burst: bool) -> float | None:

@@ -48,17 +48,6 @@ class Case:
         return which * 1000 / self.cycles
 
 
-def _aligned(case: Case) -> Array:
-    """Whether TMA takes the rows of A, B and D, if they are dense."""
-    types = case.kernels.types
-    of_a, of_b = (
-        size if mn_major else case.k
-        for size, mn_major in zip((case.m, case.n), types.transposed, strict=True)
-    )
-    wide = (of_a * types.input_bytes, of_b * types.input_bytes, case.n * types.output_bytes)
-    return np.logical_and.reduce([size % tensor_map.ROW_BYTES == 0 for size in wide])
-
-
 def _of_odd_rows(case: Case) -> Array:
     types = case.kernels.types
     pitch = case.m if types.transposed[0] else case.k
@@ -146,4 +135,11 @@ def factor(case: Case, numbers: Mapping[str, float]) -> Array:
     total: Array = numbers[LEVEL]
     for name, term in TERMS.items():
         total = total + numbers[name] * term(case)
-    return np.where(_aligned(case), np.exp(total), 1.0)
+    types = case.kernels.types
+    of_a, of_b = (
+        size if mn_major else case.k
+        for size, mn_major in zip((case.m, case.n), types.transposed, strict=True)
+    )
+    wide = (of_a * types.input_bytes, of_b * types.input_bytes, case.n * types.output_bytes)
+    aligned = np.logical_and.reduce([size % tensor_map.ROW_BYTES == 0 for size in wide])
+    return np.where(aligned, np.exp(total), 1.0)

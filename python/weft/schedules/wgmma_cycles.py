@@ -86,7 +86,9 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     ctas, blocks = counts(kernels, m, n, k, members)
     whole = ctas // kernels.resident
     rest = ctas - whole * kernels.resident
-    written = _store_cycles(kernels, n)
+    size = types.output_bytes
+    slower = 1 + chip.narrow * kernels.panels + np.where(n * size % 32 != 0, chip.store_16, 0.0)
+    written = kernels.rows * kernels.columns * size / kernels.splits / chip.store * slower
     used = np.minimum(ctas, kernels.resident) / chip.multiprocessors
     alone = kernels.ctas == 1
     end = written + np.where(alone, 0.0, chip.cluster) + chip.start + chip.start_all * used
@@ -110,7 +112,8 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     tiles = whole * (blocks * full + tile) + np.where(rest > 0, blocks * last + tile, 0.0)
     if (turns := kernels.turns).any():
         count = ceil_div(ctas, kernels.resident)
-        slowed = blocks * full + chip.written_beside * written * _own_share(kernels)
+        own = kernels.rows / kernels.width + kernels.columns / kernels.height
+        slowed = blocks * full + chip.written_beside * written * (own / (kernels.rows + kernels.columns))
         each = _norm(_EVEN, slowed, (blocks * full + tile) / np.maximum(turns, 1))
         one = blocks * np.where(rest > 0, last, full) + tile
         tiles = np.where(turns > 0, (count - 1) * each + one, tiles)
@@ -121,12 +124,6 @@ def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1
     moved = members * (_read_bytes(kernels, m, n, k) + m * n * types.output_bytes) / chip.memory
     total = _norm(_EVEN, tiles, moved) + end
     return Case(kernels, m, n, k, total, moved, ctas, blocks)
-
-
-def _own_share(kernels: Kernels) -> Array:
-    """The share of a stage that a CTA copies itself."""
-    own = kernels.rows / kernels.width + kernels.columns / kernels.height
-    return own / (kernels.rows + kernels.columns)
 
 
 def _read_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> Array:
@@ -163,13 +160,6 @@ def block_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) 
     latency = chip.copy_latency + chip.memory_latency * of_memory
     latency = (latency + fill + products) / (kernels.stages - late)
     return np.maximum(_norm(_UNEVEN, products, fill), latency) + chip.k_block
-
-
-def _store_cycles(kernels: Kernels, n: Array) -> Array:
-    """Cycles in which a CTA's part of a tile of D is written."""
-    chip, size = kernels.chip, kernels.types.output_bytes
-    slower = 1 + chip.narrow * kernels.panels + np.where(n * size % 32 != 0, chip.store_16, 0.0)
-    return kernels.rows * kernels.columns * size / kernels.splits / chip.store * slower
 
 
 def _norm(exponent: int, *times: Array) -> Array:
