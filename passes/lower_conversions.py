@@ -39,7 +39,7 @@ def convert_once(module: ir.Operation, chosen: Callable[[ir.OpView], bool] = lam
         if emit.element_of(number.type).width > _DIGITS and chosen(op):
             with ir.InsertionPoint(op), op.location:
                 shortened = _shortened(number, isinstance(op, arith.SIToFPOp))
-                exact = type(op)(_with(made.type, ir.F32Type.get()), shortened)
+                exact = type(op)(small_floats.with_elements(made.type, ir.F32Type.get()), shortened)
                 made.replace_all_uses_with(arith.truncf(made.type, exact.result))
             op.operation.erase()
 
@@ -60,11 +60,6 @@ def _shortened(number: ir.Value, signed: bool) -> ir.Value:
         result = arith.select(arith.cmpi(arith.CmpIPredicate.ult, *ends), result, rounded)
         digits = _DIGITS + surplus
     return result
-
-
-def _with(kind: ir.Type, element: ir.Type) -> ir.Type:
-    """A scalar or vector type with other elements."""
-    return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
 
 
 LOWER_CONVERSIONS = Pass(

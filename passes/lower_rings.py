@@ -121,9 +121,11 @@ def _make(op: MakeRingOp) -> Barriers:
     sleeps = op.target is None or op.target.chip.name in mbarriers.TRY_WAIT
     lanes_read = op.emptier in (WARPS, THREADS) and op.attribute("lanes_read")
     fenced = op.filler == TMA and lanes_read
-    barriers = Barriers(
-        base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, _answers(op), fenced
-    )
+    answers = None
+    if op.filler == CLC:  # others write these
+        kind = BufferType.of((stages, 4), emit.i32(), f"S[({stages},4):(4,1)]")
+        answers = tile.address(tile.alloc(kind))
+    barriers = Barriers(base, stages, op.filler, op.emptier, op.cta_group, cluster, sleeps, answers, fenced)
     fillers = barriers.arrivals(op.filler, op.attribute("producers"))
     emptiers = barriers.arrivals(op.emptier, op.consumers.value)
     if emptiers > mbarriers.MOST_ARRIVALS:
@@ -136,14 +138,6 @@ def _make(op: MakeRingOp) -> Barriers:
         if sleeps:
             nvvm.FenceMbarrierInitOp()
     return barriers
-
-
-def _answers(op: MakeRingOp) -> ir.Value | None:
-    """Memory for the answers of launch control, which others write."""
-    if op.filler != CLC:
-        return None
-    stages = op.ring.type.stages
-    return tile.address(tile.alloc(BufferType.of((stages, 4), emit.i32(), f"S[({stages},4):(4,1)]")))
 
 
 def _acquire(op: AcquireOp, ring: Barriers) -> list[ir.Value]:

@@ -14,6 +14,7 @@ from weft.isa.chips import LANES
 from weft.mlir import PassManager, arith, func, gpu, ir, memref, operations, scf
 from weft.passes.builders import emit
 from weft.passes.lower_conversions import convert_once
+from weft.passes.outline_matmul import ArgumentSizes
 from weft.passes.plain import indices
 from weft.passes.plain.elements import Elements, indexed_by, maps_of, memory_type, to_memory
 from weft.passes.plain.functions import is_plain
@@ -124,7 +125,7 @@ def _every_row(elements: Elements, tensor: ir.Value, target: ir.Value, shared: B
 def _set_launch(kernel: ir.OpView, function: ir.OpView, last: ir.Operation, lanes: int) -> None:
     """Writes what a launch needs, where so many lanes compute an element."""
     number = last_number(last)
-    sizes = _ArgumentSizes(function)
+    sizes = _ArgumentSizes(list(function.arguments))
     target = function.arguments[number]
     kernel.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([THREADS, 1, 1])
     contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _CTAS))
@@ -147,22 +148,12 @@ def _ctas(sizes: list[Number], lanes: int) -> list[ir.AffineExpr]:
     return (ctas + [ir.AffineExpr.get_constant(1)] * 2)[:3]
 
 
-class _ArgumentSizes:
-    """The sizes of a function's memref arguments, as the launch attributes number them."""
-
-    def __init__(self, function: ir.OpView) -> None:
-        self.count = 0
-        self._first: dict[ir.Value, int] = {}
-        for argument in function.arguments:
-            if isinstance(argument.type, ir.MemRefType):
-                self._first[argument] = self.count
-                self.count += argument.type.rank
-
-    def of(self, argument: ir.Value, dimension: int) -> Any:
+class _ArgumentSizes(ArgumentSizes):
+    def of(self, value: ir.Value, dimension: int) -> Any:
         """The expression of a size: a constant where it is known."""
-        if not argument.type.is_dynamic_dim(dimension):
-            return ir.AffineExpr.get_constant(argument.type.shape[dimension])
-        return ir.AffineExpr.get_dim(self._first[argument] + dimension)
+        if not value.type.is_dynamic_dim(dimension):
+            return ir.AffineExpr.get_constant(value.type.shape[dimension])
+        return super().of(value, dimension)
 
     def differences(self, function: ir.OpView, last: ir.Operation) -> list[Any]:
         """Numbers that must be 0: the differences of sizes that one loop has."""
@@ -179,10 +170,6 @@ class _ArgumentSizes:
                     known = [(tensors[v], i) for v, i in indexed_by(op, loop) if v in tensors]
                     found += [self.of(*known[0]) - self.of(*other) for other in known[1:]]
         return [each for each in found if mlir.cast(ir.AffineConstantExpr, each) is None]
-
-    def map(self, expressions: list[ir.AffineExpr]) -> ir.Attribute:
-        """The attribute that maps the sizes to these expressions."""
-        return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
 
 
 OUTLINE_LINALG = Pass(

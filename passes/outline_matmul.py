@@ -7,7 +7,6 @@ arguments are memory from the launch: memrefs whose first sizes are the attribut
 launch in the stream finds it as the previous one left it.
 """
 
-from functools import partial
 from typing import Any
 
 from weft import mlir
@@ -77,20 +76,11 @@ def _kernel(holder: ir.OpView, name: str, function: ir.OpView, product: MatmulOp
     with ir.InsertionPoint(entry):
         values = dict(zip(function.arguments, entry.arguments, strict=False))
         for op in list(function.body.blocks[0].operations)[:-1]:
-            copy = op.operation.clone()
-            copy.operation.walk(partial(_rename, values=values))
-            values |= zip(op.operation.results, copy.results, strict=True)
+            mlir.clone(op.operation, values)
         with product.location:
             gpu.return_([])
     (made,) = operations(kernel, MatmulOp)
     return made
-
-
-def _rename(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.WalkResult:
-    """Replaces operands of an operation that are among the `values`."""
-    for number, operand in enumerate(op.operands):
-        op.operands[number] = values.get(operand, operand)
-    return ir.WalkResult.ADVANCE
 
 
 def _workspace_types(product: MatmulOp) -> list[ir.Type]:
@@ -106,7 +96,7 @@ def _set_launch(product: MatmulOp) -> None:
     kernel = product.operation.parent.opview
     schedule, arguments = product.schedule, list(kernel.body.blocks[0].arguments)
     arguments = arguments[: len(arguments) - len(_workspace_types(product))]
-    sizes = _Sizes(arguments)
+    sizes = ArgumentSizes(arguments)
     assert schedule is not None
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
@@ -134,7 +124,7 @@ def _set_launch(product: MatmulOp) -> None:
     contract.REQUIRES.set(kernel, sizes.map(_differences(product, sizes)))
 
 
-def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[ir.AffineExpr]:
+def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "ArgumentSizes") -> list[ir.AffineExpr]:
     """The CTAs along x, y and z: whole clusters of tiles along M and N, and all CTAs of a tile."""
     d = product.d
     rows, columns = schedule.swapped(sizes.of(d, -2), sizes.of(d, -1))
@@ -149,7 +139,7 @@ def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[ir.
     ]
 
 
-def _differences(product: MatmulOp, sizes: "_Sizes") -> list[ir.AffineExpr]:
+def _differences(product: MatmulOp, sizes: "ArgumentSizes") -> list[ir.AffineExpr]:
     """Numbers that must be 0: the differences of sizes that must be equal, and what K leaves over."""
     k_a, m = (-2, -1) if product.attribute("transpose_a") else (-1, -2)
     k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
@@ -186,25 +176,25 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[ir.AffineExpr]:
     return differences
 
 
-class _Sizes:
+class ArgumentSizes:
     """The sizes of all memref arguments, numbered in order, which the launch attributes use."""
 
     def __init__(self, arguments: list[ir.Value]) -> None:
-        self.count = 0
-        self.first: dict[int, int] = {}
+        self._count = 0
+        self._first: dict[int, int] = {}
         for argument in arguments:
             if isinstance(argument.type, ir.MemRefType):
-                self.first[argument.arg_number] = self.count
-                self.count += argument.type.rank
+                self._first[argument.arg_number] = self._count
+                self._count += argument.type.rank
 
     def of(self, value: ir.Value, dimension: int) -> Any:
         """The expression for one size of a kernel argument; a negative dimension counts from the last."""
-        first = self.first[ir.BlockArgument(value).arg_number]
+        first = self._first[ir.BlockArgument(value).arg_number]
         return ir.AffineExpr.get_dim(first + dimension % value.type.rank)
 
     def map(self, expressions: list[ir.AffineExpr]) -> ir.Attribute:
         """The attribute that maps the sizes to these expressions."""
-        return ir.AffineMapAttr.get(ir.AffineMap.get(self.count, 0, expressions))
+        return ir.AffineMapAttr.get(ir.AffineMap.get(self._count, 0, expressions))
 
 
 OUTLINE_MATMUL = Pass(

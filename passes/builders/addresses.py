@@ -53,7 +53,7 @@ def element(array: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
     _, begin, *extents = memref.extract_strided_metadata(array)
     for index, stride in zip(at, extents[len(at) :], strict=True):
         begin = arith.addi(begin, arith.muli(index, stride))
-    bytes_ = arith.muli(begin, _index(int(array.type.element_type.width) // 8))
+    bytes_ = arith.muli(begin, emit.index(int(array.type.element_type.width) // 8))
     address = arith.addi(memref.extract_aligned_pointer_as_index(array), bytes_)
     return llvm.inttoptr(pointer_type(1), arith.index_cast(ir.IntegerType.get_signless(64), address))
 
@@ -74,7 +74,7 @@ class Matrix:
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
         self._stride = metadata[4]
-        start = arith.muli(metadata[1], _index(self.bytes))
+        start = arith.muli(metadata[1], emit.index(self.bytes))
         address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
         wide = arith.index_cast(ir.IntegerType.get_signless(64), address)
         self.base = llvm.inttoptr(pointer_type(1), wide)
@@ -83,7 +83,7 @@ class Matrix:
     def row(self, row: ir.Value) -> ir.Value:
         """The address of a row's first element."""
         wide = arith.muli(emit.as_index(row), self._stride)
-        bytes_ = arith.muli(wide, _index(self.bytes))
+        bytes_ = arith.muli(wide, emit.index(self.bytes))
         return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
 
     def element_of(self, row_address: ir.Value, column: ir.Value) -> ir.Value:
@@ -95,7 +95,7 @@ class Matrix:
     def misaligned(self, bytes_: int) -> ir.Value:
         """An i32 that is 0 if the matrix and all its rows begin at multiples of `bytes_`."""
         address = llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base)
-        stride = arith.index_cast(address.type, arith.muli(self._stride, _index(self.bytes)))
+        stride = arith.index_cast(address.type, arith.muli(self._stride, emit.index(self.bytes)))
         low = arith.trunci(emit.i32(), arith.ori(address, stride))
         return emit.bit_and(low, bytes_ - 1)
 
@@ -145,7 +145,7 @@ class Vector:
         self.element = stored_type(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
-        start = arith.muli(metadata[1], _index(self.bytes))
+        start = arith.muli(metadata[1], emit.index(self.bytes))
         address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
         self.address = arith.index_cast(ir.IntegerType.get_signless(64), address)
         self.base = llvm.inttoptr(pointer_type(1), self.address)
@@ -163,7 +163,3 @@ class Vector:
     def has(self, column: ir.Value) -> ir.Value:
         """Whether the element is inside of the vector: an i1."""
         return emit.less(column, self.columns)
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)

@@ -171,6 +171,11 @@ def as_i32(index: ir.Value) -> ir.Value:
     return arith.index_cast(i32(), index)
 
 
+def index(number: int) -> ir.Value:
+    """A constant index."""
+    return arith.constant(ir.IndexType.get(), number)
+
+
 def as_index(number: Number) -> ir.Value:
     """The number as an index."""
     return arith.index_cast(ir.IndexType.get(), value(number))

@@ -26,6 +26,7 @@ from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
 from weft.passes.builders.fragment_registers import words_of_fragment
 from weft.passes.builders.instructions import LETTERS, assembly
 from weft.passes.builders.shared_tiles import Point, SharedTile
+from weft.passes.builders.tensor_memory_moves import stored_lane
 from weft.passes.registry import remarks
 
 _PREDICATES = 7  # of a thread
@@ -53,7 +54,7 @@ def _load_shared(op: LoadOp) -> ir.Value:
     if kind.element_type.width != 16 and (refused := matrix_moves.complaint(op, kind)):
         if not (transposing := matrix_moves.transposing_complaint(op, kind)):
             remarks.explain(op, lambda: (f"ldmatrix of {matrix_moves.unit(op)}", [f"ldmatrix {refused}"]))
-            return _fragment(vector.bitcast(_stored_lane(kind), matrix_moves.load(op)), kind)
+            return _fragment(vector.bitcast(stored_lane(kind), matrix_moves.load(op)), kind)
         if kind.element_type.width == 8:
             refused += f"; ldmatrix of pairs of bytes {transposing}"
         remarks.explain(op, lambda: ("plain loads", [f"ldmatrix {refused}"]))
@@ -66,7 +67,7 @@ def _load_shared(op: LoadOp) -> ir.Value:
     if shift := matrix_moves.shift_of(op):
         words = [arith.shli(each, emit.value(shift)) for each in words]
     packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
-    return _fragment(vector.bitcast(_stored_lane(kind), packed), kind)
+    return _fragment(vector.bitcast(stored_lane(kind), packed), kind)
 
 
 def _halves_complaint(op: LoadOp | StoreOp, buffer: ir.Value) -> str | None:
@@ -76,11 +77,6 @@ def _halves_complaint(op: LoadOp | StoreOp, buffer: ir.Value) -> str | None:
     if (space := buffer.type.space) != "shared":
         return f"needs a buffer in the CTA's own shared memory, got {space} memory"
     return None
-
-
-def _stored_lane(kind: ir.Type) -> ir.Type:
-    """The vector of one lane's elements, as LLVM loads them."""
-    return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))
 
 
 def _store_shared(op: StoreOp) -> None:

@@ -19,7 +19,7 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
     """A value of floats, a scalar or a vector, in another type, if one of them is fp8. It is rounded once, to
     the nearest; f8E4M3FN, which has no infinity, has NaN for numbers beyond its range.
     """
-    single = _with(kind, ir.F32Type.get())
+    single = with_elements(kind, ir.F32Type.get())
     if is_small(value.type):
         value = to_f16(value)
     if not is_small(kind):
@@ -31,7 +31,7 @@ def convert(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def to_f16(value: ir.Value) -> ir.Value:
     """Fp8 in f16, which holds all of its values."""
-    halves, kind = _with(value.type, ir.F16Type.get()), _integers(value.type, 16)
+    halves, kind = with_elements(value.type, ir.F16Type.get()), _integers(value.type, 16)
     bits = arith.extui(kind, arith.bitcast(_integers(value.type, 8), value))
     if isinstance(emit.element_of(value.type), ir.Float8E5M2Type):  # the upper byte of f16
         return arith.bitcast(halves, _shifted(bits, 8))
@@ -86,7 +86,7 @@ def _odd(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
     """F16, bf16 or f32 in another type that holds it."""
-    single = _with(kind, ir.F32Type.get())
+    single = with_elements(kind, ir.F32Type.get())
     if value.type == kind:
         return value
     if emit.element_of(kind) == ir.BF16Type.get():
@@ -94,13 +94,13 @@ def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
     return arith.extf(kind, value)
 
 
-def _with(kind: ir.Type, element: ir.Type) -> ir.Type:
+def with_elements(kind: ir.Type, element: ir.Type) -> ir.Type:
     """A scalar or vector type with other elements."""
     return ir.VectorType.get(kind.shape, element) if isinstance(kind, ir.VectorType) else element
 
 
 def _integers(kind: ir.Type, bits: int) -> ir.Type:
-    return _with(kind, ir.IntegerType.get_signless(bits))
+    return with_elements(kind, ir.IntegerType.get_signless(bits))
 
 
 def _shifted(value: ir.Value, bits: int) -> ir.Value:

@@ -67,18 +67,14 @@ def _part(
     return lane, column
 
 
-def scale_part(buffer: ir.Type, rows: Indices, first: int, count: int, banks: int) -> int | None:
-    """The address of the column with scale number `first` of these rows, from that of the buffer; None where
-    the `count` scales from there on of each row aren't laid out as those of one instruction, whose D has so
-    many `banks` of lanes.
-    """
-    return _scale_part(buffer.layout, buffer.shape, rows, first, count, banks)
-
-
 @lru_cache(maxsize=4096)
 def _scale_part(
     layout: Layout, shape: tuple[int, int], rows: Indices, first: int, count: int, banks: int
 ) -> int | None:
+    """The address of the column with scale number `first` of these rows of a buffer, from that of the buffer;
+    None where the `count` scales from there on of each row aren't laid out as those of one instruction, whose
+    D has so many `banks` of lanes.
+    """
     each = len(rows) // banks
     padded = -(-each // tensor_layouts.PART) * tensor_layouts.PART
     wanted, kept = (
@@ -309,7 +305,7 @@ class Product:
         assert self.op.scales is not None
         buffer = self.op.scales["AB".index(name)].type
         rows, banks = (self.rows_of(number), 1) if name == "A" else (self.columns_of(number), self.banks)
-        return scale_part(buffer, rows, *self.scales_of(step), banks)
+        return _scale_part(buffer.layout, buffer.shape, rows, *self.scales_of(step), banks)
 
     def scales_of(self, step: int) -> tuple[int, int]:
         """The first scale of a step along K, and how many it has. With `scale_block`, the first is found at

@@ -286,7 +286,7 @@ def store(op: ir.OpView) -> None:
     kind = op.fragment.type
     chosen = _chosen(op, op.destination.type, kind, "st")
     lane = tile.to_lane(op.fragment)
-    bits, stored = kind.element_type.width, _stored(kind)
+    bits, stored = kind.element_type.width, stored_lane(kind)
     lane = lane if stored == kind.lane_type else arith.bitcast(stored, lane)
     count = kind.registers if chosen.words.narrow else kind.registers * bits // COLUMN_BITS
     word = ir.IntegerType.get_signless(bits if chosen.words.narrow else COLUMN_BITS)
@@ -359,11 +359,11 @@ def _elements(words: list[ir.Value], kind: ir.Type, chosen: Plan) -> ir.Value:
     if chosen.words.narrow:
         narrow = ir.IntegerType.get_signless(kind.element_type.width)
         words = [arith.trunci(narrow, word) for word in words]
-    stored = _stored(kind)
+    stored = stored_lane(kind)
     lane = vector.bitcast(stored, emit.vector_of(words))
     return lane if stored == kind.lane_type else arith.bitcast(kind.lane_type, lane)
 
 
-def _stored(kind: ir.Type) -> ir.Type:
+def stored_lane(kind: ir.Type) -> ir.Type:
     """A lane's elements as LLVM has them."""
     return ir.VectorType.get(kind.lane_type.shape, addresses.stored_type(kind.element_type))

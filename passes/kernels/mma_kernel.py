@@ -243,11 +243,11 @@ class MmaKernel:
 
     def _aligned(self) -> ir.Value:
         """Whether A and B can be copied 16 bytes at a time."""
-        bits = _index(0)
+        bits = emit.index(0)
         for matrix in (self.a.matrix, self.b.matrix):
-            row = arith.muli(_stride(matrix), _index(element_bytes(matrix)))
-            bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), _index(VECTOR_BYTES - 1)))
-        return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
+            row = arith.muli(_stride(matrix), emit.index(element_bytes(matrix)))
+            bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), emit.index(VECTOR_BYTES - 1)))
+        return arith.cmpi(arith.CmpIPredicate.eq, bits, emit.index(0))
 
     def _pipelined(
         self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
@@ -505,13 +505,9 @@ def _pointer(matrix: ir.Value) -> ir.Value:
     """The address of the first element, as an index."""
     offset = memref.extract_strided_metadata(matrix)[1]
     address = memref.extract_aligned_pointer_as_index(matrix)
-    return arith.addi(address, arith.muli(offset, _index(element_bytes(matrix))))
+    return arith.addi(address, arith.muli(offset, emit.index(element_bytes(matrix))))
 
 
 def _stride(matrix: ir.Value) -> ir.Value:
     """Elements between rows, as an index."""
     return memref.extract_strided_metadata(matrix)[4]
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)

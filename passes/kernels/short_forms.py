@@ -6,7 +6,7 @@ from weft.dialects import tile
 from weft.dialects.op import build
 from weft.dialects.operand_roles import EPILOGUE, FACTORS, GIVEN, SHORT_FORMS, TEAM
 from weft.dialects.tile import EpilogueOp, MatmulOp
-from weft.mlir import arith, ir, operations
+from weft.mlir import arith, clone, ir, operations
 from weft.passes.builders import emit
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add
@@ -90,8 +90,5 @@ def _inlined(function: EpilogueOp, *arguments: ir.Value) -> ir.Value:
     values = dict(zip(function.block.arguments, arguments, strict=True))
     *body, last = function.block.operations
     for op in body:
-        copy = op.operation.clone()
-        for number, operand in enumerate(op.operation.operands):
-            copy.operation.operands[number] = values.get(operand, operand)
-        values |= zip(op.operation.results, copy.operation.results, strict=True)
+        clone(op.operation, values)
     return values.get(last.element, last.element)

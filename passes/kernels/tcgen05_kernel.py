@@ -105,7 +105,10 @@ def _feed_tensor_cores(
             await_previous_launch()
         # Nothing may signal the memory of a CTA that has exited.
         tile.drain(feed.ring, *tiles.walk(_zeros(2), feed.fill, late=True))
-    _write(tiles, words)
+    if words is not None:  # a warp writes scales to shared memory
+        with tile.role(ALLOCATING, warps=1):
+            await_previous_launch()
+            words.drain(tiles.walk(_zeros(2), words.fill))
     with tile.role(MULTIPLYING, warps=1):
         with _leading(schedule), thread_ids.elected():
             if waits:
@@ -206,12 +209,3 @@ class Products:
 
 def _zeros(count: int) -> list[ir.Value]:
     return [emit.value(0) for _ in range(count)]
-
-
-def _write(tiles: Tiles[TensorMemorySchedule], words: WordScales | None) -> None:
-    """The warp that writes scales to shared memory, where they come as words."""
-    if words is None:
-        return
-    with tile.role(ALLOCATING, warps=1):
-        await_previous_launch()
-        words.drain(tiles.walk(_zeros(2), words.fill))

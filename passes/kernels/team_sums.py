@@ -140,7 +140,7 @@ class TeamReduction(Reduction):
 
     def address(self, member: ir.Value, which: int) -> ir.Value:
         """An address of a GPU's memory: of its data or its flags."""
-        return memref.load(self.peers, [emit.as_index(member), _index(which)])
+        return memref.load(self.peers, [emit.as_index(member), emit.index(which)])
 
     def flags(self, member: ir.Value) -> ir.Value:
         """The flags of another GPU."""
@@ -175,13 +175,9 @@ class TeamReduction(Reduction):
         """The index of a thread's vector: those of a warpgroup's threads are contiguous."""
         width = self.sent.width
         thread = emit.mul(emit.rem(emit.thread(), WARPGROUP), width)
-        first = arith.muli(emit.as_index(slot), _index(WARPGROUP * len(numbers)))
+        first = arith.muli(emit.as_index(slot), emit.index(WARPGROUP * len(numbers)))
         inside = emit.as_index(emit.add(thread, vector_index * WARPGROUP * width))
         return arith.addi(first, inside)
-
-
-def _index(number: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), number)
 
 
 _WARPGROUP, _SENDER = range(2)  # who has a buffer

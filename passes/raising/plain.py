@@ -337,13 +337,4 @@ def _cloned(op: ir.OpView, values: dict[ir.Value, ir.Value]) -> None:
 
     op.walk(before)
     with op.location:
-        copy = op.clone()
-
-    def rename(each: ir.Operation) -> ir.WalkResult:
-        for number, operand in enumerate(each.operands):
-            if operand in values:
-                each.operands[number] = values[operand]
-        return ir.WalkResult.ADVANCE
-
-    copy.walk(rename)
-    values |= zip(op.results, copy.results, strict=True)
+        mlir.clone(op, values)

@@ -72,7 +72,7 @@ class _Rewriter:
         if op.name in _RULES:
             _RULES[op.name](self, op)
         elif not shaped:
-            self._clone(op)
+            mlir.clone(op, self._values)
         elif op.name.startswith("linalg.") and len(op.regions) == 1:
             self._structured(op)
         else:
@@ -109,18 +109,6 @@ class _Rewriter:
         self._contents[memref] = contents
         self._written[memref] = None
 
-    def _clone(self, op: ir.Operation) -> None:
-        copy = op.clone()
-
-        def rename(each: ir.Operation) -> ir.WalkResult:
-            for number, operand in enumerate(each.operands):
-                if operand in self._values:
-                    each.operands[number] = self._values[operand]
-            return ir.WalkResult.ADVANCE
-
-        copy.walk(rename)
-        self._values |= zip(op.results, copy.results, strict=True)
-
     def _structured(self, op: ir.Operation) -> None:
         """A linalg operation on memrefs as one on tensors, with a result for the memref that it writes."""
         operands = [self._value(each, op) for each in op.operands]
@@ -135,10 +123,7 @@ class _Rewriter:
         inside = dict(self._values) | dict(zip(old.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for each in old.operations:
-                copy = each.operation.clone()
-                for number, operand in enumerate(copy.operands):
-                    copy.operands[number] = inside.get(operand, operand)
-                inside |= zip(each.operation.results, copy.results, strict=True)
+                mlir.clone(each.operation, inside)
         for memref, result in zip(list(op.operands)[outs:], made.results, strict=True):
             self._write(memref, result, op)
 

@@ -389,6 +389,22 @@ def kernel(name: str, arguments: Iterable[ir.Type]) -> ir.OpView:
     return function
 
 
+def clone(op: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Copies an operation to the insertion point, with the operands that `values` has for those of it and of
+    its regions, and adds its results to these.
+    """
+    copy = op.clone()
+
+    def rename(each: ir.Operation) -> ir.WalkResult:
+        for number, operand in enumerate(each.operands):
+            if operand in values:
+                each.operands[number] = values[operand]
+        return ir.WalkResult.ADVANCE
+
+    copy.walk(rename)
+    values |= zip(op.results, copy.results, strict=True)
+
+
 def operations(op: ir.Operation | ir.Module, *kinds: type[Op]) -> list[Op]:
     """The operations of these classes in `op`, including `op` itself, in pre-order."""
     names = {kind.OPERATION_NAME for kind in kinds}
