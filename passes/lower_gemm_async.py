@@ -129,10 +129,6 @@ def _operand_a(op: GemmAsyncOp) -> str | None:
     return None
 
 
-def _operand_b(op: GemmAsyncOp) -> str | None:
-    return _shared(op, "B", op.b)
-
-
 def _shared(op: GemmAsyncOp, name: str, value: ir.Value) -> str | None:
     operand = SharedOperand.of(value.type, _mn_major(op, name))
     return f"needs {name} in {operand}" if isinstance(operand, str) else None
@@ -274,7 +270,7 @@ CANDIDATES = (
             Predicate("major", _major),
             Predicate("accumulator", _accumulator),
             Predicate("operand_a", _operand_a),
-            Predicate("operand_b", _operand_b),
+            Predicate("operand_b", lambda op: _shared(op, "B", op.b)),
         ),
         _multiply,
     ),

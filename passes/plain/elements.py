@@ -249,12 +249,6 @@ class Elements:
     def _undefined(self, op: ir.OpView, _: Coordinates) -> ir.Value:
         raise refuse(op.opview, "is read before it is written; fill it first")
 
-    def _cast(self, op: ir.OpView, at: Coordinates) -> ir.Value:
-        return self.of(op.operands[0], at)
-
-    def _splat(self, op: ir.OpView, _: Coordinates) -> Number:
-        return self.scalar(op.operands[0])
-
     def _of_elements(self, op: ir.OpView, at: Coordinates) -> Number:
         kind = op.results[0].type
         number = indices.linear(at, list(kind.shape))
@@ -333,9 +327,6 @@ class Elements:
             each = indices.within(coordinate, 0, size)
             condition = each if condition is None else arith.andi(condition, each)
         return condition
-
-    def _concat(self, op: ir.OpView, at: Coordinates) -> ir.Value:
-        return self._joined(op, list(op.operands), at)
 
     def _joined(self, op: ir.OpView, parts: Sequence[ir.Value], at: Coordinates) -> ir.Value:
         dimension = op.attributes["dim"].value
@@ -452,8 +443,8 @@ _RULES: dict[str, Callable[[Elements, ir.OpView, Coordinates], Number]] = {
     "arith.constant": Elements._constant,
     "tensor.empty": Elements._undefined,
     "bufferization.alloc_tensor": Elements._undefined,
-    "tensor.cast": Elements._cast,
-    "tensor.splat": Elements._splat,
+    "tensor.cast": lambda elements, op, at: elements.of(op.operands[0], at),
+    "tensor.splat": lambda elements, op, _: elements.scalar(op.operands[0]),
     "tensor.from_elements": Elements._of_elements,
     "tensor.generate": Elements._generate,
     "tensor.expand_shape": Elements._expand,
@@ -462,7 +453,7 @@ _RULES: dict[str, Callable[[Elements, ir.OpView, Coordinates], Number]] = {
     "tensor.extract_slice": Elements._slice,
     "tensor.insert_slice": Elements._insert,
     "tensor.pad": Elements._pad,
-    "tensor.concat": Elements._concat,
+    "tensor.concat": lambda elements, op, at: elements._joined(op, list(op.operands), at),
 }
 
 COMPUTED = frozenset(_RULES)

@@ -82,9 +82,6 @@ class Sizes:
         before = sum(kind.is_dynamic_dim(i) for i in range(dimension))
         return self._scalar(op.operands[before])
 
-    def _expand(self, op: ir.OpView, dimension: int) -> Number:
-        return self.mixed(op, "output_shape", list(op.operands)[1:])[dimension]
-
     def _collapse(self, op: ir.OpView, dimension: int) -> Number:
         group = [int(i.value) for i in op.attributes["reassociation"][dimension]]
         return self._arithmetic.product([self.of(op.operands[0], i) for i in group])
@@ -100,9 +97,6 @@ class Sizes:
     def _slice(self, op: ir.OpView, dimension: int) -> Number:
         kept = kept_dimensions(op, op.results[0].type)
         return self.mixed(op, "sizes", segment(op, 2))[kept[dimension]]
-
-    def _insert(self, op: ir.OpView, dimension: int) -> Number:
-        return self.of(op.operands[1], dimension)
 
     def _pad(self, op: ir.OpView, dimension: int) -> Number:
         low = self.mixed(op, "low", segment(op, 1))[dimension]
@@ -142,11 +136,11 @@ _RULES: dict[str, Callable[[Sizes, ir.OpView, int], Number]] = {
     "bufferization.alloc_tensor": Sizes._empty,
     "tensor.splat": Sizes._empty,
     "tensor.generate": Sizes._empty,
-    "tensor.expand_shape": Sizes._expand,
+    "tensor.expand_shape": lambda sizes, op, at: sizes.mixed(op, "output_shape", list(op.operands)[1:])[at],
     "tensor.collapse_shape": Sizes._collapse,
     "tensor.reshape": Sizes._reshape,
     "tensor.extract_slice": Sizes._slice,
-    "tensor.insert_slice": Sizes._insert,
+    "tensor.insert_slice": lambda sizes, op, dimension: sizes.of(op.operands[1], dimension),
     "tensor.pad": Sizes._pad,
     "tensor.concat": Sizes._concat,
 }

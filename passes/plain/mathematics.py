@@ -298,14 +298,6 @@ def _sign_bit(x: Real) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.slt, x.bits(), arith.constant(x.integer, 0))
 
 
-def _is_finite(x: Real) -> ir.Value:
-    return x.magnitude().below(float("inf"))
-
-
-def _is_nan(x: Real) -> ir.Value:
-    return arith.cmpf(arith.CmpFPredicate.UNO, x.value, x.value)
-
-
 _FUNCTIONS: dict[str, Callable[..., Real | ir.Value]] = {
     "math.exp": _exp,
     "math.exp2": _exp2,
@@ -332,8 +324,8 @@ _FUNCTIONS: dict[str, Callable[..., Real | ir.Value]] = {
     "math.trunc": Real.truncated,
     "math.round": lambda x: x.called("round"),
     "math.roundeven": lambda x: x.called("roundeven"),
-    "math.isnan": _is_nan,
-    "math.isfinite": _is_finite,
+    "math.isnan": lambda x: arith.cmpf(arith.CmpFPredicate.UNO, x.value, x.value),
+    "math.isfinite": lambda x: x.magnitude().below(float("inf")),
     "math.isinf": lambda x: x.magnitude().equals(float("inf")),
     "math.clampf": lambda x, least, most: x.maximum(least).minimum(most),
     "arith.maxnumf": lambda x, y: x.called("maxnum", y),
@@ -341,12 +333,8 @@ _FUNCTIONS: dict[str, Callable[..., Real | ir.Value]] = {
 }
 
 
-def _magnitude(x: ir.Value) -> ir.Value:
-    return arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x))
-
-
 _INTEGERS: dict[str, Callable[[ir.Value], ir.Value]] = {
-    "math.absi": _magnitude,
+    "math.absi": lambda x: arith.maxsi(x, arith.subi(arith.constant(x.type, 0), x)),
     "math.ctlz": lambda x: counted("ctlz", x),
     "math.cttz": lambda x: counted("cttz", x),
     "math.ctpop": lambda x: counted("ctpop", x),

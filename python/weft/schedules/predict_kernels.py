@@ -115,7 +115,8 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types, chip: str | 
         cta_group=schedule.cta_group,
         parts=schedule.parts,
         accumulators=schedule.accumulators,
-        shared=_shared(schedule, types),
+        # Columns in the slices that must be read before the next tile's products.
+        shared=schedule.shared_columns(types) and schedule.kept_slices(types) * schedule.slice_columns(types),
         epilogues=schedule.epilogues,
         cluster=schedule.cluster,
         splits=schedule.global_splits,
@@ -125,30 +126,15 @@ def _of_tensor_memory(schedule: TensorMemorySchedule, types: Types, chip: str | 
     )
 
 
-def _shared(schedule: TensorMemorySchedule, types: Types) -> int:
-    """Columns in the slices that must be read before the next tile's products; 0 if there are none."""
-    if not schedule.shared_columns(types):
-        return 0
-    return schedule.kept_slices(types) * schedule.slice_columns(types)
-
-
-def _of_mma_sync(schedule: Schedule, types: Types, _: str | None) -> Kernel:
-    return _of(schedule, persistent=False, warps=schedule.warps, promoted=types.promoted)
-
-
 def _of_direct(schedule: DirectSchedule, types: Types, _: str | None) -> Kernel:
     across, along = schedule.readers
     return _of(schedule, k_block=along * schedule.block[2], persistent=False, warps=(1, across * along))
 
 
-def _of_tma_mma(schedule: TmaMmaSchedule, types: Types, _: str | None) -> Kernel:
-    return _of(schedule, warps=schedule.consumers, promoted=types.promoted)
-
-
 DESCRIPTIONS: dict[type[AnySchedule], Callable[[Any, Types, str | None], Kernel]] = {
     TensorMemorySchedule: _of_tensor_memory,
-    TmaMmaSchedule: _of_tma_mma,
-    Schedule: _of_mma_sync,
+    TmaMmaSchedule: lambda s, types, _: _of(s, warps=s.consumers, promoted=types.promoted),
+    Schedule: lambda s, types, _: _of(s, persistent=False, warps=s.warps, promoted=types.promoted),
     DirectSchedule: _of_direct,
 }
 """How a schedule of each family is described. That of wgmma has a fitted model of its own."""
