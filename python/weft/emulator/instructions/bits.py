@@ -309,26 +309,33 @@ def permute(op: Op) -> Step:
     op.type("b32")
     mode = op.choice(["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"], "")
     op.count(4)
+    result, sources = op.destination(0, U32), [op.source(i, B32) for i in (1, 2, 3)]
+    selector = op.operand(3)
+    if not mode and isinstance(selector, Integer) and not selector.value & 0x8888:
+        # A constant selector without signs, the most common case in compiled code.
+        fixed = [selector.value >> 4 * i & 7 for i in range(4)]
 
-    def selectors(control: Array) -> list[Array]:
-        if mode:
-            return _permute_mode(mode, control & np.uint32(3))
-        return [control >> np.uint32(4 * i) & np.uint32(15) for i in range(4)]
+        def pick_bytes(x: Array, y: Array, _: Array) -> Array:
+            source = np.stack([x, y], axis=-1).view(np.uint8)
+            return source[..., fixed].copy().view(np.uint32)[..., 0].copy()
+
+        return compute(result, pick_bytes, *sources)
 
     def function(x: Array, y: Array, control: Array) -> Any:
         both = y.astype(np.uint64) << np.uint64(32) | x
         value: Array | np.uint32 = np.uint32(0)
-        for at, pick in enumerate(selectors(control)):
+        if mode:
+            picks = _permute_mode(mode, control & np.uint32(3))
+        else:
+            picks = [control >> np.uint32(4 * i) & np.uint32(15) for i in range(4)]
+        for at, pick in enumerate(picks):
             by = (pick & np.uint32(7)) << np.uint32(3)
             byte = (both >> by.astype(np.uint64)).astype(np.uint32) & np.uint32(255)
             sign = (byte >> np.uint32(7)) * np.uint32(255)
             value = value | np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * at)
         return value
 
-    sources = [op.source(i, B32) for i in (1, 2, 3)]
-    control = op.operand(3)
-    fixed = _fixed_permute(op, control) if not mode else None
-    return compute(op.destination(0, U32), fixed or function, *sources)
+    return compute(result, function, *sources)
 
 
 def _permute_mode(mode: str, n: Array) -> list[Array]:
@@ -345,16 +352,3 @@ def _permute_mode(mode: str, n: Array) -> list[Array]:
         return [np.minimum(n, i) for i in base]
     half = (n & np.uint32(1)) * np.uint32(2)
     return [half, half + np.uint32(1)] * 2
-
-
-def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], Array] | None:
-    """The permutation of a constant selector without signs, the most common case in compiled code."""
-    if not isinstance(control, Integer) or any(control.value >> 4 * i & 8 for i in range(4)):
-        return None
-    picks = [control.value >> 4 * i & 7 for i in range(4)]
-
-    def function(x: Array, y: Array, _: Array) -> Array:
-        source = np.stack([x, y], axis=-1).view(np.uint8)
-        return source[..., picks].copy().view(np.uint32)[..., 0].copy()
-
-    return function

@@ -1,15 +1,13 @@
 """Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and canceling launches."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.instructions.atomics import apply, update_of
-from weft.emulator.instructions.mbarrier import BarrierOperand, targets
+from weft.emulator.instructions.mbarrier import BarrierOperand, targets, threads_of
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece, put
-from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, U32, Array, Bools, Sink, Type
+from weft.emulator.reading.syntax import PRED, STORAGE, TYPES, U32, Array, Bools, Sink
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import UnitAccess
 
@@ -28,12 +26,12 @@ def mapa(op: Op) -> Step:
     window = 0 if in_space or kind.bits == 32 else WINDOWS["shared"]
     kept, base = kind.storage.type(_OFFSET), kind.storage.type(window)
     shift = kind.storage.type(RANK_SHIFT)
-
-    def function(address: Array, rank: Array) -> Array:
-        mapped: Array = (address & kept) | (rank.astype(kind.storage) << shift) | base
-        return mapped
-
-    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, U32))
+    return compute(
+        op.destination(0, kind),
+        lambda address, rank: (address & kept) | (rank.astype(kind.storage) << shift) | base,
+        op.source(1, kind),
+        op.source(2, U32),
+    )
 
 
 @table.step("getctarank")
@@ -43,50 +41,31 @@ def getctarank(op: Op) -> Step:
     kind = op.type("u32 u64")
     op.count(2)
     shift = kind.storage.type(RANK_SHIFT)
-
-    def function(address: Array) -> Array:
-        rank: Array = (address >> shift).astype(np.uint32) & np.uint32(0xFF)
-        return rank
-
-    return compute(op.destination(0, U32), function, op.source(1, kind))
+    return compute(
+        op.destination(0, U32),
+        lambda address: (address >> shift).astype(np.uint32) & np.uint32(0xFF),
+        op.source(1, kind),
+    )
 
 
 # Asynchronous stores and reductions
 
 
-@table.step("st.async")
-def st_async(op: Op) -> Step:
-    """`st.async….mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [barrier]`."""
-    return _asynchronous(op, lambda op, kind: put, "store")
-
-
-@table.step("red.async")
-def red_async(op: Op) -> Step:
-    """`red.async….mbarrier::complete_tx::bytes.op.type [a], b, [barrier]`."""
-    return _asynchronous(op, _reduction, "reduce")
-
-
-Write = Callable[[Piece, Array], None]
-
-
-def _reduction(op: Op, kind: Type) -> Write:
-    name = op.choice(["inc", "dec", "min", "max", "add", "and", "or", "xor"])
-    update = update_of(op, name, kind)
-
-    def write(piece: Piece, value: Array) -> None:
-        apply(piece, update, [value], np.zeros_like(value))
-
-    return write
-
-
-def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> Step:
+@table.step("st.async", "red.async")
+def asynchronous(op: Op) -> Step:
+    """`st.async….mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [barrier]` and
+    `red.async….mbarrier::complete_tx::bytes.op.type [a], b, [barrier]`.
+    """
     op.flag("weak", "relaxed", "release", "mmio")
     op.flag("cluster", "gpu", "sys")
     counted = op.flag("mbarrier::complete_tx::bytes")
     space = "global" if op.flag("global") else "shared" if op.flag("shared::cluster") else "generic"
     count = int(op.choice(["v2", "v4"], "v1")[1:])
     kind = op.type("b32 b64 u32 u64 s32 s64 f32 f64 b8 b16 u8 u16 s8 s16")
-    write, line = writer(op, kind), op.line
+    event, update, line = "store", None, op.line
+    if op.prefix == "red.async":
+        name = op.choice(["inc", "dec", "min", "max", "add", "and", "or", "xor"])
+        event, update = "reduce", update_of(op, name, kind)
     op.count(3 if counted else 2)
     if kind.bytes * count > _MOST_BYTES:
         op.fail(f"must move at most {_MOST_BYTES} bytes, got {kind.bytes * count}")
@@ -118,9 +97,13 @@ def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> St
 
         def finish() -> None:
             for piece, value in work:
-                write(piece, value)
-            if marks is not None:
-                _complete(lanes, marks, width * count, line)
+                if update is None:
+                    put(piece, value)
+                else:
+                    apply(piece, update, [value], np.zeros_like(value))
+            for cta, offset, mask in targets(lanes, marks) if marks is not None else ():
+                size = width * count * int(np.count_nonzero(mask))
+                lanes.wave.mbarriers.complete_tx(cta, offset, size, line, threads_of(lanes, mask))
 
         lanes.wave.later(finish)
 
@@ -141,13 +124,6 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
             watch.async_access(
                 UnitAccess(event, "st.async", int(owner), "shared", offsets, threads, line, (cta, offset))
             )
-
-
-def _complete(lanes: Lanes, marks: Addresses, size: int, line: int) -> None:
-    """`size` bytes of each lane have arrived."""
-    for cta, offset, mask in targets(lanes, marks):
-        threads = lanes.narrowed(mask).threads() if lanes.wave.watch is not None else None
-        lanes.wave.mbarriers.complete_tx(cta, offset, size * int(np.count_nonzero(mask)), line, threads)
 
 
 # Taking over CTAs that have not started
@@ -181,12 +157,12 @@ def try_cancel(op: Op) -> Step:
 
 
 def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
-    """One thread requests a cluster. These CTAs get the response, at `offset`, and their mbarriers
-    the bytes.
+    """One thread requests a cluster. These CTAs get the response, at `offset`, and their mbarriers the bytes:
+    whether a cluster was canceled, and its first CTA.
     """
     wave = lanes.wave
     first = wave.grid.cancel()
-    data = np.frombuffer(_response(first), np.uint8)
+    data = np.array([first is not None, *(first or (0, 0, 0))], np.uint32).view(np.uint8)
     if wave.watch is not None:
         marks = tuple((cta, mark) for cta in ctas)
         wave.watch.launch_cancel(first is not None, marks, lanes.threads(), line)
@@ -202,12 +178,6 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
             wave.mbarriers.complete_tx(cta, mark, _RESPONSE, line)
 
     wave.later(finish)
-
-
-def _response(first: tuple[int, int, int] | None) -> bytes:
-    """The response in memory: whether a cluster was canceled, and its first CTA."""
-    x, y, z = first or (0, 0, 0)
-    return np.array([first is not None, x, y, z], np.uint32).tobytes()
 
 
 @table.step("clusterlaunchcontrol.query_cancel")

@@ -5,13 +5,14 @@
 `cvt.rn.bf16x2.f32 d, a, b` puts a into the upper half. `cvt.pack` packs integers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table, compute
 from weft.emulator.numerics.floats import (
+    canonical,
     decode,
     decode_small,
     each_exactly,
@@ -28,7 +29,6 @@ from weft.emulator.reading.syntax import TYPES, U32, Array, Type
 
 table = Table()
 _HALVES = ("f16x2", "bf16x2")
-_MOST = {"f16": 0x7BFF, "bf16": 0x7F7F}
 _SCALED = "scaled::n2::ue8m0"
 F32 = TYPES["f32"]
 
@@ -48,21 +48,18 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
             op.fail("needs .satfinite" if not finite else "must convert .f32 or .bf16x2, got .f16x2")
         return _to_small(op, out, kind, lambda value: encode_s2f6(value, relu), op.flag(_SCALED))
     if out.name == "ue8m0x2":
-        return _to_small(op, out, kind, lambda value: encode_ue8m0(_f32_bits(value), mode == "rp", finite))
+        return _to_small(
+            op,
+            out,
+            kind,
+            lambda value: encode_ue8m0(
+                np.ascontiguousarray(value, np.float32).view(np.uint32), mode == "rp", finite
+            ),
+        )
     if out.name.endswith("x4"):
         return _four_to_small(op, out, kind, mode, relu)
     element = out.name[:-2]
     return _to_small(op, out, kind, lambda value: encode_small(value, element, relu))
-
-
-def _f32_bits(value: Array) -> Array:
-    return np.ascontiguousarray(value, np.float32).view(np.uint32)
-
-
-def _halves(bits: Array, kind: Type) -> tuple[Array, Array]:
-    """The upper and the lower value of a pair, as float32."""
-    parts = decode(bits.view(np.uint16), kind.name[:-2]).astype(np.float32)
-    return parts[..., 1::2], parts[..., 0::2]
 
 
 def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
@@ -79,7 +76,7 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
             rounded = encode(value, element.name, mode)
         else:
             rounded = encode(stochastic(value, element.name, noise, noise_bits), element.name)
-        return _finite(rounded, value, element.name) if finite else rounded
+        return _limit(rounded, value, element) if finite else rounded
 
     def function(high: Array, low: Array, *noise: Array) -> Array:
         kept = np.uint32((1 << noise_bits) - 1)
@@ -99,9 +96,11 @@ def _to_small(
     storage, inputs = out.storage, 2 if kind.name == "f32" else 1
 
     def function(*registers: Array) -> Array:
-        values = registers[:inputs]
-        pair: Sequence[Array] = [v.view(np.float32) for v in values]
-        pair = pair if inputs > 1 else _halves(values[0], kind)
+        if inputs > 1:
+            pair: list[Array] = [register.view(np.float32) for register in registers[:inputs]]
+        else:
+            halves = decode(registers[0].view(np.uint16), kind.name[:-2]).astype(np.float32)
+            pair = [halves[..., 1::2], halves[..., 0::2]]
         if scaled:
             pair = [v.astype(np.float64) / s for v, s in zip(pair, _powers(registers[-1]), strict=True)]
         upper = encode_one(pair[0]).astype(np.uint16) << shift
@@ -165,7 +164,7 @@ def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step
         if relu:
             value = np.where(np.isnan(value) | (value > 0), value, 0.0)
         rounded = encode(value, target)
-        return (_finite(rounded, value, target) if finite else rounded).astype(np.uint32)
+        return (_limit(rounded, value, TYPES[target]) if finite else rounded).astype(np.uint32)
 
     def function(codes: Array, *scale: Array) -> Array:
         powers = _powers(scale[0]) if scale else (None, None)
@@ -174,12 +173,6 @@ def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step
 
     sources = [op.source(1, kind), *([op.source(2, TYPES["b16"])] if scaled else [])]
     return compute(op.destination(0, out), function, *sources)
-
-
-def _finite(bits: Array, value: Array, name: str) -> Array:
-    """Replaces infinities by the largest finite number."""
-    sign, most = bits & np.uint16(0x8000), np.uint16(_MOST[name])
-    return np.where(((bits & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, bits)
 
 
 @table.step("cvt.pack.sat")
@@ -249,36 +242,24 @@ def cvt(op: Op) -> Step:
     # A register wider than the type has the value in its low bits; a wider result is extended.
     read = op.register_type(op.operand(1), kind)
     written = op.register_type(op.operand(0), out)
-    chain = [_narrow(kind)] if read.bits > kind.bits else []
+    chain: list[Function] = []
+    if read.bits > kind.bits:
+        chain.append(lambda value: value.astype(kind.storage))
     if read.bits < kind.bits:
         op.fail(f"can't read .{kind} from a register of {read.bits} bits", op.operand(1).location)
     chain.append(function)
     if written.bits > out.bits:
-        chain.append(_extend(out, written))
+        wide = np.dtype(f"i{written.bytes}") if out.kind == "s" else written.storage
+        chain.append(lambda value: value.view(out.view).astype(wide).view(written.storage))
     elif written.bits < out.bits:
         op.fail(f"can't write .{out} to a register of {written.bits} bits", op.operand(0).location)
-    return compute(op.destination(0, out, any_width=True), _chained(chain), source)
 
-
-def _chained(functions: list[Function]) -> Function:
-    if len(functions) == 1:
-        return functions[0]
-
-    def run(value: Array) -> Array:
-        for function in functions:
-            value = function(value)
+    def in_turn(value: Array) -> Array:
+        for step in chain:
+            value = step(value)
         return value
 
-    return run
-
-
-def _narrow(kind: Type) -> Function:
-    return lambda value: value.astype(kind.storage)
-
-
-def _extend(kind: Type, to: Type) -> Function:
-    wide = np.dtype(f"i{to.bytes}") if kind.kind == "s" else to.storage
-    return lambda value: value.view(kind.view).astype(wide).view(to.storage)
+    return compute(op.destination(0, out, any_width=True), function if len(chain) == 1 else in_turn, source)
 
 
 def _integer_to_integer(out: Type, kind: Type, sat: bool) -> Function:
@@ -365,14 +346,17 @@ def _float_to_float(
             value = saturate(value)
         if relu:
             value = np.where(np.isnan(value) | (value > 0), value, 0.0)
-        encoded = _encode(value, out, mode)
+        if out.name == "f64":
+            encoded = value.astype(np.float64, order="C", copy=False).view(np.uint64)
+        else:
+            encoded = encode(value, out.name, mode)
         if finite:
             encoded = _limit(encoded, value, out)
         return flush(encoded, "f32") if ftz and out.name == "f32" else encoded
 
     if not (ftz or sat or relu or integral) and out.name == "f32":
         if kind.name == "f16":
-            return lambda bits: _encode_plain(bits.view(np.float16).astype(np.float32))
+            return lambda bits: canonical(bits.view(np.float16).astype(np.float32), "f32")
         if kind.name == "bf16":
             return lambda bits: bits.astype(np.uint32) << np.uint32(16)  # NaN, too
         if kind.name == "f32":
@@ -406,17 +390,6 @@ def _shorter_nan(bits: Array, out: Type) -> Array:
     payload = bits >> np.uint64(52 - fraction) & np.uint64((1 << fraction) - 1)
     sign = bits >> np.uint64(63) << np.uint64(out.bits - 1)
     return (sign | np.uint64(ones) | payload).astype(out.storage)
-
-
-def _encode_plain(value: Array) -> Array:
-    bits = value.view(np.uint32)
-    return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), bits)
-
-
-def _encode(value: Array, out: Type, mode: str) -> Array:
-    if out.name == "f64":
-        return value.astype(np.float64, order="C", copy=False).view(np.uint64)
-    return encode(value, out.name, mode)
 
 
 def _limit(bits: Array, value: Array, out: Type) -> Array:

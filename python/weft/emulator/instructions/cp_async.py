@@ -42,7 +42,11 @@ def cp_async(op: Op) -> Step:
         """The number of bytes that each lane reads; the others are filled with zeros."""
         if limit:
             read = lanes.read(limit)
-            _check_size(lanes, read, size, line)
+            wrong: Bools = lanes.enabled() & (read > size)
+            if wrong.any():  # which is undefined in PTX
+                row, lane = divmod(int(wrong.argmax()), 32)
+                what = f"cp.async of {size} bytes must read at most {size}, got {int(read[row, lane])}"
+                raise Fault(what, line, lanes.wave.thread(int(lanes.row_numbers()[row]), lane))
             return read
         return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
 
@@ -95,17 +99,6 @@ def mbarrier_arrive(op: Op) -> Step:
     return run
 
 
-def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
-    """PTX leaves the behavior undefined if a copy reads more bytes than its size."""
-    wrong: Bools = lanes.enabled() & (read > size)
-    if wrong.any():
-        row, lane = divmod(int(wrong.argmax()), 32)
-        thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
-        raise Fault(
-            f"cp.async of {size} bytes must read at most {size}, got {int(read[row, lane])}", line, thread
-        )
-
-
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
     """Elements of `size` bytes, of which only the first `wanted` are read."""
     memory = lanes.wave.memory
@@ -137,23 +130,13 @@ def commit_group(op: Op) -> Step:
     return run
 
 
-@table.step("cp.async.wait_group")
-def wait_group(op: Op) -> Step:
-    op.count(1)
-    pending = op.immediate(0)
-    if not 0 <= pending < 1 << 31:
+@table.step("cp.async.wait_group", "cp.async.wait_all")
+def wait(op: Op) -> Step:
+    waits_for_all, line = op.prefix == "cp.async.wait_all", op.line
+    op.count(0 if waits_for_all else 1)
+    pending = None if waits_for_all else op.immediate(0)
+    if pending is not None and not 0 <= pending < 1 << 31:
         op.fail(f"the number of pending groups must be in 0..2147483647, got {pending}")
-    return _waiting(op, pending)
-
-
-@table.step("cp.async.wait_all")
-def wait_all(op: Op) -> Step:
-    op.count(0)
-    return _waiting(op, None)
-
-
-def _waiting(op: Op, pending: int | None) -> Step:
-    line = op.line
 
     def run(lanes: Lanes) -> None:
         threads = lanes.threads()

@@ -150,12 +150,6 @@ def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
     return tuple(ctas[rank] for rank in ranks)
 
 
-def complete(one: Lanes, barriers: set[tuple[int, int]], size: int, line: int, threads: Bools | None) -> None:
-    """`size` bytes have arrived at each of these mbarriers."""
-    for cta, offset in sorted(barriers):
-        one.wave.mbarriers.complete_tx(cta, offset, size, line, threads)
-
-
 table = Table()
 _WIDE_STORES = 16
 """The most bytes of one access."""
@@ -258,7 +252,7 @@ class SharedAddress:
         self._address: AddressOf = op.address(index, "shared")
         self._line = op.line
 
-    def of(self, lanes: Lanes, width: int = 1) -> Numbers:
+    def of(self, lanes: Lanes) -> Numbers:
         """`[warps, 32]`: the offset in the shared memory of the wave's CTAs, which follow each other."""
         offsets = lanes.wave.memory.shared_offsets(
             lanes, self._address.space, self._address(lanes), 1, self._line
@@ -286,7 +280,7 @@ def copy(op: Op) -> Step:
     size, line = op.source(2, U32), op.line
     if not ends.loads:
         mask = op.source(3 + hinted, TYPES["u16"]) if masked else 0
-        return _to_global(op, size, mask, line, _put)
+        return _to_global(op, size, mask, line, put)
     barrier, target = SharedAddress(op, 3 + lenient), SharedAddress(op, 0)
     ctas = op.source(4, TYPES["u16"]) if multicast else 0
     ignored = [op.source(3 + n, U32) for n in range(lenient)]
@@ -312,17 +306,17 @@ def copy(op: Op) -> Step:
         edges = [lanes.read(slot) for slot in ignored]
         for one, at, cta in lanes.singles():
             count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
+            mark = divmod(int(marks[at]), stride)
             if isinstance(source, SharedAddress):
-                data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
+                data = _from_shared(one, int(begins[at]), count, line, mark)
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
                 # A multicast signals several mbarriers.
-                signaled = None if masks is not None else _mark(int(marks[at]), stride)
+                signaled = None if masks is not None else mark
                 data = _from_global(one, int(begins[at]), count, line, left, right, signaled)
             owner, offset = divmod(int(offsets[at]), stride)
             owners = (owner,) if masks is None else chosen_ctas(one, cta, int(masks[at]), line)
-            own, mark = divmod(int(marks[at]), stride)
-            arrive(one, data, owners, offset + np.arange(count), (own, mark), masks is not None, line)
+            arrive(one, data, owners, offset + np.arange(count), mark, masks is not None, line)
 
     return by_code(quick, run)
 
@@ -368,10 +362,6 @@ def arrive(
     wave.later(finish)
 
 
-def _put(memory: Octets, offsets: Numbers, data: Octets) -> None:
-    memory[offsets] = data
-
-
 def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
     aligned(one, "size of a bulk copy", size, _ALIGN, line)
     aligned(one, "target of a bulk copy at", target, _ALIGN, line)
@@ -394,11 +384,6 @@ def _from_global(
     out = np.zeros(size, np.uint8)
     out[left : size - right] = segment.data[begin + left : begin + size - right]
     return out
-
-
-def _mark(offset: int, stride: int) -> tuple[int, int]:
-    """The CTA and the offset in it of an mbarrier."""
-    return offset // stride, offset % stride
 
 
 def _from_shared(
@@ -433,11 +418,11 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
             if masks is not None:
                 # A bit for each byte of every 16.
                 chosen = chosen[(int(masks[at]) >> chosen % _ALIGN & 1).astype(np.bool_)]
-            kind = "store" if write is _put else "reduce"
+            kind = "store" if write is put else "reduce"
             notify_global(one, kind, address + chosen, line, data=data[chosen])
             write(segment.data, address - segment.base + chosen, data[chosen])
 
-    return run if mask or write is not _put else by_code(quick, run)
+    return run if mask or write is not put else by_code(quick, run)
 
 
 @table.step("cp.reduce.async.bulk")
@@ -458,10 +443,10 @@ def reduce(op: Op) -> Step:
         begins, stride = source.of(lanes), lanes.wave.memory.shared_stride
         for one, at, _ in lanes.singles():
             count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
-            own, mark = _mark(int(marks[at]), stride)
-            data = _from_shared(one, int(begins[at]), count, line, (own, mark))
+            mark = divmod(int(marks[at]), stride)
+            data = _from_shared(one, int(begins[at]), count, line, mark)
             owner, offset = divmod(int(offsets[at]), stride)
-            arrive(one, data, (owner,), offset + np.arange(count), (own, mark), False, line, write=write)
+            arrive(one, data, (owner,), offset + np.arange(count), mark, False, line, write=write)
 
     return run
 

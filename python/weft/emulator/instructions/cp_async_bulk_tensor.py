@@ -68,29 +68,19 @@ def replace(op: Op) -> Step:
         op.fail(f"the element type must be in 0..{len(ELEMENT_TYPES) - 1}", last.location)
     code = field.stored(last.value) if field.codes and isinstance(last, Integer) else 0
     value = op.source(last, kind)
-    places = field.slots_of(ordinal)
+    sets = [(slot, True) for slot in field.slots_of(ordinal)] + [(slot, False) for slot in field.clears]
 
     def run(lanes: Lanes) -> None:
         memory, begin = lanes.wave.memory, address(lanes)
         values = lanes.read(value).astype(np.uint64) - np.uint64(field.less)
         new = np.full_like(values, code) if field.codes else values
-        for slot in places:
+        for slot, is_set in sets:
             at = begin + np.uint64(_WORD * slot.word)
             mask = np.uint64(((1 << slot.bits) - 1) << slot.low)
-            old = memory.load(lanes, address.space, at, _WORD, line)
-            put = (new >> np.uint64(slot.drop)) << np.uint64(slot.low) & mask
-            memory.store(lanes, address.space, at, old & ~mask | put, _WORD, line)
-        for slot in field.clears:
-            at = begin + np.uint64(_WORD * slot.word)
-            mask = np.uint64(((1 << slot.bits) - 1) << slot.low)
-            memory.store(
-                lanes,
-                address.space,
-                at,
-                memory.load(lanes, address.space, at, _WORD, line) & ~mask,
-                _WORD,
-                line,
-            )
+            word = memory.load(lanes, address.space, at, _WORD, line) & ~mask
+            if is_set:
+                word |= (new >> np.uint64(slot.drop)) << np.uint64(slot.low) & mask
+            memory.store(lanes, address.space, at, word, _WORD, line)
 
     return run
 
@@ -253,10 +243,17 @@ def _check_aligned(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: in
 
 
 def _taken(
-    one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int, *, in_chunks: bool = True
+    one: Lanes,
+    map_: TensorMap,
+    mode: str,
+    coordinates: Array,
+    moved: Array,
+    line: int,
+    *,
+    in_chunks: bool = True,
 ) -> Taken:
     """The units that a copy at these coordinates accesses. Fault if the hardware rejects them."""
-    where, offsets = tuple(at.tolist()), tuple(moved.tolist())
+    where = tuple(coordinates.tolist())
     _check_aligned(one, map_, where, line)
     if mode in ("tile::gather4", "tile::scatter4"):
         if map_.box[1] != 1:
@@ -265,16 +262,12 @@ def _taken(
         return tensor_map.of_rows(map_, where[0], where[1:])
     if mode == "tile":
         return tensor_map.of_box(map_, where, in_chunks=in_chunks)
-    _check_pixel(one, map_, where, line)
-    return tensor_map.of_pixels(map_, where, offsets)
-
-
-def _check_pixel(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int) -> None:
     for at in range(map_.rank - 2):
         low, last = map_.lower_corner[at], map_.dims[at + 1] - 1 + map_.upper_corner[at]
         if not low <= where[at + 1] <= last:
             what = f"coordinate {at + 1} of an im2col copy must be in {low}..{last}, got {where[at + 1]}"
             raise fault(one, what, line, 0, "descriptor")
+    return tensor_map.of_pixels(map_, where, tuple(moved.tolist()))
 
 
 def _check_barrier(one: Lanes, owner: int, barrier: int, pair: bool, line: int) -> None:

@@ -99,7 +99,11 @@ class Fragment:
     def read(self, lanes: Lanes) -> Array:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
         if self._whole and lanes.mask is None:
-            return self._read_block(lanes)
+            block = self._block(lanes)
+            if lanes.rows is not None:
+                block = block[:, lanes.rows]
+            flat = block.transpose(1, 0, 2).reshape(lanes.warps, -1)
+            return flat.take(self._order_by_register, axis=1).reshape(lanes.warps, *self.shape)
         matrix = self._matrix([lanes.read(slot) for slot in self.slots])
         return matrix >> self._shift if self._shift else matrix
 
@@ -141,13 +145,6 @@ class Fragment:
         if known is not None and known.is_current(regs, self._get):
             return known.array
         return np.stack([regs[slot] for slot in self._key])
-
-    def _read_block(self, lanes: Lanes) -> Array:
-        block = self._block(lanes)
-        if lanes.rows is not None:
-            block = block[:, lanes.rows]
-        flat = block.transpose(1, 0, 2).reshape(lanes.warps, -1)
-        return flat.take(self._order_by_register, axis=1).reshape(lanes.warps, *self.shape)
 
     def _write_block(self, lanes: Lanes, matrix: Array) -> None:
         flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held_by_register, axis=1)
@@ -267,7 +264,12 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
     `[n, m, k / 2]`, and the codes of the chunks, `[n, m, k / chunk]`.
     """
     codes = codes.astype(np.intp)
-    positions = (np.arange(codes.shape[2]) * chunk)[:, None] + _inside(codes, chunk)
+    inside = np.stack([codes & 3, codes >> 2], axis=-1)  # the position of a stored element in its chunk
+    if chunk == 2:
+        inside = inside[..., 1:] >> 1
+    elif chunk != 4:
+        inside = np.stack([2 * inside, 2 * inside + 1], axis=-1).reshape(*codes.shape, 4)
+    positions = (np.arange(codes.shape[2]) * chunk)[:, None] + inside
     count, rows = stored.shape[:2]
     dense = np.zeros((count, rows, codes.shape[2] * chunk), stored.dtype)
     absent = np.ones(dense.shape, np.bool_)
@@ -275,13 +277,3 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
     np.put_along_axis(dense, positions, stored, axis=2)
     np.put_along_axis(absent, positions, False, axis=2)
     return dense, absent
-
-
-def _inside(codes: Array, chunk: int) -> Array:
-    """The position of each stored element in its chunk, `[..., stored in a chunk]`."""
-    pair = np.stack([codes & 3, codes >> 2], axis=-1)
-    if chunk == 2:
-        return pair[..., 1:] >> 1
-    if chunk == 4:
-        return pair
-    return np.stack([2 * pair, 2 * pair + 1], axis=-1).reshape(*codes.shape, 4)

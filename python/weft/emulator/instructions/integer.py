@@ -38,8 +38,7 @@ def add_sub(op: Op) -> Step:
     if kind.name in _PACKED.split():
         return compute(result, _by_parts(plain, kind, saturates), a, b)
     if saturates:
-        wide = np.add if op.prefix == "add" else np.subtract
-        return compute(result, lambda x, y: _clamp(wide(_widen(x, kind), _widen(y, kind)), kind), a, b)
+        return compute(result, lambda x, y: _clamp(plain(_widen(x, kind), _widen(y, kind)), kind), a, b)
     if keeps_carry:
         return _with_carry(op, kind, (result, a, b), 0, True, op.prefix == "sub")
     return compute(result, plain, a, b)

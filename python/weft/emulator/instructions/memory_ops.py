@@ -83,8 +83,11 @@ def ld(op: Op) -> Step:
             target.write(lanes, value)
 
     step = in_order(run if plain else run_vector, order)
-    if not polls:
-        return step
+    return polling(step) if polls else step
+
+
+def polling(step: Step) -> Step:
+    """`step`, after which other threads run, which may write what it has read."""
 
     def poll(lanes: Lanes) -> None:
         step(lanes)

@@ -271,15 +271,13 @@ def _scales(
         readers.append((chosen, op.source(placed[f"byte_id_{side}"], TYPES["u16"]), registers))
 
     def read(lanes: Lanes) -> tuple[Doubles, Doubles]:
-        scales = [_scale(lanes, *reader, form.scale_type) for reader in readers]
+        scales = []
+        for chosen, byte, registers in readers:
+            words = chosen.words(lanes) >> (np.uint32(8) * lanes.read(byte).astype(np.uint32))
+            count = min(registers.shape)
+            octets = words.view(np.uint8).reshape(lanes.warps, 32, 4)[:, :, :count].reshape(lanes.warps, -1)
+            codes = octets.take(matrix_index(registers.layout, registers.shape, count), axis=1)
+            scales.append(decode(codes.reshape(lanes.warps, *registers.shape), form.scale_type))
         return scales[0], scales[1]
 
     return read
-
-
-def _scale(lanes: Lanes, chosen: Chosen, byte: int, registers: Registers, name: str) -> Doubles:
-    words = chosen.words(lanes) >> (np.uint32(8) * lanes.read(byte).astype(np.uint32))
-    count = min(registers.shape)
-    octets = words.view(np.uint8).reshape(lanes.warps, 32, 4)[:, :, :count].reshape(lanes.warps, -1)
-    order = matrix_index(registers.layout, registers.shape, count)
-    return decode(octets.take(order, axis=1).reshape(lanes.warps, *registers.shape), name)

@@ -10,8 +10,6 @@ from weft.emulator.reading.syntax import (
     TYPES,
     U64,
     Address,
-    Array,
-    Bools,
     Name,
     Operand,
     Register,
@@ -39,7 +37,13 @@ def mov(op: Op) -> Step:
     if isinstance(value, Vector):
         return _pack(op, to, value, kind)
     if isinstance(value, Name) and value.text in special.CLOCKS and op.entity(value) is None:
-        return _clock(op, value.text, kind)
+        result, clock = op.destination(0, kind), value.text
+
+        def read_clock(lanes: Lanes) -> None:
+            ticks = special.clock(lanes.wave.ticks, clock) & ((1 << kind.bits) - 1)
+            lanes.write(result, np.full((lanes.warps, 32), ticks, kind.storage))
+
+        return read_clock
     result = op.destination(to, kind)
     if (address := _address(op, value, kind)) is not None:
         return address
@@ -71,17 +75,6 @@ def _each(op: Op, count: int, kind: Type) -> Step:
         moved = [lanes.read(source).copy() for source in sources]
         for result, value in zip(results, moved, strict=True):
             lanes.write(result, value)
-
-    return run
-
-
-def _clock(op: Op, name: str, kind: Type) -> Step:
-    result = op.destination(0, kind)
-    storage = kind.storage
-
-    def run(lanes: Lanes) -> None:
-        value = special.clock(lanes.wave.ticks, name) & ((1 << kind.bits) - 1)
-        lanes.write(result, np.full((lanes.warps, 32), value, storage))
 
     return run
 
@@ -183,12 +176,9 @@ def isspacep(op: Op) -> Step:
         )
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
-
-    def function(address: Array) -> Bools:
-        inside: Bools = np.equal(address.astype(np.uint64) >> shift, window)
-        return inside
-
-    return compute(op.destination(0, PRED), function, source)
+    return compute(
+        op.destination(0, PRED), lambda address: np.equal(address.astype(np.uint64) >> shift, window), source
+    )
 
 
 def give_way(lanes: Lanes) -> None:

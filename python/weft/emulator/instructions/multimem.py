@@ -4,15 +4,15 @@ The order in which floating-point values are added is the order of the arrays.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
-from weft.emulator.instructions.atomics import Update, apply, update_of
+from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.cp_async_bulk import fault
-from weft.emulator.instructions.memory_ops import in_order, order_of, split
-from weft.emulator.instructions.move import give_way
+from weft.emulator.instructions.memory_ops import in_order, order_of, polling, split
 from weft.emulator.memory.segments import LEVELS, Addresses, Multicast, Order
 from weft.emulator.numerics.floats import decode, encode
 from weft.emulator.reading.syntax import STORAGE, Array, Type
@@ -24,12 +24,18 @@ _WIDE_SUMS = "acc::f32"
 
 
 class _Accessed:
-    """The elements that an instruction accesses: their type, their number, the address and the order."""
+    """The elements that an instruction accesses: their type, their number and the address."""
 
-    def __init__(self, op: Op, order: Order | None, allowed: Sequence[str], address: int) -> None:
-        self.kind, self.count = _elements(op, allowed)
-        self.order, self.line = order, op.line
-        self.size = self.kind.bytes * self.count
+    def __init__(self, op: Op, allowed: Sequence[str], address: int) -> None:
+        vector = op.choice(isa.VECTORS, "v1")
+        self.kind = kind = op.type(" ".join(allowed))
+        self.count, self.line = int(vector[1:]), op.line
+        self.size = kind.bytes * self.count
+        if self.count > 1 and (not kind.is_float or kind.bits == 64):
+            op.fail(f".{vector} isn't defined for .{kind}")
+        if kind.is_float and self.size not in isa.SIZES:
+            least = 4 // kind.bytes
+            op.fail(f"must access 4, 8 or 16 bytes, got {self.size} of .{kind}; the least is .v{least}")
         self.address: AddressOf = op.address(address, "global" if op.flag("global") else "generic")
         if self.address.space not in ("global", "generic"):
             op.fail(f"isn't defined in {self.address.space} space")
@@ -43,7 +49,9 @@ class _Accessed:
             first = int(addresses.flat[int(enabled.argmax())])
             segment = lanes.wave.memory.device.find(first)
             if not isinstance(segment, Multicast) or first + self.size > segment.base + segment.extent:
-                near = _near(segment, first)
+                near = "which isn't in a multicast object"
+                if isinstance(segment, Multicast):
+                    near = f"{first - segment.base} bytes into {segment.name} of {segment.extent} bytes"
                 what = f"out-of-bounds multimem access of {self.size} bytes at 0x{first:x}, {near}"
                 raise fault(rest, what, self.line, first, "out-of-bounds")
             offsets = addresses - np.uint64(segment.base)
@@ -52,25 +60,6 @@ class _Accessed:
             if not (enabled & ~inside).any():
                 return
             rest = rest.narrowed(enabled & ~inside)
-
-
-def _near(segment: object, address: int) -> str:
-    if isinstance(segment, Multicast):
-        return f"{address - segment.base} bytes into {segment.name} of {segment.extent} bytes"
-    return "which isn't in a multicast object"
-
-
-def _elements(op: Op, allowed: Sequence[str]) -> tuple[Type, int]:
-    """The type and the number of elements, which only floating-point types may have several of."""
-    vector = op.choice(isa.VECTORS, "v1")
-    count = int(vector[1:])
-    kind = op.type(" ".join(allowed))
-    if count > 1 and (not kind.is_float or kind.bits == 64):
-        op.fail(f".{vector} isn't defined for .{kind}")
-    if kind.is_float and kind.bytes * count not in isa.SIZES:
-        least = 4 // kind.bytes
-        op.fail(f"must access 4, 8 or 16 bytes, got {kind.bytes * count} of .{kind}; the least is .v{least}")
-    return kind, count
 
 
 def _order(op: Op, strong: str, default: str = "") -> Order | None:
@@ -90,11 +79,11 @@ def ld_reduce(op: Op) -> Step:
     order = _order(op, "acquire")
     name, wide = op.choice(isa.REDUCED), op.flag(_WIDE_SUMS)
     op.count(2)
-    accessed = _Accessed(op, order, isa.REDUCED[name], 1)
+    accessed = _Accessed(op, isa.REDUCED[name], 1)
     kind, line = accessed.kind, accessed.line
     if wide and (name != "add" or kind.name not in isa.HALVES):
         op.fail(f".{_WIDE_SUMS} must be with .add of .{', .'.join(isa.HALVES)}")
-    combine = _sum_in_f32(kind) if wide else _in_turn(update_of(op, name, kind))
+    combine = _sum_in_f32(kind) if wide else partial(reduce, update_of(op, name, kind))
     items = op.items(0)
     if len(items) != accessed.count:
         op.fail(f"expects {accessed.count} registers, got {len(items)}")
@@ -109,24 +98,7 @@ def ld_reduce(op: Op) -> Step:
                 part.write(result, combine(values))
 
     step = in_order(run, order)
-    if order is None:
-        return step
-
-    def poll(lanes: Lanes) -> None:
-        step(lanes)
-        give_way(lanes)
-
-    return poll
-
-
-def _in_turn(update: Update) -> Callable[[Sequence[Array]], Array]:
-    def combine(values: Sequence[Array]) -> Array:
-        total = values[0]
-        for value in values[1:]:
-            total = update(total, value)
-        return total
-
-    return combine
+    return step if order is None else polling(step)
 
 
 def _sum_in_f32(kind: Type) -> Callable[[Sequence[Array]], Array]:
@@ -154,7 +126,7 @@ def st(op: Op) -> Step:
     """`multimem.st{.sem}{.scope}{.global}{.vec}.type [a], b`."""
     order = _order(op, "release")
     op.count(2)
-    accessed = _Accessed(op, order, isa.STORED, 0)
+    accessed = _Accessed(op, isa.STORED, 0)
     sources, size = _sources(op, accessed), accessed.size
 
     def run(lanes: Lanes) -> None:
@@ -175,7 +147,7 @@ def red(op: Op) -> Step:
     name = op.choice(isa.REDUCED)
     op.count(2)
     integers = tuple(kind for kind in isa.REDUCED[name] if kind not in isa.FLOATS)
-    accessed = _Accessed(op, order, (*integers, *isa.ADDED[name]), 0)
+    accessed = _Accessed(op, (*integers, *isa.ADDED[name]), 0)
     sources, update, width = _sources(op, accessed), update_of(op, name, accessed.kind), accessed.kind.bytes
 
     def run(lanes: Lanes) -> None:
