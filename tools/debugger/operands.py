@@ -244,7 +244,7 @@ def _of_tcgen05(at: Site, name: str) -> Tile:
         source = Matrices(lanes, at.form, values, descriptor, path, at.line)
         if name == "d":
             kind = tcgen05_mma._d_type(descriptor)
-            lane, column = source.d_cells(cta)
+            lane, column = source.d_cells()
             bits = source.d(cta, lane, column, np.ones(lane.shape, np.bool_))
             where = matrices.at_tensor(int(lane.flat[0]) << 16 | int(column.flat[0]))
         else:

@@ -166,7 +166,10 @@ class Op:
         if kind.is_float and (isinstance(operand, Integer) or getattr(operand, "text", "") == "WARP_SZ"):
             self.fail(f"can't use an integer constant as .{kind}", operand.location)
         if isinstance(operand, Integer):
-            return self._integer(operand.value, kind)
+            value = operand.value
+            if kind.bits == 1:
+                return self.slots.constant(int(value != 0), kind)
+            return self.slots.constant(value & ((1 << min(kind.bits, 64)) - 1), kind)
         if isinstance(operand, Float):
             return self.slots.constant(self._float_bits(operand, kind), kind)
         if isinstance(operand, Address) and isinstance(operand.base, Name) and not operand.more:
@@ -177,13 +180,6 @@ class Op:
         if not isinstance(operand, Name):
             self.fail("expects a register or a constant", operand.location)
         return self._named(operand, kind, any_width)
-
-    def _integer(self, value: int, kind: Type) -> int:
-        if kind.bits == 1:
-            return self.slots.constant(int(value != 0), kind)
-        if kind.bits > 64:
-            value &= (1 << 64) - 1
-        return self.slots.constant(value & ((1 << kind.bits) - 1), kind)
 
     def _named(self, name: Name, kind: Type, any_width: bool) -> int:
         entity = self.entity(name)
@@ -218,12 +214,10 @@ class Op:
 
     def in_frame(self, variable: Variable) -> bool:
         """Whether the variable is in the local frame of this function, not at one address for all threads."""
+        function = self.code.function
         if variable.space == "local":
-            return variable in self.code.function.variables
-        return variable.space == "param" and not self.is_entry_param(variable)
-
-    def is_entry_param(self, variable: Variable) -> bool:
-        return self.code.function.is_entry and variable in self.code.function.params
+            return variable in function.variables
+        return variable.space == "param" and not (function.is_entry and variable in function.params)
 
     def _float_bits(self, value: Float, kind: Type) -> int:
         if kind.name not in ("f32", "f64", "b32" if value.single else "b64"):
@@ -309,7 +303,12 @@ class Op:
             return AddressOf(self.slots.constant(int(wrap(base.value + offset)), U64), 0, False, space)
         entity = self.entity(base)
         if isinstance(entity, Variable):
-            return self._symbol_address(entity, offset, space, base.location)
+            if space not in ("generic", entity.space):
+                self.fail(f"'{entity.name}' is in {entity.space} space", base.location)
+            if self.in_frame(entity):
+                constant = self.slots.constant(int(wrap(entity.offset + offset)), U64)
+                return AddressOf(self.code.frame, constant, False, "local")
+            return AddressOf(self.symbol(entity, offset, U64), 0, False, entity.space)
         if not isinstance(entity, Register) or entity.type.bits not in (32, 64):
             self.fail(f"'{base.text}' is not an address", base.location)
         slot = self.code.base + entity.index
@@ -318,16 +317,6 @@ class Op:
         kind, mask = (U32, 0xFFFFFFFF) if narrow else (U64, 0xFFFFFFFFFFFFFFFF)
         constant = self.slots.constant(offset & mask, kind) if offset else 0
         return AddressOf(slot, constant, narrow, space)
-
-    def _symbol_address(
-        self, variable: Variable, offset: int, space: str, location: SourceLocation
-    ) -> "AddressOf":
-        if space not in ("generic", variable.space):
-            self.fail(f"'{variable.name}' is in {variable.space} space", location)
-        if self.in_frame(variable):
-            constant = self.slots.constant(int(wrap(variable.offset + offset)), U64)
-            return AddressOf(self.code.frame, constant, False, "local")
-        return AddressOf(self.symbol(variable, offset, U64), 0, False, variable.space)
 
     def symbol(self, variable: Variable, offset: int, kind: Type) -> int:
         """The slot of the address of a variable that is not in a frame, in its own space."""

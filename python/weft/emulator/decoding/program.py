@@ -417,7 +417,8 @@ class Program:
             after = code.blocks[stop]
             for at in range(start, stop):
                 self._decode_one(code, code.blocks[start], body[at], after)
-                if at in named and any(map(_changes, named[at])):
+                texts = [each for each in named.get(at, ()) if isinstance(each, str)]
+                if any(text.startswith(_CHANGING) for text in texts):
                     block.pure = False
             if block.end is None:
                 block.end = jump(after) if stop > start else leave(code)
@@ -433,11 +434,17 @@ class Program:
         block = self.blocks[at]
         prefix, decoder = self._decoder(instruction)
         op = Op(instruction, prefix, code, self.target, self.chip, self._version)
-        _check_available(op)
+        in_tables = op.head in tables.HEADS
+        if not in_tables:
+            need = availability.need(op.opcode, len(op.operands))
+            if verdict := need.complaint(op.target, op.version):
+                op.fail(str(verdict))
         op.next, op.block = after, at
         decoded = decoder(op)
         op.done()
-        _check_legal(op)
+        # Modifiers that no chip has, where the decoder hasn't rejected them.
+        if not in_tables and (wrong := illegal.complaint(op.opcode, len(op.operands))):
+            op.fail(wrong)
         block.opcodes.append(prefix)
         guard = None
         if instruction.guard is not None:
@@ -473,20 +480,6 @@ class Program:
             raise PtxError(f"unsupported instruction '{opcode}'", *instruction.location)
         self._decoders[opcode] = entry
         return entry
-
-
-def _check_available(op: Op) -> None:
-    """Raises PtxError for an instruction outside of the tables that the target or the PTX version lacks."""
-    if op.head not in tables.HEADS:
-        need = availability.need(op.opcode, len(op.operands))
-        if verdict := need.complaint(op.target, op.version):
-            op.fail(str(verdict))
-
-
-def _check_legal(op: Op) -> None:
-    """Raises PtxError for modifiers that no chip has, where the decoder hasn't."""
-    if op.head not in tables.HEADS and (wrong := illegal.complaint(op.opcode, len(op.operands))):
-        op.fail(wrong)
 
 
 def _check_cta_group(functions: list[Function]) -> None:
@@ -541,11 +534,6 @@ def _named(function: Function) -> dict[int, list[_Named]]:
             if type(entity) is not Register:
                 named.setdefault(at, []).append(name.text if entity is None else entity)
     return named
-
-
-def _changes(named: _Named) -> bool:
-    """Whether this may have another value each time that it is read."""
-    return isinstance(named, str) and named.startswith(_CHANGING)
 
 
 def _targets(instruction: Instruction, found: Iterable[_Named]) -> Iterator[int]:

@@ -5,6 +5,7 @@ Builds steps from functions on arrays.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.reading.syntax import TYPES, Array, Bools
@@ -70,6 +71,15 @@ StepDecoder = Callable[[Op], Step]
 CollectiveDecoder = Callable[[Op], Collective]
 EndDecoder = Callable[[Op], End]
 Decoder = StepDecoder | CollectiveDecoder | EndDecoder
+_Decoder = TypeVar("_Decoder", StepDecoder, CollectiveDecoder, EndDecoder)
+
+
+def _register(decoders: dict[str, _Decoder], opcodes: Sequence[str]) -> Callable[[_Decoder], _Decoder]:
+    def register(decoder: _Decoder) -> _Decoder:
+        decoders.update(dict.fromkeys(opcodes, decoder))
+        return decoder
+
+    return register
 
 
 class Table:
@@ -90,39 +100,19 @@ class Table:
 
     def step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
         """Registers the decoder of ordinary instructions."""
-
-        def register(decoder: StepDecoder) -> StepDecoder:
-            self.steps.update(dict.fromkeys(opcodes, decoder))
-            return decoder
-
-        return register
+        return _register(self.steps, opcodes)
 
     def float_step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
         """Registers the decoder of instructions on floating-point types; integers may share the opcode."""
-
-        def register(decoder: StepDecoder) -> StepDecoder:
-            self.floats.update(dict.fromkeys(opcodes, decoder))
-            return decoder
-
-        return register
+        return _register(self.floats, opcodes)
 
     def collective(self, *opcodes: str) -> Callable[[CollectiveDecoder], CollectiveDecoder]:
         """Registers the decoder of instructions that wait until lanes of their warp have arrived."""
-
-        def register(decoder: CollectiveDecoder) -> CollectiveDecoder:
-            self.collectives.update(dict.fromkeys(opcodes, decoder))
-            return decoder
-
-        return register
+        return _register(self.collectives, opcodes)
 
     def end(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
         """Registers the decoder of instructions that transfer control."""
-
-        def register(decoder: EndDecoder) -> EndDecoder:
-            self.ends.update(dict.fromkeys(opcodes, decoder))
-            return decoder
-
-        return register
+        return _register(self.ends, opcodes)
 
     def wait(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
         """Registers the decoder of an end that may run repeatedly and so has a block of its own."""

@@ -145,13 +145,11 @@ def try_cancel(op: Op) -> Step:
         memory = lanes.wave.memory
         offsets = memory.shared_offsets(lanes, response.space, response(lanes), _RESPONSE, line)
         marks = barrier.offsets(lanes)
-        for row, lane in np.argwhere(lanes.enabled()):
-            single = np.zeros((lanes.warps, 32), np.bool_)
-            single[row, lane] = True
-            cta, offset = divmod(int(offsets[row, lane]), memory.shared_stride)
-            mark = int(marks[row, lane]) % memory.shared_stride
+        for one, at, _ in lanes.singles():
+            cta, offset = divmod(int(offsets[at]), memory.shared_stride)
+            mark = int(marks[at]) % memory.shared_stride
             ctas = lanes.wave.cluster_ctas(cta) if everywhere else range(cta, cta + 1)
-            _ask(lanes.narrowed(single), ctas, offset, mark, line)
+            _ask(one, ctas, offset, mark, line)
 
     return run
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.program import jump
+from weft.emulator.decoding.program import jump, leave
 from weft.emulator.decoding.table import Collective, End, Step, Table, compute, nothing, notify
 from weft.emulator.errors import Fault
 from weft.emulator.reading.syntax import U32, U64, Name, Targets
@@ -64,9 +64,7 @@ def exit_(op: Op) -> End:
 def ret(op: Op) -> End:
     op.flag("uni")
     op.count(0)
-    if op.code.function.is_entry:
-        return End(lambda scheduler, group: scheduler.exit(group), ())
-    return End(lambda scheduler, group: scheduler.leave(group), ())
+    return leave(op.code)
 
 
 @table.step("trap")

@@ -140,7 +140,7 @@ _MOST_FORMS = 1024
 def mma(op: Op) -> Collective:
     form = legal_form(op, _FAMILIES)
     operands = _registers(form)
-    placed = _operands(op, form, operands)
+    placed = _operands(op, operands)
     types = (form.a_type, form.b_type, form.c_type, form.d_type)
     packed = getattr(form, "packed", False)
     d, a, b, c = (
@@ -224,7 +224,7 @@ def _registers(form: Any) -> dict[str, Registers]:
     return {registers.name: registers for registers in form.operands}
 
 
-def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Operand]:
+def _operands(op: Op, operands: dict[str, Registers]) -> dict[str, Operand]:
     """The operands by name. The byte id and thread id of scales follow them in braces."""
     names = [n for n in operands if not n.startswith("thread_id")]
     op.count(len(names))

@@ -52,7 +52,10 @@ def chunk_offsets(
     if descriptor.swizzle == "none" and transposed:
         leading, stride = stride, leading
     if isinstance(descriptor, SharedMemoryDescriptor) and descriptor.absolute:
-        offsets = _absolute(descriptor, inside, down)
+        # The bytes after the first 128 of a row have an address of their own.
+        column = descriptor.address % width + inside % width
+        begin = np.where(column < width, descriptor.address // width * width, leading)
+        offsets = begin + column % width + inside // width * width + down * stride
     else:
         offsets = descriptor.address + inside + across * leading + down * stride
     if descriptor.swizzle == "none":
@@ -80,17 +83,6 @@ def check_rows(
             f"got bytes {begin}..{begin + row_bytes - 1}"
         )
         raise Fault(what, line, address=descriptor.address, rule="descriptor")
-
-
-def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
-    """As `chunk_offsets`, before the swizzle, if the bytes after the first 128 of a row have an address of
-    their own.
-    """
-    width = _WIDTHS[descriptor.swizzle]
-    column = descriptor.address % width + inside % width
-    begin = np.where(column < width, descriptor.address // width * width, descriptor.leading_byte_offset)
-    offsets: Offsets = begin + column % width + inside // width * width + down * descriptor.stride_byte_offset
-    return offsets
 
 
 def matrix_places(

@@ -66,16 +66,6 @@ class _Caller:
         return write
 
 
-def _each(lanes: Lanes) -> list[tuple[int, int, Lanes]]:
-    """Each active thread: its row and lane among the lanes' rows, and a view of it alone."""
-    views: list[tuple[int, int, Lanes]] = []
-    for row, lane in np.argwhere(lanes.enabled()):
-        mask = np.zeros((lanes.warps, 32), np.bool_)
-        mask[row, lane] = True
-        views.append((int(row), int(lane), lanes.narrowed(mask)))
-    return views
-
-
 def _bytes(memory: Memory, lanes: Lanes, address: int, count: int, line: int) -> bytes:
     """Bytes at a generic address, loaded by the one thread of `lanes`."""
     read = bytearray()
@@ -105,11 +95,11 @@ def _vprintf(op: Op, caller: _Caller) -> Step:
         formats, lists = template(lanes), values(lanes)
         counts = np.zeros(formats.shape, np.uint32)
         memory = lanes.wave.memory
-        for row, lane, one in _each(lanes):
-            text = _text(memory, one, int(formats[row, lane]), line)
-            formatter = _Formatter(memory, one, int(lists[row, lane]), line)
+        for one, at, _ in lanes.singles():
+            text = _text(memory, one, int(formats[at]), line)
+            formatter = _Formatter(memory, one, int(lists[at]), line)
             memory.device.printed.append(_FORMAT.sub(formatter.replace, text))
-            counts[row, lane] = formatter.count
+            counts[at] = formatter.count
         result(lanes, counts)
 
     return run
@@ -132,7 +122,10 @@ class _Formatter:
         if kind == "%":
             return "%"
         self.count += 1
-        width, precision = (self._star(match[part]) for part in ("width", "precision"))
+        width, precision = (
+            match[part] if match[part] != "*" else str(int.from_bytes(self.value(4), "little", signed=True))
+            for part in ("width", "precision")
+        )
         dot = "" if precision is None else f".{precision}"
         spec = f"%{match['flags']}{width or ''}{dot}"
         size = 8 if match["length"] in ("l", "ll", "j", "z", "t") else 4
@@ -151,11 +144,6 @@ class _Formatter:
         if kind == "c":
             return str(f"{spec}s" % chr(integer & 255))
         return str(f"{spec}{'d' if kind in 'iu' else kind}" % integer)
-
-    def _star(self, text: str | None) -> str | None:
-        if text != "*":
-            return text
-        return str(int.from_bytes(self.value(4), "little", signed=True))
 
 
 def _malloc(op: Op, caller: _Caller) -> Step:
@@ -190,10 +178,10 @@ def _assertfail(op: Op, caller: _Caller) -> Step:
     line = op.line
 
     def run(lanes: Lanes) -> None:
-        row, lane, one = _each(lanes)[0]
-        texts = [_text(lanes.wave.memory, one, int(t(lanes)[row, lane]), line) for t in (message, file)]
-        thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
-        raise Fault(f"assertion '{texts[0]}' failed at {texts[1]}:{number(lanes)[row, lane]}", line, thread)
+        one, at, _ = next(lanes.singles())
+        texts = [_text(lanes.wave.memory, one, int(t(lanes)[at]), line) for t in (message, file)]
+        thread = lanes.wave.thread(int(lanes.row_numbers()[at[0]]), at[1])
+        raise Fault(f"assertion '{texts[0]}' failed at {texts[1]}:{number(lanes)[at]}", line, thread)
 
     return run
 

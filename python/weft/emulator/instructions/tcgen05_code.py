@@ -88,18 +88,17 @@ class _Template:
         key = _Template, firsts, self.ranks, len(self.jobs)
         addresses = wave.jobs.get(key)
         if addresses is None:
-            addresses = wave.jobs[key] = self._addresses(wave, firsts)
+            addresses, address = (
+                np.zeros((len(firsts), *self.jobs.shape), np.int64),
+                wave.tensor_memory.address,
+            )
+            shared = wave.memory.shared.data.ctypes.data + np.array(firsts) * wave.memory.shared_stride
+            addresses[:, :, Job.A] = addresses[:, :, Job.B] = shared[:, None]
+            memory = np.array([[address(first + rank) for rank in range(self.ranks)] for first in firsts])
+            addresses.reshape(len(firsts), self.ranks, -1, len(Job))[..., Job.D] = memory[:, :, None]
+            wave.jobs[key] = addresses
         jobs: Numbers = self.jobs + addresses
         return jobs
-
-    def _addresses(self, wave: Wave, firsts: Sequence[int]) -> Numbers:
-        """The addresses of the wave's memory that belong into the products of these pairs."""
-        made, address = np.zeros((len(firsts), *self.jobs.shape), np.int64), wave.tensor_memory.address
-        shared = wave.memory.shared.data.ctypes.data + np.array(firsts) * wave.memory.shared_stride
-        made[:, :, Job.A] = made[:, :, Job.B] = shared[:, None]
-        memory = np.array([[address(first + rank) for rank in range(self.ranks)] for first in firsts])
-        made.reshape(len(firsts), self.ranks, -1, len(Job))[..., Job.D] = memory[:, :, None]
-        return made
 
     def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[_Scales, Octets, Doubles]]:
         """The scales of its products in `jobs`, which get memory for them."""

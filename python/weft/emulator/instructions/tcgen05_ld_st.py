@@ -32,31 +32,27 @@ from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescr
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT
 
 Descriptor = InstructionDescriptor | BlockScaledDescriptor
-_PART = 32
-"""The lanes of a part, which one warp can access."""
+_WARP_LANES = 32
+"""The lanes of tensor memory that one warp can access."""
 
 
 @dataclass(frozen=True)
 class DataPath:
     """How the rows of one CTA are distributed over the lanes.
 
-    There are `banks`, which divide the columns of D among them; each has all of A. `lanes` are those of the
-    first bank's rows. If only `half` of the lanes are used, an address may begin at lane 16.
+    There are `banks`, which divide the columns of D among them; each has all of A. If only `half` of the
+    lanes are used, an address may begin at lane 16.
     """
 
     banks: int
     rows: int
     half: bool
 
-    @property
-    def lanes(self) -> Numbers:
-        row = np.arange(self.rows)
-        return row % 16 + row // 16 * _PART if self.half else row
-
     def bank_lanes(self) -> Numbers:
         """`[banks, rows]`."""
-        first: Numbers = np.arange(self.banks)[:, None] * self.rows
-        return first + self.lanes
+        row, first = np.arange(self.rows), np.arange(self.banks)[:, None] * self.rows
+        lanes: Numbers = first + (row % 16 + row // 16 * _WARP_LANES if self.half else row)
+        return lanes
 
 
 @cache
@@ -77,8 +73,8 @@ def scale_cells(parts: Numbers, rows: int, first: int, scales: int) -> tuple[Num
     """
     row = np.arange(rows)[:, None]
     byte = first + np.arange(scales)
-    lane = parts[:, None, None] * _PART + row % _PART
-    column = row // _PART + byte // 4 * (-(-rows // 128) * 4)
+    lane = parts[:, None, None] * _WARP_LANES + row % _WARP_LANES
+    column = row // _WARP_LANES + byte // 4 * (-(-rows // 128) * 4)
     shape = (len(parts), rows, scales)
     return np.broadcast_to(lane, shape), np.broadcast_to(column, shape), np.broadcast_to(byte % 4, shape)
 
@@ -94,7 +90,6 @@ def metadata_cells(lanes: Numbers, chunks: int, kind: str, selector: int) -> tup
 
 
 table = Table()
-_WARP_LANES = 32
 _SUBPARTITIONS = 4
 _HALF = np.uint32(0xFFFF)
 _SIGN = np.uint32(1 << 31)
@@ -112,7 +107,11 @@ class Cells:
         self._column: Numbers = column
         self._rows = shape[-2]
         if len(shape) == 3:
-            self._column = column + held[0].reshape(_WARP_LANES, -1) * _offset(op, form, address)
+            legal = next(o for o in form.operands if o.name == "offset").values
+            offset, location = op.immediate(address + 1), op.operand(address + 1).location
+            if offset not in legal:
+                op.fail(f"the offset must be in {legal[0]}..{legal[-1]}, got {offset}", location)
+            self._column = column + held[0].reshape(_WARP_LANES, -1) * offset
         operand = op.address(address, "tensor")
         self._address, self._line = operand, op.line
 
@@ -138,16 +137,6 @@ class Cells:
         lane, column = warp[:, None, None] * _WARP_LANES + inside + self._row, column + self._column
         check(lane, column, self._line)
         return lane, column
-
-
-def _offset(op: Op, form: Any, address: int) -> int:
-    values = next(o for o in form.operands if o.name == "offset").values
-    value = op.immediate(address + 1)
-    if value not in values:
-        op.fail(
-            f"the offset must be in {values[0]}..{values[-1]}, got {value}", op.operand(address + 1).location
-        )
-    return value
 
 
 def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list[int]:
@@ -199,16 +188,6 @@ def _notify_whole(
         watch.async_access(UnitAccess(kind, unit, cta, "tensor", each, _threads(lanes, at), line))
 
 
-def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:
-    """The words of these cells, each warp's from its CTA."""
-    memory, ctas = lanes.wave.tensor_memory, lanes.wave.cta_of_row[lanes.row_numbers()]
-    words = np.empty(lane.shape, np.uint32)
-    for cta in np.unique(ctas).tolist():
-        mine = ctas == cta
-        words[mine] = memory.cells(cta)[lane[mine], column[mine]]
-    return words
-
-
 @table.collective("tcgen05.ld")
 def load(op: Op) -> Collective:
     """`tcgen05.ld… {registers}, [address]{, offset}`; with `.red` a reduced value follows the registers."""
@@ -223,7 +202,11 @@ def load(op: Op) -> Collective:
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
         _notify(lanes, "load", form, lane, column, line)
-        words = _loaded(lanes, lane, column)
+        memory, ctas = lanes.wave.tensor_memory, lanes.wave.cta_of_row[lanes.row_numbers()]
+        words = np.empty(lane.shape, np.uint32)
+        for cta in np.unique(ctas).tolist():
+            mine = ctas == cta
+            words[mine] = memory.cells(cta)[lane[mine], column[mine]]
         if getattr(form, "pack", False):
             words = (words[..., ::2] & _HALF) | words[..., 1::2] << np.uint32(16)
         for at, slot in enumerate(slots):

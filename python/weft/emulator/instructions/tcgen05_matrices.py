@@ -48,7 +48,7 @@ class Matrices:
 
     # D
 
-    def d_cells(self, cta: int) -> tuple[Numbers, Numbers]:
+    def d_cells(self) -> tuple[Numbers, Numbers]:
         """The lanes and columns of D, `[banks, rows, columns]`."""
         lane, column = self.address("d")
         columns = np.arange(self.idesc.n // self.path.banks)

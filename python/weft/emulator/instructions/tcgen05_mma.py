@@ -142,7 +142,7 @@ class Product:
                 result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
                 source.write_block(cta, block, result)
                 continue
-            d_lanes, d_columns = source.d_cells(cta)
+            d_lanes, d_columns = source.d_cells()
             written = self._enabled(d_lanes, rank)
             total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes.shape, descriptor)
             result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))

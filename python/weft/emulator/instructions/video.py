@@ -65,7 +65,9 @@ def packed(op: Op) -> Step:
             return total.astype(np.uint32)
         if saturates:
             value = np.clip(value, low, high)
-        return _join(np.where(mask, value, _split(z, U32, bits)), bits)
+        lanes = np.ascontiguousarray(np.where(mask, value, _split(z, U32, bits)))
+        joined: Array = lanes.astype(np.int64).astype(f"u{bits // 8}").view(np.uint32)[..., 0]
+        return joined
 
     sources = [op.source(operand, U32) for operand in (*operands, op.operand(3))]
     return compute(op.destination(destination, U32), run, *sources)
@@ -93,12 +95,6 @@ def _split(value: Array, kind: Type, bits: int) -> Array:
     view = np.dtype(f"{'i' if kind.kind == 's' else 'u'}{bits // 8}")
     parts: Array = np.ascontiguousarray(value, np.uint32).view(view).reshape(*value.shape, 32 // bits)
     return parts.astype(np.int64)
-
-
-def _join(parts: Array, bits: int) -> Array:
-    narrow = np.ascontiguousarray(parts).astype(np.int64).astype(f"u{bits // 8}")
-    joined: Array = narrow.view(np.uint32)[..., 0]
-    return joined
 
 
 @table.step(*_SCALAR)

@@ -40,6 +40,9 @@ from weft.isa.types import ELEMENT_TYPES
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 
 _WARPS = 4
+"""The warps of a warpgroup."""
+_ROWS = 16
+"""The rows of a warp."""
 _LANES = 32
 _MOST_KNOWN = 1024
 
@@ -58,6 +61,62 @@ class InShared:
     def places(self, word: int, *, by_row: bool) -> Places:
         """The places of the matrix, or of its transpose. Fault if the descriptor is wrong."""
         return _shared_places(word, (self.rows, self.k), self.bits, self.transposed, by_row, self.line)
+
+    def uniform(self, lanes: Lanes) -> bool:
+        """Whether the warps of each warpgroup have the same descriptor."""
+        return _of_warpgroups(lanes, self.slot) is not None
+
+    def marked(
+        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
+    ) -> Bools:
+        """The rows with a marked element, `[warps, rows]`; `own`: only the 16 of each warp."""
+        numbers, found = lanes.row_numbers(), []
+        for cta, word in zip(lanes.wave.cta_of_row[numbers], lanes.read(self.slot)[:, 0], strict=True):
+            places = self.places(int(word), by_row=True)
+            marked = shared_operand.gathered(octets[cta, None], places)[0]
+            found.append(np.logical_or.reduce(marked, axis=1) != 0)
+        every: Bools = np.stack(found)
+        if not own:
+            return every
+        warp = lanes.wave.warp_of_row[numbers] % _WARPS
+        return np.take_along_axis(every, warp[:, None] * _ROWS + np.arange(_ROWS), axis=1)
+
+    def of_warps(self, lanes: Lanes, step: int) -> Array:
+        """The 16 rows of each warp, `[warps, 16, k]`, with `step` as in `matrices`."""
+        whole = self.matrices(lanes, step)
+        if step == _WARPS:
+            return whole.reshape(lanes.warps, _ROWS, -1)
+        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _WARPS
+        rows = warp[:, None] * _ROWS + np.arange(_ROWS)
+        return np.take_along_axis(whole, rows[:, :, None], axis=1)
+
+    def matrices(self, lanes: Lanes, step: int) -> Array:
+        """The matrix of every warp (`step` 1) or warpgroup (`step` 4), `[warps / step, rows, k]`."""
+        words = lanes.read(self.slot)[:, 0]
+        ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
+        if len(words) > step and (words == words[0]).all():
+            found = self._same(lanes, int(words[0]), ctas[::step].tolist())
+            if found is not None:
+                return found
+        keys = list(zip(ctas.tolist(), words.tolist(), strict=True))
+        matrices: dict[tuple[int, int], Array] = {}
+        for key in keys[::step]:
+            if key not in matrices:
+                same = (ctas == key[0]) & (words == np.uint64(key[1]))
+                reading = lanes if same.all() else lanes.narrowed(lanes.enabled() & same[:, None])
+                places = self.places(key[1], by_row=True)
+                matrices[key] = shared_operand.matrices(reading, "wgmma", [key[0]], places, self.line)[0]
+        return np.stack([matrices[key] for key in keys[::step]])
+
+    def _same(self, lanes: Lanes, word: int, ctas: list[int]) -> Array | None:
+        """The matrices of warps with the same descriptor, `[warps, rows, k]`, of which these are the CTAs;
+        None if something is wrong, which `matrices` finds.
+        """
+        places, each = self.places(word, by_row=True), list(dict.fromkeys(ctas))
+        if places.end > lanes.wave.memory.shared_size:
+            return None
+        matrix = shared_operand.matrices(lanes, "wgmma", each, places, self.line)
+        return matrix if each == ctas else matrix[[each.index(cta) for cta in ctas]]
 
 
 @lru_cache(1024)
@@ -90,21 +149,13 @@ class _Prepared:
 
 
 @dataclass(eq=False)
-class _OfWave:
-    """An instruction's code, and what it has prepared for one wave."""
-
-    run: Run
-    prepared: dict[Hashable, _Prepared]
-
-
-@dataclass(eq=False)
 class Quick:
     """One instruction; `a` is a matrix in shared memory or in registers. `keeps` is the register that selects
     whether D is added, and whether it is negated.
     """
 
     kind: ProductKind
-    a: "InShared | Fragment"
+    a: InShared | Fragment
     b: InShared
     d: Fragment
     keeps: tuple[int, bool]
@@ -117,32 +168,34 @@ class Quick:
         code = wave.products
         if code is None or lanes.mask is not None:
             return False
-        mine = wave.jobs.get(self)
+        mine: tuple[Run, dict[Hashable, _Prepared]] | None = wave.jobs.get(self)
         if mine is None:
-            mine = self._of_wave(code, lanes)
-            if mine is None:
+            if self.kind.how is not None and wave.launch.arithmetic != "hardware":
                 return False
-            wave.jobs[self] = mine
+            compiled = code.product(self.kind, lanes.warps // _WARPS)
+            if compiled is None:
+                return False
+            mine = wave.jobs[self] = compiled, {}
+        run, known = mine
         key = self._key(lanes)
-        prepared = mine.prepared.get(key)
+        prepared = known.get(key)
         if prepared is None:
             prepared = self._prepared(code, lanes)
             if prepared is None:
                 return False
-            if len(mine.prepared) > _MOST_KNOWN:
-                mine.prepared.clear()
-            mine.prepared[key] = prepared
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[key] = prepared
         if not code.reads(prepared.lists, self.b.line):
             return False
-        self._place_registers(prepared, lanes)
-        mine.run(prepared.address, len(prepared.reads), 1)
+        block = self.d.block(wave)
+        if block is not prepared.block:
+            prepared.jobs[:, Job.D] = block.address + 4 * _LANES * prepared.rows
+            prepared.block = block
+        if prepared.left is not None and isinstance(self.a, Fragment):
+            np.stack([lanes.read(slot) for slot in self.a.slots], out=prepared.left)
+        run(prepared.address, len(prepared.reads), 1)
         return True
-
-    def _of_wave(self, code: ProductCode, lanes: Lanes) -> "_OfWave | None":
-        if self.kind.how is not None and lanes.wave.launch.arithmetic != "hardware":
-            return None
-        run = code.product(self.kind, lanes.warps // _WARPS)
-        return None if run is None else _OfWave(run, {})
 
     def _key(self, lanes: Lanes) -> Hashable:
         """What decides where the operands are."""
@@ -197,14 +250,6 @@ class Quick:
             return None
         return found if all(each.end <= lanes.wave.memory.shared_size for each in found) else None
 
-    def _place_registers(self, prepared: _Prepared, lanes: Lanes) -> None:
-        block = self.d.block(lanes.wave)
-        if block is not prepared.block:
-            prepared.jobs[:, Job.D] = block.address + 4 * _LANES * prepared.rows
-            prepared.block = block
-        if prepared.left is not None and isinstance(self.a, Fragment):
-            np.stack([lanes.read(slot) for slot in self.a.slots], out=prepared.left)
-
 
 def _of_warpgroups(lanes: Lanes, slot: int) -> Array | None:
     """The value of a register in each warpgroup; None if its warps differ."""
@@ -214,15 +259,13 @@ def _of_warpgroups(lanes: Lanes, slot: int) -> Array | None:
 
 
 table = Table()
-_ROWS = 16
-"""The rows of a warp."""
-"""The warps of a warpgroup."""
 _FAMILIES = (wgmma.MMA_ASYNC, wgmma.MMA_ASYNC_SPARSE)
 
 
 @table.collective("wgmma.mma_async")
 def mma_async(op: Op) -> Collective:
-    form = _form(op)
+    listed = len(op.operands) > 1 and len(op.items(1)) > 1
+    form = legal_form(op, _FAMILIES, ("", "{") if listed else ())
     names = [r.name for r in form.operands]
     op.count(len(names))
     placed = {name: op.operand(i) for i, name in enumerate(names)}
@@ -237,13 +280,13 @@ def mma_async(op: Op) -> Collective:
     a = (
         _InRegisters(Fragment(op, placed["a"], registers["a"], bits["a"], writes=False))
         if form.a_registers
-        else _InShared(op, placed["a"], wgmma.M, stored_k, bits["a"], trans_a)
+        else InShared(op.source(placed["a"], U64), wgmma.M, stored_k, bits["a"], trans_a, op.line)
     )
-    b = _InShared(op, placed["b"], n, k, bits["b"], trans_b)
+    b = InShared(op.source(placed["b"], U64), n, k, bits["b"], trans_b, op.line)
     chunk = mma_fragments.chunk(form.a_type)
     sparse = Sparse(op, placed, registers, k, chunk) if form.sparse else None
     keeps = op.predicate(placed["scale_d"])
-    signs = [_sign(form.a_type) if immediates.get(f"scale_{s}") == -1 else 0 for s in "ab"]
+    signs = [1 << bits["a"] - 1 if immediates.get(f"scale_{s}") == -1 else 0 for s in "ab"]
     rule = accumulation.of("wgmma", form, op.chip)
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
     negated = bool(signs[0]), bool(signs[1])
@@ -263,7 +306,7 @@ def mma_async(op: Op) -> Collective:
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
         # The warps of a warpgroup multiply the same B, unless a program breaks the rules.
         step = _WARPS if a.uniform(lanes) and b.uniform(lanes) else 1
-        left, absent = a.rows(lanes, step), None
+        left, absent = a.of_warps(lanes, step), None
         if sparse is not None:
             left, absent = sparse.expanded(lanes, left)
             absent = absent.reshape(-1, _ROWS * step, absent.shape[2])
@@ -286,7 +329,7 @@ def mma_async(op: Op) -> Collective:
 
 def _quick(
     form: Any,
-    operands: "tuple[_InRegisters | _InShared, _InShared]",
+    operands: "tuple[_InRegisters | InShared, InShared]",
     d: tuple[Fragment, tuple[int, bool]],
     rule: accumulation.Accumulation,
     negated: tuple[bool, bool],
@@ -299,12 +342,8 @@ def _quick(
     types = form.a_type, form.b_type, form.d_type
     how = rule if element.kind == "float" else None
     kind = ProductKind(types, (element.bits,) * 2, m, n, k, how, negated=negated, satfinite=form.satfinite)
-    return Quick(kind, operands[0].quick(), operands[1].quick(), *d)
-
-
-def _form(op: Op) -> Any:
-    listed = len(op.operands) > 1 and len(op.items(1)) > 1
-    return legal_form(op, _FAMILIES, ("", "{") if listed else ())
+    a, b = operands
+    return Quick(kind, a if isinstance(a, InShared) else a.fragment, b, *d)
 
 
 def _of_a_warp(registers: Registers) -> Registers:
@@ -322,105 +361,25 @@ def _flag(op: Op, operand: Operand, registers: Registers) -> int:
     return value
 
 
-def _sign(name: str) -> int:
-    return 1 << (ELEMENT_TYPES[name].bits - 1)
-
-
 class _InRegisters:
     """A in the registers of each warp."""
 
     def __init__(self, fragment: Fragment) -> None:
-        self._fragment = fragment
+        self.fragment = fragment
 
     def uniform(self, lanes: Lanes) -> bool:
         return True
-
-    def quick(self) -> Fragment:
-        return self._fragment
 
     def marked(
         self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
     ) -> Bools:
         """Each warp's rows with an element in marked registers, `[warps, 16]`."""
-        found: Bools = np.logical_or.reduce(self._fragment.marked(marks), axis=2)
+        found: Bools = np.logical_or.reduce(self.fragment.marked(marks), axis=2)
         return found
 
-    def rows(self, lanes: Lanes, step: int) -> Array:
+    def of_warps(self, lanes: Lanes, step: int) -> Array:
         """The 16 rows of each warp, `[warps, 16, k]`."""
-        return self._fragment.read(lanes)
-
-
-class _InShared:
-    """A matrix of M or N rows and K columns in shared memory, which each warp's descriptor names."""
-
-    def __init__(self, op: Op, operand: Operand, rows: int, k: int, bits: int, transposed: bool) -> None:
-        self._slot, self._line = op.source(operand, U64), op.line
-        self._operand = InShared(self._slot, rows, k, bits, transposed, op.line)
-
-    def uniform(self, lanes: Lanes) -> bool:
-        """Whether the warps of each warpgroup have the same descriptor."""
-        words = lanes.read(self._slot)[:, 0].reshape(-1, _WARPS)
-        return bool((words == words[:, :1]).all())
-
-    def quick(self) -> InShared:
-        return self._operand
-
-    def marked(
-        self, lanes: Lanes, marks: Callable[[int], Bools], octets: Array, *, own: bool = False
-    ) -> Bools:
-        """The rows with a marked element, `[warps, rows]`; `own`: only the 16 of each warp."""
-        numbers, found = lanes.row_numbers(), []
-        for cta, word in zip(lanes.wave.cta_of_row[numbers], lanes.read(self._slot)[:, 0], strict=True):
-            places = self._operand.places(int(word), by_row=True)
-            marked = shared_operand.gathered(octets[cta, None], places)[0]
-            found.append(np.logical_or.reduce(marked, axis=1) != 0)
-        every: Bools = np.stack(found)
-        if not own:
-            return every
-        warp = lanes.wave.warp_of_row[numbers] % _WARPS
-        return np.take_along_axis(every, warp[:, None] * _ROWS + np.arange(_ROWS), axis=1)
-
-    def rows(self, lanes: Lanes, step: int) -> Array:
-        """The 16 rows of each warp, `[warps, 16, k]`, with `step` as in `matrices`."""
-        whole = self.matrices(lanes, step)
-        if step == _WARPS:
-            return whole.reshape(lanes.warps, _ROWS, -1)
-        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _WARPS
-        rows = warp[:, None] * _ROWS + np.arange(_ROWS)
-        return np.take_along_axis(whole, rows[:, :, None], axis=1)
-
-    def matrices(self, lanes: Lanes, step: int) -> Array:
-        """The matrix of every warp (`step` 1) or warpgroup (`step` 4), `[warps / step, rows, k]`."""
-        words = lanes.read(self._slot)[:, 0]
-        ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
-        if len(words) > step and (words == words[0]).all():
-            found = self._same(lanes, int(words[0]), ctas[::step].tolist())
-            if found is not None:
-                return found
-        keys = list(zip(ctas.tolist(), words.tolist(), strict=True))
-        matrices: dict[tuple[int, int], Array] = {}
-        for key in keys[::step]:
-            if key not in matrices:
-                same = (ctas == key[0]) & (words == np.uint64(key[1]))
-                reading = lanes if same.all() else lanes.narrowed(lanes.enabled() & same[:, None])
-                matrices[key] = self._matrix(reading, *key)
-        return np.stack([matrices[key] for key in keys[::step]])
-
-    def _same(self, lanes: Lanes, word: int, ctas: list[int]) -> Array | None:
-        """The matrices of warps with the same descriptor, `[warps, rows, k]`, of which these are the CTAs;
-        None if `_matrix` finds what is wrong.
-        """
-        places, each = self._operand.places(word, by_row=True), list(dict.fromkeys(ctas))
-        if places.end > lanes.wave.memory.shared_size:
-            return None
-        matrix = shared_operand.matrices(lanes, "wgmma", each, places, self._line)
-        return matrix if each == ctas else matrix[[each.index(cta) for cta in ctas]]
-
-    def _matrix(self, lanes: Lanes, cta: int, word: int) -> Array:
-        """The elements of one matrix, `[rows, k]`."""
-        places = self._operand.places(word, by_row=True)
-        matrix: Array = shared_operand.matrices(lanes, "wgmma", [cta], places, self._line)[0]
-        return matrix
+        return self.fragment.read(lanes)
 
 
 @table.collective("wgmma.fence")

@@ -164,9 +164,16 @@ def load(op: Op) -> Collective:
     addresses_of = _addresses(op, 1, form, registers.shape)
     space = op.address(1, form.space or "generic").space
     bits, line = ELEMENT_TYPES[form.type].bits, op.line
+    width = (bits + 7) // 8
 
     def run(lanes: Lanes) -> None:
-        d.write(lanes, _gather(lanes, space, *addresses_of(lanes), bits, line).reshape(lanes.warps, *d.shape))
+        addresses, shift = addresses_of(lanes)
+        memory, turns = lanes.wave.memory, addresses.reshape(lanes.warps, -1, 32)
+        loaded = [memory.load(lanes, space, turns[:, at].copy(), width, line) for at in range(turns.shape[1])]
+        elements = np.stack(loaded, axis=1).reshape(lanes.warps, -1)
+        if bits < 8:  # separated as in `Fragment`
+            elements = (elements >> shift) & np.uint8((1 << bits) - 1)
+        d.write(lanes, elements.reshape(lanes.warps, *d.shape))
 
     return Collective(run)
 
@@ -210,16 +217,3 @@ def _addresses(
         return base(lanes)[:, :1] + (bit >> np.uint64(3)), (bit & np.uint64(7)).astype(np.uint8)
 
     return addresses_of
-
-
-def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: int, line: int) -> Array:
-    """The elements at these addresses, loaded 32 at a time; those smaller than a byte are separated as in
-    `Fragment`.
-    """
-    width = (bits + 7) // 8
-    turns = addresses.reshape(lanes.warps, -1, 32)
-    parts = [
-        lanes.wave.memory.load(lanes, space, turns[:, at].copy(), width, line) for at in range(turns.shape[1])
-    ]
-    elements = np.stack(parts, axis=1).reshape(lanes.warps, -1)
-    return elements if bits >= 8 else (elements >> shift) & np.uint8((1 << bits) - 1)

@@ -196,7 +196,8 @@ class Memory:
         base = None
         if space == "shared":
             if self.cluster > 1:
-                return self._in_cluster(lanes, address, width, kind, line)
+                offsets = self._in_cluster_offsets(lanes, address, width, line)
+                return self._piece(lanes, self.shared, space, address, offsets, width, kind, line)
             segment, size, base = self.shared, self.shared_size, self.shared_base
         elif space == "local" and int(address.flat[0]) >= STACK:
             # An address below wraps around to one that is far out of bounds.
@@ -230,12 +231,8 @@ class Memory:
             address = address - np.uint64(WINDOWS["shared"])
         return self._in_cluster_offsets(lanes, address, width, line)
 
-    def _in_cluster(self, lanes: Threads, address: Addresses, width: int, kind: str, line: int) -> Piece:
-        """Shared space if addresses can refer to the other CTAs of a cluster."""
-        offsets = self._in_cluster_offsets(lanes, address, width, line)
-        return self._piece(lanes, self.shared, "shared", address, offsets, width, kind, line)
-
     def _in_cluster_offsets(self, lanes: Threads, address: Addresses, width: int, line: int) -> Addresses:
+        """Of shared addresses, which can refer to the other CTAs of a cluster."""
         rank, offset = address >> np.uint64(RANK_SHIFT), address & np.uint64(_OFFSET_MASK)
         limit = self.shared_size - width
         if limit < 0 or int(offset.max()) > limit or int(rank.max()) >= self.cluster:

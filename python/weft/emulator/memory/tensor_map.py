@@ -392,7 +392,9 @@ class Box:
         self.gathers = mode in ("tile::gather4", "tile::scatter4")
         self.stored = map_.element.bits != _SIX and map_.atom != "32B_FLIP_8B"
         self.stored &= map_.element.name != "16U4_ALIGN16B"
-        self.aligned = _alignment(map_)
+        self.aligned = isa.ROW_BYTES // map_.unit_bytes
+        if packed := map_.element.packed_bytes:
+            self.aligned = isa.EXPANDED_ROW if packed == isa.EXPANDED_UNIT else isa.EXPANDED_UNIT
         units = -(-map_.box[0] // map_.packing)
         row, unit = units * map_.unit_bytes, map_.unit_bytes
         whole = map_.packing != isa.EXPANDED_UNIT
@@ -451,21 +453,14 @@ class Run(Box):
         self.pointer = self.numbers.ctypes.data
         self._put(Shape.PIECE, 16, 16)
         self._put(Shape.PACKING, 1, 1)
-        for at, value in ((Shape.SIZES, 1), (Shape.STEPS, 1), (Shape.DIMS, 1)):
-            self._put(at, *[value] * OUTER)
+        for at in (Shape.SIZES, Shape.STEPS, Shape.DIMS):
+            self._put(at, *[1] * OUTER)
         self.gathers, self.stored, self.aligned = False, True, 1
 
     def set(self, address: int, size: int) -> None:
         """Makes it the bytes from an address on."""
         self.address, self.total = address, size
         self._put(Shape.BASE, address, size, 16, 16, size // 16, size, size, size)
-
-
-def _alignment(map_: isa.TensorMap) -> int:
-    """What the innermost coordinate must be a multiple of."""
-    if map_.element.packed_bytes:
-        return isa.EXPANDED_ROW if map_.element.packed_bytes == isa.EXPANDED_UNIT else isa.EXPANDED_UNIT
-    return isa.ROW_BYTES // map_.unit_bytes
 
 
 @lru_cache(256)

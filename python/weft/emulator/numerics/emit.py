@@ -129,7 +129,9 @@ class Emitter:
         if kind == "same":
             return self.value(operands[0])
         if kind == "bits":
-            return self._bits(symbol, operands[0])
+            value, have = self.value(operands[0]), vector(operands[0].dtype, operands[0].count)
+            want = vector(symbol.dtype, symbol.count)
+            return value if have == want else self.do(f"bitcast {have} {value} to {want}")
         if kind == "cast":
             return self._cast(operands[0], symbol.dtype, count)
         if kind == "pick":
@@ -155,14 +157,6 @@ class Emitter:
 
     def select(self, condition: str, x: str, y: str, kind: str, count: int = LANES) -> str:
         return self.do(f"select <{count} x i1> {condition}, {kind} {x}, {kind} {y}")
-
-    def _bits(self, symbol: Symbol, source: Symbol) -> str:
-        value, have, want = (
-            self.value(source),
-            vector(source.dtype, source.count),
-            vector(symbol.dtype, symbol.count),
-        )
-        return value if have == want else self.do(f"bitcast {have} {value} to {want}")
 
     # Conversions
 
@@ -240,19 +234,15 @@ class Emitter:
 
     def _pick(self, source: Symbol, which: tuple[int, ...]) -> str:
         if len(which) == 1 and loads_words(source):
-            return self._word(which[0])
+            if self._words_at is None:
+                self._words_at = len(self.lines)
+                self.lines += [f"  %words = getelementptr i8, ptr {self._loaded()}, i64 0", *words()]
+            return f"%word{which[0]}"
         if source.count == len(which) == 1:
             return self.value(source)
         value = self.value(source)
         indices = [lane * source.count + at for lane in range(LANES) for at in which]
         return self._shuffle(vector(source.dtype, source.count), value, "poison", indices)
-
-    def _word(self, which: int) -> str:
-        """A word of each lane, of those that were loaded."""
-        if self._words_at is None:
-            self._words_at = len(self.lines)
-            self.lines += [f"  %words = getelementptr i8, ptr {self._loaded()}, i64 0", *words()]
-        return f"%word{which}"
 
     def _shuffle(self, kind: str, a: str, b: str, indices: Iterable[int]) -> str:
         return self.do(shuffle(kind, a, b, indices))

@@ -52,7 +52,9 @@ def _text(rule: Rule) -> str:
     total: Any = Symbol(np.float64 if rule.half else np.float32, ("input", "c")).astype(np.float64)
     for begin in range(0, rule.depth, rule.step):
         every = range(begin, min(begin + rule.step, rule.depth))
-        a, b, ea, eb = (Stack([_element(name, k) for k in every]) for name in ("a", "b", "ea", "eb"))
+        # The elements of a row of A, and eight of each row of B: values and exponents.
+        types = {"a": np.float64, "b": np.float64, "ea": np.int16, "eb": np.int16}
+        a, b, ea, eb = (Stack([Symbol(types[x], ("input", x, k)) for k in every]) for x in types)
         terms = arithmetic.joined(a * b, ea + eb, rule.group)
         total = arithmetic.rounded_sum(*terms, total, rule)
     if not rule.half:
@@ -63,11 +65,6 @@ def _text(rule: Rule) -> str:
     head = _HEAD.format(k=rule.depth, total=kind)
     stored = f"  store <8 x {'double' if rule.half else 'i32'}> {value}, ptr %out.at, align 4"
     return "\n".join([*sorted(row.declared), head, *row.lines, stored, _TAIL])
-
-
-def _element(name: str, k: int) -> Symbol:
-    """An element of the row, or eight of row k of the right matrix: a value or an exponent."""
-    return Symbol(np.int16 if name.startswith("e") else np.float64, ("input", name, k))
 
 
 class _Row(Emitter):

@@ -252,9 +252,8 @@ def _is_constant(value: Symbol) -> bool:
 
 
 def _where(condition: Any, x: Any, y: Any) -> Symbol:
-    given = (x, y)
-    values = [v if isinstance(v, Symbol) else _constant(v) for v in given]
-    samples = [g if type(g) in (int, float) else v.dtype for g, v in zip(given, values, strict=True)]
+    values = [v if isinstance(v, Symbol) else _constant(v) for v in (x, y)]
+    samples = [v if type(v) in (int, float) else s.dtype for v, s in zip((x, y), values, strict=True)]
     to = np.result_type(*samples)
     chosen = condition if isinstance(condition, Symbol) else _constant(condition)
     operands = [chosen.astype(np.bool_), *(v.astype(to) for v in values)]
@@ -287,21 +286,13 @@ def _repeat(value: Symbol, repeats: int, axis: int | None = None) -> Symbol:
     return Symbol(value.dtype, ("pick", value, (0,) * repeats), repeats)
 
 
-def _same(value: Symbol, *args: Any, **named: Any) -> Symbol:
-    return value
-
-
-def _full_like(value: Symbol, fill: Any) -> Symbol:
-    return Symbol(value.dtype, ("constant", value.dtype.type(fill)))
-
-
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: _where,
     np.stack: _stack,
     np.clip: _clip,
     np.repeat: _repeat,
-    np.copy: _same,
-    np.full_like: _full_like,
+    np.copy: lambda value, *args, **named: value,
+    np.full_like: lambda value, fill: Symbol(value.dtype, ("constant", value.dtype.type(fill))),
 }
 
 

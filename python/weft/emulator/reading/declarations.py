@@ -120,8 +120,12 @@ class DeclarationReader:
     def _constant(self, wanted: str) -> int:
         """The value of an integer, which must fit 64 bits."""
         token = self.kind("integer", wanted)
-        value = _integer(token.text)
-        if value is None or value >> _INTEGER_BITS:
+        text, value = token.text.rstrip("U"), 0
+        octal = len(text) > 1 and text[0] == "0" and not set(text) & set("89")
+        long = len(text) > _MOST_DIGITS
+        if not long:
+            value = int(text, 0 if text[:2].lower() in ("0x", "0b") else 8 if octal else 10)
+        if long or value >> _INTEGER_BITS:
             what = f"a constant must have at most {_INTEGER_BITS} bits, got {shown(token.text)}"
             raise PtxError(what, token.line, token.column)
         return value
@@ -254,7 +258,7 @@ class DeclarationReader:
         token, base = self.token, self._item()
         if not isinstance(base, Name | Integer):
             raise PtxError(f"'{token.text}' is not an address", *self.location_of(token))
-        offset = self._offset() if self.token.text in ("+", "-") else 0
+        offset = self._offset()
         more: list[Operand] = []
         while self.accept(","):
             more.append(self._vector() if self.token.text == "{" else self._item())
@@ -357,7 +361,11 @@ class DeclarationReader:
                     self.take()
                     self.integer("an alignment")
             elif text == ".attribute":
-                self._skip_parentheses()
+                self.take()
+                self.expect("(")
+                while not self.accept(")"):
+                    if self.take().kind == "end":
+                        self.fail("')'")
             else:
                 kind = self.type()
         if kind is None or kind.bits < 8:
@@ -374,13 +382,6 @@ class DeclarationReader:
             self.next -= 1
             self.fail(f"a power of two up to {_MAX_ALIGN}")
         return align
-
-    def _skip_parentheses(self) -> None:
-        self.take()
-        self.expect("(")
-        while not self.accept(")"):
-            if self.take().kind == "end":
-                self.fail("')'")
 
     def _variable(
         self, scope: Scope, space: str, kind: Type, width: int, align: int, external: bool
@@ -463,17 +464,6 @@ class DeclarationReader:
             self.expect(")")
             offset += self._offset()
         return SymbolValue(name, offset, generic, size, location, skip)
-
-
-def _integer(text: str) -> int | None:
-    """The value; None for one with more digits than a constant can have."""
-    text = text.rstrip("U")
-    if len(text) > _MOST_DIGITS:
-        return None
-    if text[:2].lower() in ("0x", "0b"):
-        return int(text, 0)
-    octal = len(text) > 1 and text[0] == "0" and not set(text) & set("89")
-    return int(text, 8 if octal else 10)
 
 
 def _float_bits(value: Float, size: int) -> int:

@@ -302,15 +302,11 @@ def _alias(reader: _Reader) -> None:
     reader.scope.names[name] = other
 
 
-def _skip_statement(reader: _Reader) -> None:
-    reader.skip_statement()
-
-
 _SKIPPED: dict[str, Callable[[_Reader], None]] = {
     ".file": _skip_line,
     ".loc": _skip_line,
     ".section": _skip_section,
-    ".pragma": _skip_statement,
+    ".pragma": _Reader.skip_statement,
     ".alias": _alias,
 }
 _TABLES = (".branchtargets", ".calltargets", ".callprototype")
