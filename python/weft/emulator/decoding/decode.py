@@ -4,7 +4,6 @@ Everything that an instruction reads is a register of the file: constants and sp
 their own, which the wave fills when it begins. So a step only indexes the file.
 """
 
-import struct
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import NoReturn
@@ -171,7 +170,9 @@ class Op:
                 return self.slots.constant(int(value != 0), kind)
             return self.slots.constant(value & ((1 << min(kind.bits, 64)) - 1), kind)
         if isinstance(operand, Float):
-            return self.slots.constant(self._float_bits(operand, kind), kind)
+            if kind.name not in ("f32", "f64", "b32" if operand.single else "b64"):
+                self.fail(f"can't use a floating-point constant as .{kind}", operand.location)
+            return self.slots.constant(operand.as_bits(kind.bytes), kind)
         if isinstance(operand, Address) and isinstance(operand.base, Name) and not operand.more:
             variable = self.entity(operand.base)
             if isinstance(variable, Variable) and not self.in_frame(variable):
@@ -219,18 +220,6 @@ class Op:
             return variable in function.variables
         return variable.space == "param" and not (function.is_entry and variable in function.params)
 
-    def _float_bits(self, value: Float, kind: Type) -> int:
-        if kind.name not in ("f32", "f64", "b32" if value.single else "b64"):
-            self.fail(f"can't use a floating-point constant as .{kind}", value.location)
-        if kind.bits == 64 and value.single:
-            (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
-            return int.from_bytes(struct.pack("<d", single), "little")
-        if kind.bits == 32 and not value.single:
-            (double,) = struct.unpack("<d", struct.pack("<Q", value.bits))
-            with np.errstate(over="ignore"):
-                return int(np.float64(double).astype(np.float32).view(np.uint32))
-        return value.bits & ((1 << kind.bits) - 1)
-
     def destination(self, operand: int | Operand, kind: Type, any_width: bool = False) -> int:
         """The slot of an operand that is written as `kind`; for `_` a slot that nothing reads."""
         operand = self.operand(operand) if isinstance(operand, int) else operand
@@ -267,6 +256,14 @@ class Op:
             if entity is None and operand.text in special.VECTORS:
                 return tuple(Name(f"{operand.text}.{c}", operand.location) for c in "xyzw")
         return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def registers(self, operand: int | Operand, kind: Type, count: int, *, writes: bool = False) -> list[int]:
+        """The slots of the `count` elements of an operand, which are read or written as `kind`."""
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        items, slot_of = self.items(operand), self.destination if writes else self.source
+        if len(items) != count:
+            self.fail(f"expects {count} registers, got {len(items)}", operand.location)
+        return [slot_of(item, kind) for item in items]
 
     def pair(self, index: int) -> tuple[Operand, Operand | None]:
         """Both parts of `a|b`; the second is None if there is only one."""

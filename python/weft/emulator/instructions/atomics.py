@@ -102,10 +102,8 @@ def atomic(op: Op) -> Step:
     if address.space not in ("global", "shared", "generic"):
         op.fail(f"isn't defined in {address.space} space")
     update, in_global, line = update_of(op, name, kind), update_of(op, name, kind, in_l2=True), op.line
-    sources = [[op.source(i, kind) for i in op.items(first + 1 + n)] for n in range(inputs)]
-    results = [op.destination(i, kind) for i in op.items(0)] if returns else []
-    if any(len(s) != count for s in sources) or (results and len(results) != count):
-        op.fail(f"expects {count} registers")
+    sources = [op.registers(first + 1 + n, kind, count) for n in range(inputs)]
+    results = op.registers(0, kind, count, writes=True) if returns else []
     width = kind.bytes
 
     def run(lanes: Lanes) -> None:

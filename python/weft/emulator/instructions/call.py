@@ -133,12 +133,8 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
         target = int(targets.flat[at])
         if target not in sites:
             thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)
-            raise Fault(
-                f"calls 0x{target:x}, which must be the address of a function of that prototype",
-                line,
-                thread,
-                target,
-            )
+            what = f"calls 0x{target:x}, which must be the address of a function of that prototype"
+            raise Fault(what, line, thread, target)
         same = enabled & (targets == np.uint64(target))
         if not np.array_equal(same, enabled):
             scheduler.part(group, same, here)

@@ -48,14 +48,7 @@ def packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -
             op.fail("needs .satfinite" if not finite else "must convert .f32 or .bf16x2, got .f16x2")
         return _to_small(op, out, kind, lambda value: encode_s2f6(value, relu), op.flag(_SCALED))
     if out.name == "ue8m0x2":
-        return _to_small(
-            op,
-            out,
-            kind,
-            lambda value: encode_ue8m0(
-                np.ascontiguousarray(value, np.float32).view(np.uint32), mode == "rp", finite
-            ),
-        )
+        return _to_small(op, out, kind, lambda value: encode_ue8m0(value, mode == "rp", finite))
     if out.name.endswith("x4"):
         return _four_to_small(op, out, kind, mode, relu)
     element = out.name[:-2]
@@ -122,9 +115,6 @@ def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step
     if mode != "rs" or kind.name != "f32":
         op.fail("must convert four .f32 with .rs")
     op.count(3)
-    items = op.items(1)
-    if len(items) != 4:
-        op.fail(f"expects 4 registers, got {len(items)}")
     element = out.name[:-2]
     bits, storage = width(element), out.storage
     low, eight, sixteen = np.uint32(0xFF), np.uint32(8), np.uint32(16)
@@ -143,8 +133,7 @@ def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step
             value = value << np.uint32(bits) | code
         return value.astype(storage)
 
-    sources = [*(op.source(item, F32) for item in items), op.source(2, U32)]
-    return compute(op.destination(0, out), function, *sources)
+    return compute(op.destination(0, out), function, *op.registers(1, F32, 4), op.source(2, U32))
 
 
 def _from_small(op: Op, out: Type, kind: Type, relu: bool, finite: bool) -> Step:

@@ -41,13 +41,8 @@ def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
 def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
     """Faults if an address or a size is not a multiple of `step`."""
     if value % step:
-        raise fault(
-            one,
-            f"misaligned {what} 0x{value:x}, which must be a multiple of {step}",
-            line,
-            value,
-            "misaligned",
-        )
+        wrong = f"misaligned {what} 0x{value:x}, which must be a multiple of {step}"
+        raise fault(one, wrong, line, value, "misaligned")
 
 
 def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
@@ -231,10 +226,7 @@ class Ends:
         self.target, self.source = spaces
         if (self.target, self.source) not in _ROUTES:
             op.fail(f"can't copy from .{self.source} to .{self.target}")
-
-    @property
-    def loads(self) -> bool:
-        return self.target != "global"
+        self.loads = self.target != "global"
 
 
 def completion(op: Op, loads: bool) -> None:

@@ -144,7 +144,7 @@ class MapOperand:
 
     def __init__(self, op: Op, index: int, modes: tuple[str, ...] = _LOADED) -> None:
         operand = op.operand(index)
-        self._address: AddressOf = op.address(index, "generic")
+        self.address: AddressOf = op.address(index, "generic")
         self.line = op.line
         rank = op.choice([f"{n}d" for n in range(1, 6)])
         self.mode = op.choice([*_LOADED, *_STORED], "tile")
@@ -168,12 +168,9 @@ class MapOperand:
         """`[warps, 32, coordinates]`."""
         return np.stack([lanes.read(slot).view(np.int32) for slot in self._slots], axis=-1)
 
-    def maps(self, lanes: Lanes) -> Array:
-        return self._address(lanes)
-
     def box(self, copies: BoxCopies, wave: Wave, row: int, lane: int) -> Box | None:
         """The box of one thread's map, if code of the host may copy it."""
-        return copies.box(address(self._address, wave, row, lane), self._how)
+        return copies.box(address(self.address, wave, row, lane), self._how)
 
     def where(self, box: Box, wave: Wave, row: int, lane: int) -> list[int] | None:
         """The coordinates of one thread, without signs; None if the hardware rejects them."""
@@ -207,7 +204,7 @@ class MapOperand:
         words = []
         for offset in range(0, BYTES, CHUNK):
             part = np.full((one.warps, 32), address + np.uint64(offset))
-            words.append(memory.load(one, self._address.space, part, CHUNK, self.line)[at])
+            words.append(memory.load(one, self.address.space, part, CHUNK, self.line)[at])
         return np.array(words).tobytes()
 
 
@@ -386,7 +383,7 @@ def copy(op: Op) -> Step:
         return loaded and read_map(wave)
 
     def run(lanes: Lanes) -> None:
-        maps, where, marks = tensor.maps(lanes), tensor.coordinates(lanes), barrier.of(lanes)
+        maps, where, marks = tensor.address(lanes), tensor.coordinates(lanes), barrier.of(lanes)
         targets, moved = target.of(lanes), offsets.of(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
@@ -440,7 +437,7 @@ def _store(
         return where is not None and copies.store(row, box, where, *place, line) and read_map(wave)
 
     def run(lanes: Lanes) -> None:
-        maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
+        maps, where = tensor.address(lanes), tensor.coordinates(lanes)
         begins = source.of(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
@@ -487,7 +484,7 @@ def prefetch(op: Op) -> Step:
     offsets, line = Offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
 
     def run(lanes: Lanes) -> None:
-        maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
+        maps, where, moved = tensor.address(lanes), tensor.coordinates(lanes), offsets.of(lanes)
         for one, at, _ in lanes.singles():
             map_ = tensor.map(one, at, maps)
             if tensor.mode == "tile":

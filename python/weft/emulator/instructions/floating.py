@@ -47,10 +47,7 @@ class Format:
         self.nan, self.xorsign = op.flag("NaN"), op.flag("xorsign")
         self.type = op.type(allowed)
         self.name = self.type.name.removesuffix("x2")
-
-    @property
-    def packed(self) -> bool:
-        return self.type.name.endswith("x2")
+        self.packed = self.type.name.endswith("x2")
 
     def elements(self, bits: Array) -> Array:
         """Register bits as one element each; the two of a pair are adjacent."""
@@ -107,7 +104,10 @@ class Format:
             values = [decode(self.elements(r), self.name) for r in registers]
             value = function(*values)
             if self.mode == "rm" and name in ("add", "sub", "fma"):
-                value = np.where((value == 0) & _cancels(name, values), -0.0, value)
+                # A sum of zero with a negative operand is negative zero.
+                first = np.signbit(values[0] * values[1] if name == "fma" else values[0])
+                last = ~np.signbit(values[-1]) if name == "sub" else np.signbit(values[-1])
+                value = np.where((value == 0) & (first | last), -0.0, value)
             bits = encode(value, self.name, self.mode)
             if self.ftz and name in ("mul", "fma"):
                 bits = self._flushed(bits, lambda: value)
@@ -142,14 +142,6 @@ class Format:
         return run
 
 
-def _cancels(name: str, values: list[Array]) -> Array:
-    """Where a sum of zero has a negative operand: rounded down, such a sum is negative zero."""
-    first = np.signbit(values[0] * values[1]) if name == "fma" else np.signbit(values[0])
-    last = ~np.signbit(values[-1]) if name == "sub" else np.signbit(values[-1])
-    either: Array = first | last
-    return either
-
-
 def _operands(op: Op, kind: Type, count: int) -> list[int]:
     op.count(count + 1)
     return [op.source(i, kind) for i in range(1, count + 1)]
@@ -181,14 +173,10 @@ def _mixed(op: Op, fmt: Format, computed: Function, inputs: int) -> Step:
 
 @table.float_step("add", "sub")
 def add_sub(op: Op) -> Step:
-    fmt = Format(op)
-    if op.prefix == "add":
-        computed = fmt.lift(np.add) if fmt.mode == "rn" else fmt.exactly(sum_odd, "add")
-    else:
-        computed = (
-            fmt.lift(np.subtract) if fmt.mode == "rn" else fmt.exactly(lambda x, y: sum_odd(x, -y), "sub")
-        )
-    return _mixed(op, fmt, computed, 2)
+    fmt, adds = Format(op), op.prefix == "add"
+    if fmt.mode == "rn":
+        return _mixed(op, fmt, fmt.lift(np.add if adds else np.subtract), 2)
+    return _mixed(op, fmt, fmt.exactly(sum_odd if adds else lambda x, y: sum_odd(x, -y), op.prefix), 2)
 
 
 @table.float_step("mul")
@@ -292,11 +280,9 @@ def min_max(op: Op) -> Step:
         equal = (a == b) & (a == 0)
         zero = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
         value = np.where(equal, np.where(zero, -abs(a), abs(a)), value)
-        return (
-            np.copysign(value, np.where(np.signbit(x) ^ np.signbit(y), -1, 1).astype(value.dtype))
-            if fmt.xorsign
-            else value
-        )
+        if fmt.xorsign:
+            value = np.copysign(value, np.where(np.signbit(x) ^ np.signbit(y), -1, 1).astype(value.dtype))
+        return value
 
     def function(x: Array, *others: Array) -> Array:
         for other in others:

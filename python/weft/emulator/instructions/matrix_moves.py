@@ -12,7 +12,7 @@ from weft.emulator.decoding.table import Collective, Table, compute
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED, unpacked
-from weft.emulator.reading.syntax import STORAGE, U32, Array, Bools, Operand
+from weft.emulator.reading.syntax import STORAGE, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import ROWS, Marks
 from weft.isa.mma import matrix_moves
@@ -33,7 +33,7 @@ def ldmatrix(op: Op) -> Collective:
     op.count(2)
     address, line = op.address(1, form.space), op.line
     matrices = form.operands[0]
-    slots = _registers(op, op.operand(0), matrices.count, writes=True)
+    slots = op.registers(0, U32, matrices.count, writes=True)
     held = fragment_index(*_one(form))
     rows = _rows(op, address, matrices.shape[0] * matrices.shape[1])
     packed = PACKED.get(form.type.removeprefix("b8x16."))
@@ -93,14 +93,6 @@ def _positions(layout: str, shape: tuple[int, ...]) -> Index:
     return matrix_index(layout, shape, shape[0] * shape[1] // 32)
 
 
-def _registers(op: Op, operand: Operand, count: int, writes: bool) -> list[int]:
-    items = op.items(operand)
-    if len(items) != count:
-        op.fail(f"expects {count} registers, got {len(items)}", operand.location)
-    get = op.destination if writes else op.source
-    return [get(item, U32) for item in items]
-
-
 def _rows(op: Op, address: AddressOf, rows: int) -> int:
     """The number of rows, whose addresses as many lanes have."""
     lane = np.arange(32)
@@ -114,7 +106,7 @@ def stmatrix(op: Op) -> Collective:
     form = legal_form(op, (matrix_moves.STMATRIX,))
     op.count(2)
     address, line = op.address(0, form.space), op.line
-    slots = _registers(op, op.operand(1), form.operands[1].count, writes=False)
+    slots = op.registers(1, U32, form.operands[1].count)
     order = _positions(*_one(form))
     rows = _rows(op, address, form.num * 8)
     used = np.arange(32) < rows

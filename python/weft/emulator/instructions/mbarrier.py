@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,12 +19,8 @@ table = Table()
 _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}
 
 
-class Target(NamedTuple):
-    """One mbarrier that lanes address: CTA of the wave, offset, and the lanes, `[warps, 32]`."""
-
-    cta: int
-    offset: int
-    mask: Bools
+Target = tuple[int, int, Bools]
+"""One mbarrier that lanes address: CTA of the wave, offset, and the lanes, `[warps, 32]`."""
 
 
 def targets(lanes: Lanes, offsets: Addresses) -> Iterator[Target]:
@@ -33,7 +28,7 @@ def targets(lanes: Lanes, offsets: Addresses) -> Iterator[Target]:
     stride, enabled = lanes.wave.memory.shared_stride, lanes.enabled()
     for each in np.unique(offsets[enabled]):
         cta, offset = divmod(int(each), stride)
-        yield Target(cta, offset, enabled & (offsets == each))
+        yield cta, offset, enabled & (offsets == each)
 
 
 def threads_of(lanes: Lanes, mask: Bools) -> Bools | None:
@@ -252,16 +247,12 @@ class Waits:
         self._addresses = barrier.address(lanes)
         seen = None
         if self._calls is not None:
-            seen = self._calls.look(lanes, self._space, self._addresses, asked, by_parity=by_parity)
+            seen = self._calls.look(lanes, barrier.address.space, self._addresses, asked, by_parity=by_parity)
         if seen is None:
             self.done = self._completed(asked & np.uint32(1) if by_parity else asked >> np.uint64(63))
             self.count = int(np.count_nonzero(self.done))
         else:
             self.done, self.count = seen
-
-    @property
-    def _space(self) -> str:
-        return self._barrier.address.space
 
     @cached_property
     def offsets(self) -> Addresses:
@@ -293,7 +284,7 @@ class Waits:
             return
         seen = self._lanes if self.count == self._lanes.active else self._lanes.narrowed(self.done)
         calls = self._calls if event == "observe" else None
-        if calls is not None and calls.observe(seen, self._space, self._addresses, line):
+        if calls is not None and calls.observe(seen, self._barrier.address.space, self._addresses, line):
             return
         for cta, offset, mask in targets(seen, self.offsets):
             watch.mbarrier(event, cta, offset, seen.narrowed(mask).threads(), line)

@@ -22,7 +22,6 @@ SPACES = {
     "param::func": "param",
 }
 # Only the order of accesses matters for what a thread sees of these, and here everything happens in order.
-_ORDERING = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _STRONG = ("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
@@ -32,7 +31,7 @@ def qualifiers(op: Op) -> bool:
     memory.
     """
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
-    op.flag(*_ORDERING, *LEVELS, *_CACHE)
+    op.flag("weak", *_STRONG, *LEVELS, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]
     return polls
 

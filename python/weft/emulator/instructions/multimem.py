@@ -84,10 +84,7 @@ def ld_reduce(op: Op) -> Step:
     if wide and (name != "add" or kind.name not in isa.HALVES):
         op.fail(f".{_WIDE_SUMS} must be with .add of .{', .'.join(isa.HALVES)}")
     combine = _sum_in_f32(kind) if wide else partial(reduce, update_of(op, name, kind))
-    items = op.items(0)
-    if len(items) != accessed.count:
-        op.fail(f"expects {accessed.count} registers, got {len(items)}")
-    results = [op.destination(item, kind) for item in items]
+    results = op.registers(0, kind, accessed.count, writes=True)
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
@@ -114,20 +111,13 @@ def _sum_in_f32(kind: Type) -> Callable[[Sequence[Array]], Array]:
     return combine
 
 
-def _sources(op: Op, accessed: _Accessed) -> list[int]:
-    items = op.items(1)
-    if len(items) != accessed.count:
-        op.fail(f"expects {accessed.count} registers, got {len(items)}")
-    return [op.source(item, accessed.kind) for item in items]
-
-
 @table.step("multimem.st")
 def st(op: Op) -> Step:
     """`multimem.st{.sem}{.scope}{.global}{.vec}.type [a], b`."""
     order = _order(op, "release")
     op.count(2)
     accessed = _Accessed(op, isa.STORED, 0)
-    sources, size = _sources(op, accessed), accessed.size
+    sources, size = op.registers(1, accessed.kind, accessed.count), accessed.size
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
@@ -148,7 +138,8 @@ def red(op: Op) -> Step:
     op.count(2)
     integers = tuple(kind for kind in isa.REDUCED[name] if kind not in isa.FLOATS)
     accessed = _Accessed(op, (*integers, *isa.ADDED[name]), 0)
-    sources, update, width = _sources(op, accessed), update_of(op, name, accessed.kind), accessed.kind.bytes
+    sources = op.registers(1, accessed.kind, accessed.count)
+    update, width = update_of(op, name, accessed.kind), accessed.kind.bytes
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory

@@ -22,7 +22,7 @@ from weft.emulator.instructions.fragments import fragment_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, Touch, check
 from weft.emulator.numerics.arithmetic import decode
-from weft.emulator.reading.syntax import TYPES, Array, Bools, Operand
+from weft.emulator.reading.syntax import TYPES, Array, Bools
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells as Rectangle
 from weft.emulator.watch import UnitAccess, Watch
@@ -139,14 +139,6 @@ class Cells:
         return lane, column
 
 
-def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list[int]:
-    items, (_, count) = op.items(operand), ptx_registers(registers)
-    if len(items) != count:
-        op.fail(f"expects {count} registers, got {len(items)}", operand.location)
-    get = op.destination if writes else op.source
-    return [get(item, TYPES["b32"]) for item in items]
-
-
 def _notify(lanes: Lanes, kind: str, form: Any, lane: Numbers, column: Numbers, line: int) -> None:
     """Reports the cells that each warp accesses to observers."""
     watch = lanes.wave.watch
@@ -196,7 +188,7 @@ def load(op: Op) -> Collective:
     op.count(len(form.operands))
     data, line = form.operands[0], op.line
     cells = Cells(op, form, 2 if reduces else 1, data)
-    slots = _slots(op, op.operand(0), data, writes=True)
+    slots = op.registers(0, TYPES["b32"], ptx_registers(data)[1], writes=True)
     reduced = op.destination(1, TYPES["b32"]) if reduces else 0
 
     def run(lanes: Lanes) -> None:
@@ -243,7 +235,7 @@ def store(op: Op) -> Collective:
     op.count(len(form.operands))
     data, line = form.operands[-1], op.line
     cells = Cells(op, form, 0, data)
-    slots = _slots(op, op.operand(len(op.operands) - 1), data, writes=False)
+    slots = op.registers(len(op.operands) - 1, TYPES["b32"], ptx_registers(data)[1])
 
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)

@@ -41,8 +41,16 @@ def mma(op: Op) -> Step:
     form = legal_form(op, tcgen05_mma.FAMILIES, tuple(map(_spelled, op.operands)))
     if form.kind not in KINDS or getattr(form, "decompress", None):
         op.fail("isn't emulated: sm_107's own forms have descriptors of their own")
-    read, slots = _reader(op, form)
-    line = op.line
+    op.count(len(form.operands))
+    readers, slots, line = dict[str, Callable[[Lanes], Array]](), list[int](), op.line
+    for index, operand in enumerate(form.operands):
+        readers[operand.name], registers = _reader(op, index, operand)
+        slots += registers
+    constants = set(op.slots.constants.values())
+    slots = [slot for slot in slots if slot not in constants]
+
+    def read(lanes: Lanes) -> dict[str, Array]:
+        return {name: reader(lanes) for name, reader in readers.items()}
 
     def product(lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> Product:
         operands = {name: value[at] for name, value in values.items()}
@@ -76,21 +84,8 @@ def _spelled(operand: object) -> str:
     return "[" if isinstance(operand, Address) else ""
 
 
-def _reader(op: Op, form: Any) -> tuple[Callable[[Lanes], dict[str, Array]], list[int]]:
-    """How to read the operands of all lanes, by name, and the registers that have them, without constants;
-    lists have a last axis.
-    """
-    op.count(len(form.operands))
-    readers, slots = dict[str, Callable[[Lanes], Array]](), list[int]()
-    for index, operand in enumerate(form.operands):
-        readers[operand.name], mine = _one_reader(op, index, operand)
-        slots += mine
-    constants = set(op.slots.constants.values())
-    changing = [slot for slot in slots if slot not in constants]
-    return lambda lanes: {name: reader(lanes) for name, reader in readers.items()}, changing
-
-
-def _one_reader(op: Op, index: int, operand: Any) -> tuple[Callable[[Lanes], Array], Sequence[int]]:
+def _reader(op: Op, index: int, operand: Any) -> tuple[Callable[[Lanes], Array], Sequence[int]]:
+    """How to read an operand of all lanes, and the registers that have it; lists have a last axis."""
     if isinstance(op.operand(index), Address):
         address = op.address(index, "tensor")
         return address, (address.base, address.offset) if address.offset else (address.base,)

@@ -218,19 +218,15 @@ def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array
         if name not in ("min", "max"):
             op.fail(f".{name} isn't defined for .f32")
         # If numbers win over NaN, NaN is neutral, and the result if there are no numbers.
+        neutral = np.nan
         if nan:
-            return lambda v: _canonical(ufunc.reduce(v, axis=2)), np.float32(
-                np.inf if name == "min" else -np.inf
-            )
-        ufunc = np.fmin if name == "min" else np.fmax
-        return lambda v: _canonical(ufunc.reduce(v, axis=2)), np.float32(np.nan)
+            neutral = np.inf if name == "min" else -np.inf
+        else:
+            ufunc = np.fmin if name == "min" else np.fmax
+        return lambda v: canonical(ufunc.reduce(v, axis=2), "f32").view(np.float32), np.float32(neutral)
     limits = np.iinfo(np.int32 if kind == "s32" else np.uint32)
     dtype = limits.dtype.type
     idle = {"min": dtype(limits.max), "max": dtype(limits.min), "and": np.uint32(0xFFFFFFFF)}.get(
         name, dtype(0)
     )
     return lambda v: ufunc.reduce(v, axis=2, dtype=v.dtype), idle
-
-
-def _canonical(value: Array) -> Array:
-    return canonical(value, "f32").view(np.float32)

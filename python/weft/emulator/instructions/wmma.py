@@ -71,9 +71,7 @@ class _Matrix:
 @table.collective(*_opcodes("load", "abc"))
 def load_f64(op: Op) -> Collective:
     matrix, line = _Matrix(op, 1), op.line
-    results = [op.destination(item, _F64) for item in op.items(0)]
-    if len(results) != len(matrix.coordinates):
-        op.fail(f"expects {len(matrix.coordinates)} registers, got {len(results)}")
+    results = op.registers(0, _F64, len(matrix.coordinates), writes=True)
 
     def run(lanes: Lanes) -> None:
         for result, addresses in zip(results, matrix.addresses(lanes), strict=True):
@@ -85,9 +83,7 @@ def load_f64(op: Op) -> Collective:
 @table.collective(*_opcodes("store", "d"))
 def store_f64(op: Op) -> Collective:
     matrix, line = _Matrix(op, 0), op.line
-    sources = [op.source(item, _F64) for item in op.items(1)]
-    if len(sources) != len(matrix.coordinates):
-        op.fail(f"expects {len(matrix.coordinates)} registers, got {len(sources)}")
+    sources = op.registers(1, _F64, len(matrix.coordinates))
 
     def run(lanes: Lanes) -> None:
         memory, space = lanes.wave.memory, matrix.address.space

@@ -160,13 +160,8 @@ class Mbarriers:
     def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
         """Initializes an mbarrier whose phases expect `count` arrivals."""
         if not 1 <= count <= MOST_ARRIVALS:
-            raise Fault(
-                f"an mbarrier's count must be in 1..{MOST_ARRIVALS}, got {count}",
-                line,
-                None,
-                offset,
-                "mbarrier-count",
-            )
+            what = f"an mbarrier's count must be in 1..{MOST_ARRIVALS}, got {count}"
+            raise Fault(what, line, None, offset, "mbarrier-count")
         self._memory(cta, offset, line)
         self.alive[cta, offset] = line
         self.places[self._place(cta, offset)] = self.number((cta, offset)) + 1
@@ -250,10 +245,6 @@ class Mbarriers:
             what = f"the transaction count of the mbarrier at 0x{offset:x} {legal}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         self._settle(cta, offset, word, line, size=more)
-
-    def completed(self, cta: int, offset: int, parity: int, line: int = 0) -> bool:
-        """Whether the phase of that parity is complete, as the one before the current phase is."""
-        return self.state(cta, offset, line).parity != parity & 1
 
     # The state
 

@@ -220,17 +220,14 @@ class CopyQueue:
             count = int(np.count_nonzero(ripe))
             if count:
                 last = count == int(np.count_nonzero(issued.threads))
-                _write(issued, None if last and issued.whole else ripe[issued.rows])
+                mask = None if last and issued.whole else ripe[issued.rows]
+                for piece in issued.pieces:
+                    chosen = piece.mask
+                    if mask is not None:
+                        chosen = mask if chosen is None else chosen & mask
+                    put(piece._replace(mask=chosen), issued.value)
                 if last:
                     continue
                 issued.threads, issued.whole = issued.threads & ~ripe, False
             kept.append(issued)
         self.copies = kept
-
-
-def _write(issued: Copy, mask: Bools | None) -> None:
-    for piece in issued.pieces:
-        chosen = piece.mask
-        if mask is not None:
-            chosen = mask if chosen is None else chosen & mask
-        put(Piece(piece.view, piece.elements, chosen), issued.value)

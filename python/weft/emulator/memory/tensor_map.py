@@ -259,8 +259,7 @@ def decoded(data: bytes) -> isa.TensorMap:
 
 def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
     """The units of a gather or scatter of rows, from a column on."""
-    (first,) = _units(map_, (column,))
-    inner = first + np.arange(-(-map_.box[0] // map_.packing), dtype=np.int64)
+    inner = column // map_.packing + np.arange(-(-map_.box[0] // map_.packing), dtype=np.int64)
     columns = np.broadcast_to(inner, (len(rows), len(inner)))
     return _taken(map_, [columns, np.broadcast_to(np.array(rows)[:, None], columns.shape)])
 
@@ -285,16 +284,11 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
         pixel = turn
     axes.append(coordinates[-1] + pixel)
     count = -(-map_.channels_per_pixel // map_.packing)
-    channels = _units(map_, coordinates)[0] + np.arange(count, dtype=np.int64)
+    channels = coordinates[0] // map_.packing + np.arange(count, dtype=np.int64)
     shape = (len(pixel), len(channels))
     return _taken(
         map_, [np.broadcast_to(channels, shape), *(np.broadcast_to(a[:, None], shape) for a in axes)]
     )
-
-
-def _units(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> tuple[int, ...]:
-    """Coordinates, the innermost one in units."""
-    return coordinates[0] // map_.packing, *coordinates[1:]
 
 
 def _taken(map_: isa.TensorMap, axes: list[Numbers], unit: int = 0) -> Taken:

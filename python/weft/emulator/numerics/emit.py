@@ -354,11 +354,9 @@ class Emitter:
                 return splat(dtype.type(0), n)
             by = bits - 1
         code = "ashr" if arithmetic else "shl" if name == "left_shift" else "lshr"
-        return (
-            value
-            if by == 0
-            else self.do(f"{code} {vector(dtype, count)} {value}, {splat(dtype.type(by), n)}")
-        )
+        if by == 0:
+            return value
+        return self.do(f"{code} {vector(dtype, count)} {value}, {splat(dtype.type(by), n)}")
 
     def _predicate_call(self, name: str, values: list[str], n: int) -> str:
         kind = f"<{n} x i1>"

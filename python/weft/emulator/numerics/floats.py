@@ -111,8 +111,9 @@ def stochastic(value: Array, name: str, noise: Array, noise_bits: int) -> Double
     return np.where(usual, np.copysign(size, wide), wide)
 
 
-def encode_ue8m0(bits: Array, up: bool, finite: bool) -> Bytes:
-    """float32 bits as powers of two, rounded toward zero or up; the sign is dropped, and NaN is 0xff."""
+def encode_ue8m0(value: Array, up: bool, finite: bool) -> Bytes:
+    """float32 values as powers of two, rounded toward zero or up; the sign is dropped, and NaN is 0xff."""
+    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
     exponent = (bits >> np.uint32(23) & np.uint32(255)).astype(np.uint16)
     fraction = bits & np.uint32(0x7FFFFF)
     if up:

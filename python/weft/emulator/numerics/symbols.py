@@ -4,6 +4,7 @@ becomes an expression, from which `emit` makes code: instructions have one defin
 
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -106,10 +107,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         """The sum of a lane's elements."""
         if axis != -1 or not self.trailing or self.dtype != np.int64:
             raise UntraceableError("sums lanes")
-        parts = [self[..., i] for i in range(self.count)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = total + part
+        total: Symbol = reduce(add, [self[..., i] for i in range(self.count)])
         return total
 
     def __getitem__(self, key: Any) -> "Symbol":

@@ -92,6 +92,16 @@ class DeclarationReader:
             items.append(item())
         return items
 
+    def enclosed(self, brackets: str, item: Callable[[], _T]) -> list[_T]:
+        """Items between these brackets, with commas after all but perhaps the last."""
+        items: list[_T] = []
+        self.expect(brackets[0])
+        while not self.accept(brackets[1]):
+            items.append(item())
+            if self.token.text != brackets[1]:
+                self.expect(",")
+        return items
+
     def skip_statement(self) -> None:
         while not self.accept(";"):
             if self.take().kind == "end":
@@ -227,13 +237,7 @@ class DeclarationReader:
 
     def _vector(self) -> Vector:
         location = self.location
-        self.expect("{")
-        items: list[Operand] = []
-        while not self.accept("}"):
-            items.append(self._item())
-            if self.token.text != "}":
-                self.expect(",")
-        return Vector(tuple(items), location)
+        return Vector(tuple(self.enclosed("{}", self._item)), location)
 
     def _item(self) -> Operand:
         token, location = self.token, self.location
@@ -447,7 +451,7 @@ class DeclarationReader:
             variable.init.append((at, self._symbol(element, shift // 8, location)))
             self.expect(")")
             return at + element
-        bits = value.value if isinstance(value, Integer) else _float_bits(value, element)
+        bits = value.value if isinstance(value, Integer) else value.as_bits(element)
         mask = (1 << 8 * element) - 1
         variable.init.append((at, (bits & mask).to_bytes(element, "little")))
         return at + element
@@ -464,17 +468,3 @@ class DeclarationReader:
             self.expect(")")
             offset += self._offset()
         return SymbolValue(name, offset, generic, size, location, skip)
-
-
-def _float_bits(value: Float, size: int) -> int:
-    """The bits of a float constant in a variable of 4 or 8 bytes."""
-    if value.single == (size == 4):
-        return value.bits
-    if value.single:
-        (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
-        return int.from_bytes(struct.pack("<d", single), "little")
-    (double,) = struct.unpack("<d", struct.pack("<Q", value.bits))
-    try:
-        return int.from_bytes(struct.pack("<f", double), "little")
-    except OverflowError:
-        return 0xFF800000 if double < 0 else 0x7F800000

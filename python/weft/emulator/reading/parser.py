@@ -3,7 +3,7 @@
 The instructions that the emulator doesn't support, with the reasons.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from weft.emulator.errors import PtxError
 from weft.emulator.reading.declarations import DeclarationReader
@@ -149,16 +149,12 @@ class _Reader(DeclarationReader):
         tree.scope.names[function.name] = function
 
     def _formals(self, scope: Scope) -> list[Variable | Register]:
-        self.expect("(")
-        formals: list[Variable | Register] = []
-        while not self.accept(")"):
+        def formal() -> Sequence[Variable | Register]:
             if self.token.text == ".reg":
-                formals += self.register_declaration(scope)
-            else:
-                formals += self.variable_list(scope, self.state_space(), single=True)
-            if self.token.text != ")":
-                self.expect(",")
-        return formals
+                return self.register_declaration(scope)
+            return self.variable_list(scope, self.state_space(), single=True)
+
+        return [each for formals in self.enclosed("()", formal) for each in formals]
 
     def _function_directives(self, function: Function) -> None:
         while self.token.kind == "directive":
@@ -262,13 +258,7 @@ class _Reader(DeclarationReader):
         """One operand of a call; a `(…)` list has the arguments."""
         if self.token.text == "(":
             location = self.location
-            self.take()
-            items: list[Operand] = []
-            while not self.accept(")"):
-                items.append(self.simple_operand())
-                if self.token.text != ")":
-                    self.expect(",")
-            return Group(tuple(items), location)
+            return Group(tuple(self.enclosed("()", self.simple_operand)), location)
         return self.simple_operand()
 
 

@@ -3,6 +3,7 @@
 The fundamental types of PTX, and how NumPy stores a register of each.
 """
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -180,6 +181,19 @@ class Float:
     bits: int
     single: bool
     location: SourceLocation
+
+    def as_bits(self, size: int) -> int:
+        """Its bits as a number of 4 or 8 bytes."""
+        if self.single == (size == 4):
+            return self.bits
+        if self.single:
+            (single,) = struct.unpack("<f", struct.pack("<I", self.bits))
+            return int.from_bytes(struct.pack("<d", single), "little")
+        (double,) = struct.unpack("<d", struct.pack("<Q", self.bits))
+        try:
+            return int.from_bytes(struct.pack("<f", double), "little")
+        except OverflowError:
+            return 0xFF800000 if double < 0 else 0x7F800000
 
 
 @dataclass(eq=False, slots=True)
