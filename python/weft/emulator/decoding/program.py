@@ -454,17 +454,13 @@ class Program:
         spread = op.spread, op.spread_shared
         traffic = Traffic(prefix, line, *registers, op.stores, op.constant, op.space, *spread)
         block.traffic.append(traffic)
-        if isinstance(decoded, Collective | End):
-            block.end = (
-                collective(decoded, after, prefix, line) if isinstance(decoded, Collective) else decoded
-            )
-            block.waits, block.line = prefix, instruction.location.line
-            block.members = decoded.members if isinstance(decoded, Collective) else None
-            block.whole = (
-                isinstance(decoded, Collective) and decoded.members is None
-            ) or "aligned" in instruction.opcode.split(".")
-            if guard is not None:
-                block.end = skip(block.end, *guard, after)
+        if isinstance(decoded, Collective):
+            block.members, block.whole = decoded.members, decoded.members is None
+            decoded = collective(decoded, after, prefix, line)
+        if isinstance(decoded, End):
+            block.waits, block.line = prefix, line
+            block.whole |= "aligned" in instruction.opcode.split(".")
+            block.end = decoded if guard is None else skip(decoded, *guard, after)
         else:
             block.steps.append(decoded if guard is None else guarded(decoded, *guard))
 

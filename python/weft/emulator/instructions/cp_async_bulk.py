@@ -207,7 +207,6 @@ _ROUTES = {
     ("shared::cluster", "shared::cta"),
     ("global", "shared::cta"),
 }
-_BARRIER = "mbarrier::complete_tx::bytes"
 _ALIGN = 16
 _PEER = 1
 
@@ -215,7 +214,9 @@ Write = Callable[[Octets, Numbers, Octets], None]
 
 
 class Ends:
-    """The source and target of a copy: the first two modifiers that name a space."""
+    """The source and target of a copy: the first two modifiers that name a space. Takes the completion
+    mechanism, too: an mbarrier for copies into shared memory, groups for copies out of it.
+    """
 
     def __init__(self, op: Op) -> None:
         spaces = [m for m in op.modifiers if m in _SPACES]
@@ -227,14 +228,8 @@ class Ends:
         if (self.target, self.source) not in _ROUTES:
             op.fail(f"can't copy from .{self.source} to .{self.target}")
         self.loads = self.target != "global"
-
-
-def completion(op: Op, loads: bool) -> None:
-    """Takes the completion mechanism: an mbarrier for copies into shared memory, groups for copies
-    out of it.
-    """
-    op.choice([_BARRIER] if loads else ["bulk_group"])
-    op.flag("L2::cache_hint")
+        op.choice(["mbarrier::complete_tx::bytes"] if self.loads else ["bulk_group"])
+        op.flag("L2::cache_hint")
 
 
 class SharedAddress:
@@ -260,7 +255,6 @@ class SharedAddress:
 def copy(op: Op) -> Step:
     """`cp.async.bulk.target.source… [to], [from], size{, [mbarrier]}{, mask}{, policy}`."""
     ends = Ends(op)
-    completion(op, ends.loads)
     multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
     hinted = "L2::cache_hint" in op.opcode
     lenient = 2 * op.flag("ignore_oob")
@@ -322,7 +316,6 @@ def arrive(
     multicast: bool,
     line: int,
     pair: bool = False,
-    size: int | None = None,
     write: Write | None = None,
 ) -> None:
     """Writes data to the same offsets of several CTAs and signals the mbarrier. With a multicast, it signals
@@ -340,7 +333,6 @@ def arrive(
         wave.mbarriers.state(*mark, line)
         notify_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
     threads = one.threads() if wave.watch is not None else None
-    count = len(data) if size is None else size
 
     def finish() -> None:
         for owner in owners:
@@ -349,7 +341,7 @@ def arrive(
             else:
                 assert not isinstance(offsets, Chunks)
                 write(wave.memory.shared_of(owner), offsets, data)
-            wave.mbarriers.complete_tx(*marks[owner], count, line, threads)
+            wave.mbarriers.complete_tx(*marks[owner], len(data), line, threads)
 
     wave.later(finish)
 
@@ -421,7 +413,6 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
 def reduce(op: Op) -> Step:
     """`cp.reduce.async.bulk.target.source….op.type [to], [from], size{, [mbarrier]}{, policy}`."""
     ends = Ends(op)
-    completion(op, ends.loads)
     hinted = "L2::cache_hint" in op.opcode
     op.count(3 + ends.loads + hinted)
     size, line = op.source(2, U32), op.line

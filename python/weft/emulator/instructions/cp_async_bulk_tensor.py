@@ -19,7 +19,6 @@ from weft.emulator.instructions.cp_async_bulk import (
     Write,
     aligned,
     arrive,
-    completion,
     fault,
     notify_global,
     notify_shared,
@@ -329,7 +328,15 @@ def _global(
 def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
     """The bytes of a load, with fill values out of bounds."""
     memory, spots = _global(one, map_, taken, taken.inside, line, "load", barrier)
-    data = _rounded(map_, cp_async_bulk.get(memory, spots)).reshape(-1, taken.unit)
+    octets = cp_async_bulk.get(memory, spots)
+    if map_.type.startswith("TFLOAT32"):  # rounded to nearest, ties to even, as on an H200
+        words = np.ascontiguousarray(octets).view(np.uint32)
+        special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
+        kept = np.where(words & np.uint32(0x7FFFFF), np.uint32(0x7FFFE000), words)
+        odd = words >> np.uint32(13) & np.uint32(1)
+        rounded = words + np.uint32(0xFFF) + odd & np.uint32(0xFFFFE000)
+        octets = np.where(special, kept, rounded).view(np.uint8)
+    data = octets.reshape(-1, taken.unit)
     if len(data) == taken.inside.size:
         return data.reshape(-1)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
@@ -339,25 +346,12 @@ def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple
     return out.reshape(-1)
 
 
-def _rounded(map_: TensorMap, octets: Octets) -> Octets:
-    """Rounds tf32 to nearest, ties to even, as a load does on an H200."""
-    if not map_.type.startswith("TFLOAT32"):
-        return octets
-    words = np.ascontiguousarray(octets).view(np.uint32)
-    special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
-    kept = np.where(words & np.uint32(0x7FFFFF), np.uint32(0x7FFFE000), words)
-    odd = words >> np.uint32(13) & np.uint32(1)
-    rounded = words + np.uint32(0xFFF) + odd & np.uint32(0xFFFFE000)
-    return np.where(special, kept, rounded).view(np.uint8)
-
-
 @table.step("cp.async.bulk.tensor")
 def copy(op: Op) -> Step:
     """`cp.async.bulk.tensor.dim.target.source… [to], [map, {coordinates}], [mbarrier]{, {offsets}}{, mask}…`
     into shared memory, `… [map, {coordinates}], [from]{, policy}` out of it.
     """
     ends = Ends(op)
-    completion(op, ends.loads)
     if not ends.loads:
         return _store(op, MapOperand(op, 0, _STORED), lambda map_: None)
     hinted, multicast = "L2::cache_hint" in op.opcode, op.flag("multicast::cluster")
@@ -408,7 +402,6 @@ def copy(op: Op) -> Step:
 def reduce(op: Op) -> Step:
     """`cp.reduce.async.bulk.tensor.dim.global.shared::cta.op… [map, {coordinates}], [from]{, policy}`."""
     ends = Ends(op)
-    completion(op, ends.loads)
     if ends.loads:
         op.fail("must reduce into .global")
     name = reduction_name(op)

@@ -41,7 +41,7 @@ class Format:
     def __init__(self, op: Op, allowed: str = _TYPES) -> None:
         self.mode = op.choice(ROUNDINGS, "rn")
         self.ftz, self.sat, self.relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
-        self.approximate = op.flag("approx", "full")
+        op.flag("approx", "full")
         self.divides = op.prefix == "div"
         """Whether NaN of the first operand comes before that of the second."""
         self.nan, self.xorsign = op.flag("NaN"), op.flag("xorsign")

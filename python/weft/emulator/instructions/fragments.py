@@ -129,7 +129,14 @@ class Fragment:
         registers.
         """
         if self._whole and lanes.mask is None:
-            self._write_block(lanes, matrix)
+            flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held_by_register, axis=1)
+            words = flat.view(self._words).reshape(lanes.warps, len(self._key), 32).transpose(1, 0, 2)
+            if lanes.rows is None:
+                block = np.ascontiguousarray(words)
+            else:
+                block = self._block(lanes).copy()
+                block[:, lanes.rows] = words
+            self._put(lanes.wave, RegisterBlock(block))
             return
         words = self._registers(matrix)
         for at, slot in enumerate(self.slots):
@@ -145,16 +152,6 @@ class Fragment:
         if known is not None and known.is_current(regs, self._get):
             return known.array
         return np.stack([regs[slot] for slot in self._key])
-
-    def _write_block(self, lanes: Lanes, matrix: Array) -> None:
-        flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held_by_register, axis=1)
-        words = flat.view(self._words).reshape(lanes.warps, len(self._key), 32).transpose(1, 0, 2)
-        if lanes.rows is None:
-            block = np.ascontiguousarray(words)
-        else:
-            block = self._block(lanes).copy()
-            block[:, lanes.rows] = words
-        self._put(lanes.wave, RegisterBlock(block))
 
     def _put(self, wave: Wave, block: RegisterBlock) -> None:
         for slot, register in zip(self._key, block.registers, strict=True):

@@ -156,13 +156,8 @@ def _check(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used
     shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):
         past = int(offsets.max())
-        raise Fault(
-            f"out-of-bounds shared access of {CHUNK} bytes at 0x{past:x} by a matrix descriptor, "
-            f"{lanes.wave.memory.extent()}",
-            line,
-            address=past,
-            rule="out-of-bounds",
-        )
+        what = f"out-of-bounds shared access of {CHUNK} bytes at 0x{past:x} by a matrix descriptor"
+        raise Fault(f"{what}, {lanes.wave.memory.extent()}", line, address=past, rule="out-of-bounds")
     return shared
 
 

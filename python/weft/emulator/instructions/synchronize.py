@@ -114,11 +114,12 @@ def warp_sync(op: Op) -> Collective:
     return Collective(step, op.source(0, U32))
 
 
-@table.wait("barrier.cluster.arrive")
-def cluster_arrive(op: Op) -> End:
-    """`barrier.cluster.arrive{.release | .relaxed}{.aligned}`."""
-    relaxed = op.flag("relaxed")
-    op.flag("release")
+@table.wait("barrier.cluster.arrive", "barrier.cluster.wait")
+def cluster(op: Op) -> End:
+    """`barrier.cluster.arrive{.release | .relaxed}{.aligned}` and `.wait{.acquire}{.aligned}`."""
+    arrives = op.prefix == "barrier.cluster.arrive"
+    relaxed = arrives and op.flag("relaxed")
+    op.flag("release" if arrives else "acquire")
     aligned = op.flag("aligned")
     op.count(0)
     after, line = op.next, op.line
@@ -126,24 +127,10 @@ def cluster_arrive(op: Op) -> End:
     def run(scheduler: Scheduler, group: Group) -> int:
         if aligned and not together(scheduler, group, op.prefix, line):
             return -1
+        if not arrives:
+            return scheduler.clusters.wait(group, after, line)
         scheduler.clusters.arrive(group, line, relaxed)
         return after
-
-    return End(run, (after,))
-
-
-@table.wait("barrier.cluster.wait")
-def cluster_wait(op: Op) -> End:
-    """`barrier.cluster.wait{.acquire}{.aligned}`."""
-    op.flag("acquire")
-    aligned = op.flag("aligned")
-    op.count(0)
-    after, line = op.next, op.line
-
-    def run(scheduler: Scheduler, group: Group) -> int:
-        if aligned and not together(scheduler, group, op.prefix, line):
-            return -1
-        return scheduler.clusters.wait(group, after, line)
 
     return End(run, (after,))
 

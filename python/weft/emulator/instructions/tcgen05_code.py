@@ -34,14 +34,13 @@ _WORD = 4
 
 @dataclass(frozen=True)
 class Decoded:
-    """An instruction of one thread of warp `row`, with the values of its operands."""
+    """An instruction of one thread, with the values of its operands."""
 
     source: Matrices
     pair: tuple[int, ...]
     how: Accumulation | None
     d_type: str
     satfinite: bool
-    row: int
 
 
 @dataclass(frozen=True, eq=False)

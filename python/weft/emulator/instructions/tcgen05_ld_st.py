@@ -124,14 +124,12 @@ class Cells:
         if wrong.any():
             at = int(wrong.argmax())
             most, last = _WARP_LANES - self._rows, int(inside.flat[at]) + self._rows - 1
-            raise Fault(
+            what = (
                 f"a warp must access {self._rows} of its own 32 lanes of tensor memory, the first of them "
-                f"{'0' if not most else f'in 0..{most}'}, got lanes {int(inside.flat[at])}..{last}",
-                self._line,
-                lanes.wave.thread(int(lanes.row_numbers()[at]), 0),
-                int(first.flat[at]),
-                "tmem-access",
+                f"{'0' if not most else f'in 0..{most}'}, got lanes {int(inside.flat[at])}..{last}"
             )
+            thread = lanes.wave.thread(int(lanes.row_numbers()[at]), 0)
+            raise Fault(what, self._line, thread, int(first.flat[at]), "tmem-access")
         warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _SUBPARTITIONS
         check(lane, column, self._line)
         lane, column = warp[:, None, None] * _WARP_LANES + inside + self._row, column + self._column

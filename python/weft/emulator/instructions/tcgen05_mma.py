@@ -58,7 +58,7 @@ def mma(op: Op) -> Step:
         return Product(lanes.single(at), form, operands, pair, line, op.chip)
 
     def decoded(lanes: Lanes, at: tuple[int, int], row: int, values: dict[str, Array]) -> Decoded | None:
-        return product(lanes, at, row, values).decoded(row)
+        return product(lanes, at, row, values).decoded()
 
     quick = Quick(decoded, line)
 
@@ -143,8 +143,8 @@ class Product:
             result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
             source.write_d(cta, d_lanes, d_columns, written, result)
 
-    def decoded(self, row: int) -> Decoded | None:
-        """The operands of a product that code of the host may compute, for a thread of warp `row`."""
+    def decoded(self) -> Decoded | None:
+        """The operands of a product that code of the host may compute."""
         descriptor, values = self._decoded(), self.values
         plain = self.form.a == "shared" and "zero_column_mask" not in values
         if not plain or descriptor.sparse or int(values.get("scale_input_d", np.array(0))):
@@ -156,7 +156,7 @@ class Product:
         source = Matrices(self.one, self.form, values, descriptor, path, self.line)
         how = accumulation.of("tcgen05", descriptor, self.chip) if floats else None
         clamped = isinstance(descriptor, InstructionDescriptor) and descriptor.saturate
-        return Decoded(source, self.pair, how, _d_type(descriptor), clamped, row)
+        return Decoded(source, self.pair, how, _d_type(descriptor), clamped)
 
     def _path(self, descriptor: Descriptor) -> DataPath:
         ws = isinstance(self.form, MmaWs)

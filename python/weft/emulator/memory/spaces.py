@@ -250,19 +250,17 @@ class Memory:
             first = int(address.flat[0])
             window = _WINDOW_SPACE.get(first >> WINDOW_SHIFT) if space == "generic" else None
             segment = None if window else self.device.find(first)
-            base, size = (
-                (WINDOWS[window], 1 << 32) if window else (segment.base, segment.size) if segment else (0, 0)
-            )
+            base, size = (segment.base, segment.size) if segment else (0, 0)
+            if window:
+                base, size = WINDOWS[window], 1 << 32
             if not base or first + width > base + size:
                 self._fault(lanes, address, address != address.flat[0], "out-of-bounds", space, width, line)
             offset = address - np.uint64(base)
             here, rest = lanes, None
             if int(np.maximum.reduce(offset, axis=None)) > size - width:
                 inside = offset <= np.uint64(size - width)
-                here, rest = (
-                    lanes.narrowed(lanes.enabled() & inside),
-                    lanes.narrowed(lanes.enabled() & ~inside),
-                )
+                here = lanes.narrowed(lanes.enabled() & inside)
+                rest = lanes.narrowed(lanes.enabled() & ~inside)
                 offset = np.where(inside, offset, offset.flat[0])
             if window:
                 pieces.append(self._in_space(here, window, offset, width, kind, line))
@@ -315,11 +313,9 @@ class Memory:
             hint = f", in {near.name}, which only multimem instructions may access"
         elif what == "out-of-bounds" and near is not None and bad - near.base < near.size + GAP:
             inside = bad - near.base
-            far = (
-                f"{inside} bytes into"
-                if inside < near.size
-                else f"{inside - near.size} bytes past the end of"
-            )
+            far = f"{inside} bytes into"
+            if inside >= near.size:
+                far = f"{inside - near.size} bytes past the end of"
             hint = f", {far} {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
             hint = f", {self.extent()}"

@@ -181,10 +181,6 @@ def check(lanes: Numbers, columns: Numbers, line: int) -> None:
         at = int(np.broadcast_to(wrong, np.broadcast_shapes(lanes.shape, columns.shape)).argmax())
         lane = int(np.broadcast_to(lanes, wrong.shape).reshape(-1)[at])
         column = int(np.broadcast_to(columns, wrong.shape).reshape(-1)[at])
-        raise Fault(
-            f"tensor memory has lanes 0..{LANES - 1} and columns 0..{COLUMNS - 1}, "
-            f"got lane {lane}, column {column}",
-            line,
-            address=lane << LANE_SHIFT | column,
-            rule="tmem-access",
-        )
+        legal = f"lanes 0..{LANES - 1} and columns 0..{COLUMNS - 1}"
+        what = f"tensor memory has {legal}, got lane {lane}, column {column}"
+        raise Fault(what, line, address=lane << LANE_SHIFT | column, rule="tmem-access")
