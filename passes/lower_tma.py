@@ -55,7 +55,9 @@ def run(module: ir.Operation) -> None:
     for kernel in operations(module, gpu.GPUFuncOp):
         maps = {op.map: Map(_argument(kernel, op), op, _policy(op)) for op in operations(kernel, TensorMapOp)}
         for op in operations(kernel, MemberOp):
-            maps[op.map] = _member(op, maps)
+            if op.batch not in maps or not maps[op.batch].of_batch:
+                raise refuse(op, "expects the map of a batch from tile.tensor_map")
+            maps[op.map] = replace(maps[op.batch], member=(op.index, *maps[op.batch].member))
         for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, GatherAsyncOp, *_WRITES):
             matrix = op.destination if isinstance(op, _WRITES) else op.source
             if not is_map(matrix):
@@ -69,8 +71,13 @@ def run(module: ir.Operation) -> None:
                 raise refuse(op, "expects a map without tf32, which is for copies to shared memory")
             with ir.InsertionPoint(op), op.location:
                 lower = _LOWERINGS.get(type(op), _load)
-                pieces = _pieces(op, matrix.type, maps[matrix].chunk)
-                _check_column(op, maps[matrix].chunk, pieces)
+                chunk = maps[matrix].chunk
+                pieces = _pieces(op, matrix.type, chunk)
+                step = chunk or (EXPANDED_ROW if pieces.padded else 1)
+                column = constant(op.column)
+                if column is not None and column % step:
+                    why = "the map's chunk" if chunk else "of which TMA expands rows"
+                    raise refuse(op, f"column must be a multiple of {step}, {why}, got {column}")
                 remarks.explain(op, partial(_path, op, maps[matrix], pieces))
                 lower(op, maps[matrix], pieces)
             op.operation.erase()
@@ -86,15 +93,6 @@ def _check_indexed(op: ir.OpView, declared: TensorMapOp) -> None:
         raise refuse(op, "expects a map that isn't indexed: tile.gather_async copies from an indexed one")
     if gathers and not indexed:
         raise refuse(op, "expects a map from a tile.tensor_map with indexed = true")
-
-
-def _check_column(op: ir.OpView, chunk: int, pieces: "Pieces") -> None:
-    """Raises WeftError for a constant column at which no copy of the map can begin."""
-    step = chunk or (EXPANDED_ROW if pieces.padded else 1)
-    column = constant(op.column)
-    if column is not None and column % step:
-        why = "the map's chunk" if chunk else "of which TMA expands rows"
-        raise refuse(op, f"column must be a multiple of {step}, {why}, got {column}")
 
 
 @dataclass(frozen=True)
@@ -125,12 +123,6 @@ class Map:
         if self.op.attribute("joined"):
             return [emit.value(column), emit.value(0), emit.value(emit.div(row, JOINED_ROWS)), *self.member]
         return [emit.value(column), emit.value(row), *self.member]
-
-
-def _member(op: MemberOp, maps: dict[ir.Value, Map]) -> Map:
-    if op.batch not in maps or not maps[op.batch].of_batch:
-        raise refuse(op, "expects the map of a batch from tile.tensor_map")
-    return replace(maps[op.batch], member=(op.index, *maps[op.batch].member))
 
 
 @dataclass(frozen=True)
@@ -364,24 +356,20 @@ def _store(op: StoreAsyncOp | AddAsyncOp, destination: Map, pieces: Pieces) -> N
         coordinates = destination.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         source = addresses.offset(base, bytes_)
         if isinstance(op, AddAsyncOp):
-            _add(destination, source, coordinates)
+            # LLVM's intrinsic isn't the one that MLIR's operation becomes.
+            policy = [] if destination.policy is None else [destination.policy]
+            values = [destination.argument, source, *coordinates, *policy]
+            first, *rest = (f"${number}" for number in range(1, len(values)))
+            form = AddTensor(len(coordinates), hinted=bool(policy))
+            text = form.assembly.format(
+                map="$0", source=first, coordinates=", ".join(rest[: form.rank]), policy=rest[-1]
+            )
+            letters = ["l", "r", *"r" * form.rank, *("l" for _ in policy)]
+            assembly(f"{form.ptx} {text};", [*letters, "~{memory}"], values, [])
             continue
         nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
             destination.argument, source, coordinates, l2CacheHint=destination.policy
         )
-
-
-def _add(destination: Map, source: ir.Value, coordinates: Sequence[ir.Value]) -> None:
-    """Inline PTX: LLVM's intrinsic isn't the one that MLIR's operation becomes."""
-    policy = [] if destination.policy is None else [destination.policy]
-    values = [destination.argument, source, *coordinates, *policy]
-    first, *rest = (f"${number}" for number in range(1, len(values)))
-    form = AddTensor(len(coordinates), hinted=bool(policy))
-    text = form.assembly.format(
-        map="$0", source=first, coordinates=", ".join(rest[: form.rank]), policy=rest[-1]
-    )
-    letters = ["l", "r", *"r" * form.rank, *("l" for _ in policy)]
-    assembly(f"{form.ptx} {text};", [*letters, "~{memory}"], values, [])
 
 
 _WRITES = (StoreAsyncOp, AddAsyncOp)

@@ -251,8 +251,13 @@ def _power(base: ir.Value, exponent: ir.Value) -> Real:
     """A power. Constant small integers become multiplications; others are computed in f64."""
     x, number = Real(base), _constant(exponent)
     if number is not None and number == int(number) and abs(number) <= _MOST:
-        raised = _multiplied(x, abs(int(number)))
-        return raised.over(1.0) if number < 0 else raised
+        times = abs(int(number))
+        total, power = x.of(1.0), x
+        while times:
+            total = total * power if times % 2 else total
+            times //= 2
+            power = power * power if times else power
+        return total.over(1.0) if number < 0 else total
     if isinstance(exponent.type, ir.IntegerType):
         wide = Real(arith.sitofp(ir.F64Type.get(), exponent))
     else:
@@ -264,15 +269,6 @@ def _constant(value: ir.Value) -> float | None:
     if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
         return None
     return float(value.owner.attributes["value"].value)
-
-
-def _multiplied(x: Real, times: int) -> Real:
-    total, power = x.of(1.0), x
-    while times:
-        total = total * power if times % 2 else total
-        times //= 2
-        power = power * power if times else power
-    return total
 
 
 def _general_power(x: Real, y: Real) -> Real:

@@ -151,15 +151,11 @@ def _once(value: ir.Value, root: ir.OpView, group: set[ir.OpView]) -> bool:
     """Whether a reduction reads each element once: all loops index the operand that it comes from."""
     maps = mlir.indexing_maps(root)
     return maps is not None and all(
-        _dimensions(each) == each.n_dims
+        len({str(x) for x in each.results if mlir.cast(ir.AffineDimExpr, x) is not None}) == each.n_dims
         for operand, each in zip(root.operands, maps, strict=True)
         if operand not in list(root.operands)[len(root.operands) - len(root.results) :]
         and isinstance(operand.type, ir.RankedTensorType)
     )
-
-
-def _dimensions(each: ir.AffineMap) -> int:
-    return len({str(x) for x in each.results if mlir.cast(ir.AffineDimExpr, x) is not None})
 
 
 def widened_from(value: ir.Value) -> ir.Value | None:

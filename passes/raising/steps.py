@@ -21,7 +21,10 @@ def write(function: ir.OpView, name: str, matmul: Matmul, arguments: Sequence[An
 
     Raises Unraisable where `tile.matmul` doesn't take the operands. Nothing is left then.
     """
-    used = _views(matmul)
+    used: dict[object, Buffer] = {}
+    for buffer in matmul.buffers:
+        if used.setdefault(buffer.source, buffer) != buffer:
+            raise Unraisable("reads an argument in two shapes; give the function two arguments", matmul.op)
     kinds = [_type(used[source], source) if source in used else source.type for source in arguments]
     with ir.InsertionPoint(function), function.location:
         kind = ir.FunctionType.get([_memref(each) for each in kinds], [])
@@ -44,15 +47,6 @@ def _rule(error: WeftError) -> str:
     """The complaint, for a sentence that begins with the name of the operation that was to be raised."""
     rule = error.diagnostics[0].message.removeprefix("'tile.matmul' op ")
     return f"can't become a tile.matmul{', which ' if rule.startswith('expects') else ': '}{rule}"
-
-
-def _views(matmul: Matmul) -> dict[object, Buffer]:
-    """The only way in which each argument is used. Raises Unraisable for two."""
-    used: dict[object, Buffer] = {}
-    for buffer in matmul.buffers:
-        if used.setdefault(buffer.source, buffer) != buffer:
-            raise Unraisable("reads an argument in two shapes; give the function two arguments", matmul.op)
-    return used
 
 
 def _type(buffer: Buffer, source: object) -> ir.Type:

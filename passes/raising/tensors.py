@@ -84,18 +84,14 @@ class _Rewriter:
             return self._values[value]
         if value in self._views:
             base, made = self._views[value]
-            return self._viewed(made, self._value(base, op))
+            kind = _tensor(made.results[0].type, made)
+            operands = [self._value(base, op), *(self._value(each, made) for each in list(made.operands)[1:])]
+            attributes = {each: made.attributes[each] for each in made.attributes}
+            name = made.name.replace("memref.", "tensor.")
+            return ir.Operation.create(name, [kind], operands, attributes).result
         if value not in self._contents:
             raise Unraisable("uses a memref whose contents aren't known", op)
         return self._contents[value]
-
-    def _viewed(self, view: ir.OpView, contents: ir.Value) -> ir.Value:
-        """The contents of a view of a memref."""
-        kind = _tensor(view.results[0].type, view)
-        operands = [contents, *(self._value(each, view) for each in list(view.operands)[1:])]
-        attributes = {each: view.attributes[each] for each in view.attributes}
-        name = view.name.replace("memref.", "tensor.")
-        return ir.Operation.create(name, [kind], operands, attributes).result
 
     def _write(self, memref: ir.Value, contents: ir.Value, op: ir.Operation) -> None:
         while memref in self._views:

@@ -51,9 +51,6 @@ class Pass:
                 )
             if not isinstance(default, str):
                 return f"{subject} the default of option '{name}' must be a text; got {shown(default)}"
-        return self._lowers_complaint(subject)
-
-    def _lowers_complaint(self, subject: str) -> str | None:
         legal = "a sequence of dialects and classes of operations"
         if not isinstance(self.lowers, Sequence):
             return f"{subject} lowers must be {legal}; got {shown(self.lowers)}"
@@ -81,7 +78,8 @@ class Pass:
                 check_constants(operations(op, *self._kinds) if self.lowers else ())
                 with extensions.blamed(f"pass '{self.flag}'", source):
                     self.run(op, **options)
-                self._check_survivors(op)
+                if self.lowers and (left := operations(op, *self._kinds)):
+                    raise refuse(left[0], f"survives --{self.flag}")
 
         return run
 
@@ -89,11 +87,6 @@ class Pass:
     def _kinds(self) -> list[type[ir.OpView]]:
         """The classes of the operations that it lowers."""
         return [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
-
-    def _check_survivors(self, root: ir.Operation) -> None:
-        """Raises WeftError for an op that the pass should have lowered and has not."""
-        if self.lowers and (left := operations(root, *self._kinds)):
-            raise refuse(left[0], f"survives --{self.flag}")
 
 
 def _is_op(kind: object) -> bool:

@@ -209,7 +209,17 @@ def flatten(
         if element.inner is not None:
             flat.append(Element(element.name, inner=flatten(element.inner, pipelines, followers)))
         elif element.name in pipelines:
-            text = _filled_in(pipelines[element.name], element)
+            pipeline = pipelines[element.name]
+            options = parse_options(element.options)
+            if unknown := sorted(set(options) - set(pipeline.options)):
+                known = ", ".join(pipeline.options) or "none"
+                raise WeftError(
+                    f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
+                    f"{did_you_mean(unknown[0], pipeline.options)}"
+                )
+            text = pipeline.text
+            for name, default in pipeline.options.items():
+                text = text.replace("{" + name + "}", options.get(name, default))
             passes = flatten(parse(text), pipelines, followers, named=True)
             flat += [replace(each, named=True) for each in passes]
         else:
@@ -218,21 +228,6 @@ def flatten(
                 more = tuple(Element(name) for name in followers.get(element.name, ()))
                 flat += flatten(more, pipelines, followers, named=True)
     return tuple(flat)
-
-
-def _filled_in(pipeline: Pipeline, element: Element) -> str:
-    """A pipeline's text with the options of the element that names it."""
-    options = parse_options(element.options)
-    if unknown := sorted(set(options) - set(pipeline.options)):
-        known = ", ".join(pipeline.options) or "none"
-        raise WeftError(
-            f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
-            f"{did_you_mean(unknown[0], pipeline.options)}"
-        )
-    text = pipeline.text
-    for name, default in pipeline.options.items():
-        text = text.replace("{" + name + "}", options.get(name, default))
-    return text
 
 
 class Manager:
