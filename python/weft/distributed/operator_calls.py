@@ -63,8 +63,13 @@ def _called(
         )
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     of_torch = wanted and activation is not None and (activation != "relu" or residual is not None)
-    if wanted and (activation in GATES or b.shape[0 if transposed else 1] % _UNIT):
-        _check_differentiated(name, a, b, transposed, epilogue)
+    if wanted:
+        columns = b.shape[0 if transposed else 1]
+        if activation in GATES:
+            check_gate(f"{name}: {activation}", columns, bias is not None or residual is not None)
+        is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
+        if is_sent or (name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)):
+            check_columns(f"{name}: gradients need", columns, _UNIT)
     added = (bias, None) if of_torch else (bias, residual)
     if not of_torch:
         options["activation"] = activation
@@ -78,19 +83,6 @@ def _called(
         return d
     d = gated(activation, d) if activation in GATES else activated(activation, d)
     return d if residual is None else (d + residual).to(d.dtype)
-
-
-def _check_differentiated(name: str, a: Tensor, b: Tensor, transposed: bool, epilogue: Any) -> None:
-    """Raises WeftError for a product whose gradients, or whose gate, can't be computed."""
-    activation = None if epilogue is None else epilogue.activation
-    is_gate, columns = activation in GATES, b.shape[0 if transposed else 1]
-    if is_gate:
-        has_more = epilogue.bias is not None or epilogue.residual is not None
-        check_gate(f"{name}: {activation}", columns, has_more)
-    is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
-    is_sent |= name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)
-    if is_sent:
-        check_columns(f"{name}: gradients need", columns, _UNIT)
 
 
 def gated(name: str, z: Tensor) -> Tensor:

@@ -277,7 +277,6 @@ class Exchange:
         self._calls = 0
         self._sizes = 0, 0
         self._memory: Sequence[Memory] = ()
-        self._peers: Memory | None = None
         self._halves: list[Half] = []
         self._states: list[Memory] = []
         self._captured: list[Turn] = []
@@ -292,8 +291,14 @@ class Exchange:
         starts = np.array([self._devices.address(each) for each in self._memory], np.int64)
         half = np.arange(HALVES, dtype=np.int64)[:, None, None] * sum(self._sizes)
         of_parts = np.stack([starts, starts + self._sizes[0]], axis=-1)
-        self._peers = self._devices.constant(half + of_parts)
-        self._halves = [self._half(number) for number in range(HALVES)]
+        addresses = self._devices.constant(half + of_parts)
+        self._halves = []
+        for number in range(HALVES):
+            begin, (data, flags) = number * sum(self._sizes), self._sizes
+            peers = 2 * 8 * len(self._memory)
+            of_data = [each.part(begin, data) for each in self._memory]
+            of_flags = [each.part(begin + data, flags) for each in self._memory]
+            self._halves.append(Half(of_data, of_flags, addresses.part(number * peers, peers)))
 
     def next(self, captured: bool) -> Turn:
         """The next call. Those that a graph captures all have the number and half of the last one that isn't
@@ -314,14 +319,3 @@ class Exchange:
         if captured:
             self._captured.append(turn)  # whose memory the graph's replays use
         return turn
-
-    def _half(self, number: int) -> Half:
-        """Data and flags of each rank, and their addresses, in one half."""
-        assert self._peers is not None
-        begin, (data, flags) = number * sum(self._sizes), self._sizes
-        peers = 2 * 8 * len(self._memory)
-        return Half(
-            [each.part(begin, data) for each in self._memory],
-            [each.part(begin + data, flags) for each in self._memory],
-            self._peers.part(number * peers, peers),
-        )
