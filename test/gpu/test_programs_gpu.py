@@ -131,6 +131,7 @@ def test_memory_between_kernels_is_kept_for_another_stream(torch, program):
     results = []
     for _ in range(20):
         results.append(program(a, b, stream=side))
+        torch.cuda._sleep(1_000_000)
         torch.full((256, 40), float("nan"), device="cuda")  # takes memory that the call has freed
     side.synchronize()
     for result in results:

@@ -95,7 +95,15 @@ class Program:
         PyTorch's current stream, which may be capturing a graph. Raises WeftError for arguments that don't
         fit.
         """
-        results, used = self._run(args, stream, on)
+        current = None if stream is None or on == "emulator" else _current_stream(args)
+        if current is None:
+            results, used = self._run(args, stream, on)
+        else:
+            # The stream doesn't wait for PyTorch's current one, which may still use the memory that PyTorch
+            # would give there, and which in turn may read results after they are dropped.
+            with graph.torch_stream(stream, current.device):
+                results, used = self._run(args, stream, on)
+            graph.keep_until(current, results if isinstance(results, tuple) else (results,))
         if stream is not None and on != "emulator":
             graph.keep_until(stream, used)
         return results
