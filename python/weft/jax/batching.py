@@ -36,8 +36,8 @@ def _batched(operands: Arrays, axes: Sequence[int | None], *, product: Product) 
     if not mapped.isdisjoint(BLOCK_SCALES) and _has_factors(moved, mapped, product):
         alone = mapped <= {"a", "c", "residual", "scale_a"} and "scale_a" in product.by_columns
         alone = alone and ranks["a"] == ranks["b"] == 2
-        members, *_, m, _ = moved["a"].shape
-        if not alone or product.transpose_a or moved["scale_a"].size != members * m:
+        sizes = moved["a"].shape
+        if not alone or product.transpose_a or moved["scale_a"].size != sizes[0] * sizes[-2]:
             return one_by_one(moved, mapped, lambda values: bind(values, product)), 0
         moved["scale_a"] = moved["scale_a"].reshape(1, -1)  # a column, transposed
         return multiply(moved, product, of_rows=True), 0
