@@ -100,10 +100,15 @@ class EpilogueOp(Op, dialect=Tile, name="epilogue", traits=[Pure]):
         return last.element
 
     @property
+    def stores(self) -> "tuple[StoreElementOp, ...]":
+        """The stores of further results, in order."""
+        return tuple(op for op in self.block.operations if isinstance(op, StoreElementOp))
+
+    @property
     def needs(self) -> Needs:
         """What the epilogue needs of a kernel."""
         loads = tuple(op for op in self.block.operations if isinstance(op, LoadElementOp))
-        stores = tuple(op for op in self.block.operations if isinstance(op, StoreElementOp))
+        stores = self.stores
         rounds = not stores and bool(self.result == self.sum)
         return Needs(loads, stores, rounds, rounds or (not stores and self._is_scaled))
 

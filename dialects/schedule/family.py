@@ -201,9 +201,11 @@ class AnySchedule(Written):
 
     def cluster_group_complaint(self, types: Types) -> str | None:
         """Why a K block, or the rows of D that a cluster computes, may not be of one group."""
+        if types.k_groups:
+            return self.group_complaint(types)
         rows = self.rows_of_d * self.swapped(*self.cluster)[0]
-        if types.k_groups or GROUP_ROWS % rows == 0:
-            return self.group_complaint(types) if types.k_groups else None
+        if GROUP_ROWS % rows == 0:
+            return None
         return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:

@@ -245,11 +245,9 @@ class WarpgroupSchedule(AnySchedule):
         unit = 8 if self.swap else min(SWIZZLES) // types.output_bytes  # rows of a fragment, or a panel
         column = self.warpgroups // self.sharers * self.block[0] * types.output_bytes * self.staged(types)
         whole, strip = self.block[1] * column, width * column
-        if self.swap or self.alternating or self.block[1] <= width or self.block[1] % unit:
-            strip = 0
-        if not types.input_bytes == types.output_bytes == 2:  # strips of other types weren't measured
-            strip = 0
-        return Staging(whole, room, self.block[1], unit, strip, width)
+        divides = self.block[1] > width and self.block[1] % unit == 0
+        measured = types.input_bytes == types.output_bytes == 2 and not (self.swap or self.alternating)
+        return Staging(whole, room, self.block[1], unit, strip if divides and measured else 0, width)
 
     def staging_parts(self, types: Types) -> int:
         """In how many parts a tile of D is staged, one after the other: few enough for the stages."""

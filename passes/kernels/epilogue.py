@@ -234,7 +234,7 @@ class _Epilogue:
         self.op, self.run, self.number = finisher.op, finisher.run, finisher.number
         self.needs = self.op.needs
         self.preloaded, self.known, self.kind, self.start = finisher.preloaded, known, kind, start
-        count, read = len(pieces(kind)), self.op.needs.matrices
+        count, read = len(pieces(kind)), self.needs.matrices
         bits = sum(matrix.type.element_type.width for matrix in read) or 1
         fits = (
             p
@@ -325,9 +325,9 @@ class _Epilogue:
 
     def _vector_of(self, source: ir.Value) -> ir.Value:
         """A vector of the product, if a memref has one for each."""
-        return (
-            source if source.type.rank == 1 else vector_of(source, 0 if self.number is None else self.number)
-        )
+        if source.type.rank == 1:
+            return source
+        return vector_of(source, 0 if self.number is None else self.number)
 
     def _of_columns(self, name: ir.Value, source: ir.Value, piece: Piece) -> ir.Value:
         """A lane's elements of a vector for the piece's columns."""

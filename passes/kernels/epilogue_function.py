@@ -83,7 +83,7 @@ def compute(
             values[results[0]] = vector.from_elements(kinds[0], elements)
         else:
             values |= zip(results, _copy(op, operands, kinds), strict=True)
-    return [of(each) for each in (function.result, *(store.value for store in function.needs.stores))]
+    return [of(each) for each in (function.result, *(store.value for store in function.stores))]
 
 
 def _every(value: ir.Value, known: Shared, shape: list[int]) -> ir.Value:
