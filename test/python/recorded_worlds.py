@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from weft.distributed.devices import Memory
 from weft.distributed.recorded import RecordedTeam
 from weft.distributed.xla_call import TeamCall
 from weft.launch import arrays
@@ -21,9 +22,9 @@ class Prepared:
 
 
 class WorldPeers:
-    """The GPUs of a World, as `weft.distributed.recorded.Peers`."""
+    """The GPUs of a World, as `weft.distributed.peers.PeerGpus`."""
 
-    kind, chip = "cpu", "sm_90a"
+    chip = "sm_90a"
 
     def __init__(self, world):
         self.world, self.ordinals, self.kept = world, tuple(range(world.ranks)), []
@@ -31,17 +32,17 @@ class WorldPeers:
     def zeros(self, rank, size):
         made = np.zeros(size, np.uint8)
         self.world.share(made, rank)
-        return self._kept(made)
+        return self._kept(rank, made)
 
     def constant(self, rank, numbers):
-        return self._kept(numbers.copy())
+        return self._kept(rank, numbers.copy())
 
-    def _kept(self, made):
+    def _kept(self, rank, made):
         self.kept.append(made)
-        return made.ctypes.data
+        return Memory(made.ctypes.data, made.nbytes, "cpu", rank, None)
 
-    def mapped(self, address):
-        return self.world.address(self.memory(address, 1))
+    def mapped(self, memory):
+        return self.world.address(self.memory(memory.address, 1))
 
     def memory(self, address, size, more=()):
         """Bytes of what ranks have allocated, or of another array."""

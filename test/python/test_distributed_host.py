@@ -14,6 +14,7 @@ from fake_driver import two_gpus  # noqa: E402
 
 from weft.dialects.schedule import WarpgroupSchedule  # noqa: E402
 from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter, scatter  # noqa: E402
+from weft.distributed.devices import Memory  # noqa: E402
 from weft.distributed.products import TeamProduct  # noqa: E402
 from weft.nn import ColumnParallelLinear, RowParallelLinear  # noqa: E402
 
@@ -32,7 +33,7 @@ class Devices(cuda.CudaDevices):
 
     def shared(self, size):
         found = [torch.zeros(size, dtype=torch.uint8) for _ in range(self.size)]
-        return [cuda.Address(each.data_ptr(), size, 0, (each, None)) for each in found]
+        return [Memory(each.data_ptr(), size, "cuda", 0, (each, None)) for each in found]
 
     def barrier(self, milliseconds):
         return lambda: None
@@ -151,7 +152,7 @@ def test_sums_of_captured_calls_are_copied_if_graphs_can_wait(done, monkeypatch)
 
 @pytest.mark.usefixtures("done")
 def test_graphs_wait_if_the_driver_captures_waits(monkeypatch):
-    queue, flag = cuda.CudaQueue(PUSHES), cuda.Address(1024, 4, 0, None)
+    queue, flag = cuda.CudaQueue(PUSHES), Memory(1024, 4, "cuda", 0, None)
     assert cuda._graphs_wait(queue, flag)
     monkeypatch.setattr(queue, "_await_value", lambda *_: 900)  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
     assert not cuda._graphs_wait(queue, flag)

@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.distributed import watching
-from weft.distributed.devices import Devices, different
+from weft.distributed.devices import Devices, Memory, different
 from weft.distributed.meetings import group_of
 from weft.errors import WeftError
 from weft.launch import arrays, runtime, torch_keys
@@ -46,22 +46,6 @@ def _function(name: str, kinds: str) -> Callable[..., int]:
     return ctypes.CFUNCTYPE(ctypes.c_int, *map(of_kind.__getitem__, kinds))(entry(name))
 
 
-class Address(NamedTuple):
-    """Memory of a GPU, mapped on this one. `owner` keeps it alive."""
-
-    address: int
-    size: int
-    ordinal: int
-    owner: Any
-
-    def part(self, begin: int, size: int) -> "Address":
-        return Address(self.address + begin, size, self.ordinal, self.owner)
-
-    def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
-        strides = arrays.contiguous_strides(tuple(shape))
-        return ArrayView(self.address, tuple(shape), strides, dtype, "cuda", self.ordinal, False, self.owner)
-
-
 class CudaQueue:
     """A stream, by its handle."""
 
@@ -74,26 +58,26 @@ class CudaQueue:
         self._record, self._wait = _function("cuEventRecord", "pp"), _function("cuStreamWaitEvent", "ppu")
         self._await_value = _function("cuStreamWaitValue32", "ppuu")
 
-    def copy(self, to: Address, source: Address) -> None:
+    def copy(self, to: Memory, source: Memory) -> None:
         if error := self._copy(to.address, source.address, source.size, self.handle):
             _failed(f"copying {source.size} bytes to another GPU", error)
 
-    def fill(self, flags: Address, value: int) -> None:
+    def fill(self, flags: Memory, value: int) -> None:
         count = flags.size // _FLAG
         call("setting flags", api().cuMemsetD32Async, flags.address, value, count, self.handle)
 
-    def await_value(self, flag: Address, value: int) -> None:
+    def await_value(self, flag: Memory, value: int) -> None:
         if error := self._await_value(self.handle, flag.address, value, _AT_LEAST):
             _failed("waiting for a flag", error)
 
-    def refuses_value(self, flag: Address) -> bool:
+    def refuses_value(self, flag: Memory) -> bool:
         """Whether a wait can't be added."""
         return bool(self._await_value(self.handle, flag.address, 0, _AT_LEAST))
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel.plan(list(views))
 
-    def launch(self, prepared: Any, operands: "Sequence[Tensor]", memory: "Sequence[Tensor]") -> None:
+    def launch(self, prepared: Any, operands: "Sequence[Tensor]", memory: Sequence[Memory]) -> None:
         starts = [each.data_ptr() for each in operands]
         prepared.launch(self.handle, *starts, *[each.address for each in memory])
 
@@ -173,7 +157,7 @@ class CudaDevices(Devices):
     def captures(self) -> bool:
         return bool(self._is_captured())
 
-    def shared(self, size: int) -> list[Address]:
+    def shared(self, size: int) -> list[Memory]:
         import torch.distributed._symmetric_memory as symmetric
 
         torch = self._torch
@@ -187,21 +171,21 @@ class CudaDevices(Devices):
         torch.cuda.synchronize(self._device)
         begin = tensor.data_ptr() - handle.buffer_ptrs[self.rank]
         owner = tensor, handle
-        return [Address(each + begin, size, self._device.index, owner) for each in handle.buffer_ptrs]
+        device = "cuda", self._device.index
+        return [Memory(each + begin, size, *device, owner) for each in handle.buffer_ptrs]
 
-    def address(self, memory: Address) -> int:
+    def address(self, memory: Memory) -> int:
         return memory.address
 
-    def constant(self, numbers: npt.NDArray[Any]) -> Address:
+    def constant(self, numbers: npt.NDArray[Any]) -> Memory:
         tensor = self._torch.from_numpy(np.ascontiguousarray(numbers)).to(self._device)
-        size = tensor.numel() * tensor.element_size()
-        return Address(tensor.data_ptr(), size, self._device.index, tensor)
+        return self.of(tensor)
 
-    def of(self, array: "Tensor") -> Address:
+    def of(self, array: "Tensor") -> Memory:
         size = array.numel() * array.element_size()
-        return Address(array.data_ptr(), size, self._device.index, array)
+        return Memory(array.data_ptr(), size, "cuda", self._device.index, array)
 
-    def array(self, memory: Address, shape: Sequence[int], dtype: str) -> "Tensor":
+    def array(self, memory: Memory, shape: Sequence[int], dtype: str) -> "Tensor":
         tensor, _ = memory.owner
         kind = self._kinds[dtype]
         begin, size = memory.address - tensor.data_ptr(), prod(shape) * kind.itemsize
@@ -248,7 +232,7 @@ class CudaDevices(Devices):
         return watching.is_watched(operands)
 
 
-def _graphs_wait(queue: CudaQueue, flag: Address) -> bool:
+def _graphs_wait(queue: CudaQueue, flag: Memory) -> bool:
     """Whether the driver captures waits for flags. With one connection for all streams, a wait could precede
     the kernel that ends it.
     """

@@ -2,10 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from weft.launch import arrays
@@ -21,30 +20,41 @@ Make = Callable[[Any, Any], Any]
 """A function that plans a product, or several, for a team."""
 
 
-class Memory(Protocol):
-    """Contiguous bytes of one GPU."""
+class Memory(NamedTuple):
+    """Contiguous bytes of a GPU. `device` and `ordinal` are those of views of them; `owner` keeps them alive."""
 
-    @property
-    def size(self) -> int:
-        """Their number."""
+    address: int
+    size: int
+    device: str
+    ordinal: int
+    owner: Any
+
+    @classmethod
+    def of(cls, view: ArrayView) -> "Memory":
+        """That of a contiguous array."""
+        return cls(view.address, prod(view.shape) * view.bits // 8, view.device, view.device_id, view.owner)
 
     def part(self, begin: int, size: int) -> "Memory":
         """Some of the bytes."""
+        return Memory(self.address + begin, size, self.device, self.ordinal, self.owner)
 
     def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
-        """Their beginning as an array."""
+        """Their beginning as an array, of elements by MLIR's name."""
+        shape = tuple(shape)
+        strides = arrays.contiguous_strides(shape)
+        return ArrayView(self.address, shape, strides, dtype, self.device, self.ordinal, False, self.owner)
 
 
 class Queue(Protocol):
     """A stream of this GPU."""
 
-    def copy(self, to: Any, source: Any) -> None:
+    def copy(self, to: Memory, source: Memory) -> None:
         """Adds a copy by a copy engine."""
 
-    def fill(self, flags: Any, value: int) -> None:
+    def fill(self, flags: Memory, value: int) -> None:
         """Adds writes of a number to flags of 4 bytes."""
 
-    def await_value(self, flag: Any, value: int) -> None:
+    def await_value(self, flag: Memory, value: int) -> None:
         """Work added from now on begins when a flag of 4 bytes of this GPU has been set to a number, or to
         one of the next 2**31 - 1.
         """
@@ -52,7 +62,7 @@ class Queue(Protocol):
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         """A launch with arrays like these, for `launch`."""
 
-    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Any]) -> None:
+    def launch(self, prepared: Any, operands: Sequence[Any], memory: Sequence[Memory]) -> None:
         """Adds a launch with these arrays and this memory."""
 
     def record(self) -> Any:
@@ -108,7 +118,7 @@ class Devices(Host, ABC):
         """So many bytes on each GPU, zeros, for all to access: by rank. All ranks call it together."""
 
     @abstractmethod
-    def address(self, memory: Any) -> int:
+    def address(self, memory: Memory) -> int:
         """Where shared memory is mapped on this GPU."""
 
     @abstractmethod
@@ -120,7 +130,7 @@ class Devices(Host, ABC):
         """The memory of a contiguous array."""
 
     @abstractmethod
-    def array(self, memory: Any, shape: Sequence[int], dtype: str) -> Array:
+    def array(self, memory: Memory, shape: Sequence[int], dtype: str) -> Array:
         """The beginning of shared memory of this GPU as an array, of elements by MLIR's name."""
 
     @abstractmethod
@@ -133,27 +143,6 @@ class Devices(Host, ABC):
         called it and ended what precedes. A wait that takes longer ends with an error. All ranks call
         `barrier` together.
         """
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """Memory of the emulator: an array of uint8."""
-
-    array: npt.NDArray[np.uint8]
-
-    @property
-    def size(self) -> int:
-        return int(self.array.size)
-
-    def part(self, begin: int, size: int) -> "Bytes":
-        return Bytes(self.array[begin : begin + size])
-
-    def view(self, shape: Sequence[int], dtype: str) -> ArrayView:
-        kind = arrays.numpy_dtype(dtype)
-        size = kind.itemsize
-        for extent in shape:
-            size *= extent
-        return arrays.view(self.array[:size].view(kind).reshape(tuple(shape)))
 
 
 def different(keys: Sequence[object]) -> str:

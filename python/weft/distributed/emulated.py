@@ -2,18 +2,29 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.distributed.devices import Array, Bytes, Devices, different
+from weft.distributed.devices import Array, Devices, Memory, different
 from weft.emulator import Stream, World
 from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
+
+
+def _memory(array: npt.NDArray[Any]) -> Memory:
+    """The memory of a contiguous array."""
+    return Memory.of(arrays.view(array))
+
+
+def _bytes(memory: Memory) -> npt.NDArray[Any]:
+    """Memory as a slice of the array that it belongs to: the first use of a part gives a GPU all of it."""
+    whole = memory.owner.reshape(-1).view(np.uint8)
+    begin = memory.address - whole.ctypes.data
+    return whole[begin : begin + memory.size]
 
 
 class WorldQueue:
@@ -22,21 +33,21 @@ class WorldQueue:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
-    def copy(self, to: Bytes, source: Bytes) -> None:
-        self.stream.copy(to.array, source.array)
+    def copy(self, to: Memory, source: Memory) -> None:
+        self.stream.copy(_bytes(to), _bytes(source))
 
-    def fill(self, flags: Bytes, value: int) -> None:
+    def fill(self, flags: Memory, value: int) -> None:
         for begin in range(0, flags.size, 4):
-            self.stream.write(flags.part(begin, 4).array, value)
+            self.stream.write(_bytes(flags.part(begin, 4)), value)
 
-    def await_value(self, flag: Bytes, value: int) -> None:
-        self.stream.wait_value(flag.array, value)
+    def await_value(self, flag: Memory, value: int) -> None:
+        self.stream.wait_value(_bytes(flag), value)
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return kernel, views
 
     def launch(
-        self, prepared: tuple[Kernel, list[ArrayView]], operands: Sequence[Array], memory: Sequence[Bytes]
+        self, prepared: tuple[Kernel, list[ArrayView]], operands: Sequence[Array], memory: Sequence[Memory]
     ) -> None:
         kernel, views = prepared
         kernel.emulate_on(self.stream, *views)
@@ -56,7 +67,7 @@ class _Together:
 
     def __init__(self, world: World) -> None:
         self.world, self.number = world, next(_numbers)
-        self.allocations: list[list[Bytes]] = []
+        self.allocations: list[list[Memory]] = []
         self.keys: list[tuple[object, ...]] = []
 
 
@@ -81,33 +92,33 @@ class WorldDevices(Devices):
     def caller(self) -> WorldQueue:
         return self._stream
 
-    def shared(self, size: int) -> list[Bytes]:
+    def shared(self, size: int) -> list[Memory]:
         allocations = self._together.allocations
         if self._allocated == len(allocations):
-            allocations.append([Bytes(np.zeros(size, np.uint8)) for _ in range(self.size)])
-            for rank, memory in enumerate(allocations[-1]):
-                self._together.world.share(memory.array, rank)
+            made = [np.zeros(size, np.uint8) for _ in range(self.size)]
+            for rank, each in enumerate(made):
+                self._together.world.share(each, rank)
+            allocations.append(list(map(_memory, made)))
         self._allocated += 1
         return allocations[self._allocated - 1]
 
-    def address(self, memory: Bytes) -> int:
-        return self._together.world.address(memory.array)
+    def address(self, memory: Memory) -> int:
+        return self._together.world.address(_bytes(memory))
 
-    def constant(self, numbers: npt.NDArray[Any]) -> Bytes:
-        return Bytes(numbers.copy().view(np.uint8).reshape(-1))
+    def constant(self, numbers: npt.NDArray[Any]) -> Memory:
+        return _memory(numbers.copy())
 
-    def of(self, array: Array) -> Bytes:
-        return Bytes(array.reshape(-1).view(np.uint8))
+    def of(self, array: Array) -> Memory:
+        return _memory(array)
 
-    def array(self, memory: Bytes, shape: Sequence[int], dtype: str) -> Array:
-        kind = arrays.numpy_dtype(dtype)
-        return memory.array[: prod(shape) * kind.itemsize].view(kind).reshape(tuple(shape))
+    def array(self, memory: Memory, shape: Sequence[int], dtype: str) -> Array:
+        return memory.view(shape, dtype).numpy()
 
     def empty(self, shape: tuple[int, ...], like: Array, dtype: str | None = None) -> Array:
         return np.zeros(tuple(shape), like.dtype if dtype is None else arrays.numpy_dtype(dtype))
 
     def barrier(self, milliseconds: int) -> Callable[[], None]:
-        flags = [each.array.view(np.uint32) for each in self.shared(4 * self.size)]
+        flags = [each.view((self.size,), "ui32").numpy() for each in self.shared(4 * self.size)]
         others = [rank for rank in range(self.size) if rank != self.rank]
         numbers, stream = itertools.count(1), self._stream.stream
 

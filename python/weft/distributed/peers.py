@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from weft.distributed.devices import Memory
 from weft.errors import WeftError
 from weft.launch import runtime
 from weft.launch.arrays import ArrayView
@@ -43,9 +44,7 @@ def _enable(one: int, other: int) -> None:
 
 
 class PeerGpus:
-    """GPUs of this process, by rank (`recorded.Peers`). Memory lives as long as this object."""
-
-    kind = "cuda"
+    """GPUs of this process, by rank. Memory lives as long as this object."""
 
     def __init__(self, ordinals: tuple[int, ...]) -> None:
         """Raises WeftError for GPUs that can't be a team."""
@@ -57,20 +56,24 @@ class PeerGpus:
         for one, other in itertools.permutations(ordinals, 2):
             _enable(one, other)
 
-    def zeros(self, rank: int, size: int) -> int:
+    def zeros(self, rank: int, size: int) -> Memory:
+        """So many new bytes of a GPU, for all to access."""
         return self._filled(rank, size, None)
 
-    def constant(self, rank: int, numbers: npt.NDArray[Any]) -> int:
+    def constant(self, rank: int, numbers: npt.NDArray[Any]) -> Memory:
+        """A copy of a contiguous array of NumPy for a GPU."""
         return self._filled(rank, numbers.nbytes, numbers)
 
-    def _filled(self, rank: int, size: int, numbers: npt.NDArray[Any] | None) -> int:
+    def _filled(self, rank: int, size: int, numbers: npt.NDArray[Any] | None) -> Memory:
         # Kernels that wait for other GPUs may be running, so nothing here waits for the GPU's other work.
         with entered(primary(self.ordinals[rank])):
             self._kept.append(filled(size, numbers))
-        return self._kept[-1].address
+        return Memory(self._kept[-1].address, size, "cuda", self.ordinals[rank], None)
 
-    def mapped(self, address: int) -> int:
-        return address
+    def mapped(self, memory: Memory) -> int:
+        """The address that kernels use for memory of `zeros`."""
+        return memory.address
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
+        """A launch with arrays like these, for a step of a sequence."""
         return kernel.plan(list(views))

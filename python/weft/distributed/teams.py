@@ -124,8 +124,11 @@ class Team:
     def exchange(self, kind: str) -> "Exchange":
         """The memory for calls of a kind."""
         if kind not in self._exchanges:
-            self._exchanges[kind] = Exchange(self.devices, self._limit)
+            self._exchanges[kind] = self._new_exchange()
         return self._exchanges[kind]
+
+    def _new_exchange(self) -> "Exchange":
+        return Exchange(self.devices, self._limit)
 
     def counted(self, kind: str, data: int, flags: int) -> "Counted":
         """Memory for calls of a kind that kernels count, with at least so many bytes of data and flags in

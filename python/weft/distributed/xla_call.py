@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from weft.distributed import gather, reduce, scatter
 from weft.distributed.peers import PeerGpus, obstacle
 from weft.distributed.products import Plan, TeamProduct, described
-from weft.distributed.recorded import Operand, Place, RecordedTeam
+from weft.distributed.recorded import Operand, RecordedTeam
 from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
-from weft.launch.sequence import Sequence, Where
+from weft.launch.sequence import Sequence
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, arrays_of, fields_of, product_of
 from weft.system import locks
@@ -66,12 +66,9 @@ class TeamCall:
 
     def arrays(self, kind: str = "cuda", ordinal: int = 0) -> list[Operand]:
         """The operands, on a GPU."""
-        operands = []
-        for number, (shape, dtype) in enumerate(self.operands):
-            place = Place(Where(number, 0), 0, kind, ordinal)
-            each = Operand.of(place, shape, dtype)
-            operands.append(each.T if number > 1 and self.product.roles[number - 2] == "scale_a" else each)
-        return operands
+        arrays = [Operand.of(number, *each, kind, ordinal) for number, each in enumerate(self.operands)]
+        roles = "a", "b", *self.product.roles
+        return [x.T if role == "scale_a" else x for role, x in zip(roles, arrays, strict=True)]
 
     def described(self) -> TeamProduct:
         """The product of a rank. Raises WeftError for operands that the kernels can't take."""
