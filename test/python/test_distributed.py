@@ -8,7 +8,7 @@ import pytest
 from distributed_worlds import SMALL, WAYS, K, M, N, numbers, product, rules, send_by, with_ptx
 
 import weft
-from weft.distributed import Team, all_gather_matmul, gather, products, rows, small_kernels, teams
+from weft.distributed import Team, all_gather_matmul, gather, rows, small_kernels, teams
 from weft.distributed.emulated import WorldDevices, WorldQueue
 from weft.emulator import Deadlock, Fault, World
 from weft.multiply.product import Product
@@ -286,7 +286,7 @@ def test_products_send_their_rows_in_slices(monkeypatch, k, slices):
 )
 def test_shapes_select_what_sends_rows(ranks, m, n, k, way):
     a, b = (gather.arrays.view(np.zeros(shape, ml_dtypes.bfloat16)) for shape in ((m, k), (n, k)))
-    product = products.described("all_gather_matmul", a, b, {}, Product(transpose_b=True))
+    product = gather.FUNCTION.described(a, b, ranks, {}, Product(transpose_b=True))
     team = SimpleNamespace(size=ranks, devices=SimpleNamespace(chip="sm_90a"))
     assert gather._way(product, team).__name__ == way
 

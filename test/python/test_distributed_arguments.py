@@ -111,7 +111,7 @@ def test_an_epilogue_is_one_of_weft(function):
 def test_options_that_ranks_do_not_share_are_named(monkeypatch, options, name):
     monkeypatch.setattr(TeamProduct, "kernel", lambda *_, **__: None)
     teams = Team.emulated(World(RANKS))
-    monkeypatch.setattr("weft.distributed.products.Plan.launch", lambda *_: None)
+    monkeypatch.setattr("weft.distributed.plans.Plan.launch", lambda *_: None)
     called(matmul_reduce_scatter, 0, teams)
     with pytest.raises(weft.WeftError, match=rf"with transpose_b and .* with transpose_b, {name}$"):
         called(matmul_reduce_scatter, 1, teams, **options)

@@ -50,7 +50,7 @@ def test_products_return_the_rows_that_they_gather(size):
     for call in range(2):
         for rank, team in enumerate(members):
             b = np.ones((64, 64), ml_dtypes.bfloat16)
-            d, gathered = rows.queued(a[rank][call], b, team=team)
+            d, gathered = rows.WITH_ROWS.queued(a[rank][call], b, team=team)
             found.append((d, gathered, np.concatenate([each[call] for each in a])))
     assert not world.run(seed=1).findings
     for d, gathered, want in found:
@@ -72,9 +72,9 @@ def test_steps_of_training_on_four_ranks_end(monkeypatch, way):
         for rank, team in enumerate(members):  # forward, and what gradients of both layers call
             all_gather_matmul(x[rank], up[rank], team=team, transpose_b=True)
             matmul_reduce_scatter(hidden[rank], down[rank], team=team, transpose_b=True)
-            _, of_z = rows.queued(gradient[rank], down[rank], team=team)
+            _, of_z = rows.WITH_ROWS.queued(gradient[rank], down[rank], team=team)
             finish = rows.gathering(x[rank], team)
-            scatter.queued(hidden[rank], up[rank], team=team)
+            scatter.FUNCTION.queued(hidden[rank], up[rank], team=team)
             found.append((of_z, finish()))
     assert not world.run(seed=1).findings
     for of_z, all_of_x in found:

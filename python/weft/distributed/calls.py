@@ -5,15 +5,15 @@ from functools import partial
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule
-from weft.distributed import gather, reduce, scatter
-from weft.distributed.added import Scales, added_to
+from weft.distributed import gather
 from weft.distributed.devices import Array
+from weft.distributed.functions import FUNCTIONS
+from weft.distributed.products import Scales, added_to
 from weft.distributed.teams import Team
-from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue
 
-_GATHER, _SCATTER, _REDUCE = "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce"
+_GATHER, _SCATTER, _REDUCE = FUNCTIONS
 
 
 def _by_operator(name: str, *operands: Array, **options: Any) -> Any:
@@ -23,14 +23,11 @@ def _by_operator(name: str, *operands: Array, **options: Any) -> Any:
     return calls.by_operator(name, *operands, **options)
 
 
-def _gathered(
-    a: Array, b: Array, *, epilogue: Epilogue | Sequence[Epilogue | None] | None = None, **options: Any
-) -> Any:
+def _gathered(a: Array, b: Array, *, epilogue: Any = None, scales: Any = None, **options: Any) -> Any:
     """The function by its operator, where PyTorch has to see the call. Each of several products gathers."""
     if not isinstance(b, list | tuple):
-        return _by_operator(_GATHER, a, b, epilogue=epilogue, **options)
-    pairs = gather.pairs(_GATHER, options.pop("scales", None), len(b))
-    calls = zip(b, gather.epilogues(b, epilogue), pairs, strict=True)
+        return _by_operator(_GATHER, a, b, epilogue=epilogue, scales=scales, **options)
+    calls = zip(b, gather.epilogues(b, epilogue), gather.pairs(_GATHER, scales, len(b)), strict=True)
     return [_by_operator(_GATHER, a, each, epilogue=own, scales=pair, **options) for each, own, pair in calls]
 
 
@@ -58,17 +55,12 @@ def all_gather_matmul(
     ceil(K / 128), contiguous; with several `b`, a list of those. Rows of `a` must then be a multiple of 4.
     Raises WeftError for arrays that don't fit.
     """
-    options: dict[str, Any] = {"transpose_b": transpose_b, "schedule": schedule, "scales": scales}
+    options: Any = {"team": team, "transpose_b": transpose_b, "schedule": schedule, "scales": scales}
     if not isinstance(b, list | tuple):
-        if not isinstance(epilogue, Epilogue | None):
-            raise WeftError(f"{_GATHER}: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
-        if _is_watched(team, (a, b), epilogue, scales=scales):
-            return _gathered(a, b, team=team, epilogue=epilogue, **options)
-        return gather.queued(a, b, team=team, epilogue=epilogue, **options)
+        return _called(_GATHER, a, b, options | {"epilogue": epilogue})
     epilogues = gather.epilogues(b, epilogue)
-    if _is_watched(team, (a, *b), *epilogues, scales=scales):
-        return _gathered(a, b, team=team, epilogue=epilogues, **options)
-    return gather.several(a, b, team, epilogues, **options)
+    is_watched = _is_watched(team, (a, *b), *epilogues, scales=scales)
+    return (_gathered if is_watched else gather.several)(a, b, epilogue=epilogues, **options)
 
 
 @torch_tensors.traced_as(partial(_by_operator, _SCATTER))
@@ -93,16 +85,9 @@ def matmul_reduce_scatter(
     `weft.matmul`, for this rank's rows of the sum. The rest is as in `all_gather_matmul`. Raises WeftError
     for arrays that don't fit.
     """
-    options: dict[str, Any] = {
-        "transpose_b": transpose_b,
-        "epilogue": epilogue,
-        "schedule": schedule,
-        "partials": partials,
-        "scales": scales,
-    }
-    if _is_watched(team, (a, b), epilogue, scales=scales):
-        return _by_operator(_SCATTER, a, b, team=team, shared_bias=shared_bias, **options)
-    return scatter.queued(a, b, team=team, **options)
+    options: Any = {"team": team, "transpose_b": transpose_b, "epilogue": epilogue, "partials": partials}
+    options |= {"schedule": schedule, "scales": scales}
+    return _called(_SCATTER, a, b, options, shared_bias=shared_bias)
 
 
 @torch_tensors.traced_as(partial(_by_operator, _REDUCE))
@@ -125,16 +110,16 @@ def matmul_all_reduce(
     whole sum, and must be the same on all ranks. The rest is as in `matmul_reduce_scatter`. Raises WeftError
     for arrays that don't fit.
     """
-    options: dict[str, Any] = {
-        "transpose_b": transpose_b,
-        "epilogue": epilogue,
-        "schedule": schedule,
-        "partials": partials,
-        "scales": scales,
-    }
-    if _is_watched(team, (a, b), epilogue, scales=scales):
-        return _by_operator(_REDUCE, a, b, team=team, **options)
-    return reduce.queued(a, b, team=team, **options)
+    options: Any = {"team": team, "transpose_b": transpose_b, "epilogue": epilogue, "partials": partials}
+    options |= {"schedule": schedule, "scales": scales}
+    return _called(_REDUCE, a, b, options)
+
+
+def _called(name: str, a: Array, b: Array, options: dict[str, Any], **of_operator: object) -> Any:
+    """A plain call, or one by the operator, which has more options."""
+    if _is_watched(options["team"], (a, b), options["epilogue"], scales=options["scales"]):
+        return _by_operator(name, a, b, **options, **of_operator)
+    return FUNCTIONS[name].queued(a, b, **options)
 
 
 def _is_watched(

@@ -21,7 +21,7 @@ Make = Callable[[Any, Any], Any]
 
 
 class Memory(NamedTuple):
-    """Contiguous bytes of a GPU. `device` and `ordinal` are those of views of them; `owner` keeps them alive."""
+    """Contiguous bytes of a GPU. `device` and `ordinal` are those of views. `owner` keeps them alive."""
 
     address: int
     size: int
@@ -104,6 +104,8 @@ class Host:
 class Devices(Host, ABC):
     """This GPU of a team, by rank, and what the host does for it."""
 
+    awaits_values = True
+    """Whether streams can wait for values."""
     graphs_wait = False
     """Whether graphs in which the caller's work is captured can wait for flags: the same on all ranks."""
     pushes: Queue

@@ -4,18 +4,18 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
+from operator import mul
 from typing import Any
 
 from weft.dialects.activations import GATES
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed import small_kernels
-from weft.distributed.added import SCALES, Scales, added_to
 from weft.distributed.devices import Array, Memory, Queue
 from weft.distributed.gates import check_gate
-from weft.distributed.products import Function, Plan, TeamProduct, run_planned
+from weft.distributed.plans import Function, Plan, lock_of, plan_of
+from weft.distributed.products import SCALES, Scales, TeamProduct, added_to
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
 from weft.launch import arrays
@@ -36,15 +36,11 @@ _ALIGNED = 16  # bytes: a vector of the kernel that sends rows
 _FLAG = _WORD = 4
 
 
-def _rows(product: TeamProduct, team: Team) -> int:
-    """The rows of all ranks. Raises WeftError for a gate without its columns and a chip without `wgmma`."""
+def _check(product: TeamProduct, ranks: int) -> None:
+    """Raises WeftError for a gate without its columns."""
     if product.options.activation in GATES:
         name = f"{_NAME}: {product.options.activation}"
         check_gate(name, product.columns, any(role not in SCALES for role, *_ in product.added))
-        schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
-        if not isinstance(schedule, WarpgroupSchedule):
-            raise WeftError(f"{name} needs a schedule of wgmma, on sm_90a, got {schedule}")
-    return team.size * product.a[0]
 
 
 def epilogues(bs: Sequence[Array], epilogues: Any) -> Sequence[Epilogue | None]:
@@ -63,31 +59,31 @@ def epilogues(bs: Sequence[Array], epilogues: Any) -> Sequence[Epilogue | None]:
 def several(
     a: Array,
     bs: Sequence[Array],
-    team: Team,
-    epilogues: Sequence[Epilogue | None],
-    scales: tuple[Array, Sequence[Array]] | None,
     *,
+    team: Team,
+    epilogue: Sequence[Epilogue | None],
+    scales: tuple[Array, Sequence[Array]] | None,
     transpose_b: bool,
     schedule: AnySchedule | str | None,
 ) -> list[Array]:
     """The products with several `b`."""
-    calls = zip(epilogues, pairs(_NAME, scales, len(bs)), strict=True)
-    groups = [added_to(epilogue, of_call) for epilogue, of_call in calls]
-    activations = [None if each is None else each.activation for each in epilogues]
+    groups = list(map(added_to, epilogue, pairs(_NAME, scales, len(bs))))
+    activations = [None if each is None else each.activation for each in epilogue]
 
     def describe() -> Products:
         product = Product(transpose_b=transpose_b, schedule=schedule)
         each = zip(bs, groups, activations, strict=True)
         return Products(
             tuple(
-                _function.described(a, b, team, added, replace(product, activation=activation))
+                FUNCTION.described(a, b, team.size, added, replace(product, activation=activation))
                 for b, added, activation in each
             )
         )
 
     operands = (a, *(x for b, added in zip(bs, groups, strict=True) for x in (b, *added.values())))
     options = transpose_b, *map(tuple, groups), *activations, schedule
-    return run_planned(_NAME, Several, team, operands, options, describe)
+    with lock_of(_NAME, team):
+        return plan_of(_NAME, Several, team, operands, options, describe).run(operands)
 
 
 def pairs(name: str, scales: object, count: int) -> list[Scales | None]:
@@ -116,15 +112,11 @@ def planned(product: TeamProduct, team: Team) -> "GatherPlan":
     return _way(product, team)(product, team)
 
 
-def _way(product: TeamProduct, team: Team) -> "type[GatherPlan]":
-    """How rows are sent: a function of shapes alone."""
+def _way(product: TeamProduct, team: Team, *, before: bool = False) -> "type[GatherPlan]":
+    """How rows are sent: a function of shapes alone. `before`: not by the product's kernel."""
     sent = product.a_bytes * (team.size - 1)
-    return SendingGather if 0 < sent <= _MOST_SENT and _sends(product, team) else _way_before(product, team)
-
-
-def _way_before(product: TeamProduct, team: Team) -> "type[GatherPlan]":
-    """The same where the product's kernel doesn't send them."""
-    sent = product.a_bytes * (team.size - 1)
+    if not before and 0 < sent <= _MOST_SENT and _sends(product, team):
+        return SendingGather
     return PushedGather if 0 < sent <= _MOST_PUSHED else Gather
 
 
@@ -143,8 +135,7 @@ def _sends(product: TeamProduct, team: Team) -> bool:
     return tiles >= _FEWEST_TILES and arrays.numpy_dtype(product.dtype).itemsize == 2
 
 
-_function = Function(_NAME, planned, _rows, gates=True)
-queued = _function.queued
+FUNCTION = Function(_NAME, planned, mul, _check, gates=True)
 
 
 class Several:
@@ -156,7 +147,7 @@ class Several:
         """Compiles the kernels, and makes room for the rows."""
         ways = [_way(each, team) for each in products.each]
         if SendingGather not in ways:
-            ways = [_way_before(each, team) for each in products.each]
+            ways = [_way(each, team, before=True) for each in products.each]
             self._first = 0
         else:
             self._first = ways.index(SendingGather)
@@ -194,14 +185,19 @@ class GatherPlan(Plan):
     two halves of them. `chunks`: the flags of a rank's rows. `sends`: the kernel sends own rows.
     """
 
-    halves = 1
+    halves = HALVES
     chunks = 1
     sends = False
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernel."""
-        super().__init__(team, product, self.kernel_of(product, team.size, team.devices.chip))
+        """Compiles the kernel. Raises WeftError for a gate on a chip without `wgmma`."""
+        activation = product.options.activation
         self.schedule = product.schedule_of(team.devices.chip, product.sizes(team.size))
+        if activation in GATES and not isinstance(self.schedule, WarpgroupSchedule):
+            raise WeftError(
+                f"{_NAME}: {activation} needs a schedule of wgmma, on sm_90a, got {self.schedule}"
+            )
+        super().__init__(team, product, self.kernel_of(product, team.size, team.devices.chip))
         self.shape, self.out = (team.size * product.a[0], product.n), product.out
 
     @classmethod
@@ -214,10 +210,15 @@ class GatherPlan(Plan):
         return product.kernel(chip, ranks=(2, 2, 3), added=added, sizes=product.sizes(ranks))
 
     def run(self, operands: Sequence[Array]) -> Array:
+        return self.multiplied(operands)[0]
+
+    def multiplied(self, operands: Sequence[Array]) -> tuple[Array, Sequence[Memory]]:
+        """Queues the product. Returns the result, and the memory of rows as `send` does."""
         queue = self.team.devices.caller()
-        out = self.multiply(queue, operands, self.send(queue, self.rows_of(operands)))
+        sent = self.send(queue, self.rows_of(operands))
+        out = self.multiply(queue, operands, sent)
         self.end(queue)
-        return out
+        return out, sent
 
     def rows_of(self, operands: Sequence[Array]) -> Sequence[Array]:
         """The operands that a rank sends: A, and its scales if it has them."""
@@ -232,7 +233,7 @@ class GatherPlan(Plan):
     @abstractmethod
     def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         """Begins to send this rank's rows. Returns the memory of the rows of others, and of their scales if
-        they have them, their flags, and the team's state.
+        they have them, their flags, the addresses of memory if the kernel sends rows, and the team's state.
         """
 
     def multiply(self, queue: Queue, operands: Sequence[Array], sent: Sequence[Memory]) -> Array:
@@ -251,20 +252,22 @@ class GatherPlan(Plan):
 
     def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
         size, count = self.team.size, self.halves * self.team.size
-        rows, *scales, arrivals, state = memory
+        rows, *scales, state = memory
+        peers = [scales.pop().view((size, 2), "i64")] if self.sends else []
+        arrivals = scales.pop()
         return [
             *self.product.views(operands, d, size),
             rows.view((count, *self.product.a), self.product.dtype),
             *(each.view((count, *self.product.scale_shape), "f32") for each in scales),
             arrivals.view((size, self.chunks), "i32"),
-            state.view((4,), "i32"),
+            *peers,
+            state.view((state.size // _WORD,), "i32"),
         ]
 
 
 class SendingGather(GatherPlan):
     """The product's kernel sends the rows, in slices of K: tiles of other ranks begin with the first one."""
 
-    halves = HALVES
     sends = True
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
@@ -280,36 +283,17 @@ class SendingGather(GatherPlan):
         rows, arrivals, _, state = sent
         return rows, arrivals, state
 
-    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
-        rows, arrivals, *_ = memory
-        return [
-            *self.product.views(operands, d, self.team.size),
-            rows.view((self.halves * self.team.size, *self.product.a), self.product.dtype),
-            arrivals.view((self.team.size, self.chunks), "i32"),
-            *self.memory.views(),
-        ]
 
-
-class ReceivedGather(GatherPlan):
+class ReceivedGather(SendingGather):
     """Another product of rows that a kernel before has sent, and waited for: all flags have been raised."""
 
-    halves = HALVES
-
-    def __init__(self, product: TeamProduct, team: Team) -> None:
-        """Compiles the kernel."""
-        super().__init__(product, team)
-        self.chunks = _slices(product, team)
-
-    def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
-        raise NotImplementedError  # the kernel before does it
+    sends = False
 
 
 class PushedGather(GatherPlan):
     """A kernel before the product sends the rows, and counts the calls: for few rows, that takes less time
     than copy engines take to begin.
     """
-
-    halves = HALVES
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernels, and makes room for the rows."""
@@ -324,7 +308,7 @@ class PushedGather(GatherPlan):
 
     def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
         memory = self.memory
-        self.start(queue, self._push, rows, (memory.peers, memory.state), partial(self._pushed, rows))
+        self.start(queue, self._push, rows, (memory.peers, memory.state), self._pushed, rows)
         return self._sent
 
     def _pushed(self, rows: Sequence[Array]) -> list[ArrayView]:
@@ -339,6 +323,8 @@ class PushedGather(GatherPlan):
 class Gather(GatherPlan):
     """Copy engines send the rows while the kernel multiplies."""
 
+    halves = 1
+
     def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernel, and makes room for the rows."""
         super().__init__(product, team)
@@ -349,27 +335,14 @@ class Gather(GatherPlan):
         self.exchange.reserve(team.size * sent, team.size * _MOST_CHUNKS * _FLAG)
 
     def send(self, queue: Queue, rows: Sequence[Array]) -> Sequence[Memory]:
-        return self.send_now(queue, rows)[0]
-
-    def send_now(self, queue: Queue, rows: Sequence[Array]) -> tuple[Sequence[Memory], Half]:
-        """As `send`, and the memory of the call."""
         team, pushes = self.team, self.team.devices.pushes
         turn = team.begin(self.exchange)
         half = turn.half
         pushes.wait(queue.record())
         self._push(*self.memory_of(rows), turn=turn)
         data, flags = half.data[team.rank], half.flags[team.rank]
-        if not self.is_scaled:
-            return (data, flags, turn.state), half
-        return (data, self._of_scales(data), flags, turn.state), half
-
-    def queue(self, operands: Sequence[Array]) -> tuple[Array, Half]:
-        """Queues the product. Returns the result, and the memory to which rows of others come."""
-        queue = self.team.devices.caller()
-        sent, half = self.send_now(queue, self.rows_of(operands))
-        out = self.multiply(queue, operands, sent)
-        self.end(queue)
-        return out, half
+        scales = [self._of_scales(data)] if self.is_scaled else []
+        return data, *scales, flags, turn.state
 
     def end(self, queue: Queue) -> None:
         queue.wait(self.team.devices.pushes.record())

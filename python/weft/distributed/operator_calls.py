@@ -8,8 +8,8 @@ from torch import Tensor
 from weft.dialects.activations import ACTIVATIONS, GATES
 from weft.dialects.operand_roles import GATE_RUN
 from weft.distributed import direct, watching
-from weft.distributed.added import added_to
 from weft.distributed.gates import check_columns, check_gate
+from weft.distributed.products import added_to
 from weft.distributed.teams import Team
 from weft.errors import WeftError, shown
 from weft.launch.arrays import type_name

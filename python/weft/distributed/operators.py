@@ -4,14 +4,15 @@ shapes. `gradients` differentiates them.
 Operators with `_rows` are what gradients call: their last result is the rows of all ranks.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from weft.dialects.activations import GATES
-from weft.distributed import gather, gradients, reduce, rows, scatter
+from weft.distributed import gradients, rows
+from weft.distributed.functions import FUNCTIONS
+from weft.distributed.plans import Function
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError
 from weft.multiply.matmul import Epilogue
@@ -33,8 +34,8 @@ _SCHEMAS = {
 }
 
 
-def _product(queued: Kernel) -> Kernel:
-    """The kernel of an operator, from the function that queues the product."""
+def _product(function: Function) -> Kernel:
+    """The kernel of an operator."""
 
     def run(
         *operands: Operand,
@@ -54,7 +55,7 @@ def _product(queued: Kernel) -> Kernel:
         options["transpose_b"], options["epilogue"] = transposed, epilogue
         if scale_a is not None or scale_b is not None:
             options["scales"] = scale_a, scale_b
-        return queued(a.contiguous(), b, team=_team(team), **options)
+        return function.queued(a.contiguous(), b, team=_team(team), **options)
 
     return run
 
@@ -70,16 +71,8 @@ def _gathered(a: Tensor, *, team: str | Team) -> Any:
 
 def _beside(a: Tensor, b: Tensor, others: Tensor, *, team: str | Team) -> tuple[Tensor, Tensor]:
     finish = rows.gathering(others.contiguous(), _team(team))
-    d = _product(scatter.queued)(a, b, team=team)
+    d = KERNELS["matmul_reduce_scatter"](a, b, team=team)
     return d, finish()
-
-
-_ROWS: dict[str, Callable[[int, int], int]] = {
-    "all_gather_matmul": lambda rows, ranks: rows * ranks,
-    "matmul_reduce_scatter": lambda rows, ranks: rows // ranks,
-    "matmul_all_reduce": lambda rows, _: rows,
-}
-"""The rows of a result, from those of A and the number of ranks."""
 
 
 def _fake(name: str) -> Kernel:
@@ -101,7 +94,7 @@ def _fake(name: str) -> Kernel:
         )
         columns = b.shape[1] // (2 if activation in GATES else 1)
         dtype = torch.bfloat16 if a.dtype.itemsize == 1 else a.dtype  # bf16 for fp8
-        return a.new_empty(_ROWS[name](a.shape[0], named(team).size), columns, dtype=dtype)
+        return a.new_empty(FUNCTIONS[name].rows(a.shape[0], named(team).size), columns, dtype=dtype)
 
     return fake
 
@@ -137,14 +130,10 @@ def _define(name: str, kernel: Kernel, fake: Kernel) -> None:
     define(name, _SCHEMAS[name], run, fake, torch.Tag.needs_exact_strides)
 
 
-for _name, _queued in (
-    ("all_gather_matmul", gather.queued),
-    ("matmul_reduce_scatter", scatter.queued),
-    ("matmul_all_reduce", reduce.queued),
-):
-    _define(_name, _product(_queued), _fake(_name))
+for _name, _function in FUNCTIONS.items():
+    _define(_name, _product(_function), _fake(_name))
     casting.add(LIBRARY, getattr(torch.ops.weft, _name).default, 2)
 _define("all_gather_rows", _gathered, _rows_fake)
-_define("all_gather_matmul_rows", _product(rows.queued), _gather_rows_fake)
+_define("all_gather_matmul_rows", _product(rows.WITH_ROWS), _gather_rows_fake)
 _define("matmul_reduce_scatter_rows", _beside, _beside_fake)
 gradients.register(LIBRARY)

@@ -1,23 +1,17 @@
-"""The products of a team: what all ranks must agree on, and their kernels."""
+"""The products of a team: what all ranks must agree on, checks of it, and kernels."""
 
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from copy import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
-from typing import Any, Self
 
-from weft.dialects.activations import ACTIVATIONS, GATES
+from weft.dialects.activations import GATES
 from weft.dialects.element_types import FP8_TYPES
 from weft.dialects.operand_roles import GATED_COLUMNS
 from weft.dialects.product_types import PROMOTED, Types, ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.dialects.schedule.coercion import as_schedule
-from weft.distributed.added import SCALES, Scales, added_to, check_added
-from weft.distributed.devices import Array, Make, Memory, Queue
-from weft.distributed.teams import Team
+from weft.distributed.devices import Array
 from weft.errors import WeftError, not_a_multiple, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -25,11 +19,14 @@ from weft.launch.kernel import Kernel
 from weft.multiply import product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
-from weft.multiply.product import Product, checked_activation
+from weft.multiply.product import Product, checked_activation, checked_pair
 from weft.multiply.product_kernel import Asked
 from weft.schedules import choice
 
+Scales = tuple[Array, Array]
+SCALES = ("scale_a", "scale_b")
 _ELEMENTS = ("bf16", "f16", *FP8_TYPES)
+_ADDED = ("f32", "f16", "bf16")  # elements of a bias and a residual
 _ROW_BYTES = 16
 _SCALE = 4  # bytes
 _SCALED_ROWS = 4  # rows of A must be a multiple of it with scales: 16 bytes of scales
@@ -189,113 +186,28 @@ def transposed(view: ArrayView) -> ArrayView:
     return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
 
 
-class Plan(ABC):
-    """A product that is called again and again with arrays of the same kinds."""
-
-    def __init__(self, team: Team, product: TeamProduct, kernel: Kernel) -> None:
-        self.team, self.product, self.kernel = team, product, kernel
-        self.is_scaled = product.is_scaled
-        self._prepared: dict[Kernel, Any] = {}
-
-    @abstractmethod
-    def run(self, operands: Sequence[Array]) -> Array:
-        """Queues the product of arrays: A, B and what the epilogue reads. Returns the result."""
-
-    def for_others(self) -> Self:
-        """The plan, for arrays with other strides or alignment."""
-        other = copy(self)
-        other._prepared = {}
-        return other
-
-    def launch(self, queue: Queue, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> None:
-        """Queues the kernel, with memory of the team after the arrays."""
-        all_arrays = (*operands[:2], d, *operands[2:])
-        prepared = self._prepared.get(self.kernel)
-        if prepared is None:
-            prepared = self._prepare(queue, self.kernel, all_arrays, self.views(operands, d, memory))
-        queue.launch(prepared, all_arrays, memory)
-
-    def start(
-        self,
-        queue: Queue,
-        kernel: Kernel,
-        arrays_: Sequence[Array],
-        memory: Sequence[Memory],
-        views: Callable[[], Sequence[ArrayView]],
-    ) -> None:
-        """Queues a kernel of arrays and memory of the team; `views` returns them as the kernel takes them."""
-        prepared = self._prepared.get(kernel)
-        if prepared is None:
-            prepared = self._prepare(queue, kernel, arrays_, views())
-        queue.launch(prepared, arrays_, memory)
-
-    def _prepare(
-        self, queue: Queue, kernel: Kernel, all_arrays: Sequence[Array], views: Sequence[ArrayView]
-    ) -> Any:
-        """A launch, which is kept if other arrays like these can take it."""
-        prepared = queue.prepared(kernel, views)
-        if self.team.devices.key(all_arrays) is not None:
-            self._prepared[kernel] = prepared
-        return prepared
-
-    @abstractmethod
-    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
-        """All that the kernel takes."""
-
-
-def run_planned(
-    name: str,
-    make: Make,
-    team: Team,
-    operands: Sequence[Array],
-    options: tuple[Hashable, ...],
-    describe: Callable[[], object],
-) -> Any:
-    """The result of a call by its plan. The calls of several threads follow each other."""
-    lock = team.lock if isinstance(team, Team) else lock_of(name, team)
-    with lock:
-        return plan_of(name, make, team, operands, options, describe).run(operands)
-
-
-def lock_of(name: str, team: Team | None) -> AbstractContextManager[object]:
-    """The lock of a thread that calls a team. Raises WeftError for anything but a team."""
-    if not isinstance(team, Team):
-        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
-    return team.lock
-
-
-def plan_of(
-    name: str,
-    make: Make,
-    team: Team,
-    operands: Sequence[Array],
-    options: tuple[Hashable, ...],
-    describe: Callable[[], object],
-) -> Any:
-    """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
-    kinds = team.devices.key(operands)
-    key = name, kinds, options
-    if kinds is not None and (plan := team.known.get(key)) is not None:
-        return plan
-    description = describe(), *options
-    plan = team.plans.get(description)
-    if plan is None:
-        if team.devices.captures:
-            raise WeftError(
-                f"{description[0]}: a first call with new shapes, types or options compiles and allocates, "
-                "so it can't be captured in a CUDA graph: call it once before the capture"
-            )
-        team.devices.agree(description)
-        plan = team.plans[description] = team.devices.planned(make, description[0], team)
-    if kinds is not None:
-        plan = team.known[key] = plan.for_others()
-    return plan
+def added_to(epilogue: Epilogue | None, scales: Scales | None = None) -> dict[str, Array]:
+    """The operands of a call other than A and B, by role: the scales, and what an epilogue reads."""
+    added = {}
+    if not isinstance(epilogue, Epilogue | None):
+        raise WeftError(f"weft.distributed: epilogue must be a weft.Epilogue or None, got {shown(epilogue)}")
+    if scales is not None:
+        added = dict(zip(SCALES, checked_pair("weft.distributed", scales), strict=True))
+    if epilogue is not None:
+        by_role = {"bias": epilogue.bias, "residual": epilogue.residual}
+        added |= {role: array for role, array in by_role.items() if array is not None}
+    return added
 
 
 def described(
-    name: str, a: Array, b: Array, added: Mapping[str, Array], options: Product, *, gates: bool = False
+    name: str,
+    a: Array,
+    b: Array,
+    added: Mapping[str, Array],
+    options: Product,
+    activations: Iterable[str],
 ) -> TeamProduct:
-    """The product of a call; with `gates`, it may have one. Raises WeftError for arrays that don't fit."""
+    """The product of a call, with one of these activations. Raises WeftError for arrays that don't fit."""
     left, right, transpose_b = arrays.view(a), arrays.view(b), options.transpose_b
     for what, view in (("a", left), ("b", right)):
         if len(view.shape) != 2:
@@ -326,59 +238,42 @@ def described(
     if "scale_a" in added:
         _check_scales(name, added, (left.shape[0], right.shape[0 if transpose_b else 1], k), left.dtype)
     kinds = tuple((role, arrays.view(x).dtype, len(arrays.view(x).shape)) for role, x in added.items())
-    checked_activation(options.activation, name, (*ACTIVATIONS, *GATES) if gates else ACTIVATIONS)
-    schedule = as_schedule(options.schedule)
-    options = replace(options, roles=tuple(added), transpose_b=bool(transpose_b), schedule=schedule)
+    checked_activation(options.activation, name, activations)
+    partials = options.out_dtype
+    options = replace(
+        options,
+        out_dtype=None if partials is None else str(arrays.type_name(partials)),
+        transpose_b=bool(transpose_b),
+        schedule=as_schedule(options.schedule),
+    )
     shapes = left.shape, right.shape, right.strides
-    return TeamProduct(name, *shapes, left.dtype, kinds, options)  # type: ignore[arg-type]
+    product = TeamProduct(name, *shapes, left.dtype, kinds, options)  # type: ignore[arg-type]
+    if product.sums not in ("f32", product.out):
+        raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
+    return product
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function of `weft.distributed`. `make` plans a product. `rows` returns the rows of a rank's result,
-    and raises WeftError for a product that the ranks can't share. `gates`: the product may have a gate.
-    """
-
-    name: str
-    make: Callable[[TeamProduct, Team], "Plan"]
-    rows: Callable[[TeamProduct, Team], int]
-    gates: bool = False
-
-    def queued(
-        self,
-        a: Array,
-        b: Array,
-        *,
-        team: Team,
-        transpose_b: bool = False,
-        epilogue: Epilogue | None = None,
-        partials: str | None = None,
-        schedule: AnySchedule | str | None = None,
-        scales: Scales | None = None,
-    ) -> Any:
-        """Queues the product of arrays with memory, without gradients. Returns its result."""
-        added = {} if epilogue is None and scales is None else added_to(epilogue, scales)
-        activation = None if epilogue is None else epilogue.activation
-
-        def describe() -> TeamProduct:
-            options = Product((), activation, partials, transpose_b=transpose_b, schedule=schedule)
-            return self.described(a, b, team, added, options)
-
-        options = transpose_b, *added, activation, schedule, partials
-        return run_planned(self.name, self.make, team, (a, b, *added.values()), options, describe)
-
-    def described(
-        self, a: Array, b: Array, team: Team, added: Mapping[str, Array], options: Product
-    ) -> TeamProduct:
-        """The product of a call. Raises WeftError for arrays that don't fit."""
-        name, partials = self.name, options.out_dtype
-        if partials is not None:
-            options = replace(options, out_dtype=str(arrays.type_name(partials)))
-        product = described(name, a, b, added, options, gates=self.gates)
-        if product.sums not in ("f32", product.out):
-            raise WeftError(f"{name}: partials must be f32 or {product.out}, got {shown(partials)}")
-        check_added(name, added, (self.rows(product, team), product.n))
-        return product
+def check_added(name: str, added: Mapping[str, Array], shape: tuple[int, int]) -> None:
+    """Raises WeftError for a bias or a residual that doesn't fit a result of this shape."""
+    rows, columns = shape
+    for role, array in added.items():
+        if role in SCALES:
+            continue
+        view = arrays.view(array)
+        if view.dtype not in _ADDED:
+            wanted = f"{', '.join(_ADDED[:-1])} or {_ADDED[-1]}"
+            raise WeftError(f"{name}: {role} must be of {wanted}, got {view.dtype}")
+        if role == "bias" and view.shape != (columns,):
+            raise WeftError(
+                f"{name}: bias must have {columns} elements, one for each column, got shape {view.shape}"
+            )
+        if role == "residual" and view.shape != shape:
+            raise WeftError(
+                f"{name}: residual must be {rows} x {columns}, the shape of this rank's result, "
+                f"got shape {view.shape}"
+            )
+        if view.shape[-1] > 1 and view.strides[-1] != 1:
+            raise WeftError(f"{name}: rows of {role} must be contiguous, got strides {view.strides}")
 
 
 def _check_scales(name: str, added: Mapping[str, Array], sizes: tuple[int, int, int], element: str) -> None:

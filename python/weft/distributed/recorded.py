@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from weft.distributed.devices import Devices, Memory
 from weft.distributed.peers import PeerGpus
-from weft.distributed.products import Plan
+from weft.distributed.plans import Plan
 from weft.distributed.teams import HALVES, Exchange, Team, Turn
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -68,7 +68,7 @@ class RecordedQueue:
         raise NotImplementedError  # only captured calls fill flags
 
     def await_value(self, flag: Memory, value: int) -> None:
-        raise NotImplementedError  # sequences have no such steps
+        raise NotImplementedError  # as `awaits_values`
 
     def prepared(self, kernel: Kernel, views: Sequence[ArrayView]) -> Any:
         return self._peers.prepared(kernel, views)
@@ -86,6 +86,8 @@ class RecordedQueue:
 
 class RecordedDevices(Devices):
     """A GPU of a team whose calls are recorded."""
+
+    awaits_values = False  # for which sequences have no steps
 
     def __init__(self, peers: PeerGpus, rank: int, shared: list[list[Memory]]) -> None:
         """`shared` is the memory that ranks have allocated, the same list for all of them."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Self
 
 from weft.distributed import scatter, small_kernels
-from weft.distributed.devices import Array, Memory
-from weft.distributed.products import Function, Plan, TeamProduct
+from weft.distributed.devices import Array
+from weft.distributed.plans import Function, Plan
+from weft.distributed.products import TeamProduct
 from weft.distributed.teams import Team
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
@@ -30,7 +30,7 @@ class _OneShot(scatter.Sums):
         super().__init__(product, team, 1, product.a[0])
 
 
-class _TwoShot(Plan):
+class _TwoShot(scatter.Scatter):
     """Each rank adds up its rows of the sums, and then copies the others' rows from them.
 
     The rows are in one piece of memory. A rank writes them when the sums of all others have come, whose
@@ -39,31 +39,23 @@ class _TwoShot(Plan):
 
     def __init__(self, product: TeamProduct, team: Team) -> None:
         """Compiles the kernels, and makes room for the sums and the rows."""
-        self._scatter = scatter.Scatter(product, team)
-        super().__init__(team, product, self._scatter.kernel)
+        super().__init__(product, team)
         self._meeting = small_kernels.meeting(team.devices.chip)
-        self._bytes = prod(self._scatter.shape) * arrays.numpy_dtype(product.out).itemsize
+        self._bytes = prod(self.shape) * arrays.numpy_dtype(product.out).itemsize
         self._meet = team.counted("meeting", _FLAG, team.size * _FLAG)
         self._rows = team.rows(self._bytes)
 
-    def for_others(self) -> Self:
-        other = super().for_others()
-        other._scatter = self._scatter.for_others()
-        return other
-
     def run(self, operands: Sequence[Array]) -> Array:
-        team, devices = self.team, self.team.devices
-        queue, shape = devices.caller(), self._scatter.shape
+        team, devices, meet = self.team, self.team.devices, self._meet
+        queue, rows = devices.caller(), self.shape[0]
         out = devices.empty((self.product.a[0], self.product.n), operands[0], self.product.out)
-        own = devices.array(self._rows[team.rank], shape, self.product.out)
-        first, last = team.rank * shape[0], (team.rank + 1) * shape[0]
+        own = devices.array(self._rows[team.rank], self.shape, self.product.out)
+        first, last = team.rank * rows, (team.rank + 1) * rows
         roles = "a", "b", *(role for role, *_ in self.product.added)
         named = zip(roles, operands, strict=True)
         of_own_rows = [x[first:last] if role == "residual" else x for role, x in named]
-        self._scatter.add(queue, of_own_rows, own)
-        self.start(
-            queue, self._meeting, (), (self._meet.flags, self._meet.peers, self._meet.state), self._views
-        )
+        self.add(queue, of_own_rows, own)
+        self.start(queue, self._meeting, (), (meet.flags, meet.peers, meet.state), self._flags)
         to = devices.of(out)
         for step in range(team.size):
             rank = (team.rank + step) % team.size
@@ -71,12 +63,9 @@ class _TwoShot(Plan):
             queue.copy(to.part(rank * self._bytes, self._bytes), source)
         return out
 
-    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
-        raise NotImplementedError  # its kernels are launched otherwise
-
-    def _views(self) -> list[ArrayView]:
+    def _flags(self) -> list[ArrayView]:
         """The arguments of the kernel in which ranks meet."""
         return [self._meet.flags.view((self.team.size,), "i32"), *self._meet.views()]
 
 
-queued = Function("matmul_all_reduce", planned, lambda product, _: product.a[0]).queued
+FUNCTION = Function("matmul_all_reduce", planned, lambda rows, _: rows)

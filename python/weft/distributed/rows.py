@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from operator import mul
 
-from weft.distributed.devices import Array
+from weft.distributed.devices import Array, Memory
 from weft.distributed.gather import Gather
-from weft.distributed.products import Function, lock_of, plan_of
-from weft.distributed.teams import Half, Team
+from weft.distributed.plans import Function, lock_of, plan_of
+from weft.distributed.teams import Team
 from weft.errors import WeftError
 from weft.launch import arrays
 
@@ -92,23 +93,23 @@ class Gathering:
             routes = half.routes[self] = [half.data[peer].part(team.rank * size, size) for peer in peers]
         for to in routes:
             pushes.copy(to, own)
-        return partial(self._finish, a, half)
+        return partial(self._finish, a, half.data[team.rank])
 
-    def _finish(self, a: Array, half: Half) -> Array:
+    def _finish(self, a: Array, arrived: Memory) -> Array:
         devices = self.team.devices
         caller = devices.caller()
         caller.wait(devices.pushes.record())
         self.barrier()
-        return all_rows(self.team, a, half)
+        return _all_rows(self.team, a, arrived)
 
 
-def all_rows(team: Team, a: Array, half: Half) -> Array:
-    """The rows of all ranks, which have arrived in the memory of a call, as a new array; `a` are its own."""
+def _all_rows(team: Team, a: Array, arrived: Memory) -> Array:
+    """The rows of all ranks, of which those of others have arrived, as a new array; `a` are its own."""
     devices = team.devices
     count, columns = a.shape
     rows = devices.empty((team.size * count, columns), a)
     into, own, caller = devices.of(rows), devices.of(a), devices.caller()
-    size, arrived = own.size, half.data[team.rank]
+    size = own.size
     before, after = team.rank * size, (team.rank + 1) * size
     caller.copy(into.part(before, size), own)
     for begin, end in ((0, before), (after, into.size)):
@@ -121,11 +122,9 @@ class GatherWithRows(Gather):
     """A product with rows of all ranks, and these rows."""
 
     def run(self, operands: Sequence[Array]) -> Array:
-        out, half = self.queue(operands)
-        return out, all_rows(self.team, operands[0], half)
+        out, (arrived, *_) = self.multiplied(operands)
+        return out, _all_rows(self.team, operands[0], arrived)
 
 
-queued = Function(
-    "all_gather_matmul with rows", GatherWithRows, lambda product, team: team.size * product.a[0]
-).queued
+WITH_ROWS = Function("all_gather_matmul with rows", GatherWithRows, mul)
 """Returns the result of `all_gather_matmul`, and the rows of all ranks: of D and of A."""

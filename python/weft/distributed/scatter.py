@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from operator import floordiv
 from typing import Self
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.distributed.devices import Array, Memory, Queue
-from weft.distributed.products import Function, Plan, Sizes, TeamProduct, check_scaled_rows
+from weft.distributed.plans import Function, Plan
+from weft.distributed.products import Sizes, TeamProduct, check_scaled_rows
 from weft.distributed.teams import Half, Team
 from weft.errors import WeftError, not_a_multiple
 from weft.launch import arrays
@@ -28,7 +30,7 @@ _MOST_SUMS = (1 << 31) - 1  # indices have 32 bits
 
 def planned(product: TeamProduct, team: Team) -> Plan:
     """The plan by which sums of this size come fastest."""
-    return _way(product, team)(product, team)
+    return (_way(product, team) if team.devices.awaits_values else Scatter)(product, team)
 
 
 def _way(product: TeamProduct, team: Team) -> "type[Scatter]":
@@ -42,14 +44,13 @@ def _way(product: TeamProduct, team: Team) -> "type[Scatter]":
     return CopiedScatter if has_many and 2 * sums <= _MOST_SUMS else Scatter
 
 
-def rows_of(product: TeamProduct, ranks: int) -> int:
-    """The rows of each rank's result. Raises WeftError for those that so many ranks can't share."""
+def _check(product: TeamProduct, ranks: int) -> None:
+    """Raises WeftError for rows that so many ranks can't share."""
     name, rows = product.name, product.a[0]
     if rows % ranks:
         raise not_a_multiple(f"{name}: rows of a", rows, ranks, ", the number of ranks")
     if product.is_scaled:
         check_scaled_rows(name, rows // ranks, "each rank's rows")
-    return rows // ranks
 
 
 def schedule_of(product: TeamProduct, chip: str, sizes: Sizes) -> WarpgroupSchedule:
@@ -227,4 +228,4 @@ def _among_others(rank: int, own: int) -> int:
     return rank - (rank > own)
 
 
-queued = Function("matmul_reduce_scatter", planned, lambda product, team: rows_of(product, team.size)).queued
+FUNCTION = Function("matmul_reduce_scatter", planned, floordiv, _check)

@@ -3,12 +3,12 @@ with these GPUs. `weft.multiply.xla_target` has XLA's handler, which queues it.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from weft.distributed import gather, reduce, scatter
+from weft.distributed.functions import FUNCTIONS
 from weft.distributed.peers import PeerGpus, obstacle
-from weft.distributed.products import Plan, TeamProduct, described
+from weft.distributed.plans import Plan
+from weft.distributed.products import TeamProduct
 from weft.distributed.recorded import Operand, RecordedTeam
 from weft.distributed.teams import MOST_RANKS
 from weft.errors import WeftError, about
@@ -19,18 +19,6 @@ from weft.system import locks
 
 _VERSION = 2
 _SECONDS = 30.0  # that a kernel waits for another GPU
-
-
-def _scattered(product: TeamProduct, team: RecordedTeam) -> Plan:
-    scatter.rows_of(product, team.size)
-    return scatter.Scatter(product, team)
-
-
-PLANS: Mapping[str, Callable[[TeamProduct, RecordedTeam], Plan]] = {
-    "all_gather_matmul": gather.planned,
-    "matmul_reduce_scatter": _scattered,
-    "matmul_all_reduce": reduce.planned,
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class TeamCall:
     def of(cls, text: str) -> "TeamCall":
         """Raises WeftError for a text of another version of Weft."""
         fields = json.loads(text)
-        if fields["version"] != _VERSION or fields["team"] not in PLANS:
+        if fields["version"] != _VERSION or fields["team"] not in FUNCTIONS:
             got = f"{fields['team']} of format {fields['version']}"
             expected = f"expected a product over several GPUs of format {_VERSION}, got {got}"
             raise WeftError(f"weft.jax: {expected}: trace the program again")
@@ -70,14 +58,15 @@ class TeamCall:
         roles = "a", "b", *self.product.roles
         return [x.T if role == "scale_a" else x for role, x in zip(roles, arrays, strict=True)]
 
-    def described(self) -> TeamProduct:
+    def described(self, ranks: int) -> TeamProduct:
         """The product of a rank. Raises WeftError for operands that the kernels can't take."""
         (a, b, *rest), product = self.arrays(), self.product
-        return described(self.name, a, b, dict(zip(product.roles, rest, strict=True)), product)
+        added = dict(zip(product.roles, rest, strict=True))
+        return FUNCTIONS[self.name].described(a, b, ranks, added, product)
 
     def planned(self, team: RecordedTeam) -> Plan:
         """The plan of a rank. All ranks must plan the same calls in the same order."""
-        return PLANS[self.name](self.described(), team)
+        return FUNCTIONS[self.name].make(self.described(team.size), team)
 
     def prepared(self, ordinal: int) -> Sequence:
         """The sequence of a GPU, after those of all of its team. Raises WeftError where no kernel multiplies
@@ -128,9 +117,7 @@ def complaint(call: TeamCall) -> str | None:
     if ranks > MOST_RANKS:
         return f"a team must have at most {MOST_RANKS} ranks, got {ranks}"
     try:
-        product = call.described()
-        if call.name == "matmul_reduce_scatter":
-            scatter.rows_of(product, ranks)
+        call.described(ranks)
     except WeftError as error:
         return error.diagnostics[0].message
     return None

@@ -1,0 +1,152 @@
+"""Calls of the functions of this package: what they plan at the first call of its kind, and run in each."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+from weft.dialects.activations import ACTIVATIONS, GATES
+from weft.dialects.schedule import AnySchedule
+from weft.distributed.devices import Array, Make, Memory, Queue
+from weft.distributed.products import Scales, TeamProduct, added_to, check_added, described
+from weft.distributed.teams import Team
+from weft.errors import WeftError, shown
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel import Kernel
+from weft.multiply.matmul import Epilogue
+from weft.multiply.product import Product
+
+
+class Plan(ABC):
+    """A product that is called again and again with arrays of the same kinds."""
+
+    def __init__(self, team: Team, product: TeamProduct, kernel: Kernel) -> None:
+        self.team, self.product, self.kernel = team, product, kernel
+        self.is_scaled = product.is_scaled
+        self._prepared: dict[Kernel, Any] = {}
+
+    @abstractmethod
+    def run(self, operands: Sequence[Array]) -> Array:
+        """Queues the product of arrays: A, B and what the epilogue reads. Returns the result."""
+
+    def for_others(self) -> Self:
+        """The plan, for arrays with other strides or alignment."""
+        other = copy(self)
+        other._prepared = {}
+        return other
+
+    def launch(self, queue: Queue, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> None:
+        """Queues the kernel, with memory of the team after the arrays."""
+        all_arrays = (*operands[:2], d, *operands[2:])
+        self.start(queue, self.kernel, all_arrays, memory, self.views, operands, d, memory)
+
+    @abstractmethod
+    def views(self, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> list[ArrayView]:
+        """All that the kernel takes."""
+
+    def start(
+        self,
+        queue: Queue,
+        kernel: Kernel,
+        arrays: Sequence[Array],
+        memory: Sequence[Memory],
+        views: Callable[..., Sequence[ArrayView]],
+        *of: Any,
+    ) -> None:
+        """Queues a kernel of arrays and memory of the team; `views` returns them as the kernel takes them.
+        The launch is kept if other arrays like these can take it.
+        """
+        prepared = self._prepared.get(kernel)
+        if prepared is None:
+            prepared = queue.prepared(kernel, views(*of))
+            if self.team.devices.key(arrays) is not None:
+                self._prepared[kernel] = prepared
+        queue.launch(prepared, arrays, memory)
+
+
+def lock_of(name: str, team: Team | None) -> AbstractContextManager[object]:
+    """The lock of a thread that calls a team. Raises WeftError for anything but a team."""
+    if not isinstance(team, Team):
+        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
+    return team.lock
+
+
+def plan_of(
+    name: str,
+    make: Make,
+    team: Team,
+    operands: Sequence[Array],
+    options: tuple[Hashable, ...],
+    describe: Callable[[], object],
+) -> Any:
+    """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
+    kinds = team.devices.key(operands)
+    key = name, kinds, options
+    if kinds is not None and (plan := team.known.get(key)) is not None:
+        return plan
+    description = describe(), *options
+    plan = team.plans.get(description)
+    if plan is None:
+        if team.devices.captures:
+            raise WeftError(
+                f"{description[0]}: a first call with new shapes, types or options compiles and allocates, "
+                "so it can't be captured in a CUDA graph: call it once before the capture"
+            )
+        team.devices.agree(description)
+        plan = team.plans[description] = team.devices.planned(make, description[0], team)
+    if kinds is not None:
+        plan = team.known[key] = plan.for_others()
+    return plan
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of `weft.distributed`. `make` plans a product. `rows` returns the rows of a rank's result,
+    from those of A and the number of ranks. `check` raises WeftError for a product that so many ranks can't
+    share. `gates`: the product may have a gate.
+    """
+
+    name: str
+    make: Callable[[TeamProduct, Team], "Plan"]
+    rows: Callable[[int, int], int]
+    check: Callable[[TeamProduct, int], None] | None = None
+    gates: bool = False
+
+    def queued(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        team: Team,
+        transpose_b: bool = False,
+        epilogue: Epilogue | None = None,
+        partials: str | None = None,
+        schedule: AnySchedule | str | None = None,
+        scales: Scales | None = None,
+    ) -> Any:
+        """Queues the product of arrays with memory, without gradients. Returns its result. The calls of
+        several threads follow each other.
+        """
+        added = {} if epilogue is None and scales is None else added_to(epilogue, scales)
+        activation = None if epilogue is None else epilogue.activation
+
+        def describe() -> TeamProduct:
+            options = Product((), activation, partials, transpose_b=transpose_b, schedule=schedule)
+            return self.described(a, b, team.size, added, options)
+
+        operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule, partials)
+        with lock_of(self.name, team):
+            return plan_of(self.name, self.make, team, operands, options, describe).run(operands)
+
+    def described(
+        self, a: Array, b: Array, ranks: int, added: Mapping[str, Array], options: Product
+    ) -> TeamProduct:
+        """The product of a call. Raises WeftError for arrays that don't fit."""
+        legal = (*ACTIVATIONS, *GATES) if self.gates else ACTIVATIONS
+        product = described(self.name, a, b, added, options, legal)
+        if self.check is not None:
+            self.check(product, ranks)
+        check_added(self.name, added, (self.rows(product.a[0], ranks), product.n))
+        return product
