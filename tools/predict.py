@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
     from weft.dialects.tile import MatmulOp
     from weft.mlir import ir
-    from weft.schedules.predict_gpus import Gpu
-    from weft.schedules.predict_model import Prediction
+    from weft.schedules.gpu import Gpu
+    from weft.schedules.predict import Prediction
     from weft.target import Target
     from weft.tools.product import Shape
 
@@ -49,8 +49,8 @@ def _run(options: Namespace) -> int:
     if options.file is None or options.arch is None:
         missing = "FILE.mlir" if options.file is None else "--arch"
         raise WeftError(f"weft predict needs {missing}, or --measured with files of weft bench --json")
+    from weft.schedules.gpus import gpu_of
     from weft.schedules.predict import predict_schedule
-    from weft.schedules.predict_gpus import gpu_of
     from weft.target import Target
     from weft.tools import source
 

@@ -11,9 +11,9 @@ from weft.bench.report import MODES, Report
 from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError
 from weft.schedules import choice, transposing
-from weft.schedules.predict import predict_schedule
-from weft.schedules.predict_gpus import Gpu, gpu_of, gpus_of
-from weft.schedules.predict_model import Prediction
+from weft.schedules.gpu import Gpu
+from weft.schedules.gpus import gpu_of, gpus_of
+from weft.schedules.predict import Prediction, predict_schedule
 
 _WEFT = "weft"
 

@@ -13,7 +13,7 @@ from model_times import Times
 from weft.bench import gpu
 from weft.bench.compiling import Compiler, default_jobs, product_of
 from weft.errors import WeftError
-from weft.schedules.chip_models import H200, ChipModel
+from weft.schedules.h200 import H200, FittedGpu
 from weft.tools import bench, cli, tune
 from weft.tools.bar import Bar
 
@@ -37,7 +37,7 @@ def _options(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--models",
         metavar="FILE",
-        help="with --fit or --correct: the copy of chip_models.py that gets the numbers",
+        help="with --fit or --correct: the copy of h200.py that gets the numbers",
     )
     return parser.parse_args(arguments)
 
@@ -52,7 +52,7 @@ def _run(options: Namespace) -> int:
     return 0
 
 
-def _fitted(options: Namespace) -> tuple[Iterator[str], Iterator[str], ChipModel]:
+def _fitted(options: Namespace) -> tuple[Iterator[str], Iterator[str], FittedGpu]:
     """How well a fit does, the lines of its numbers, and the model with them."""
     measured = list(model_times.read(cli.read(options.fit)))
     samples = [model_fit.Sample.of(each, options.seed, checked=False) for each in measured]
@@ -66,7 +66,7 @@ def _fitted(options: Namespace) -> tuple[Iterator[str], Iterator[str], ChipModel
     return lines, model_fit.row(model), model
 
 
-def _corrected(options: Namespace) -> tuple[Iterator[str], Iterator[str], ChipModel]:
+def _corrected(options: Namespace) -> tuple[Iterator[str], Iterator[str], FittedGpu]:
     """How well the model does on products that check it, without corrections and with those that are fitted
     to the others; the lines of the latter; and the model with corrections that are fitted to all times.
     """
@@ -82,7 +82,7 @@ def _corrected(options: Namespace) -> tuple[Iterator[str], Iterator[str], ChipMo
     return lines, model_corrections.row(model), model
 
 
-def _line(times: Times, seed: int, model: ChipModel, what: str, *, checked: bool) -> str:
+def _line(times: Times, seed: int, model: FittedGpu, what: str, *, checked: bool) -> str:
     """How well a model does on some of the times; "" where there are none."""
     quality = model_fit.quality(model, model_fit.Sample.of(times, seed, checked=checked))
     if quality is None:
@@ -95,7 +95,7 @@ def _line(times: Times, seed: int, model: ChipModel, what: str, *, checked: bool
     return f"{times.name:18}  {quality.products:8}  {shares}  {others}  {what}"
 
 
-def _keep(options: Namespace, lines: Iterator[str], row: Iterator[str], model: ChipModel) -> None:
+def _keep(options: Namespace, lines: Iterator[str], row: Iterator[str], model: FittedGpu) -> None:
     """Prints how well a model does, and its numbers; writes these if --models names a file."""
     for line in (_QUALITIES, *filter(None, lines), f"{model.chip}:", *row):
         cli.say(line)

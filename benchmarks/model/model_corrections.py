@@ -15,7 +15,7 @@ from model_times import Times
 
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
-from weft.schedules.chip_models import ChipModel
+from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_corrections import LEVEL, TERMS, Case, are_corrected
 from weft.schedules.wgmma_kernels import Array, Kernels
 
@@ -24,7 +24,7 @@ _FENCED = 1 / 3  # weight of times of older kernels,
 _OF_OTHERS = 1 / 5  # and of those of another GPU than the model's
 
 
-def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: bool = False) -> ChipModel:
+def corrected(model: FittedGpu, measured: Sequence[Times], seed: int, *, all_: bool = False) -> FittedGpu:
     """The model with corrections that were fitted to the products that don't check a fit, or to `all_`.
 
     Raises WeftError without times of elements of 16 bits.
@@ -42,7 +42,7 @@ def corrected(model: ChipModel, measured: Sequence[Times], seed: int, *, all_: b
     return replace(model, corrections=MappingProxyType(numbers))
 
 
-def plain(model: ChipModel) -> ChipModel:
+def plain(model: FittedGpu) -> FittedGpu:
     """The model without corrections."""
     return replace(model, corrections=MappingProxyType({}))
 
@@ -52,39 +52,27 @@ def is_able(times: Times) -> bool:
     return are_corrected(times.types)
 
 
-def row(model: ChipModel) -> Iterator[str]:
-    """The corrections as they stand in `chip_models`."""
-    yield "    corrections=MappingProxyType("
-    yield "        {"
+def row(model: FittedGpu) -> Iterator[str]:
+    """The corrections as they stand in `h200`."""
+    yield "_CORRECTIONS = {"
     for name, number in model.corrections.items():
-        yield f'            "{name}": {number},'
-    yield "        }"
-    yield "    ),"
+        yield f'    "{name}": {number},'
+    yield "}"
 
 
-def written(source: str, model: ChipModel) -> str:
-    """The source of `chip_models` with the corrections of a model in place of those that it has for its chip.
-
-    Raises WeftError where it has no such row.
-    """
+def written(source: str, model: FittedGpu) -> str:
+    """The source of `h200` with the corrections of a model. Raises WeftError where it has none."""
     lines = source.splitlines()
-    begins = [number for number, line in enumerate(lines) if line.startswith("    corrections=MappingProxy")]
-    chip = f'    chip="{model.chip}",'
-    first = next((at for at in begins if chip in lines[_row_of(lines, at) : at]), None)
-    if first is None:
-        raise WeftError(f"chip_models.py must have a row of {model.chip} with corrections")
-    last = first if lines[first].endswith("),") else lines.index("    ),", first)
+    if (head := next(row(model))) not in lines:
+        raise WeftError("h200.py must have corrections")
+    first = lines.index(head)
+    last = lines.index("}", first)
     return "\n".join([*lines[:first], *row(model), *lines[last + 1 :]]) + "\n"
 
 
-def _row_of(lines: Sequence[str], at: int) -> int:
-    """The line where the row of a line begins."""
-    return max(number for number in range(at) if lines[number].endswith("ChipModel("))
-
-
-def _importance(model: ChipModel, times: Times) -> float:
+def _importance(model: FittedGpu, times: Times) -> float:
     """How much an error of these times counts."""
-    other = times.gpu not in ("", model.gpu)
+    other = times.gpu not in ("", f"NVIDIA {model.name}")
     return (_FENCED if times.fenced else 1.0) * (_OF_OTHERS if other else 1.0)
 
 
@@ -94,7 +82,7 @@ def _of_fences(case: Case, fenced: bool) -> Iterator[Array]:
         yield case.cost(which & fenced)
 
 
-def _equations(model: ChipModel, sample: Sample) -> tuple[Array, Array, Array]:
+def _equations(model: FittedGpu, sample: Sample) -> tuple[Array, Array, Array]:
     """A row for each time: the terms and those of fences, and the logarithm by which it is off without
     corrections; both less their means in each product, and more the closer a time is to the least of its
     product. Then these means of the terms, a row for each product.

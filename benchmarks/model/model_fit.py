@@ -4,8 +4,9 @@ Least squares of the logarithms of measured times over modeled ones, in which ou
 method of Levenberg and Marquardt). A seed divides the products: some are fitted to, others check the result.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from model_times import Times
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 from weft.schedules import wgmma_cycles
-from weft.schedules.chip_models import ChipModel
+from weft.schedules.h200 import FIT, FittedGpu
 from weft.schedules.wgmma_kernels import Array, Kernels
 
 CHECKED = 4  # one of so many products checks the fit
@@ -42,9 +43,9 @@ class Quality:
     best_against: float | None  # the same for the fastest
 
 
-def numbers(model: ChipModel) -> dict[str, float]:
+def numbers(model: FittedGpu) -> dict[str, float]:
     """The fitted numbers of a model."""
-    return {f.name: getattr(model, f.name) for f in fields(model) if f.type in ("float", float)}
+    return {name: getattr(model, name) for name, source in model.sources.items() if source == FIT}
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Sample:
         columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.zeros(0, int)] * 6
         return cls(times, times.schedules, *columns)
 
-    def cycles(self, model: ChipModel) -> Array:
+    def cycles(self, model: FittedGpu) -> Array:
         """The modeled cycles."""
         kernels = Kernels.of(self.schedules, self.times.types, model)[self.which]
         return wgmma_cycles.cycles(kernels, self.m, self.n, self.k)
@@ -88,7 +89,7 @@ class Sample:
         np.minimum.at(least, self.product, self.microseconds)
         return (least[self.product] / self.microseconds) ** _CLOSENESS
 
-    def errors(self, model: ChipModel) -> Array:
+    def errors(self, model: FittedGpu) -> Array:
         """The logarithms of modeled over measured times."""
         return np.log(self.cycles(model) / model.clock_mhz / self.microseconds)
 
@@ -98,7 +99,7 @@ def is_checked(seed: int, times: Times, number: int) -> bool:
     return bool(np.random.default_rng([seed, number, *map(ord, times.name)]).integers(CHECKED) == 0)
 
 
-def fit(model: ChipModel, samples: Sequence[Sample]) -> ChipModel:
+def fit(model: FittedGpu, samples: Sequence[Sample]) -> FittedGpu:
     """The model with numbers that fit the samples best, starting with the ones that it has."""
     names = list(numbers(model))
     at = _logarithms(model, names)
@@ -130,7 +131,7 @@ def fit(model: ChipModel, samples: Sequence[Sample]) -> ChipModel:
     return _rounded(_with(model, names, at))
 
 
-def quality(model: ChipModel, sample: Sample) -> Quality | None:
+def quality(model: FittedGpu, sample: Sample) -> Quality | None:
     """How the model does on a sample; None if it's empty."""
     if not len(sample.m):
         return None
@@ -151,30 +152,21 @@ def quality(model: ChipModel, sample: Sample) -> Quality | None:
     return Quality(len(ratio), float(np.median(np.abs(errors))), _mean(ratio), float(ratio.max()), *means)
 
 
-def row(model: ChipModel) -> Iterator[str]:
-    """The fitted numbers as they stand in `chip_models`."""
+def row(model: FittedGpu) -> Iterator[str]:
+    """The fitted numbers as they stand in `h200`."""
     for name, value in numbers(model).items():
-        yield f"    {name}={value},"
+        yield f"    {name}: float = {value}"
 
 
-def written(source: str, model: ChipModel) -> str:
-    """The source of `chip_models` with the numbers of a model in place of those that it has for its chip.
-
-    Raises WeftError where it has no such row.
-    """
-    lines, inside = source.splitlines(), False
-    values = dict(zip(numbers(model), row(model), strict=True))
-    found = set()
-    for number, line in enumerate(lines):
-        inside = inside and line != ")"
-        inside = inside or line == f'    chip="{model.chip}",'
-        name = line.strip().partition("=")[0]
-        if inside and name in values:
-            lines[number] = values[name]
-            found.add(name)
-    if missing := sorted(set(values) - found):
-        raise WeftError(f"chip_models.py must have a row of {model.chip} with {', '.join(missing)}")
-    return "\n".join(lines) + "\n"
+def written(source: str, model: FittedGpu) -> str:
+    """The source of `h200` with the numbers of a model. Raises WeftError where it lacks some."""
+    missing = []
+    for name, line in zip(numbers(model), row(model), strict=True):
+        source, count = re.subn(rf"(?m)^    {name}: float = [^\s]+", line, source)
+        missing += [] if count else [name]
+    if missing:
+        raise WeftError(f"h200.py must have the numbers {', '.join(missing)}")
+    return source
 
 
 def _mean(ratios: Array) -> float:
@@ -185,29 +177,29 @@ def _floor(names: Sequence[str]) -> Array:
     return np.array([1.0 if name.startswith(_FACTORS) else 0.0 for name in names])
 
 
-def _logarithms(model: ChipModel, names: Sequence[str]) -> Array:
+def _logarithms(model: FittedGpu, names: Sequence[str]) -> Array:
     values = np.array([getattr(model, name) for name in names])
     return np.log(np.maximum(values - _floor(names), _LEAST))
 
 
-def _with(model: ChipModel, names: Sequence[str], at: Array) -> ChipModel:
+def _with(model: FittedGpu, names: Sequence[str], at: Array) -> FittedGpu:
     values: Mapping[str, Any] = dict(zip(names, map(float, np.exp(at) + _floor(names)), strict=True))
     return replace(model, **values)
 
 
-def _moved(model: ChipModel, names: Sequence[str], at: Array, index: int, by: float) -> ChipModel:
+def _moved(model: FittedGpu, names: Sequence[str], at: Array, index: int, by: float) -> FittedGpu:
     moved = at.copy()
     moved[index] += by
     return _with(model, names, moved)
 
 
-def _rounded(model: ChipModel) -> ChipModel:
+def _rounded(model: FittedGpu) -> FittedGpu:
     """With four digits of each number."""
     values: Mapping[str, Any] = {name: float(f"{value:.4g}") for name, value in numbers(model).items()}
     return replace(model, **values)
 
 
-def _errors(model: ChipModel, samples: Sequence[Sample]) -> Array:
+def _errors(model: FittedGpu, samples: Sequence[Sample]) -> Array:
     return np.concatenate([sample.errors(model) for sample in samples])
 
 

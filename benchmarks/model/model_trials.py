@@ -7,8 +7,8 @@ from random import Random
 
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.schedules import time_model, wgmma_cycles
-from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
+from weft.schedules.h200 import fitted_gpu
 from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
 
@@ -73,7 +73,7 @@ def _different(near: list[WarpgroupSchedule], count: int) -> Iterator[WarpgroupS
 
 def _times(product: Product) -> dict[WarpgroupSchedule, float]:
     """The modeled cycles of the fastest candidates, and of the same with fewer stages."""
-    chip, target = chip_model(product.chip), Target.of(product.chip)
+    chip, target = fitted_gpu(product.chip), Target.of(product.chip)
     size, types = (product.m, product.n, product.k), product.types
     times: dict[WarpgroupSchedule, float] = {}
     for cycles, s in time_model.by_time(*size, types, chip):

@@ -9,6 +9,7 @@ from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS
 from weft.dialects.product_types import BYTES, Types
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES, form
+from weft.dialects.schedule.work import Kernel
 from weft.isa import mma
 from weft.isa.chips import LANES, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING
@@ -78,6 +79,12 @@ class DirectSchedule(AnySchedule):
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of a stage: there is none."""
         return 0
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does: all its warps multiply one K block at a time, of which each has a slice."""
+        across, along = self.readers
+        depth = along * self.block[2]
+        return self._kernel(types, k_block=depth, persistent=False, warps=(1, across * along))
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

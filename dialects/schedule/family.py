@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from weft.dialects.product_types import GROUP_ROWS, Types
 from weft.dialects.schedule.attribute import Written
+from weft.dialects.schedule.work import Kernel, Kind, kind_of
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
 from weft.target import Target
@@ -160,6 +161,30 @@ class AnySchedule(Written):
     def copied_bytes(self, types: Types) -> int:
         """Bytes that copies bring into a stage."""
         return self.stage_bytes(types)
+
+    def element_kind(self, types: Types) -> Kind:
+        """The elements at whose rate the kernel multiplies. Raises WeftError for a kind without a model."""
+        return kind_of(types)
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does, for a model of its time; on `chip` where that matters."""
+        return self._kernel(types)
+
+    def _kernel(self, types: Types, **others: Any) -> Kernel:
+        """A kernel of this schedule's numbers, and of others."""
+        rows, columns, depth = self.block
+        numbers: dict[str, Any] = {
+            "tile": (rows, columns),
+            "k_block": depth,
+            "stages": self.stages,
+            "cta_group": self.cta_group,
+            "cluster": self.cluster,
+            "splits": self.global_splits,
+            "group": self.group,
+            "swap": self.swap,
+            "promoted": types.promoted,
+        }
+        return Kernel(**numbers | others)
 
     def least_complaint(self, but: str = "") -> str | None:
         """Which of the schedule's numbers, `but` one of them, is less than 1."""

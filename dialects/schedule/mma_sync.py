@@ -6,6 +6,7 @@ from typing import ClassVar
 from weft.dialects.element_types import FP8_TYPES, PTX_INPUTS, PTX_OPERANDS, PTX_PACKED
 from weft.dialects.product_types import BYTES, GROUP_ROWS, PROMOTED, Types
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
+from weft.dialects.schedule.work import Kernel
 from weft.dialects.tile_limits import MOST_REGISTERS
 from weft.isa import async_copy, mma
 from weft.isa.chips import LANES, ChipSet, describe
@@ -85,6 +86,10 @@ class Schedule(AnySchedule):
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages."""
         return self.stages * self.stage_bytes(types)
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does: a CTA for each tile."""
+        return self._kernel(types, persistent=False, warps=self.warps)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

@@ -10,6 +10,7 @@ from weft.dialects.product_types import BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import tcgen05_scales
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.tcgen05_scales import ScaleTiles
+from weft.dialects.schedule.work import Kernel
 from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map
 from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
@@ -227,6 +228,19 @@ class TensorMemorySchedule(AnySchedule):
     def word_period(self, types: Types) -> int:
         """How many K blocks have their scales in the same words."""
         return tcgen05_scales.word_period(self.block[2], types, self.global_splits)
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does. Two accumulators share the columns of the slices that are read first."""
+        shared = self.shared_columns(types) and self.kept_slices(types) * self.slice_columns(types)
+        of_mma = self.mma_m, *self.block[1:], self.cta_group
+        return self._kernel(
+            types,
+            parts=self.parts,
+            accumulators=self.accumulators,
+            shared=shared,
+            epilogues=self.epilogues,
+            k_96=tcgen05_scales.long_share(types, *of_mma, chip),
+        )
 
     def staged(self, types: Types) -> bool:
         """Whether D is stored from shared memory: by TMA where its rows are aligned."""

@@ -10,6 +10,7 @@ from weft.dialects.product_types import BITS, BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule import mma_sync
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import STEP_BYTES
+from weft.dialects.schedule.work import KINDS, Kernel, Kind
 from weft.dialects.tile_limits import STAGE_BARRIER_BYTES
 from weft.isa import block_scales, mma, tensor_map
 from weft.isa.block_scales import BlockScaling
@@ -151,6 +152,15 @@ class TmaMmaSchedule(AnySchedule):
     def most_stages(self, types: Types, shared_bytes: int) -> int:
         """The most stages in that much shared memory."""
         return shared_bytes // (self.stage_bytes(types) + STAGE_BARRIER_BYTES)
+
+    def element_kind(self, types: Types) -> Kind:
+        """With scales of 1, elements are multiplied at the rate of mxfp8, without scales to copy."""
+        kind = super().element_kind(types)
+        return replace(KINDS["mxfp8"], bits=kind.bits, group=0) if self.unit_scales else kind
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does: persistent CTAs, whose warps share tiles."""
+        return self._kernel(types, warps=self.consumers)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:

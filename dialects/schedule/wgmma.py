@@ -12,6 +12,7 @@ from weft.dialects.product_types import BYTES, PROMOTED, Types, ceil_div
 from weft.dialects.schedule.attribute import LEFT_OUT
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
 from weft.dialects.schedule.staging import Staging
+from weft.dialects.schedule.work import Kernel
 from weft.dialects.tile_limits import COUNTER_STRIDE, MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import tensor_map, wgmma
 from weft.isa.chips import LINE_BYTES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, register_share
@@ -174,6 +175,10 @@ class WarpgroupSchedule(AnySchedule):
     def resident_ctas(self) -> int:
         """The limit of CTAs on a multiprocessor (0: none)."""
         return 0 if self.splits > 1 else 1
+
+    def kernel(self, types: Types, chip: str | None = None) -> Kernel:
+        """What the kernel does: an instruction multiplies 64 rows of a tile."""
+        return self._kernel(types, parts=self.block[0] // wgmma.M, cluster_splits=self.splits)
 
     def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
         """16 bytes where TMA alone copies an operand from its first element on; otherwise one element."""

@@ -15,12 +15,13 @@ from typing import Any
 from weft.bench.report import MODES, Report
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import AnySchedule, TensorMemorySchedule
+from weft.dialects.schedule.work import KINDS, Kernel, Work
 from weft.errors import WeftError
 from weft.schedules import choice, tcgen05, tuned_files
-from weft.schedules.predict import predict_schedule
-from weft.schedules.predict_gpus import B200, GPUS, KINDS
-from weft.schedules.predict_kernels import Kernel, kernel_of
-from weft.schedules.predict_model import Prediction, Work, predict
+from weft.schedules.blackwell import B200, PublishedGpu
+from weft.schedules.gpus import GPUS
+from weft.schedules.h200 import MmaTile
+from weft.schedules.predict import Prediction, predict, predict_schedule
 from weft.tools.predict_measured import comparisons
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -75,6 +76,7 @@ def ladders(path: Path = PUBLISHED) -> dict[str, list[str]]:
 def _point(record: dict[str, Any]) -> Point:
     m, n, k = record["mnk"]
     gpu, kind, power = GPUS[record["gpu"]], record["kind"], record.get("power", 1.0)
+    assert isinstance(gpu, PublishedGpu)
     kernel = _kernel(record["kernel"], (m, n, k), kind, gpu.chip)
     output = 4 if kind in ("s8", "tf32") else 2
     predicted = predict(kernel, Work(m, n, k, KINDS[kind], output), gpu, power=power)
@@ -100,7 +102,7 @@ def _kernel(described: dict[str, Any] | None, mnk: tuple[int, int, int], kind: s
         return Kernel(**(described | lists))
     schedule = tcgen05.choose(*mnk, _TYPES[kind], chip)
     assert schedule is not None, mnk
-    return kernel_of(schedule, _TYPES[kind], chip)
+    return schedule.kernel(_TYPES[kind], chip)
 
 
 def _time(microseconds: float) -> str:
@@ -198,8 +200,15 @@ def constants() -> Iterator[str]:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {number:g}" for name, number in value.items()) or "–"
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+        texts = (f"{name} {_value(each).replace(',', '')}" for name, each in value.items())
+        return ", ".join(texts) or "–"
+    if isinstance(value, tuple):
+        return " / ".join(map(_value, value))
+    if isinstance(value, MmaTile):
+        return f"{value.rows}x{value.columns}: {_value(value.us)}"
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.7g}"
 
 
 SECTIONS: dict[str, Callable[[], Iterator[str]]] = {

@@ -16,8 +16,8 @@ from weft.dialects.schedule import FAMILIES
 from weft.dialects.schedule.families import family_name
 from weft.isa.chips import CHIPS
 from weft.schedules import choice, matrix
+from weft.schedules.gpus import has_model
 from weft.schedules.matrix import LAYOUTS, Cell, Inputs
-from weft.schedules.predict_gpus import has_model
 
 SIZES = ((33, 35, 37), (40, 56, 64), (96, 144, 80))
 """M, N and K, the first of them odd, rounded up to what elements of less than a byte need."""

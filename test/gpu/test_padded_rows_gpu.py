@@ -109,7 +109,7 @@ def test_a_graph_has_its_copies_and_memory_of_its_own(warm):
 def transposed(monkeypatch):
     """MN-major operands are copied, whatever the product's size."""
     plans.clear()
-    monkeypatch.setattr(transposing.mn_major, "microseconds", lambda *_: 1e9)
+    monkeypatch.setattr(transposing.tma_mma, "measured_us", lambda *_: 1e9)
     yield
     plans.clear()
 

@@ -15,7 +15,7 @@ from weft.launch import arrays
 from weft.launch.kernel_arguments import map_of
 from weft.multiply import product_kernel
 from weft.schedules import choice, time_model
-from weft.schedules.chip_models import chip_model
+from weft.schedules.h200 import fitted_gpu
 from weft.target import Target
 
 TN = Types("bf16", "bf16", "bf16", (True, False))
@@ -147,7 +147,7 @@ def test_rows_from_other_gpus_are_not_joined():
 
 
 def test_k_major_operands_have_no_such_candidates():
-    chip, types = chip_model("sm_90a"), Types("bf16", "bf16", "bf16", (False, True))
+    chip, types = fitted_gpu("sm_90a"), Types("bf16", "bf16", "bf16", (False, True))
     assert not any(s.joined for s in time_model.candidates(8, 1024, 760, types, chip))
 
 
@@ -159,6 +159,6 @@ def test_the_model_charges_joined_rows_less():
         7096,
         760,
         TT,
-        chip_model("sm_90a"),
+        fitted_gpu("sm_90a"),
     )
     assert times[0] < times[1]

@@ -5,7 +5,8 @@ from machine_code import local_memory
 
 from weft.dialects.schedule import Schedule, TmaMmaSchedule, Types, WarpgroupSchedule
 from weft.multiply import product_kernel
-from weft.schedules import choice, mn_major
+from weft.schedules import choice, tma_mma
+from weft.schedules.h200 import H200
 from weft.target import Target
 
 NN, TN, TT = (False, True), (True, True), (True, False)
@@ -23,11 +24,9 @@ def test_schedules_are_legal_and_predicted(inputs, layout):
     types = Types(*inputs, layout)
     for mnk in SIZES:
         assert chosen(types, *mnk).complaint(types, Target.of("sm_90a")) is None
-        assert 1 < mn_major.microseconds(*mnk, types, "sm_90a") < 2000
-    assert mn_major.microseconds(*SIZES[0], types, "sm_90a", 3) > mn_major.microseconds(
-        *SIZES[0], types, "sm_90a"
-    )
-    every = mn_major.ranked(*SIZES[0], types, "sm_90a")
+        assert 1 < tma_mma.measured_us(*mnk, types, H200) < 2000
+    assert tma_mma.measured_us(*SIZES[0], types, H200, 3) > tma_mma.measured_us(*SIZES[0], types, H200)
+    every = tma_mma.ranked(*SIZES[0], types, "sm_90a")
     assert choice.CHOOSERS[TmaMmaSchedule].candidates(choice.Request(*SIZES[0], types, "sm_90a")) == every
 
 
@@ -47,7 +46,7 @@ def test_other_products_keep_their_families():
     assert isinstance(chosen(Types(*INPUTS[2], NN, promoted=True), *SIZES[0]), Schedule)
     assert isinstance(chosen(Types("f64", "f64", "f64", NN), *SIZES[0]), Schedule)
     assert isinstance(chosen(Types("i4", "i4", "i32", NN), *SIZES[0]), Schedule)
-    assert mn_major.microseconds(*SIZES[0], Types("bf16", "bf16", "bf16", NN), "sm_90a") is None
+    assert tma_mma.measured_us(*SIZES[0], Types("bf16", "bf16", "bf16", NN), H200) is None
 
 
 @pytest.mark.slow
@@ -55,5 +54,5 @@ def test_other_products_keep_their_families():
 @pytest.mark.parametrize("inputs", INPUTS)
 def test_schedules_spill_nothing(inputs, layout):
     types = Types(*inputs, layout)
-    for schedule in mn_major.ranked(*SIZES[0], types, "sm_90a"):
+    for schedule in tma_mma.ranked(*SIZES[0], types, "sm_90a"):
         assert not local_memory(product_kernel.plain(types, schedule, "sm_90a")), schedule

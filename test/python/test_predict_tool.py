@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.schedules.predict_gpus import GPUS
+from weft.schedules.gpus import GPUS
 from weft.tools import weft
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

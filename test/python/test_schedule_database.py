@@ -16,8 +16,8 @@ from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
 from weft.schedules import choice, database, time_model, tuned_files
-from weft.schedules.chip_models import H200
 from weft.schedules.database import Entry, Product
+from weft.schedules.h200 import H200
 
 BF16 = Types("bf16", "bf16", "bf16")
 PRODUCT = Product(64, 512, 1024, BF16, "sm_90a")

@@ -15,7 +15,7 @@ from weft.passes import lower_claims
 from weft.passes.builders import emit
 from weft.passes.kernels import reduction
 from weft.schedules import time_model
-from weft.schedules.chip_models import H200
+from weft.schedules.h200 import H200
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")

@@ -22,7 +22,6 @@ from weft.launch import arrays, kernel
 from weft.multiply import product_kernel
 from weft.reference import Quantized
 from weft.schedules import choice
-from weft.schedules.predict_kernels import kernel_of
 from weft.target import Target
 
 CHIP = "sm_100a"
@@ -399,7 +398,7 @@ def test_a_long_k_is_used_where_a_chip_and_the_scales_allow_it(n, depths, format
     assert case.kernel(*operands).ptx.count("tcgen05.mma.") == len(depths)
     assert case.complaint() is None
     scale = arrays.mlir_type(operands[0].scales.dtype)
-    described = kernel_of(case.fitted, Types("f4E2M1FN", "f4E2M1FN", "f32", scale=scale), "sm_103a")
+    described = case.fitted.kernel(Types("f4E2M1FN", "f4E2M1FN", "f32", scale=scale), "sm_103a")
     assert described.k_96 == 96 * depths.count(96) / sum(depths)
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from weft.dialects.schedule import TensorMemorySchedule, Types
 from weft.schedules import choice, tcgen05
+from weft.schedules.blackwell import B200
 from weft.schedules.database import Product
+from weft.schedules.gpus import gpu_of
 from weft.schedules.predict import predict_schedule
-from weft.schedules.predict_gpus import B200, gpu_of
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")

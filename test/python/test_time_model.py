@@ -9,7 +9,7 @@ import pytest
 from weft.dialects.schedule import Types, WarpgroupSchedule, family
 from weft.errors import WeftError
 from weft.schedules import time_model, wgmma_kernels
-from weft.schedules.chip_models import H200, chip_model
+from weft.schedules.h200 import H200, fitted_gpu
 from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
 
@@ -327,9 +327,9 @@ def test_types_that_no_schedule_multiplies_are_named():
 
 
 def test_a_chip_without_a_row_has_no_model():
-    assert chip_model("sm_90a") is H200
+    assert fitted_gpu("sm_90a") is H200
     with pytest.raises(WeftError, match="chip must be one with a chip model, sm_90a, got sm_80"):
-        chip_model("sm_80")
+        fitted_gpu("sm_80")
 
 
 @pytest.mark.parametrize(

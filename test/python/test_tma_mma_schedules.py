@@ -17,8 +17,8 @@ from weft.dialects.schedule import Schedule, TmaMmaSchedule, Types
 from weft.passes.kernels.feed import Feed
 from weft.passes.kernels.warp_accumulator import WarpAccumulator
 from weft.schedules import choice
+from weft.schedules.gpus import gpu_of
 from weft.schedules.predict import predict_schedule
-from weft.schedules.predict_gpus import gpu_of
 from weft.target import Target
 from weft.tools import weft as tool
 

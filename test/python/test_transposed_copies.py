@@ -79,7 +79,7 @@ def test_banks_of_shared_memory_have_no_conflicts(size):
 @pytest.fixture
 def copies(monkeypatch):
     """The kernel and the copies of each product on the CPU, all of which are worth copies."""
-    monkeypatch.setattr(transposing.mn_major, "microseconds", lambda *_: 1e9)
+    monkeypatch.setattr(transposing.tma_mma, "measured_us", lambda *_: 1e9)
     run, found = padded_rows.run, []
 
     def watch(kernel, views, copies, on):
@@ -184,7 +184,7 @@ def test_a_named_schedule_has_no_copies(copies):
 
 
 def test_one_launch_transposes(monkeypatch, queued):  # noqa: F811
-    monkeypatch.setattr(transposing.mn_major, "microseconds", lambda *_: 1e9)
+    monkeypatch.setattr(transposing.tma_mma, "measured_us", lambda *_: 1e9)
     with two_gpus(monkeypatch) as driver:
         a, b, out = (GpuArray(driver, 1, *shape) for shape in ((48, 32), (48, 64), (32, 64)))
         for array in (a, b):

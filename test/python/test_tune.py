@@ -25,8 +25,8 @@ from weft.dialects.schedule import (
 )
 from weft.errors import WeftError
 from weft.schedules import choice, database, time_model, tuned_files
-from weft.schedules.chip_models import H200
 from weft.schedules.database import Product
+from weft.schedules.h200 import H200
 from weft.target import Target
 from weft.tools import tune
 from weft.tuning import partial, search

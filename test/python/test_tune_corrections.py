@@ -16,8 +16,8 @@ from test_tune_fit import ONE, made
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import chip_models, wgmma_corrections, wgmma_cycles
-from weft.schedules.chip_models import H200
+from weft.schedules import h200, wgmma_corrections, wgmma_cycles
+from weft.schedules.h200 import H200
 from weft.schedules.wgmma_kernels import Kernels
 
 NAMES = [wgmma_corrections.LEVEL, *wgmma_corrections.TERMS]
@@ -182,13 +182,13 @@ def test_clusters_write_the_pieces_of_a_sector_together() -> None:
 
 
 def test_the_corrections_of_a_chip_are_replaced() -> None:
-    source = Path(chip_models.__file__).read_text("utf-8")
+    source = Path(h200.__file__).read_text("utf-8")
     assert correct.written(source, H200) == source
     changed = correct.written(source, OTHER)
-    assert '            "of_8": 0.03,' in changed and len(changed.splitlines()) == len(source.splitlines())
+    assert '    "of_8": 0.03,' in changed and len(changed.splitlines()) == len(source.splitlines())
     assert correct.written(changed, H200) == source
-    with pytest.raises(WeftError, match=r"chip_models\.py must have a row of sm_90a with corrections"):
-        correct.written(source.replace("corrections=Mapping", "others=Mapping"), H200)
+    with pytest.raises(WeftError, match=r"h200\.py must have corrections"):
+        correct.written(source.replace("_CORRECTIONS =", "_OTHERS ="), H200)
 
 
 def test_every_correction_of_a_chip_is_a_term() -> None:
@@ -197,9 +197,9 @@ def test_every_correction_of_a_chip_is_a_term() -> None:
 
 @pytest.mark.slow
 def test_the_tool_corrects_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
+    file, copy = tmp_path / "times.jsonl", tmp_path / "h200.py"
     file.write_text(times.written([measured(16)]))
-    copy.write_text(Path(chip_models.__file__).read_text("utf-8"))
+    copy.write_text(Path(h200.__file__).read_text("utf-8"))
     assert fit_model.main(["--correct", str(file), str(file), "--models", str(copy)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["plain", "corrected"]

@@ -18,8 +18,8 @@ from weft.bench.problem import Problem
 from weft.bench.suites import random_shapes
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import chip_models, time_model, wgmma_cycles, wgmma_kernels
-from weft.schedules.chip_models import H200
+from weft.schedules import h200, time_model, wgmma_cycles, wgmma_kernels
+from weft.schedules.h200 import H200
 from weft.target import Target
 
 SCHEDULE = WarpgroupSchedule((128, 128, 64), 2, 4, swap=True, cluster=(2, 1), global_splits=3)
@@ -89,26 +89,26 @@ def test_regret_is_the_time_of_the_chosen_schedule_over_the_fastest() -> None:
 
 
 def test_the_numbers_of_a_fit_replace_those_of_its_chip() -> None:
-    source = Path(chip_models.__file__).read_text("utf-8")
+    source = Path(h200.__file__).read_text("utf-8")
     assert fit.written(source, H200) == source
     changed = fit.written(source, replace(H200, memory=1234.5))
-    assert changed.count("    memory=1234.5,") == 1
+    assert changed.count("    memory: float = 1234.5  #") == 1
     assert len(changed.splitlines()) == len(source.splitlines())
-    with pytest.raises(WeftError, match=r"chip_models.py must have a row of sm_90a with .*memory"):
-        fit.written(source.replace("    memory=", "    memories="), H200)
+    with pytest.raises(WeftError, match=r"h200\.py must have the numbers memory"):
+        fit.written(source.replace("    memory:", "    memories:"), H200)
 
 
 @pytest.mark.slow
 def test_the_tool_fits_prints_and_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file, copy = tmp_path / "times.jsonl", tmp_path / "chip_models.py"
+    file, copy = tmp_path / "times.jsonl", tmp_path / "h200.py"
     file.write_text(times.written([made(12)]))
-    copy.write_text(Path(chip_models.__file__).read_text("utf-8"))
+    copy.write_text(Path(h200.__file__).read_text("utf-8"))
     assert fit_model.main(["--fit", str(file), "--models", str(copy)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["products", "error", "%", "regret", "%", "worst", "%", "cuBLAS", "best"]
     assert [line.split()[-1] for line in lines[1:3]] == ["fit", "check"]
-    row = next(line for line in lines if line.startswith("    memory="))
-    assert row in copy.read_text().splitlines()
+    row = next(line for line in lines if line.startswith("    memory: "))
+    assert row in copy.read_text()
 
 
 def test_shapes_beside_a_fit_are_refused(capfd: pytest.CaptureFixture[str]) -> None:

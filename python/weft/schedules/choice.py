@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 from weft.dialects.product_types import Types, ceil_div
@@ -30,15 +29,14 @@ from weft.schedules import (
     database,
     direct,
     mma_sync,
-    mn_major,
     tcgen05,
     time_model,
     tma_mma,
     tuned_files,
     wmma,
 )
-from weft.schedules.chip_models import CHIP_MODELS, chip_model
 from weft.schedules.database import Product
+from weft.schedules.h200 import fitted_gpu
 from weft.schedules.similar_products import product_text, unsupported
 from weft.target import Target
 
@@ -78,24 +76,19 @@ def _none(request: Request) -> Iterable[AnySchedule]:
 
 def _modeled(request: Request, schedule: AnySchedule) -> float:
     assert isinstance(schedule, WarpgroupSchedule)
-    model = chip_model(request.chip)
+    model = fitted_gpu(request.chip)
     return time_model.modeled(schedule, *request.mnk, request.types, model, members=request.members)
 
 
 def _all_modeled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
-    model = chip_model(request.chip)
+    model = fitted_gpu(request.chip)
     return time_model.all_modeled(schedules, *request.mnk, request.types, model, members=request.members)
 
 
 def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
     """What a function of the model of `wgmma` returns for a request."""
-    model, known_k = chip_model(request.chip), request.k is not None
+    model, known_k = fitted_gpu(request.chip), request.k is not None
     return schedules(*request.mnk, request.types, model, members=request.members, known_k=known_k)
-
-
-def _tma_mma(chip: str) -> ModuleType:
-    """The module that chooses schedules of `mma.sync` with TMA for a chip."""
-    return mn_major if chip in CHIP_MODELS else tma_mma
 
 
 @dataclass(frozen=True)
@@ -126,8 +119,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip, members=r.members)),
     DirectSchedule: Chooser(lambda r: direct.choose(r.m, r.n, r.types, r.chip, r.members)),
     TmaMmaSchedule: Chooser(
-        lambda r: _tma_mma(r.chip).choose(*r.mnk, r.types, r.chip, r.members),
-        lambda r: _tma_mma(r.chip).ranked(*r.mnk, r.types, r.chip),
+        lambda r: tma_mma.choose(*r.mnk, r.types, r.chip, r.members),
+        lambda r: tma_mma.ranked(*r.mnk, r.types, r.chip),
     ),
     WarpgroupSchedule: Chooser(
         lambda r: _of_wgmma(r, time_model.choose),

@@ -12,7 +12,7 @@ from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import AnySchedule, DirectSchedule, WarpgroupSchedule
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.schedules import direct, time_model
-from weft.schedules.chip_models import CHIP_MODELS, ChipModel
+from weft.schedules.h200 import FITTED_GPUS, FittedGpu
 from weft.target import Target
 
 _LOADERS = 2  # One is slower; three leave too few registers for large tiles.
@@ -30,11 +30,7 @@ _ROWS_OF_B_ALONE = 256  # of A, the most in one tile
 _TILE_OF_B_ALONE = 64  # rows of B
 # Depth, loaders, and at least so many stages: the best that fits comes first.
 _KINDS = ((128, 2, 4), (64, 3, 6), (128, 1, 3), (64, 2, 4), (64, 1, 2))
-# Microseconds with loaders of B alone: of 64 columns of B, for few rows of A and for more; and in addition.
-_UNIT, _NARROW = 64, 144
-_UNIT_US, _UNIT_OF_MORE_US = 0.5, 0.71
-_START_US, _SLICES_US = 6.0, 4.0
-_COPIED = 2.7e6  # bytes that copies to padded rows read and write in a microsecond
+_UNIT, _NARROW = 64, 144  # columns of B of a measured time, and the most rows of A that are few
 _CLEARLY_LESS = 0.85
 
 
@@ -56,9 +52,9 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     """With loaders of B alone, which all rows of A share; None for many rows, or where it isn't predicted to
     take clearly less time than copies to padded rows.
     """
-    if chip not in CHIP_MODELS or types.input_bits != 16 or any(types.transposed) or m > _ROWS_OF_B_ALONE:
+    if chip not in FITTED_GPUS or types.input_bits != 16 or any(types.transposed) or m > _ROWS_OF_B_ALONE:
         return None
-    model, columns = CHIP_MODELS[chip], 8 * ceil_div(m, 8)
+    model, columns = FITTED_GPUS[chip], 8 * ceil_div(m, 8)
     tiles, blocks = ceil_div(n, _TILE_OF_B_ALONE), ceil_div(k, _UNIT)
     slices = max(min(model.multiprocessors // tiles, blocks // 8, MOST_PARTIES), 1)
     for depth, loaders, fewest in _KINDS:
@@ -72,10 +68,11 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     if m <= _MOST_ROWS:
         return s
     waves = ceil_div(tiles * slices, model.multiprocessors)
-    unit = _UNIT_US if columns <= _NARROW else _UNIT_OF_MORE_US
-    loaded = waves * ceil_div(blocks, slices) * unit + _START_US + _SLICES_US * (slices > 1)
+    unit = model.loaded_us if columns <= _NARROW else model.loaded_wide_us
+    loaded = waves * ceil_div(blocks, slices) * unit + model.loaded_start_us
+    loaded += model.loaded_slices_us * (slices > 1)
     product = time_model.choose(m, n, k, types, model)
-    copied = 2 * (m + n) * k * types.input_bytes / _COPIED
+    copied = 2 * (m + n) * k * types.input_bytes / model.padded_copy
     copied += time_model.modeled(product, m, n, k, types, model) / model.clock_mhz
     return s if loaded < _CLEARLY_LESS * copied else None
 
@@ -92,9 +89,9 @@ def skewed(chosen: AnySchedule, types: Types, chip: str) -> WarpgroupSchedule | 
 
 def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) -> WarpgroupSchedule | None:
     """With one CTA for each multiprocessor if there are no more tiles."""
-    if chip not in CHIP_MODELS or types.input_bits != 16 or m > (_MORE_ROWS if large else _MOST_ROWS):
+    if chip not in FITTED_GPUS or types.input_bits != 16 or m > (_MORE_ROWS if large else _MOST_ROWS):
         return None
-    model = CHIP_MODELS[chip]
+    model = FITTED_GPUS[chip]
     if m > _MOST_ROWS:
         s = WarpgroupSchedule((_MORE_ROWS, _COLUMNS_OF_MORE, _DEPTH_OF_PANELS), 2, 2, loaders=_LOADERS)
         tiles = ceil_div(n, _COLUMNS_OF_MORE)
@@ -110,7 +107,7 @@ def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) 
     return s if s.complaint(types, Target.of(chip)) is None else None
 
 
-def _with_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> WarpgroupSchedule:
+def _with_stages(s: WarpgroupSchedule, types: Types, chip: FittedGpu) -> WarpgroupSchedule:
     """With as many stages as fit: at least two for each warpgroup that loads, or one such warpgroup."""
     most = min(s.most_stages(types, chip.facts.shared_bytes), _MOST_STAGES)
     loaders = s.loaders if most >= 2 * s.loaders else 1

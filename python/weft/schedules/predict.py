@@ -1,18 +1,77 @@
-"""The predicted time of a schedule of any family, by `predict_model` or by the fitted model of `wgmma`."""
+"""The predicted time of a kernel, what bounds it, and its parts: docs/predict.md explains the models.
 
-from dataclasses import replace
+Where a GPU has published rates only, it's the launch, followed by the slowest of: the tiles of the busiest
+multiprocessor, the L2 cache, the memory. Kernels of `wgmma` on an H200 have a model that was fitted to
+measured times (`wgmma_cycles`). In both cases, it's the time at the power limit where that is longer.
+"""
+
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 from weft.dialects.product_types import Types, ceil_div
-from weft.dialects.schedule import AnySchedule, TmaMmaSchedule, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule.work import Kernel, Kind, Work
 from weft.errors import WeftError
-from weft.isa.wgmma import M
-from weft.schedules import time_model, wgmma_cycles
-from weft.schedules.chip_models import CHIP_MODELS
-from weft.schedules.predict_gpus import KINDS, Gpu
-from weft.schedules.predict_kernels import kernel_of, kind_of
-from weft.schedules.predict_model import Counts, Prediction, Work, predict
+from weft.isa.block_scales import ROWS, spanned
+from weft.schedules import wgmma_cycles
+from weft.schedules.blackwell import PublishedGpu
+from weft.schedules.gpu import Gpu
+from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_kernels import Kernels
+
+STEP_BYTES = 32
+"""Bytes of a row of an operand that one instruction multiplies; 48 with K = 96."""
+_READ = 128  # bytes of shared memory that a multiprocessor reads in a cycle
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a kernel does for a product: tiles, waves of them, K blocks of a tile, instructions, and bytes."""
+
+    tiles: int
+    waves: int
+    k_blocks: int
+    instructions: int
+    l2_bytes: float
+    dram_bytes: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted time in microseconds, what bounds it, and its parts: the times that the product would
+    take if one resource alone were limited. `tail` is the time in which some multiprocessors have no tile.
+    """
+
+    microseconds: float
+    bound: str
+    parts: dict[str, float]
+    counts: Counts
+    flops: int
+
+    @property
+    def tflops(self) -> float:
+        """TFLOP/s: multiplications and additions."""
+        return self.flops / self.microseconds / 1e6
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Cycles of one tile. `limits` are those of a K block by resource. `exposed`: those of the epilogue in
+    which the next tile's products wait.
+    """
+
+    limits: dict[str, float]
+    k_blocks: int
+    epilogue: float
+    exposed: float
+    other: float
+
+    @property
+    def each(self) -> float:
+        """Cycles from one tile to the next."""
+        main = self.k_blocks * max(self.limits.values()) + self.other
+        return max(main + self.exposed, self.epilogue)
 
 
 def predict_schedule(
@@ -29,58 +88,179 @@ def predict_schedule(
     """The predicted time of `members` products of M x N x K. `burst`: after a rest, where the GPU has such
     limits. Raises WeftError where there is no model of the family on the GPU.
     """
-    if isinstance(schedule, WarpgroupSchedule) and gpu.chip in CHIP_MODELS:
-        return _of_wgmma(schedule, (m, n, k), types, gpu, members, burst)
-    if gpu.instruction == "wgmma":
-        raise WeftError(f"schedule must be of wgmma for a model of {gpu.name}, got {type(schedule).__name__}")
-    kind = kind_of(types)
-    if isinstance(schedule, TmaMmaSchedule) and schedule.unit_scales:
-        kind = replace(KINDS["mxfp8"], bits=kind.bits, group=0)  # at its rate, without scales to copy
-    work = Work(m, n, k, kind, types.output_bytes, members)
-    return predict(kernel_of(schedule, types, gpu.chip), work, gpu, burst=burst)
+    if schedule.family != gpu.family:
+        found = f"got one of {schedule.instruction}: compile for {gpu.chip}"
+        raise WeftError(f"schedule must be of {gpu.instruction} for a model of {gpu.name}, {found}")
+    kernel = schedule.kernel(types, gpu.chip)
+    work = Work(m, n, k, schedule.element_kind(types), types.output_bytes, members)
+    if isinstance(gpu, PublishedGpu):
+        return predict(kernel, work, gpu, burst=burst)
+    assert isinstance(gpu, FittedGpu)
+    return _of_wgmma(schedule, kernel, work, types, gpu, burst)
+
+
+def predict(
+    kernel: Kernel, work: Work, gpu: PublishedGpu, *, burst: bool = False, power: float = 1.0
+) -> Prediction:
+    """The predicted time of a kernel's work, from a GPU's published rates.
+
+    `burst`: after a rest, where the GPU has such limits. `power`: a factor of the power limit, for a machine
+    that is known to be faster or slower. Raises WeftError for a kind that the GPU doesn't multiply.
+    """
+    if work.kind.name not in gpu.flops:
+        legal = ", ".join(gpu.flops)
+        raise WeftError(f"types must be of a kind that {gpu.name} multiplies, {legal}, got {work.kind.name}")
+    tile, units = _tile(kernel, work, gpu), _units(kernel, gpu)
+    counts = _counts(kernel, work, units, _read_bytes(kernel, work, gpu, units))
+    launch = gpu.launch_us + gpu.latency_us + (tile.epilogue - tile.exposed) / gpu.clock_mhz
+    share = counts.tiles / units / gpu.clock_mhz
+    parts = {name: limit * tile.k_blocks * share for name, limit in tile.limits.items()}
+    parts["epilogue"] = parts.get("epilogue", 0.0) + tile.exposed * share
+    parts |= {"tail": (counts.waves - counts.tiles / units) * tile.each / gpu.clock_mhz, "launch": launch}
+    memory = {"L2": counts.l2_bytes / gpu.l2_gb_s / 1e3, "DRAM": counts.dram_bytes / gpu.dram_gb_s / 1e3}
+    busy = launch + counts.waves * tile.each / gpu.clock_mhz
+    times = {max(parts, key=lambda each: parts[each]): busy}
+    times |= {name: launch + value for name, value in memory.items()}
+    bound = max(times, key=lambda each: times[each])
+    ordered = {name: parts[name] for name in tile.limits} | memory | parts
+    predicted = Prediction(times[bound], bound, ordered, counts, work.flops)
+    return _limited(predicted, busy, kernel, work.kind, gpu, burst, power)
 
 
 def _of_wgmma(
-    s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, gpu: Gpu, members: int, burst: bool
+    schedule: Any, kernel: Kernel, work: Work, types: Types, gpu: FittedGpu, burst: bool
 ) -> Prediction:
-    """The cycles that `time_model` chooses schedules by, and the power limit."""
-    (m, n, k), chip, kind = mnk, CHIP_MODELS[gpu.chip], kind_of(types)
-    clock, flops = gpu.clock_ghz * 1e3, 2 * m * n * k * members
-    counts = _counts(s, mnk, types, gpu, members)
-    kernels = Kernels.of([s], types, chip)
-    active = min(counts.tiles, chip.resident[s.ctas])
-    fill = float(wgmma_cycles.fill_cycles(kernels, *mnk, active)[0])
-    products = float(kernels.products[0])
-    limits = {"tensor cores": products, "TMA": max(fill, (chip.copy_latency + fill + products) / s.stages)}
-    busy = time_model.modeled(s, m, n, k, types, chip, members=members) / clock + gpu.launch_us
-    tiles_at_a_time = chip.resident[s.ctas]
-    share = counts.tiles / tiles_at_a_time * counts.k_blocks / clock
-    parts = {name: cycles * share for name, cycles in limits.items()}
-    parts["DRAM"] = counts.dram_bytes / chip.memory / clock
-    stored = s.block[0] * s.block[1] * types.output_bytes / s.splits / chip.store
-    parts["epilogue"] = (chip.tile + chip.store_wait * stored) * counts.tiles / tiles_at_a_time / clock
-    block = max(limits.values()) + chip.k_block
-    idle = counts.waves - counts.tiles / tiles_at_a_time
-    parts["tail"] = idle * (counts.k_blocks * block + chip.tile) / clock
-    parts["launch"] = (chip.start + chip.start_all) / clock + gpu.launch_us
-    bound, time = max(parts, key=lambda name: parts[name]), busy
-    if (limit := gpu.cap(kind.name + ("_promoted" if types.promoted else ""), burst=burst)) is not None:
-        ideal = flops / (gpu.multiprocessors * gpu.flops[kind.name]) / clock
-        parts["power"] = flops / (limit * 1e6) / (ideal / busy) ** gpu.idle_power
-        if parts["power"] > busy:
-            bound, time = "power", parts["power"]
-    return Prediction(time, bound, parts, counts, flops)
+    """The cycles by which schedules are chosen, and their parts."""
+    kernels, batch = Kernels.of([schedule], types, gpu), (work.m, work.n, work.k, work.members)
+    case, moved = wgmma_cycles.uncorrected(kernels, *batch), wgmma_cycles.moved_bytes(kernels, *batch)
+    parts = {name: float(each[0]) / gpu.clock_mhz for name, each in wgmma_cycles.parts(case).items()}
+    counts = _counts(kernel, work, gpu.resident[kernel.ctas], float(moved[0]))
+    time = float(wgmma_cycles.corrected(case)[0]) / gpu.clock_mhz
+    bound = max(parts, key=lambda name: parts[name])
+    predicted = Prediction(time, bound, parts, counts, work.flops)
+    return _limited(predicted, time, kernel, work.kind, gpu, burst)
 
 
-def _counts(s: WarpgroupSchedule, mnk: tuple[int, int, int], types: Types, gpu: Gpu, members: int) -> Counts:
-    """What a kernel does for a product."""
-    (m, n, k), (height, width) = mnk, s.cluster
-    down, across = s.swapped(m, n)
-    tiles = ceil_div(down, s.block[0] * height) * ceil_div(across, s.block[1] * width) * height * width
-    parts = tiles * s.splits * s.global_splits * members
-    k_blocks = ceil_div(k, s.block[2] * s.splits * s.global_splits)
-    steps = ceil(s.block[2] * types.input_bytes / 32)
-    copied = tiles * members * (s.block[0] / width + s.block[1] / height) * k * types.input_bytes
-    moved = members * ((m + n) * k * types.input_bytes + m * n * types.output_bytes)
-    waves = ceil_div(parts, CHIP_MODELS[gpu.chip].resident[s.ctas])
-    return Counts(parts, waves, k_blocks, parts * k_blocks * steps * (s.block[0] // M), copied, moved)
+def _limited(
+    predicted: Prediction, busy: float, kernel: Kernel, kind: Kind, gpu: Gpu, burst: bool, power: float = 1.0
+) -> Prediction:
+    """A prediction with the time at the power limit, where one is known: tensor cores that have work for a
+    part of the `busy` time run faster.
+    """
+    name = f"{kind.name}_promoted" if kernel.promoted else kind.name
+    limit = gpu.cap(name, burst=burst) or gpu.cap(kind.name, burst=burst)
+    if limit is None:
+        return predicted
+    if kernel.k_96 and (of_96 := gpu.cap(f"{kind.name}_k96", burst=burst)) is not None:
+        limit = 1 / (kernel.k_96 / of_96 + (1 - kernel.k_96) / limit)
+    peak = gpu.flops[kind.name] / (1 - kernel.k_96 / 3)  # of a multiprocessor in a cycle
+    ideal = predicted.flops / (gpu.multiprocessors * peak) / gpu.clock_mhz
+    time = predicted.flops / (limit * power * 1e6) / (ideal / busy) ** gpu.idle_power
+    longer: dict[str, Any] = {}
+    if time > predicted.microseconds:
+        longer = {"microseconds": time, "bound": "power"}
+    return replace(predicted, parts={**predicted.parts, "power": time}, **longer)
+
+
+def _units(kernel: Kernel, gpu: PublishedGpu) -> int:
+    """Tiles that are computed at a time."""
+    return max(gpu.multiprocessors // kernel.ctas * kernel.ctas // kernel.cta_group, 1) * kernel.resident
+
+
+def _steps(kernel: Kernel, kind: Kind) -> float:
+    """The instructions of tcgen05 along a K block."""
+    return kernel.k_block * kind.shared_bits / 8 / STEP_BYTES * (1 - kernel.k_96 / 3)
+
+
+def _tile(kernel: Kernel, work: Work, gpu: PublishedGpu) -> _Tile:
+    """The cycles of one tile on a multiprocessor, or on a pair of them."""
+    kind = work.kind
+    tcgen05 = gpu.instruction == "tcgen05"
+    math, reads = (_tcgen05_block if tcgen05 else _mma_sync_block)(kernel, kind, gpu)
+    rows, columns = kernel.tile[0] // kernel.cta_group, kernel.tile[1] // kernel.cta_group
+    copied = (rows + columns) * kernel.k_block * kind.bits / 8
+    if kind.group:  # each CTA of a pair has the scales of all columns
+        scales = sum(map(spanned, (rows, kernel.tile[1]))) * ROWS * kernel.k_block / kind.group
+        copied += scales
+        if tcgen05:
+            math, reads = (each + scales / 512 * gpu.scale_copy for each in (math, reads))
+    fill = copied / gpu.copy_gb_s * gpu.clock_ghz
+    latency, busy = gpu.latency_us * gpu.clock_ghz * 1e3, max(math, reads)
+    limits = {
+        "tensor cores": math * kernel.resident,
+        "shared memory": reads * kernel.resident,
+        "TMA": max(fill * kernel.resident, (latency + fill + busy + gpu.commit) / kernel.stages),
+    }
+    on_each = kernel.tile[1] * kernel.parts / kernel.epilogues
+    if kernel.promoted:
+        adding = gpu.promote + gpu.promote_column * on_each if tcgen05 else rows * columns / gpu.adds
+        limits["epilogue"] = adding
+    if tcgen05:
+        epilogue = gpu.epilogue + gpu.epilogue_column * on_each * (gpu.early_share if kernel.early else 1.0)
+    else:
+        epilogue = gpu.epilogue + rows * columns * work.output_bytes / gpu.store
+    exposed = epilogue
+    if kernel.accumulators > 1 and not kernel.promoted:
+        exposed = gpu.epilogue + gpu.epilogue_column * kernel.shared if kernel.shared else 0.0
+    other = gpu.commit + (0.0 if kernel.persistent else gpu.set_up + latency)
+    if kernel.splits > 1:
+        sums = 4 * rows * kernel.tile[1]
+        other += (gpu.split_us + 2 * sums / gpu.copy_gb_s / 1e3) * gpu.clock_ghz * 1e3
+    return _Tile(limits, _k_blocks(kernel, work), epilogue, exposed, other)
+
+
+def _tcgen05_block(kernel: Kernel, kind: Kind, gpu: PublishedGpu) -> tuple[float, float]:
+    """Cycles in which tcgen05.mma multiplies a K block, and reads it from shared memory."""
+    m, n = kernel.part
+    reads = (m + n) / kernel.cta_group * STEP_BYTES / _READ
+    reads += gpu.pair_reads[m == 256] if kernel.cta_group == 2 else 0.0
+    steps = kernel.parts * _steps(kernel, kind)
+    wide = kernel.cta_group == 1 or m == 256  # those of a pair with 64 rows each take half of the time
+    rate = gpu.flops["bf16"] / 8192
+    return steps * n / (2 if wide else 4) / rate, steps * reads
+
+
+def _mma_sync_block(kernel: Kernel, kind: Kind, gpu: PublishedGpu) -> tuple[float, float]:
+    """Cycles in which mma.sync multiplies a K block, and in which warps read it from shared memory."""
+    (m, n), (down, across) = kernel.tile, kernel.warps
+    math = 2 * m * n * kernel.k_block / gpu.flops[kind.name]
+    reads = (m * across + n * down) * kernel.k_block * kind.shared_bits / 8 / _READ
+    # Loads and products share issue slots, so that neither hides the other wholly.
+    return math + gpu.exposed_reads * reads + gpu.k_block, reads
+
+
+def _k_blocks(kernel: Kernel, work: Work) -> int:
+    """The K blocks of a tile, or of a K slice of it."""
+    return ceil_div(ceil_div(work.k, kernel.k_block), kernel.slices)
+
+
+def _counts(kernel: Kernel, work: Work, units: int, read: float) -> Counts:
+    """What a kernel does that computes `units` tiles at a time, and reads and writes some bytes of memory."""
+    (down, across), kind = kernel.tiles(work.m, work.n), work.kind
+    height, width = kernel.tile
+    tiles = down * across * work.members
+    shared = height / kernel.cluster[1] + width / kernel.cluster[0]
+    sums = 2 * 4 * work.m * work.n * kernel.splits * work.members if kernel.splits > 1 else 0
+    copied = tiles * kind.bytes_of(shared * work.k) + sums
+    k_blocks, steps = _k_blocks(kernel, work), ceil(_steps(kernel, kind))
+    instructions = tiles * kernel.slices * k_blocks * kernel.parts * steps
+    if kernel.warps != (0, 0):
+        instructions = tiles * k_blocks * steps * (height // 16) * (width // 8)
+    waves = ceil_div(tiles * kernel.slices, units)
+    return Counts(tiles * kernel.slices, waves, k_blocks, instructions, copied, read)
+
+
+def _read_bytes(kernel: Kernel, work: Work, gpu: PublishedGpu, units: int) -> float:
+    """Bytes of memory for A, B and D. An operand that fits half of the L2 cache is read once. Otherwise, the
+    rows of a group of tiles are read once if they fit, and the columns for each group.
+    """
+    kind, k, half = work.kind, work.k, gpu.l2_bytes / 2
+    heights, widths = kernel.swapped(work.m, work.n)
+    down, across = kernel.tiles(work.m, work.n)
+    rows = min(max(kernel.group, ceil(units / across)), down)
+    of_rows, of_columns = (kind.bytes_of(extent * k) for extent in (heights, widths))
+    if of_rows > half and kind.bytes_of(rows * kernel.tile[0] * k) > half:
+        of_rows *= ceil(rows * across / units)
+    if of_columns > half:
+        of_columns *= ceil(down / rows)
+    return work.members * (of_rows + of_columns + work.m * work.n * work.output_bytes)

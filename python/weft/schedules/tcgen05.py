@@ -1,4 +1,4 @@
-"""Which schedule for `tcgen05` a product gets: the one that `predict_model` predicts to be the fastest."""
+"""Which schedule for `tcgen05` a product gets: the one that is predicted to be the fastest."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,9 +10,9 @@ from weft.dialects.schedule import TensorMemorySchedule
 from weft.dialects.schedule.tcgen05 import CTA_ROWS
 from weft.dialects.schedule.tcgen05_scales import LEAST_ROWS, column_unit
 from weft.isa.wgmma.descriptors import WIDEST
-from weft.schedules.predict_gpus import GPUS, Gpu, gpu_of, has_model
-from weft.schedules.predict_kernels import kernel_of, kind_of
-from weft.schedules.predict_model import Work, predict
+from weft.schedules.gpu import Gpu
+from weft.schedules.gpus import gpu_of, has_model
+from weft.schedules.predict import predict_schedule
 from weft.target import Target
 
 _ROW_BITS = 8 * WIDEST.width  # of a row of an operand in one stage: as wide as the widest swizzle
@@ -35,7 +35,7 @@ def choose(
     """
     if not has_model(chip):
         return None
-    target, timed = Target.of(chip), _timed(m, n, k, types, gpu_of(chip).name, members)
+    target, timed = Target.of(chip), _timed(m, n, k, types, gpu_of(chip), members)
     first = next((at for at, (_, s) in enumerate(timed) if s.complaint(types, target) is None), None)
     if first is None:
         return None
@@ -49,7 +49,7 @@ def ranked(m: int, n: int, k: int, types: Types, chip: str) -> list[TensorMemory
     """The legal candidates by their predicted time, each in both orders of tiles."""
     target = Target.of(chip)
     orders = (
-        replace(s, dynamic=d) for _, s in _timed(m, n, k, types, gpu_of(chip).name, 1) for d in (False, True)
+        replace(s, dynamic=d) for _, s in _timed(m, n, k, types, gpu_of(chip), 1) for d in (False, True)
     )
     return [s for s in orders if s.complaint(types, target) is None]
 
@@ -62,13 +62,12 @@ def _preferred(time: float, s: TensorMemorySchedule) -> tuple[float, ...]:
 
 @lru_cache(maxsize=32)  # a chip's variants have one GPU; the product types of the matrix fit
 def _timed(
-    m: int, n: int, k: int, types: Types, name: str, members: int
+    m: int, n: int, k: int, types: Types, gpu: Gpu, members: int
 ) -> list[tuple[float, TensorMemorySchedule]]:
     """Candidates and their predicted times, in the order of these. Not all are legal."""
-    gpu, work = GPUS[name], Work(m, n, k, kind_of(types), types.output_bytes, members)
 
     def time(s: TensorMemorySchedule) -> float:
-        return predict(kernel_of(s, types, gpu.chip), work, gpu).microseconds
+        return predict_schedule(s, m, n, k, types, gpu, members=members).microseconds
 
     def by_time(each: tuple[float, TensorMemorySchedule]) -> float:
         return each[0]
@@ -84,7 +83,7 @@ def _tiles(m: int, n: int, types: Types, gpu: Gpu) -> Iterator[TensorMemorySched
     """A schedule for each tile that is worth trying, with as many stages and accumulators as fit."""
     lowest, narrowest = LEAST_ROWS if types.scale else CTA_ROWS[0], max(column_unit(types), 16)
     groups: dict[tuple[int, int, int, bool], int] = {}
-    for tile in _all_tiles(types, Target.of(gpu.chip).chip.shared_bytes):
+    for tile in _all_tiles(types, gpu.facts.shared_bytes):
         (height, columns, _), (down, across) = tile.block, tile.swapped(m, n)
         if tile.swap and m > _SWAPPED_ROWS:
             continue

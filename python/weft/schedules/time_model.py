@@ -1,6 +1,6 @@
 """A model of the time of `wgmma` kernels, and the schedule that it predicts to be the fastest for a product.
 
-Times are cycles of a multiprocessor; `wgmma_cycles` computes them, `chip_models` has the model's numbers for
+Times are cycles of a multiprocessor; `wgmma_cycles` computes them, `h200` has the model's numbers for
 each chip.
 """
 
@@ -18,7 +18,7 @@ from weft.isa import wgmma
 from weft.isa.chips import LINE_BYTES
 from weft.isa.tensor_map import JOINED_ROWS, ROW_BYTES
 from weft.schedules import wgmma_cycles, wgmma_kernels
-from weft.schedules.chip_models import ChipModel
+from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_kernels import Array, Kernels
 from weft.target import Target
 
@@ -57,7 +57,7 @@ _BRIEF = 20_000  # cycles of a product, up to which room for a CTA of the next l
 
 
 def choose(
-    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
+    m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1, known_k: bool = True
 ) -> WarpgroupSchedule:
     """The schedule of the least modeled time for `members` products of M x N x K; one for any K where that
     isn't known.
@@ -66,16 +66,16 @@ def choose(
     """
     few = m <= _FEW_ROWS
     near: list[tuple[float, WarpgroupSchedule]] = []
-    for cycles, s in by_time(m, n, k, types, chip, members, known_k=known_k):
+    for cycles, s in by_time(m, n, k, types, gpu, members, known_k=known_k):
         if near and cycles > near[0][0] * (_NEAR_READ if few else _NEAR):
             break
         near.append((cycles, s))
     if not near:
         layout = "" if not any(types.transposed) else ", with an operand that isn't K-major"
-        raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip.chip}{layout}")
+        raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {gpu.chip}{layout}")
 
     brief = near[0][0] < _BRIEF and types.input_bytes == 2  # as measured
-    roomy = _roomy([s for _, s in near], types, chip) if brief else set()
+    roomy = _roomy([s for _, s in near], types, gpu) if brief else set()
 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
         """Of those that the model can't tell apart: fewest K slices, then, if the product is brief, room for
@@ -83,7 +83,7 @@ def choose(
         beside this one's, in few long pieces.
         """
         if few:
-            beside = s.shared_bytes(types) <= wgmma_kernels.room_of_two(chip.facts)
+            beside = s.shared_bytes(types) <= wgmma_kernels.room_of_two(gpu.facts)
             rows, _, depth = s.block
             mn_major, _ = s.swapped(*types.transposed)
             piece, pieces = (rows, depth) if mn_major else (depth, rows)
@@ -93,32 +93,32 @@ def choose(
     return max(near, key=lambda each: preferred(*each))[1]
 
 
-def _roomy(schedules: list[WarpgroupSchedule], types: Types, chip: ChipModel) -> set[WarpgroupSchedule]:
+def _roomy(schedules: list[WarpgroupSchedule], types: Types, gpu: FittedGpu) -> set[WarpgroupSchedule]:
     """Those that leave room for a CTA of the next launch."""
-    fits = Kernels.of(schedules, types, chip).two_fit
+    fits = Kernels.of(schedules, types, gpu).two_fit
     return {s for s, two in zip(schedules, fits, strict=True) if two}
 
 
 def ranked(
-    m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1, known_k: bool = True
+    m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1, known_k: bool = True
 ) -> Iterator[WarpgroupSchedule]:
     """The candidates by their modeled time."""
-    return (s for _, s in by_time(m, n, k, types, chip, members, known_k=known_k))
+    return (s for _, s in by_time(m, n, k, types, gpu, members, known_k=known_k))
 
 
-def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
+def candidates(m: int, n: int, k: int, types: Types, gpu: FittedGpu) -> Iterator[WarpgroupSchedule]:
     """The schedules that are worth trying."""
-    every = _all_kernels(types, chip)
+    every = _all_kernels(types, gpu)
     for index in np.flatnonzero(_worthwhile(every, m, n, k)):
         if (s := _legal(every, index, m, n, k)) is not None:
             yield s
 
 
 def modeled(
-    s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, chip: ChipModel, *, members: int = 1
+    s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1
 ) -> float:
     """The cycles that a batch of products takes."""
-    return float(wgmma_cycles.cycles(Kernels.of([s], types, chip), m, n, k, members)[0])
+    return float(wgmma_cycles.cycles(Kernels.of([s], types, gpu), m, n, k, members)[0])
 
 
 def all_modeled(
@@ -127,26 +127,24 @@ def all_modeled(
     n: int,
     k: int,
     types: Types,
-    chip: ChipModel,
+    gpu: FittedGpu,
     *,
     members: int = 1,
 ) -> list[float]:
     """The cycles that a batch of products takes with each schedule."""
-    return [
-        float(each) for each in wgmma_cycles.cycles(_kernels_of(schedules, types, chip), m, n, k, members)
-    ]
+    return [float(each) for each in wgmma_cycles.cycles(_kernels_of(schedules, types, gpu), m, n, k, members)]
 
 
 @lru_cache(maxsize=32)
-def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, chip: ChipModel) -> Kernels:
-    return Kernels.of(schedules, types, chip)
+def _kernels_of(schedules: tuple[WarpgroupSchedule, ...], types: Types, gpu: FittedGpu) -> Kernels:
+    return Kernels.of(schedules, types, gpu)
 
 
 def by_time(
-    m: int, n: int, k: int, types: Types, chip: ChipModel, members: int = 1, *, known_k: bool = True
+    m: int, n: int, k: int, types: Types, gpu: FittedGpu, members: int = 1, *, known_k: bool = True
 ) -> Iterator[tuple[float, WarpgroupSchedule]]:
     """The candidates and their cycles, the fastest first. Only those that are asked for are checked."""
-    every = _all_kernels(types, chip)
+    every = _all_kernels(types, gpu)
     worthwhile = np.flatnonzero(_worthwhile(every, m, n, k, known_k=known_k))
     if not len(worthwhile):
         return
@@ -166,14 +164,14 @@ def _legal(every: Kernels, index: Array, m: int, n: int, k: int) -> WarpgroupSch
         global_splits=int(every.global_splits[index]),
     )
     down, across = s.swapped(m, n)
-    s = replace(s, group=_group(s, down, across, k * every.types.input_bytes, every.chip))
-    return s if s.complaint(every.types, Target.of(every.chip.chip)) is None else None
+    s = replace(s, group=_group(s, down, across, k * every.types.input_bytes, every.gpu))
+    return s if s.complaint(every.types, Target.of(every.gpu.chip)) is None else None
 
 
 @lru_cache(maxsize=32)
-def _all_kernels(types: Types, chip: ChipModel) -> Kernels:
+def _all_kernels(types: Types, gpu: FittedGpu) -> Kernels:
     """All kernels for some types that a product may choose among, some of which aren't legal."""
-    tiles = list(_tiles(types, chip))
+    tiles = list(_tiles(types, gpu))
     divisions = [
         *((splits, (1, 1), 1) for splits in _SPLITS),
         *((1, cluster, 1) for cluster in _LARGE_CLUSTERS),
@@ -189,21 +187,21 @@ def _all_kernels(types: Types, chip: ChipModel) -> Kernels:
     both = [replace(tile, splits=1 + together) for tile in tiles for together in (False, True)]
     rows = [
         ((number // 2, stages), legal(s.block[1], s.splits > 1))
-        for (number, s), every_stages in zip(enumerate(both), _stages(both, types, chip), strict=True)
+        for (number, s), every_stages in zip(enumerate(both), _stages(both, types, gpu), strict=True)
         for stages in every_stages
     ]
     if not rows:
         none, never = np.zeros(0, int), np.zeros(0, bool)
-        return Kernels(types, chip, tiles, none, none, none, none, none, none, never)
+        return Kernels(types, gpu, tiles, none, none, none, none, none, none, never)
     tile, stages = np.repeat([first for first, _ in rows], [len(rest) for _, rest in rows], axis=0).T
     splits, slices, height, width = np.concatenate([rest for _, rest in rows]).T
     never = np.zeros(len(tile), bool)
-    return Kernels(types, chip, tiles, tile, stages, splits, slices, height, width, never)
+    return Kernels(types, gpu, tiles, tile, stages, splits, slices, height, width, never)
 
 
-def _tiles(types: Types, chip: ChipModel) -> Iterator[WarpgroupSchedule]:
+def _tiles(types: Types, gpu: FittedGpu) -> Iterator[WarpgroupSchedule]:
     """The tiles that a CTA may compute."""
-    target = Target.of(chip.chip)
+    target = Target.of(gpu.chip)
     rows_of_128 = 128 // types.input_bytes
     depths = (PROMOTED,) if types.promoted else (rows_of_128, 2 * rows_of_128)
     swaps = (False, True)
@@ -229,25 +227,25 @@ def _tiles_in_turns(types: Types, target: Target) -> Iterator[WarpgroupSchedule]
             yield s
 
 
-def _stages(schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel) -> Iterator[list[int]]:
+def _stages(schedules: Sequence[WarpgroupSchedule], types: Types, gpu: FittedGpu) -> Iterator[list[int]]:
     """For each schedule, the most stages that fit with a tile of D staged in any parts, and with a whole one,
     and the most that leave room for a CTA of the next launch.
     """
-    alone = [_stages_alone(s, types, chip) for s in schedules]
+    alone = [_stages_alone(s, types, gpu) for s in schedules]
     beside = [replace(s, stages=half) for s, (_, half) in zip(schedules, alone, strict=True) if half]
-    two_fit = iter(Kernels.of(beside, types, chip).two_fit if beside else ())
+    two_fit = iter(Kernels.of(beside, types, gpu).two_fit if beside else ())
     return (stages + [half] * bool(half and next(two_fit)) for stages, half in alone)
 
 
-def _stages_alone(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> tuple[list[int], int]:
+def _stages_alone(s: WarpgroupSchedule, types: Types, gpu: FittedGpu) -> tuple[list[int], int]:
     """The numbers of stages of a CTA, and one with which two CTAs may fit, or 0."""
-    facts = chip.facts
+    facts = gpu.facts
     if s.alternating:
         return _stages_in_turns(s, types, facts.shared_bytes), 0
     fitting = s.fitting(types)
     most = min(fitting(facts.shared_bytes, 1, 0), _MOST_STAGES)
     half = fitting(wgmma_kernels.room_of_two(facts), 1, 0)
-    more = _more_stages(s, types, chip, most)
+    more = _more_stages(s, types, gpu, most)
     if s.rows * s.block[1] > _MOST_SUMS:
         whole = types.input_bytes == 2 and s.staged(types) and most >= _FEWEST_PARTED
         return ([*more, most] if whole else more), 0
@@ -270,13 +268,13 @@ def _stages_in_turns(s: WarpgroupSchedule, types: Types, shared_bytes: int) -> l
     ]
 
 
-def _more_stages(s: WarpgroupSchedule, types: Types, chip: ChipModel, most: int) -> list[int]:
+def _more_stages(s: WarpgroupSchedule, types: Types, gpu: FittedGpu, most: int) -> list[int]:
     """More stages than the `most` beside a whole tile of D, where that is staged in parts. Only measured for
     elements of 16 bits.
     """
     if most >= _ENOUGH_STAGES or types.input_bytes != 2 or not s.staged(types):
         return []
-    room, fitting = chip.facts.shared_bytes, s.fitting(types)
+    room, fitting = gpu.facts.shared_bytes, s.fitting(types)
     stages = {fitting(room, parts, 0) for parts in STAGING_PARTS}
     if (staging := s.staging(types)).strip:
         stages |= {fitting(room, 1, slots) for slots in range(1, staging.strips)}
@@ -312,13 +310,13 @@ def _worthwhile(kernels: Kernels, m: int, n: int, k: int, *, known_k: bool = Tru
     )
 
 
-def _group(s: WarpgroupSchedule, down: int, across: int, row: int, chip: ChipModel) -> int:
+def _group(s: WarpgroupSchedule, down: int, across: int, row: int, gpu: FittedGpu) -> int:
     """The rows of tiles in a group, with `row` bytes in a row of A: as many as let the tiles that are
     computed at a time read the least. Each group reads all columns: where these don't fit in L2, larger
     groups read them from memory less often, and a GPU at its limit of power runs faster.
     """
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
-    at_a_time = chip.resident[s.ctas] // (s.ctas * s.global_splits)
+    at_a_time = gpu.resident[s.ctas] // (s.ctas * s.global_splits)
     single, short, usual, many = GROUPS
     if row <= _SHORTEST and at_a_time // short * width >= across:
         return short  # more is written than read: then D is best written in whole rows

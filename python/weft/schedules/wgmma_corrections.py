@@ -22,8 +22,8 @@ _BOUND = 3
 @dataclass(frozen=True)
 class Case:
     """Kernels and the sizes that they multiply; the `cycles` that the model has for them, and those that
-    memory takes to move all data (`moved`); `ctas`, if each computes one tile; and `blocks`, the K blocks of
-    a tile that one CTA multiplies.
+    memory takes to move all data (`moved`); `ctas`, if each computes one tile; `blocks`, the K blocks of a
+    tile that one CTA multiplies; and the cycles of a `tile` beside these, and of the start and `end`.
     """
 
     kernels: Kernels
@@ -34,6 +34,8 @@ class Case:
     moved: Array
     ctas: Array
     blocks: Array
+    tile: Array
+    end: Array
 
     @property
     def clustered(self) -> Array:
@@ -67,7 +69,7 @@ def _pieces(case: Case) -> tuple[Array, Array]:
     of_rows = kernels.of_tile("rows_of_warpgroups", lambda s: s.rows)
     parts = np.where(kernels.in_strips, LINE_BYTES // size, kernels.columns // kernels.staging_parts)
     width = np.where(kernels.swap, of_rows, parts) * size
-    return kernels.staged * case.m * case.n * size / width / kernels.chip.multiprocessors, width
+    return kernels.staged * case.m * case.n * size / width / kernels.gpu.multiprocessors, width
 
 
 def _pieces_of_lines(case: Case) -> Array:
@@ -82,7 +84,7 @@ def _pieces_of_sectors(case: Case) -> Array:
 
 
 def _written_by_clusters(case: Case) -> Array:
-    written = case.m * case.n * case.kernels.types.output_bytes / case.kernels.chip.memory
+    written = case.m * case.n * case.kernels.types.output_bytes / case.kernels.gpu.memory
     return written / case.cycles * np.log(case.kernels.ctas)
 
 
@@ -91,7 +93,7 @@ def _idle(case: Case) -> Array:
     read more slowly.
     """
     kernels = case.kernels
-    turns = ceil_div(case.ctas, kernels.resident) * kernels.chip.multiprocessors
+    turns = ceil_div(case.ctas, kernels.resident) * kernels.gpu.multiprocessors
     return (case.moved / case.cycles) ** _BOUND * np.log(case.ctas / turns)
 
 
@@ -116,7 +118,7 @@ TERMS: Mapping[str, Callable[[Case], Array]] = {
     "written_by_clusters": _written_by_clusters,
     "idle": _idle,
 }
-"""The terms by name: logarithms of times, or shares of a time. `chip_models` has their numbers."""
+"""The terms by name: logarithms of times, or shares of a time. `h200` has their numbers."""
 LEVEL = "level"
 """The number that is the same for all kernels: with it, the others change no time in the mean."""
 

@@ -1,6 +1,6 @@
 """The cycles of `wgmma` kernels, of many at once: what the time model computes.
 
-Times are cycles of a multiprocessor; `chip_models` has the model's numbers for each chip.
+Times are cycles of a multiprocessor; `h200` has the numbers.
 """
 
 from functools import reduce
@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.isa import tensor_map
 from weft.schedules import wgmma_corrections
-from weft.schedules.chip_models import ChipModel
+from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_corrections import Case
 from weft.schedules.wgmma_kernels import WIDEST, Array, Kernels, ceil_div
 
@@ -22,10 +22,10 @@ def fill_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) -
     """Cycles in which a stage is filled, where so many multiprocessors are `active`. Data that few tiles read
     at a time comes from memory for each of them, or for each cluster; what many read is in the L2 cache.
     """
-    chip = kernels.chip
+    gpu = kernels.gpu
     asked, rare = _asked_bytes(kernels, m, n, k)
-    issue = asked * np.maximum(1 / chip.ask, active / chip.l2) + chip.rare * rare * active / chip.l2
-    received = kernels.stage_bytes / chip.fill
+    issue = asked * np.maximum(1 / gpu.ask, active / gpu.l2) + gpu.rare * rare * active / gpu.l2
+    received = kernels.stage_bytes / gpu.fill
     return _norm(_UNEVEN, issue, received)
 
 
@@ -33,7 +33,7 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     """Bytes of a stage that a CTA asks for, those of slow copies counted more than once; and of which few
     other tiles need the same. A row of a narrow panel takes as long as one of the widest.
     """
-    types, chip = kernels.types, kernels.chip
+    types, gpu = kernels.types, kernels.gpu
     size, depth = types.input_bytes, kernels.depth * types.input_bytes
     pitches = (m if types.transposed[0] else k), (n if types.transposed[1] else k)
     down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
@@ -59,84 +59,105 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
         # MN-major tiles begin at multiples of their extent in a row.
         apart = np.where(mn_major & (tile < whole), tile, 0)
         one_by_one = mn_major & np.logical_not(joined)
-        slow = np.where(joined, 0.0, _slower((pitch | apart) * size, chip))
+        slow = np.where(joined, 0.0, _slower((pitch | apart) * size, gpu))
         wide = np.where(one_by_one, np.maximum(stored, WIDEST / size) / ctas, extent)
-        crowded = np.where(one_by_one & (tile >= whole), chip.crowded, 0.0)
+        crowded = np.where(one_by_one & (tile >= whole), gpu.crowded, 0.0)
         asked = asked + wide * depth * (1 + slow) * (1 + crowded)
         rare = rare + extent * depth / np.sqrt(readers)
     return asked, rare
 
 
-def _slower(pitch: Array, chip: ChipModel) -> Array:
+def _slower(pitch: Array, gpu: FittedGpu) -> Array:
     """The additional share of a copy's time by the bytes from one row of a matrix to the next."""
-    values = (chip.rows_16, chip.rows_32, chip.rows_64)
+    values = (gpu.rows_16, gpu.rows_32, gpu.rows_64)
     return np.select([pitch % 32 != 0, pitch % 64 != 0, pitch % 128 != 0], values, 0.0)
 
 
 def cycles(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> Array:
     """The cycles that a batch of products takes with each kernel. Sizes may be columns, too."""
-    case = uncorrected(kernels, m, n, k, members)
-    return case.cycles * wgmma_corrections.factor(case, kernels.chip.corrections)
+    return corrected(uncorrected(kernels, m, n, k, members))
+
+
+def corrected(case: Case) -> Array:
+    """The cycles with corrections."""
+    return case.cycles * wgmma_corrections.factor(case, case.kernels.gpu.corrections)
 
 
 def uncorrected(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> Case:
     """The same without corrections, and what these depend on."""
-    types, chip = kernels.types, kernels.chip
+    types, gpu = kernels.types, kernels.gpu
     sums = kernels.rows * kernels.columns * 4
     ctas, blocks = counts(kernels, m, n, k, members)
     whole = ctas // kernels.resident
     rest = ctas - whole * kernels.resident
     size = types.output_bytes
-    slower = 1 + chip.narrow * kernels.panels + np.where(n * size % 32 != 0, chip.store_16, 0.0)
-    written = kernels.rows * kernels.columns * size / kernels.splits / chip.store * slower
-    used = np.minimum(ctas, kernels.resident) / chip.multiprocessors
+    slower = 1 + gpu.narrow * kernels.panels + np.where(n * size % 32 != 0, gpu.store_16, 0.0)
+    written = kernels.rows * kernels.columns * size / kernels.splits / gpu.store * slower
+    used = np.minimum(ctas, kernels.resident) / gpu.multiprocessors
     alone = kernels.ctas == 1
-    end = written + np.where(alone, 0.0, chip.cluster) + chip.start + chip.start_all * used
-    end = end + np.where((kernels.height > 1) & (kernels.width > 1), chip.cluster_both, 0.0)
-    end = end + np.where(kernels.two_fit & alone, 0.0, chip.launch_gap)
-    end = end + chip.first * (
+    end = written + np.where(alone, 0.0, gpu.cluster) + gpu.start + gpu.start_all * used
+    end = end + np.where((kernels.height > 1) & (kernels.width > 1), gpu.cluster_both, 0.0)
+    end = end + np.where(kernels.two_fit & alone, 0.0, gpu.launch_gap)
+    end = end + gpu.first * (
         fill_cycles(kernels, m, n, k, np.minimum(ctas, kernels.resident)) + kernels.products
     )
     if types.scaled:  # a kernel of its own copies scales that TMA can't read
-        end = end + np.where(m * 4 % tensor_map.ROW_BYTES != 0, chip.scales_copied, 0.0)
+        end = end + np.where(m * 4 % tensor_map.ROW_BYTES != 0, gpu.scales_copied, 0.0)
     divided = kernels.global_splits > 1
-    waiting = chip.store_wait * written * np.where(divided, kernels.added_share, 1)
-    added = chip.claim + sums / chip.sums_written * (1 + chip.slices * (kernels.global_splits - 1))
-    tile = chip.tile + waiting + np.where(divided, added, 0.0)
-    stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, chip.stored_part, 0.0)
-    part = np.where(kernels.turns > 0, 0.0, chip.staged_part) + stored
+    waiting = gpu.store_wait * written * np.where(divided, kernels.added_share, 1)
+    added = gpu.claim + sums / gpu.sums_written * (1 + gpu.slices * (kernels.global_splits - 1))
+    tile = gpu.tile + waiting + np.where(divided, added, 0.0)
+    stored = np.where(n * types.output_bytes % tensor_map.ROW_BYTES != 0, gpu.stored_part, 0.0)
+    part = np.where(kernels.turns > 0, 0.0, gpu.staged_part) + stored
     tile = tile + part * (kernels.staging_parts - 1)
-    tile = tile + np.where(kernels.splits > 1, sums / chip.cluster_sums, 0.0)
+    tile = tile + np.where(kernels.splits > 1, sums / gpu.cluster_sums, 0.0)
     full = block_cycles(kernels, m, n, k, kernels.resident)
     last = block_cycles(kernels, m, n, k, np.maximum(rest, 1))
     tiles = whole * (blocks * full + tile) + np.where(rest > 0, blocks * last + tile, 0.0)
     if (turns := kernels.turns).any():
         count = ceil_div(ctas, kernels.resident)
         own = kernels.rows / kernels.width + kernels.columns / kernels.height
-        slowed = blocks * full + chip.written_beside * written * (own / (kernels.rows + kernels.columns))
+        slowed = blocks * full + gpu.written_beside * written * (own / (kernels.rows + kernels.columns))
         each = _norm(_EVEN, slowed, (blocks * full + tile) / np.maximum(turns, 1))
         one = blocks * np.where(rest > 0, last, full) + tile
         tiles = np.where(turns > 0, (count - 1) * each + one, tiles)
     if kernels.stream_k.any():
-        even = ctas / kernels.resident * blocks * full + ceil_div(ctas, kernels.resident) * chip.tile
-        even = even + whole * waiting + chip.streamed + 2 * sums / chip.sums_written
+        even = ctas / kernels.resident * blocks * full + ceil_div(ctas, kernels.resident) * gpu.tile
+        even = even + whole * waiting + gpu.streamed + 2 * sums / gpu.sums_written
         tiles = np.where(kernels.stream_k & (rest > 0), even, tiles)
-    moved = members * (_read_bytes(kernels, m, n, k) + m * n * types.output_bytes) / chip.memory
+    moved = moved_bytes(kernels, m, n, k, members) / gpu.memory
     total = _norm(_EVEN, tiles, moved) + end
-    return Case(kernels, m, n, k, total, moved, ctas, blocks)
+    return Case(kernels, m, n, k, total, moved, ctas, blocks, tile, end)
 
 
-def _read_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> Array:
-    """Bytes of A and B that are read from memory. L2 doesn't keep the data of K slices: a line of which a
-    copy needs a part is read again for the next.
+def parts(case: Case) -> dict[str, Array]:
+    """The cycles that products would take if one resource alone were limited. `tail`: those in which some
+    multiprocessors have no tile.
+    """
+    kernels, mnk = case.kernels, (case.m, case.n, case.k)
+    turns, active = case.ctas / kernels.resident, np.minimum(case.ctas, kernels.resident)
+    idle = ceil_div(case.ctas, kernels.resident) - turns
+    return {
+        "tensor cores": kernels.products * case.blocks * turns,
+        "TMA": np.maximum(*_copy_cycles(kernels, *mnk, active)) * case.blocks * turns,
+        "DRAM": case.moved,
+        "epilogue": case.tile * turns,
+        "tail": (case.blocks * block_cycles(kernels, *mnk, active) + case.tile) * idle,
+        "launch": case.end,
+    }
+
+
+def moved_bytes(kernels: Kernels, m: Array, n: Array, k: Array, members: int) -> Array:
+    """Bytes of A, B and D that memory moves. L2 doesn't keep the data of K slices: a line of which a copy
+    needs a part is read again for the next.
     """
     types, size = kernels.types, kernels.types.input_bytes
     total: Array = 0
     for transposed, extent in zip(types.transposed, (m, n), strict=True):
         partial = ((extent if transposed else k) * size) % WIDEST != 0
-        again = kernels.chip.again * partial * (kernels.global_splits > 1)
+        again = kernels.gpu.again * partial * (kernels.global_splits > 1)
         total = total + extent * k * size * (1 + again)
-    return total
+    return members * (total + m * n * types.output_bytes)
 
 
 def counts(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> tuple[Array, Array]:
@@ -151,15 +172,19 @@ def counts(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> 
 
 def block_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) -> Array:
     """Cycles of a K block, where so many multiprocessors are `active`."""
-    chip, products = kernels.chip, kernels.products
-    fill = fill_cycles(kernels, m, n, k, active)
+    fill, latency = _copy_cycles(kernels, m, n, k, active)
+    return np.maximum(_norm(_UNEVEN, kernels.products, fill), latency) + kernels.gpu.k_block
+
+
+def _copy_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) -> tuple[Array, Array]:
+    """Cycles in which a stage is filled, and from one copy's arrival to the next's by their latency."""
+    fill, gpu = fill_cycles(kernels, m, n, k, active), kernels.gpu
     # A warpgroup that leaves products in flight releases a stage one block late.
     late = 0 if kernels.types.promoted else kernels.of_tile("overlaps", lambda s: int(s.overlaps))
     _, rare = _asked_bytes(kernels, m, n, k)
     of_memory = rare / kernels.stage_bytes
-    latency = chip.copy_latency + chip.memory_latency * of_memory
-    latency = (latency + fill + products) / (kernels.stages - late)
-    return np.maximum(_norm(_UNEVEN, products, fill), latency) + chip.k_block
+    latency = gpu.copy_latency + gpu.memory_latency * of_memory
+    return fill, (latency + fill + kernels.products) / (kernels.stages - late)
 
 
 def _norm(exponent: int, *times: Array) -> Array:

@@ -1,6 +1,6 @@
 """Kernels of `wgmma` as columns, many at once, and what a schedule alone determines of their time.
 
-Times are cycles of a multiprocessor; `chip_models` has the model's numbers for each chip.
+Times are cycles of a multiprocessor; `h200` has the numbers.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from weft.dialects.schedule import OTHER_REGISTERS, Staging, WarpgroupSchedule, 
 from weft.dialects.tile_limits import MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, Chip, register_share
-from weft.schedules.chip_models import ChipModel
+from weft.schedules.h200 import FittedGpu
 
 Array = Any  # of numpy
 
@@ -31,7 +31,7 @@ class Kernels:
     """
 
     types: Types
-    chip: ChipModel
+    gpu: FittedGpu
     tiles: Sequence[WarpgroupSchedule]
     tile: Array
     stages: Array
@@ -44,11 +44,11 @@ class Kernels:
     """What was computed for all tiles, by name. Parts of these kernels share it."""
 
     @classmethod
-    def of(cls, schedules: Sequence[WarpgroupSchedule], types: Types, chip: ChipModel) -> "Kernels":
+    def of(cls, schedules: Sequence[WarpgroupSchedule], types: Types, gpu: FittedGpu) -> "Kernels":
         """The columns of some schedules."""
         return cls(
             types,
-            chip,
+            gpu,
             schedules,
             np.arange(len(schedules)),
             stages=np.array([s.stages for s in schedules]),
@@ -114,8 +114,8 @@ class Kernels:
     @cached_property
     def resident(self) -> Array:
         """CTAs that run at a time."""
-        of_size = np.zeros(max(self.chip.resident) + 1, int)
-        of_size[list(self.chip.resident)] = list(self.chip.resident.values())
+        of_size = np.zeros(max(self.gpu.resident) + 1, int)
+        of_size[list(self.gpu.resident)] = list(self.gpu.resident.values())
         return of_size[self.ctas]
 
     @cached_property
@@ -132,7 +132,7 @@ class Kernels:
             return self.of_tile(f"staging_{name}", lambda s: getattr(s.staging(self.types), name))
 
         barriers = barrier_bytes(self.stages, self.turns)
-        room = self.chip.facts.shared_bytes - self.stages * self.stage_bytes - barriers
+        room = self.gpu.facts.shared_bytes - self.stages * self.stage_bytes - barriers
         whole, strip = (np.where(self.staged, of_tile(name), 0) for name in ("whole", "strip"))
         width = WIDEST // self.types.output_bytes
         return Staging(whole, room, self.columns, of_tile("unit"), strip, width)
@@ -150,7 +150,7 @@ class Kernels:
     @cached_property
     def products(self) -> Array:
         """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
-        return self.of_tile("products", lambda s: product_cycles(s, self.types, self.chip))
+        return self.of_tile("products", lambda s: product_cycles(s, self.types, self.gpu))
 
     @cached_property
     def added_share(self) -> Array:
@@ -163,7 +163,7 @@ class Kernels:
     @cached_property
     def two_fit(self) -> Array:
         """Whether a multiprocessor holds two such CTAs: their shared memory, and their registers."""
-        facts, types = self.chip.facts, self.types
+        facts, types = self.gpu.facts, self.types
         room = room_of_two(facts)
         stages = self.stages * self.stage_bytes
         of_tile = self.of_tile("sums_bytes", lambda s: 4 * s.rows_of_d * s.sums_stride)
@@ -202,26 +202,26 @@ def _registers_of_two_fit(s: WarpgroupSchedule, types: Types) -> bool:
     return registers <= register_share(2 * s.threads)
 
 
-def product_cycles(s: WarpgroupSchedule, types: Types, chip: ChipModel) -> float:
+def product_cycles(s: WarpgroupSchedule, types: Types, gpu: FittedGpu) -> float:
     """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
     rows, columns, depth = s.block
     parts, steps = rows // wgmma.M, depth * types.input_bytes // 32
-    one = steps * max(columns / 2, chip.read_a + chip.read_b * columns) * _factor(types, chip)
+    one = steps * max(columns / 2, gpu.read_a + gpu.read_b * columns) * _factor(types, gpu)
     if not types.promoted:
         return parts * one
-    scale = (chip.scale_swapped if s.swap else chip.scale) if types.scaled else 0.0
-    added = chip.promoted_drain + columns * scale
+    scale = (gpu.scale_swapped if s.swap else gpu.scale) if types.scaled else 0.0
+    added = gpu.promoted_drain + columns * scale
     if s.warpgroups == 1:
         return parts * (one + added)
-    return parts * (one + chip.exposed * added / s.warpgroups) + chip.promote
+    return parts * (one + gpu.exposed * added / s.warpgroups) + gpu.promote
 
 
-def _factor(types: Types, chip: ChipModel) -> float:
+def _factor(types: Types, gpu: FittedGpu) -> float:
     if types.promoted:
-        return chip.factor_promoted
+        return gpu.factor_promoted
     if types.input_bytes == 1:
-        return chip.factor_s8 if types.sums == "i32" else chip.factor_fp8
-    return chip.factor_tf32 if types.input_bytes == 4 else chip.factor_16
+        return gpu.factor_s8 if types.sums == "i32" else gpu.factor_fp8
+    return gpu.factor_tf32 if types.input_bytes == 4 else gpu.factor_16
 
 
 def ceil_div(a: Array, b: Array) -> Array:
