@@ -61,10 +61,10 @@ def test_rectangles_are_their_cells(fences):
             whole.access(access, row)
             single.access(access._replace(offsets=access.offsets.each()), row)
         assert whole.findings.all() == single.findings.all()
-        whole._of[0].refine()
-        single._of[0].refine()
+        whole.shadow.refine()
+        single.shadow.refine()
         for name in ("filled", "writes", "reads", "allocated"):
-            np.testing.assert_array_equal(getattr(whole._of[0], name), getattr(single._of[0], name))
+            np.testing.assert_array_equal(getattr(whole.shadow, name), getattr(single.shadow, name))
         findings += bool(whole.findings.all())
     assert 5 < findings < 60
 

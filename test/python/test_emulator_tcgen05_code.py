@@ -9,10 +9,9 @@ import tcgen05_case
 from tcgen05_case import Case
 
 from weft.emulator import parallel
-from weft.emulator.compiled.tensor_memory import TensorCalls
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import tcgen05_code
-from weft.emulator.memory.tensor_memory import Touch, Touches
+from weft.emulator.memory.tensor_memory import Touch
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
@@ -170,7 +169,7 @@ def test_a_mistake_in_the_code_is_caught(change, monkeypatch):
     assert outcome(filled(name), True, monkeypatch) != expected
 
 
-# The sanitizer's checks of rectangles of tensor memory, in code of the host and in Python
+# The sanitizer's checks of rectangles of tensor memory, together and one by one
 
 RECTANGLES = [
     *(Cells(0, 128, 0, 64), Cells(0, 128, 64, 64), Cells(0, 64, 0, 64), Cells(32, 32, 32, 64)),
@@ -190,22 +189,29 @@ def event(rng):
     if rng.random() < 0.04:
         cells = HALF
     if use is not None and rng.random() < 0.3:
-        return [Touch(kind, proxy, 0, cells, row, use) for kind in ("load", "store")], line
+        return [touch(kind, proxy, 0, cells, row, use) for kind in ("load", "store")], line
     if use is None and rng.random() < 0.5:
-        return [Touch("load", proxy, 0, RECTANGLES[3], each, None) for each in (2, 3)], line
-    return [Touch(str(rng.choice(["load", "store"])), proxy, 0, cells, row, use)], line
+        return [touch("load", proxy, 0, RECTANGLES[3], each, None) for each in (2, 3)], line
+    return [touch(str(rng.choice(["load", "store"])), proxy, 0, cells, row, use)], line
 
 
-def accessed(memory, kind, proxy, cta, cells, row, line, use=None):
-    """A warp's unit accesses cells."""
+def touch(kind, proxy, cta, cells, row, use):
+    """The access of one warp's unit."""
+    return Touch(kind, proxy, np.array([cta]), cells, np.array([row]), use)
+
+
+def accessed(memory, touch, line):
+    """Warps' units access a rectangle one after the other."""
     none = np.zeros((ROWS, 32), np.bool_)
-    memory.access(UnitAccess(kind, proxy, cta, "tensor", cells, none, line, use=use), row)
+    for cta, row in zip(touch.ctas.tolist(), touch.rows.tolist(), strict=True):
+        access = UnitAccess(touch.kind, touch.proxy, cta, "tensor", touch.cells, none, line, use=touch.use)
+        memory.access(access, row)
 
 
 def accesses(seed, fences, how):
     """What random accesses to tensor memory leave: the findings, the shadow's arrays, with operations by
-    their numbers, and how many of them code of the host has checked, with coarse granules and with fine
-    ones. `how`: by code, by rectangles or by cells.
+    their numbers, and how many of them were checked together, with coarse granules and with fine ones.
+    `how`: together, by rectangles or by cells.
     """
     rng = np.random.default_rng(seed)
     thread = lambda row, lane: None  # noqa: E731
@@ -214,27 +220,26 @@ def accesses(seed, fences, how):
     )
     clocks, findings = VectorClocks(ROWS, fences), Findings("", frozenset())
     memory = TensorMemory(wave, clocks, findings, fences)
-    calls = TensorCalls(SimpleNamespace(clocks=clocks, tensor=memory))
     if how == "cells":
-        memory._plain = lambda *args: False
+        memory._is_plain = lambda *args: False
     careful = seed % 2 == 0
     memory.event("alloc", 0, 0, 128 if careful else 120, 1, ())
     if careful:
-        accessed(memory, "store", "tcgen05.st", 0, Cells(0, 128, 0, 128), 0, 2)
+        accessed(memory, touch("store", "tcgen05.st", 0, Cells(0, 128, 0, 128), 0, None), 2)
         clocks.times[:] += 1
         clocks.known[:] = 1
         clocks.published[:] = clocks.met[:] = 1
     used = {True: 0, False: 0}
     for _ in range(40):
         (touches, line), more = event(rng), 1 if careful and rng.random() < 0.97 else 0
-        if how == "code" and calls.record(calls.prepared(touches), line):
-            used[memory.of(0).granule > 1] += 1
+        if how == "together" and memory.record(touches, line):
+            used[memory.shadow.granule > 1] += 1
         else:
-            for kind, proxy, cta, cells, row, use in touches:
-                accessed(memory, kind, proxy, cta, cells, row, line, use)
+            for each in touches:
+                accessed(memory, each, line)
         if rng.random() < 0.5 + more:
-            for touch in touches:
-                clocks.times[clocks.column((touch.proxy, touch.row), touch.proxy == "tcgen05")] += 1
+            for each in touches:
+                clocks.times[clocks.column((each.proxy, int(each.rows[0])), each.proxy == "tcgen05")] += 1
         if rng.random() < 0.7 + more:
             clocks.join(np.arange(ROWS), np.arange(ROWS))
             for column in clocks.names:
@@ -245,9 +250,9 @@ def accesses(seed, fences, how):
         if not careful and rng.random() < 0.02:
             memory.event("dealloc", 0, 64, 56, 5, ())
             memory.event("alloc", 0, 64, 56, 6, ())
-    here = memory.of(0)
+    here = memory.shadow
     here.refine()
-    operations = [here.operations[each, :4] for each in (here.reads, here.writes)]
+    operations = [here.operations[:4, 0, each[0]] for each in (here.reads, here.writes)]
     return findings.all(), operations, here.filled, used
 
 
@@ -256,7 +261,7 @@ def accesses(seed, fences, how):
 def test_rectangles_of_tensor_memory(fences):
     total, found = {True: 0, False: 0}, 0
     for seed in range(10):
-        expected, plain, got = (accesses(seed, fences, how) for how in ("cells", "rectangles", "code"))
+        expected, plain, got = (accesses(seed, fences, how) for how in ("cells", "rectangles", "together"))
         for each in (plain, got):
             assert each[0] == expected[0]
             for one, other in zip(each[1], expected[1], strict=True):
@@ -268,27 +273,30 @@ def test_rectangles_of_tensor_memory(fences):
     assert found
 
 
-def test_accesses_of_several_threads_are_those_of_each():
-    """Numbers that are made for all threads at once, for two instructions' accesses and different threads."""
-    wave = SimpleNamespace(warps=ROWS, cta_of_row=np.arange(ROWS))
-    clocks = VectorClocks(ROWS)
-    memory = TensorMemory(wave, clocks, Findings("", frozenset()))
-    calls = TensorCalls(SimpleNamespace(clocks=clocks, tensor=memory))
-    uses = Use("mma", (128, 64, 0), D), Use("mma", (128, 32, 1), D)
-    kinds = [(0, "load", 0), (0, "store", 1), (1, "load", 0), (1, "store", 0)]
-    pair = [Touch(kind, "tcgen05", rank, RECTANGLES[rank], 0, uses[use]) for rank, kind, use in kinds]
-    lone = [Touch("store", "tcgen05", 0, RECTANGLES[4], 0, uses[1])]
-    of = ((Touches(pair), ((2, 3), (0, 1))), (Touches(lone), ((4, 2),)))
-    expected = [
-        touch._replace(cta=touch.cta + first, row=row)
-        for touches, threads in zip((pair, lone), (of[0][1], of[1][1]), strict=True)
-        for first, row in threads
-        for touch in touches
-    ]
-    plain, together = calls.prepared(expected), calls.prepared_each(of)
-    np.testing.assert_array_equal(together.numbers, plain.numbers)
-    assert [part.shadow for part in together.parts] == [memory.of(cta) for cta in (2, 3, 0, 1, 4)]
-    assert calls.prepared_each(of) is together
+@pytest.mark.parametrize("late", [False, True], ids=["in order", "late"])
+def test_accesses_in_several_ctas_are_those_of_each(late):
+    """Units of different warps access the same rectangles of different CTAs; one of them may be too early."""
+    both = []
+    for together in (True, False):
+        wave = SimpleNamespace(warps=ROWS, thread=lambda row, lane: (row, lane), cta_of_row=np.arange(ROWS))
+        clocks = VectorClocks(ROWS)
+        memory = TensorMemory(wave, clocks, Findings("", frozenset()))
+        for cta in range(ROWS):
+            memory.event("alloc", cta, 0, 128, 1, ())
+        if late:
+            accessed(memory, touch("store", "tcgen05.st", 2, RECTANGLES[3], 0, None), 3)
+        every, use = np.array([3, 1, 2]), Use("mma", (128, 64, 0), D)
+        kinds = ("store", RECTANGLES[0]), ("store", RECTANGLES[1])
+        touches = [Touch(kind, "tcgen05", every, cells, every[::-1], use) for kind, cells in kinds]
+        assert not together or memory.record(touches, 9) == (not late)
+        if late or not together:
+            for each in touches:
+                accessed(memory, each, 9)
+        here = memory.shadow
+        both.append((memory.findings.all(), here.granule, here.operations, here.writes, here.filled))
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [finding.rule for finding in both[0][0]] == ["tmem-race"] * late
 
 
 def test_threads_with_different_operands(product_calls, monkeypatch):

@@ -11,7 +11,6 @@ from weft.emulator.arguments import Progress
 from weft.emulator.compiled.boxes import Worth
 from weft.emulator.compiled.mbarriers import MbarrierCalls
 from weft.emulator.compiled.products import Products
-from weft.emulator.compiled.tensor_memory import TensorCalls
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault
 from weft.emulator.machine import Machine
@@ -157,7 +156,7 @@ class Waves:
             wave.products = Products(wave, at_once=self.products is True)
         wave.mbarriers.calls = MbarrierCalls(wave)
         if isinstance(wave.watch, Sanitizer):
-            wave.tensor_memory.calls = TensorCalls(wave.watch)
+            wave.tensor_memory.calls = wave.watch.tensor
         return self._machine(wave), wave
 
     def _machine(self, wave: Wave) -> Machine:

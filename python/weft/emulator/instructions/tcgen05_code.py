@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
 from weft.emulator.instructions.tcgen05_order import PROXY
-from weft.emulator.memory.tensor_memory import Calls, Touch, Touches
+from weft.emulator.memory.tensor_memory import Calls, Touch
 from weft.emulator.numerics.arithmetic import decode, powers
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.syntax import Array
@@ -66,8 +66,8 @@ class _Scales:
 class _Template:
     """The products of an instruction in any thread: those of each CTA of a pair, one after the other.
     `jobs` have offsets where addresses of the wave's memory belong, and addresses of `places`. `reads` are
-    the matrices in shared memory, by the rank of their CTA, and `block` are the cells of D. `scales` are
-    those of A and B in the products of a CTA.
+    the matrices in shared memory, by the rank of their CTA, and `block` are the cells of D in each CTA.
+    `scales` are those of A and B in the products of a CTA.
     """
 
     kind: ProductKind
@@ -75,7 +75,7 @@ class _Template:
     jobs: Numbers
     places: tuple[Places, ...]
     reads: tuple[tuple[int, Places], ...]
-    blocks: tuple[Cells, ...]
+    block: Cells
     kept: bool
     use: Use
     scale_use: Use
@@ -109,11 +109,14 @@ class _Template:
                 job[at] = room.ctypes.data
                 yield operand, octets, room
 
-    @cached_property
-    def touches(self) -> Touches:
-        """Its accesses to tensor memory."""
-        scales = tuple(cells for each in self.scales for operand in each for cells in operand.cells)
-        return _touches(self.blocks, self.use if self.kept else None, self.use, scales, self.scale_use)
+    def touches(self, firsts: Sequence[int], rows: Sequence[int]) -> Iterator[Touch]:
+        """Its accesses to tensor memory in pairs that begin with these CTAs, for these warps."""
+        scales = dict.fromkeys(cells for each in self.scales for operand in each for cells in operand.cells)
+        ctas = (np.array(firsts)[:, None] + np.arange(self.ranks)).reshape(-1)
+        every = np.repeat(rows, self.ranks)
+        for cells in scales:
+            yield Touch("load", PROXY, ctas, cells, every, self.scale_use)
+        yield Touch("reduce" if self.kept else "store", PROXY, ctas, self.block, every, self.use)
 
 
 @dataclass(eq=False)
@@ -127,7 +130,7 @@ class _Batch:
     places: tuple[tuple[Places, ...], ...]
     reads: tuple[Read, ...]
     lists: Any
-    accesses: Any
+    touches: tuple[Touch, ...]
     scaled: tuple[tuple[_Scales, Octets, Doubles], ...]
 
     def run(self, code: ProductCode, calls: Calls | None, line: int) -> bool:
@@ -139,7 +142,7 @@ class _Batch:
             to[...] = values
         if not code.reads(self.lists, line):
             return False
-        if calls is not None and not calls.record(self.accesses, line):
+        if calls is not None and not calls.record(self.touches, line):
             return False
         for run, address, jobs, blocks in self.runs:
             run(address, len(jobs), blocks)
@@ -192,20 +195,6 @@ class Quick:
         return _batch(wave, found)
 
 
-@lru_cache(1024)
-def _touches(
-    blocks: tuple[Cells, ...], loads: Use | None, stores: Use, scales: tuple[Cells, ...], of_scales: Use
-) -> Touches:
-    """The accesses to D, which is read unless `loads` is None, and to scales in each CTA."""
-    made = []
-    for cta, block in enumerate(blocks):
-        if loads is not None:
-            made.append(Touch("load", PROXY, cta, block, 0, loads))
-        made += [Touch("load", PROXY, cta, cells, 0, of_scales) for cells in scales]
-        made.append(Touch("store", PROXY, cta, block, 0, stores))
-    return Touches(made)
-
-
 def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
     if len(known) > _MOST_KNOWN:
         known.clear()
@@ -214,7 +203,7 @@ def _put(known: dict[Hashable, _T], key: Hashable, value: _T) -> None:
 
 def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | None:
     """The products of warps in a wave. None if they aren't worth code, or may depend on each other."""
-    ctas, code, calls = wave.cta_of_row, wave.products, wave.tensor_memory.calls
+    ctas, code = wave.cta_of_row, wave.products
     assert code is not None
     firsts = {
         each: tuple([cta - cta % each.ranks for cta in ctas[rows].tolist()]) for each, rows in found.items()
@@ -223,15 +212,15 @@ def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | Non
     if len(set(used)) < len(used):
         return None
     jobs, scaled = dict[ProductKind, list[Numbers]](), list[tuple[_Scales, Octets, Doubles]]()
-    reads, touches = list[Read](), list[tuple[Touches, tuple[tuple[int, int], ...]]]()
+    reads, touches = list[Read](), list[Touch]()
     blocks = {each.kind: each.scale_blocks for each in found}
     for each, rows in found.items():
-        mine, threads = each.bound(wave, firsts[each]), tuple(zip(firsts[each], rows, strict=True))
+        mine = each.bound(wave, firsts[each])
         jobs.setdefault(each.kind, []).append(mine.reshape(-1, len(Job)))
-        for (first, row), its in zip(threads, mine, strict=True):
+        for first, row, its in zip(firsts[each], rows, mine, strict=True):
             scaled += each.scales_of(wave, first, its)
             reads += [Read(row, first + rank, (places,)) for rank, places in each.reads]
-        touches.append((each.touches, threads))
+        touches += each.touches(firsts[each], rows)
     runs = []
     for kind, parts in jobs.items():
         together = np.concatenate(parts)
@@ -240,18 +229,16 @@ def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | Non
             return None
         runs.append((run, together.ctypes.data, together, blocks[kind]))
     lists = code.prepared(PROXY, tuple(reads))
-    accesses = None if calls is None else calls.prepared_each(tuple(touches))
     places = tuple(each.places for each in found)
-    return _Batch(tuple(runs), places, tuple(reads), lists, accesses, tuple(scaled))
+    return _Batch(tuple(runs), places, tuple(reads), lists, tuple(touches), tuple(scaled))
 
 
 def _template(decoded: Decoded) -> _Template | None:
     """The products of an instruction, if there may be code for them."""
     source, ranks = decoded.source, len(decoded.pair)
     idesc, path, memory = source.idesc, source.path, source.one.wave.memory
-    found = [source.block(rank) for rank in range(ranks)]
-    blocks = tuple(block for block in found if block is not None)
-    if len(blocks) < ranks:
+    block, *others = (source.block(rank) for rank in range(ranks))
+    if block is None or None in others:
         return None
     left = source.places("a", path.rows, source.depth(), by_row=True)
     part = source.places("b", idesc.n // ranks, source.depth(), by_row=False)
@@ -269,25 +256,24 @@ def _template(decoded: Decoded) -> _Template | None:
     reads = tuple((rank, operand) for operand in (right[0], left) for rank in range(ranks))
     scales = tuple(_scales(source, bank) for bank in range(path.banks)) if scaled else ()
     places = _rows(path.rows), left, *right
-    jobs = _jobs(source, blocks, *places)
+    jobs = _jobs(source, block, ranks, *places)
     kept, uses = bool(source.values["enable_input_d"]), (source.use(D), source.use(SCALE))
     count = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
-    return _Template(kind, ranks, jobs, places, reads, blocks, kept, *uses, scales, count)
+    return _Template(kind, ranks, jobs, places, reads, block, kept, *uses, scales, count)
 
 
-def _jobs(source: Matrices, blocks: Sequence[Cells], rows: Places, left: Places, *right: Places) -> Numbers:
+def _jobs(source: Matrices, block: Cells, ranks: int, rows: Places, left: Places, *right: Places) -> Numbers:
     """The products of each CTA and bank, with the offsets of A, B and D in the pair's shared memory, and in
     the CTA's tensor memory.
     """
     path = source.path
-    jobs = np.zeros((len(blocks), path.banks, len(Job)), np.int64)
-    jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(len(blocks))[:, None]
+    jobs = np.zeros((ranks, path.banks, len(Job)), np.int64)
+    jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(ranks)[:, None]
     jobs[:, :, Job.A_INDEX], jobs[:, :, Job.B_INDEX] = left.address, [each.address for each in right]
     jobs[:, :, Job.KEEP] = bool(source.values["enable_input_d"])
     jobs[:, :, Job.D_INDEX] = rows.address
-    for rank, cells in enumerate(blocks):
-        lanes = cells.lane + path.rows * np.arange(path.banks)
-        jobs[rank, :, Job.D] = _WORD * (COLUMNS * lanes + cells.column)
+    lanes = block.lane + path.rows * np.arange(path.banks)
+    jobs[:, :, Job.D] = _WORD * (COLUMNS * lanes + block.column)
     return jobs.reshape(-1, len(Job))
 
 
@@ -305,14 +291,16 @@ def _scales(source: Matrices, bank: int) -> tuple[_Scales, _Scales]:
 
 
 def _rectangles(lane: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> tuple[Cells, ...]:
-    """Rectangles of some cells, each of one column of contiguous lanes."""
-    made = []
+    """Rectangles of some cells, each of adjacent columns of contiguous lanes."""
+    ends = dict[tuple[int, int, int], int]()
+    """The column after a rectangle, by its first lane, the lane after it and its first column."""
     for each in np.unique(column).tolist():
-        lanes = np.unique(lane[column == each])
-        ends = np.flatnonzero(np.diff(lanes, append=LANES + 1) > 1)
-        begins = lanes[[0, *(ends[:-1] + 1)]]
-        made += [Cells(int(a), int(b - a + 1), each, 1) for a, b in zip(begins, lanes[ends], strict=True)]
-    return tuple(made)
+        used = np.zeros(LANES + 2, np.int8)
+        used[lane[column == each] + 1] = 1
+        for a, b in np.flatnonzero(np.diff(used)).reshape(-1, 2).tolist():
+            first = next((c for (*lanes, c), end in ends.items() if lanes == [a, b] and end == each), each)
+            ends[a, b, first] = each + 1
+    return tuple(Cells(a, b - a, first, end - first) for (a, b, first), end in ends.items())
 
 
 @lru_cache(8)

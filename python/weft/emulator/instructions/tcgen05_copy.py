@@ -12,7 +12,7 @@ from weft.emulator.instructions.tcgen05_order import PROXY, descriptor_of, notif
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.reading.syntax import U64
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import CHUNK
+from weft.emulator.watch import CHUNK, Cells
 from weft.isa.tcgen05 import copy as tcgen05_copy
 from weft.isa.tcgen05.pipelining import SOURCE, TARGET, Use
 from weft.isa.tcgen05.tensor_layouts import LANE_SHIFT, LANES
@@ -44,6 +44,8 @@ def copy(op: Op) -> Step:
     op.count(2)
     address, word, line = op.address(0, "tensor"), op.source(1, U64), op.line
     lanes_of = _destinations(form)
+    whole = np.unique(lanes_of)
+    is_rectangle = int(whole[-1]) - int(whole[0]) < len(whole)
     rows, row_bytes = len(lanes_of), int(form.shape.partition("x")[2].rstrip("b")) // 8
     words, use = np.arange(row_bytes // 4), Use("cp", (form.shape,))
     # 16 elements of fewer than 8 bits leave the rest of their 16 bytes unused.
@@ -63,7 +65,8 @@ def copy(op: Op) -> Step:
                 data = shared_operand.read(one, PROXY, each, offsets, line, used)
                 if form.source_format:
                     data = shared_operand.unpacked(data, *PACKED[form.source_format])
-                notify_tensor(one, "store", each, lane, column, line, use)
+                cells = Cells(lane.min().item(), len(whole), int(column[0]), len(words))
+                notify_tensor(one, "store", each, cells if is_rectangle else (lane, column), line, use)
                 lanes.wave.tensor_memory.cells(each)[lane, column] = data.view(np.uint32)[:, None]
 
     return run
@@ -92,8 +95,8 @@ def shift(op: Op) -> Step:
             check(target, column, line)
             source = shifted(target)
             for each in pair_of(lanes, cta, form.cta_group, line):
-                notify_tensor(one, "load", each, source, column, line, reads)
-                notify_tensor(one, "store", each, target, column, line, writes)
+                notify_tensor(one, "load", each, (source, column), line, reads)
+                notify_tensor(one, "store", each, (target, column), line, writes)
                 cells = lanes.wave.tensor_memory.cells(each)
                 cells[target, column] = cells[source, column]
 

@@ -9,6 +9,7 @@ The positions of `tcgen05.mma`'s operands in tensor memory (PTX ISA, "Data Path 
 Lanes and columns are those of one CTA; each CTA of a pair has half of the rows.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -164,17 +165,20 @@ def _threads(lanes: Lanes, at: int) -> Bools:
 def _notify_whole(
     lanes: Lanes, watch: Watch, kind: str, unit: str, lane: Numbers, column: Numbers, line: int
 ) -> None:
-    """The same where each warp accesses a rectangle; loads by code of the host, if nothing is wrong."""
+    """The same where each warp accesses a rectangle."""
     wave, rows, columns = lanes.wave, lanes.row_numbers(), lane.shape[-1]
     firsts = zip(lane[:, 0, 0].tolist(), column[:, 0, 0].tolist(), strict=True)
     cells = [Rectangle(first, _WARP_LANES, begin, columns) for first, begin in firsts]
-    ctas, calls = wave.cta_of_row[rows].tolist(), wave.tensor_memory.calls
-    accesses = list(zip(ctas, cells, rows.tolist(), strict=True))
-    if calls is not None and kind == "load" and calls.are_worth(len(rows)):
-        touches = [Touch(kind, unit, cta, each, row) for cta, each, row in accesses]
-        if calls.record(calls.prepared(touches), line):
+    ctas, calls = wave.cta_of_row[rows], wave.tensor_memory.calls
+    if calls is not None and kind == "load":
+        same: defaultdict[tuple[int, Rectangle], list[int]] = defaultdict(list)
+        for at, (warp, each) in enumerate(zip(wave.warp_of_row[rows].tolist(), cells, strict=True)):
+            same[warp, each].append(at)
+        if calls.record(
+            [Touch(kind, unit, ctas[at], each, rows[at]) for (_, each), at in same.items()], line
+        ):
             return
-    for at, (cta, each, _) in enumerate(accesses):
+    for at, (cta, each) in enumerate(zip(ctas.tolist(), cells, strict=True)):
         watch.async_access(UnitAccess(kind, unit, cta, "tensor", each, _threads(lanes, at), line))
 
 

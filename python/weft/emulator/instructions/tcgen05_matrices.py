@@ -19,7 +19,7 @@ from weft.emulator.numerics.floats import Doubles
 from weft.emulator.reading.syntax import Array
 from weft.emulator.running.function_code import Places
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watch import Cells, UnitAccess
+from weft.emulator.watch import Cells
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
@@ -63,7 +63,7 @@ class Matrices:
     def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
         """Writes the elements that are `used`."""
         check(lane, column, self.line)
-        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line, self.use(D))
+        notify_tensor(self.one, "store", cta, (lane[used], column[used]), self.line, self.use(D))
         self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
     def block(self, rank: int) -> Cells | None:
@@ -81,21 +81,15 @@ class Matrices:
 
     def d_of(self, cta: int, block: Cells) -> Array:
         """The bits of D, if its cells are a rectangle."""
-        self._notify(cta, "load", block)
+        notify_tensor(self.one, "load", cta, block, self.line, self.use(D))
         words = self.one.wave.tensor_memory.cells(cta)[block.index]
         kind = np.uint16 if self._half_sized() else np.uint32
         return words.astype(kind).reshape(self.path.banks, self.path.rows, block.columns)
 
     def write_block(self, cta: int, block: Cells, bits: Array) -> None:
         """Writes D, if its cells are a rectangle."""
-        self._notify(cta, "store", block)
+        notify_tensor(self.one, "store", cta, block, self.line, self.use(D))
         self.one.wave.tensor_memory.cells(cta)[block.index] = bits.reshape(block.lanes, block.columns)
-
-    def _notify(self, cta: int, kind: str, block: Cells) -> None:
-        watch = self.one.wave.watch
-        if watch is not None:
-            threads, use = self.one.threads(), self.use(D)
-            watch.async_access(UnitAccess(kind, PROXY, cta, "tensor", block, threads, self.line, use=use))
 
     def _half_sized(self) -> bool:
         return isinstance(self.idesc, InstructionDescriptor) and self.idesc.d_type == "f16"
@@ -227,7 +221,7 @@ class Matrices:
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
         chosen = slice(None) if used is None else used
-        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line, self.use(operand))
+        notify_tensor(self.one, "load", cta, (lane[chosen], column[chosen]), self.line, self.use(operand))
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words
 

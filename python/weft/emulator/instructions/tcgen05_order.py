@@ -23,7 +23,7 @@ from weft.emulator.reading.syntax import TYPES, U32, Bools, Integer
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
-from weft.emulator.watch import UnitAccess, Watch
+from weft.emulator.watch import Cells, UnitAccess, Watch
 from weft.isa.tcgen05 import control as tcgen05_control
 from weft.isa.tcgen05.pipelining import Use
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
@@ -56,13 +56,15 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
 
 
 def notify_tensor(
-    one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int, use: Use
+    one: Lanes, kind: str, cta: int, cells: Cells | tuple[Numbers, Numbers], line: int, use: Use
 ) -> None:
-    """Reports the cells of tensor memory that a thread's operation accesses to observers."""
+    """Reports the cells of tensor memory that a thread's operation accesses to observers: a rectangle, or
+    lanes and columns.
+    """
     if one.wave.watch is not None:
-        cells = (lane << LANE_SHIFT | column).reshape(-1)
+        each = cells if isinstance(cells, Cells) else (cells[0] << LANE_SHIFT | cells[1]).reshape(-1)
         one.wave.watch.async_access(
-            UnitAccess(kind, PROXY, cta, "tensor", cells, one.threads(), line, use=use)
+            UnitAccess(kind, PROXY, cta, "tensor", each, one.threads(), line, use=use)
         )
 
 

@@ -6,7 +6,7 @@ An address is `lane << 16 | column`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,46 +35,25 @@ class Request:
 
 
 class Touch(NamedTuple):
-    """A load or store of a rectangle in a CTA's tensor memory, by a warp's unit `proxy`."""
+    """Loads or stores of a rectangle, or both (`kind`: load, store, reduce), in the tensor memory of each of
+    some CTAs, by a warp's unit `proxy`.
+    """
 
     kind: str
     proxy: str
-    cta: int
+    ctas: Numbers
     cells: Rectangle
-    row: int
+    rows: Numbers
     use: Use | None = None
 
 
-class Touches:
-    """The accesses of an instruction in any thread. CTAs count from the first one that the thread
-    uses, and their rows mean nothing.
-    """
-
-    def __init__(self, touches: Sequence[Touch]) -> None:
-        self.proxies = {touch.proxy for touch in touches}
-        self.uses = [touch.use for touch in touches]
-        self.ctas: Numbers = np.array([touch.cta for touch in touches])
-        each = [(touch.kind == "store", touch.cells) for touch in touches]
-        self.cells: Numbers = np.array([(store, c.lane, c.lanes, c.column, c.columns) for store, c in each])
-        """Whether each of them stores, and its rectangle."""
-
-
 class Calls(Protocol):
-    """The sanitizer's checks of accesses to rectangles in code of the host."""
+    """The sanitizer's checks of accesses to rectangles."""
 
-    def are_worth(self, count: int) -> bool:
-        """Whether so many more accesses are worth code that may not exist yet."""
-
-    def prepared(self, touches: Sequence[Touch]) -> Any:
-        """What `record` needs. Stores must not overlap with other accesses, except one of the same thread
-        with which it is in order.
+    def record(self, touches: Sequence[Touch], line: int) -> bool:
+        """Records accesses that take place at once. False, and nothing has changed, if a rule may be broken.
+        Stores must not overlap with other accesses, except one of the same thread with which it is in order.
         """
-
-    def prepared_each(self, of: tuple[tuple[Touches, tuple[tuple[int, int], ...]], ...]) -> Any:
-        """The same for accesses of threads by one proxy: the first CTA that each uses, and its warp."""
-
-    def record(self, accesses: Any, line: int) -> bool:
-        """Records prepared accesses. False, and nothing has changed, if a rule may be broken."""
 
 
 class TensorMemory:

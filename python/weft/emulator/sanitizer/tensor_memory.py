@@ -1,11 +1,14 @@
 """The sanitizer's shadow of tensor memory: allocated columns, and the last write and read of each cell."""
 
+from collections.abc import Sequence
 from enum import IntEnum, auto
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.tensor_memory import COLUMN_MASK
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, Touch
 from weft.emulator.reading.syntax import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
@@ -37,88 +40,86 @@ class Operation(IntEnum):
 
 
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
-Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+Index = tuple[Rows, Any, Any]
+"""Cells in the arrays of a shadow: arrays of lanes and columns of one CTA, or slices of them in some CTAs."""
 Times = npt.NDArray[np.int32]
 
 
 class Shadow:
-    """The shadow of one CTA. The last write and the last read of the lanes of a granule in one column are
-    numbers of operations. Granules have 32 lanes until an access divides them, and then one. `ending`: the
-    line at which the other CTA of the pair deallocates a column that this CTA still has.
+    """The shadow of the CTAs of a wave. The last write and the last read of the lanes of a granule in one
+    column are numbers of operations of the CTA. Granules have 32 lanes until an access divides them, and then
+    one. `ending`: the line at which the other CTA of the pair deallocates a column that a CTA still has.
     """
 
-    def __init__(self) -> None:
-        self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
-        self.ending: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
-        self.permit = 0
+    def __init__(self, ctas: int) -> None:
+        self.allocated: Times = np.zeros((ctas, COLUMNS), np.int32)
+        self.ending: Times = np.zeros((ctas, COLUMNS), np.int32)
+        self.permits: Times = np.zeros(ctas, np.int32)
         self.granule = _COARSE
-        shape = LANES // _COARSE, COLUMNS
+        shape = ctas, LANES // _COARSE, COLUMNS
         self.filled: Bools = np.zeros(shape, np.bool_)
         self.writes: Times = np.zeros(shape, np.int32)
         self.reads: Times = np.zeros(shape, np.int32)
-        self.operations: Times = np.zeros((_ROOM, len(Operation)), np.int32)
-        """The operations by their number."""
-        self.used: npt.NDArray[np.int64] = np.ones(1, np.int64)
-        """The numbers that exist. Number 0 is no operation."""
+        self.operations: Times = np.zeros((len(Operation), ctas, _ROOM), np.int32)
+        """The operations of each CTA by their number. Number 0 is no operation."""
+        self.last: Rows = np.zeros(ctas, np.intp)
+        """The number of the last operation of each CTA."""
 
-    def number(self, column: int, time: int, line: int, row: int, use: int) -> int:
-        """The number of an operation: see `Operation`."""
-        last, key = int(self.used[0]) - 1, (column, time, line, row, use)
-        if last and tuple(self.operations[last].tolist()) == key:
-            return last
-        self.fit(1)
-        self.operations[last + 1] = key
-        self.used[0] = last + 2
-        return last + 1
-
-    def fit(self, more: int) -> None:
-        """Makes room for more operations."""
-        while int(self.used[0]) + more > len(self.operations):
-            self.operations = np.concatenate([self.operations, np.zeros_like(self.operations)])
-
-    def between(self, numbers: Times) -> tuple[int, Times]:
-        """The lowest of some numbers, and the operations from it to the highest, `[fields, numbers]`."""
-        first = int(numbers.min())
-        return first, self.operations[first : int(numbers.max()) + 1].T
+    def number(self, ctas: Rows, operations: Times) -> Rows:
+        """The number of an operation in each of some CTAs."""
+        last = self.last[ctas]
+        numbers: Rows = last + (self.operations[:, ctas, last] != operations).any(axis=0)
+        if int(numbers.max()) == self.operations.shape[2]:
+            self.operations = np.concatenate([self.operations, np.zeros_like(self.operations)], axis=2)
+        self.operations[:, ctas, numbers] = operations
+        self.last[ctas] = numbers
+        return numbers
 
     def refine(self) -> None:
         """Makes granules of one lane."""
         if self.granule > 1:
             for name in ("filled", "writes", "reads"):
-                setattr(self, name, np.repeat(getattr(self, name), self.granule, axis=0))
+                setattr(self, name, np.repeat(getattr(self, name), self.granule, axis=1))
             self.granule = 1
 
-    def fits(self, cells: Cells) -> bool:
-        """Whether a rectangle consists of whole granules."""
-        return not (cells.lane % self.granule or cells.lanes % self.granule)
-
-    def index(self, cells: Cells) -> tuple[slice, slice]:
-        """A rectangle in the arrays."""
+    def index(self, ctas: Rows, cells: Cells) -> Index | None:
+        """A rectangle in some CTAs, if it consists of whole granules."""
+        if cells.lane % self.granule or cells.lanes % self.granule:
+            return None
         lanes = slice(cells.lane // self.granule, (cells.lane + cells.lanes) // self.granule)
-        return lanes, slice(cells.column, cells.column + cells.columns)
+        return ctas, lanes, slice(cells.column, cells.column + cells.columns)
+
+
+class _Units(NamedTuple):
+    """Units that access cells, one of each CTA: their columns of the clocks, for some warps."""
+
+    kind: str
+    ctas: Rows
+    rows: Rows
+    columns: Rows
+    use: Use | None
 
 
 class TensorMemory:
-    """The shadows, by CTA of the wave."""
+    """The shadow of a wave, and the checks of what accesses it."""
 
     def __init__(
         self, wave: Wave, clocks: VectorClocks, findings: Findings, fences: frozenset[str] = frozenset()
     ) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self.fences = fences
-        self._of: dict[int, Shadow] = {}
         self._uses: dict[Use | None, int] = {}
-        self._orders: npt.NDArray[np.uint8] = np.zeros((0, 0), np.uint8)
+        self._orders: Bools = np.zeros((0, 0), np.bool_)
+
+    @cached_property
+    def shadow(self) -> Shadow:
+        return Shadow(int(self.wave.cta_of_row[-1]) + 1)
 
     def event(
         self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
     ) -> None:
         """A warp requests, allocates or deallocates columns, or relinquishes the permit to allocate."""
-        cta = int(self.wave.cta_of_row[row])
-        here = self._of.setdefault(cta, Shadow())
-        for each in ctas:
-            self._of.setdefault(each, Shadow())
-        part = slice(column, column + columns)
+        cta, here, part = int(self.wave.cta_of_row[row]), self.shadow, slice(column, column + columns)
         if event == "request":
             started = self.clocks.column(_STARTED)  # may make `known` another array
             known = self.clocks.known[row]
@@ -127,18 +128,18 @@ class TensorMemory:
                     what = "a CTA allocates for its pair, and nothing orders that after the start of its peer"
                     self.findings.add("tmem-pair", what, line, self.wave.thread(row, 0))
         elif event == "alloc":
-            here.allocated[part], here.filled[:, part] = line, False
-            here.permit = here.permit or line
+            here.allocated[cta, part], here.filled[cta, :, part] = line, False
+            here.permits[cta] = here.permits[cta] or line
         elif event == "dealloc":
-            self._deallocate(here, part, row, line)
-            here.allocated[part], here.filled[:, part], here.ending[part] = 0, False, 0
-            for peer in (self._of.setdefault(each, Shadow()) for each in ctas if each != cta):
+            self._deallocate(cta, part, row, line)
+            here.allocated[cta, part], here.filled[cta, :, part], here.ending[cta, part] = 0, False, 0
+            for peer in (each for each in ctas if each != cta):
                 # If the peer was first, its part of the columns may have another use by now.
-                if peer.allocated[part].all():
+                if here.allocated[peer, part].all():
                     self._deallocate(peer, part, row, line)
-                    peer.ending[part] = line
+                    here.ending[peer, part] = line
         elif event == "relinquish":
-            here.permit = 0
+            here.permits[cta] = 0
 
     def met(self, rows: Rows) -> None:
         """Warps have waited at a barrier of their cluster, whose CTAs have all started."""
@@ -146,25 +147,33 @@ class TensorMemory:
         for row in rows.tolist():
             self.clocks.learn(row, column, 1)
 
-    def _deallocate(self, shadow: Shadow, part: slice, row: int, line: int) -> None:
+    def _deallocate(self, cta: int, part: slice, row: int, line: int) -> None:
         """Everything that uses these columns must be complete."""
-        late = False
-        for before in (shadow.writes, shadow.reads):
-            _, (owner, time, *_) = shadow.between(before[:, part])
-            late |= bool((time > self.clocks.known[row, owner]).any())
-        if not late:
+        here, units = self.shadow, self._units("dealloc", "", np.array([cta]), np.array([row]), None)
+        if self._is_ordered(units, (units.ctas, slice(None), part)):
             return
-        shadow.refine()
-        lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
-        flat = lane << LANE_SHIFT | freed
-        access = UnitAccess("dealloc", "", 0, "tensor", flat, np.zeros((0, 0), np.bool_), line)
-        self._order(shadow, access, (lane, freed), flat, row)
+        here.refine()
+        lanes, columns = (each.reshape(-1) for each in np.mgrid[:LANES, part])
+        self._order(units, (units.ctas, lanes, columns), line)
+
+    def record(self, touches: Sequence[Touch], line: int) -> bool:
+        """See `memory.tensor_memory.Calls`."""
+        each = []
+        for kind, proxy, ctas, cells, rows, use in touches:
+            units, index = self._units(kind, proxy, ctas, rows, use), self.shadow.index(ctas, cells)
+            if index is None or not self._is_plain(units, index):
+                return False
+            each.append((units, index))
+        for units, index in each:
+            self._record(units, index, line)
+        return True
 
     def access(self, access: UnitAccess, row: int) -> None:
         """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
-        here, cells, line = self.of(access.cta), access.offsets, access.line
+        here, cells, line = self.shadow, access.offsets, access.line
+        ctas, rows = np.array([access.cta]), np.array([row])
         if isinstance(cells, Cells):
-            if here.fits(cells) and self._plain(here, access, here.index(cells), row):
+            if self.record([Touch(access.kind, access.proxy, ctas, cells, rows, access.use)], line):
                 return
             cells = cells.each()
         assert not isinstance(cells, Chunks)
@@ -172,132 +181,124 @@ class TensorMemory:
         if not len(flat):
             return
         here.refine()
-        index = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
-        bad = here.allocated[index[1]] == 0
-        if bad.any():
-            self._report("tmem-unallocated", "is not allocated", flat[bad], row, line)
-        ending = here.ending[index[1]]
-        if ending.any():
+        units = self._units(access.kind, access.proxy, ctas, rows, access.use)
+        index = ctas, flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
+        columns = ctas, index[2]
+        bad = here.allocated[columns] == 0
+        self._report("tmem-unallocated", "is not allocated", index, bad, row, line)
+        if (ending := here.ending[columns]).any():
             since = int(ending[int(ending.argmax())])
             what = f"is {_DONE[access.kind]} after line {since} of the other CTA of the pair deallocates it"
-            self._report("tmem-race", what, flat[ending > 0], row, line)
-        self._order(here, access, index, flat, row)
+            self._report("tmem-race", what, index, ending > 0, row, line)
+        if not self._is_ordered(units, index):
+            self._order(units, index, line)
         empty: Bools = ~bad & ~here.filled[index]
-        self._record(here, access, index, row)
-        if access.kind == "load" and empty.any():
-            self._report("uninitialized-tensor", "is read but was never written", flat[empty], row, line)
+        self._record(units, index, line)
+        if access.kind == "load":
+            self._report("uninitialized-tensor", "is read but was never written", index, empty, row, line)
 
-    def _plain(self, here: Shadow, access: UnitAccess, index: tuple[slice, slice], row: int) -> bool:
-        """Records an access to a rectangle, if no earlier access to the cells, or to others between the first
-        and the last of those, can break a rule. Otherwise returns False, and changes nothing.
-        """
-        if not here.allocated[index[1]].all() or here.ending[index[1]].any():
-            return False
-        if access.kind == "load" and not here.filled[index].all():
-            return False
-        for before in (here.writes, here.reads)[: 1 if access.kind == "load" else 2]:
-            _, _, late, bare = self._late(here, before[index], access, row)
-            if late.any() or bare.any():
-                return False
-        self._record(here, access, index, row)
-        return True
+    def _units(self, kind: str, proxy: str, ctas: Rows, rows: Rows, use: Use | None) -> _Units:
+        columns = [self.clocks.column((proxy, row), proxy == _UNIT) for row in rows.tolist()]
+        return _Units(kind, ctas, rows, np.array(columns), use)
 
-    def _late(
-        self, here: Shadow, numbers: Times, access: UnitAccess, row: int
-    ) -> tuple[int, Times, Bools, Bools]:
-        """The lowest of the numbers of earlier operations, and from it to the highest: the line of each,
-        whether it may still run, and whether fences between it and the access are missing.
+    def _is_plain(self, units: _Units, index: Index) -> bool:
+        """Whether an access to a rectangle breaks no rule."""
+        here, (ctas, _, columns) = self.shadow, index
+        if not here.allocated[ctas, columns].all() or here.ending[ctas, columns].any():
+            return False
+        return (units.kind == "store" or bool(here.filled[index].all())) and self._is_ordered(units, index)
+
+    def _is_ordered(self, units: _Units, index: Index) -> bool:
+        """Whether each unit may access cells of its CTA after all that has accessed them before."""
+        before = self._before(units, index).values()
+        numbers = np.concatenate([each.reshape(len(units.ctas), -1) for each in before], axis=1)
+        # Mostly, the operations between the first and the last of them are few, and all are complete.
+        first, last = numbers.min(axis=1, keepdims=True), numbers.max(axis=1, keepdims=True)
+        between = np.minimum(first + np.arange(int((last - first).max()) + 1), last)
+        return any(not any(some.any() for some in self._late(units, each)) for each in (between, numbers))
+
+    def _before(self, units: _Units, index: Index) -> dict[str, Times]:
+        """The operations that an access must follow: the last write, and before a write or a deallocation
+        also the last read.
         """
-        first, (owner, time, lines, rows, uses) = here.between(numbers)
-        late: Bools = time > self.clocks.known[row, owner]
-        if access.use is not None and late.any():
-            late &= (owner != self.unit(access.proxy, row)) | ~self._in_order(access.use)[uses]
+        before = {"writes": self.shadow.writes[index]}
+        return before if units.kind == "load" else before | {"reads": self.shadow.reads[index]}
+
+    def _late(self, units: _Units, numbers: Times) -> tuple[Bools, Bools]:
+        """Which of some earlier operations of each CTA may still run, and where fences are missing between
+        them and the access.
+        """
+        ctas, rows, columns = (each[:, None] for each in units[1:4])
+        owner, time, _, others, uses = self.shadow.operations[:, ctas, numbers]
+        late: Bools = time > self.clocks.known[rows, owner]
+        if units.use is not None and late.any():
+            late &= (owner != columns) | ~self._in_order(units.use)[uses]
         # The next owner of deallocated columns is not a thread that could fence together with these.
-        if not self.fences or access.kind == "dealloc":
-            return first, lines, late, np.zeros_like(late)
-        passed: Times = self.passed[row]
-        return first, lines, late, (rows != row) & (time > passed[owner]) & ~late
+        if not self.fences or units.kind == "dealloc":
+            return late, np.zeros_like(late)
+        # What warps know of by the fences that the kernel has.
+        passed = self.clocks.met if "after" in self.fences else self.clocks.published
+        return late, (others != rows) & (time > passed[rows, owner]) & ~late
 
-    def _record(self, here: Shadow, access: UnitAccess, index: Index | tuple[slice, slice], row: int) -> None:
-        column = self.unit(access.proxy, row)
-        use = self.number(access.use)
-        number = here.number(column, self.clocks.times[column] + 1, access.line, row, use)
-        (here.writes if access.kind == "store" else here.reads)[index] = number
-        if access.kind == "store":
-            here.filled[index] = True
+    def _record(self, units: _Units, index: Index, line: int) -> None:
+        operations = np.empty((len(Operation), len(units.ctas)), np.int32)
+        operations[Operation.OWNER], operations[Operation.ROW] = units.columns, units.rows
+        operations[Operation.TIME] = self.clocks.times[units.columns] + 1
+        operations[Operation.LINE], operations[Operation.USE] = line, self._number(units.use)
+        here, numbers = self.shadow, self.shadow.number(units.ctas, operations)
+        if isinstance(index[1], slice):
+            numbers = numbers[:, None, None]
+        if units.kind != "store":
+            here.reads[index] = numbers
+        if units.kind != "load":
+            here.writes[index], here.filled[index] = numbers, True
 
-    def _order(
-        self, here: Shadow, access: UnitAccess, cells: Index, flat: npt.NDArray[np.intp], row: int
-    ) -> None:
-        """The last write must be complete. Before a write or a deallocation, the last read must be complete,
-        too.
-        """
-        done = _DONE[access.kind]
-        for before, verb in ((here.writes, "writes"), (here.reads, "reads")):
-            if verb == "reads" and access.kind == "load":
-                continue
-            numbers = before[cells]
-            first, lines, late, bare = self._late(here, numbers, access, row)
-            for rule, some, what in (
+    def _order(self, units: _Units, index: Index, line: int) -> None:
+        """Reports cells of one CTA whose last write, or read, isn't complete."""
+        done, row = _DONE[units.kind], int(units.rows[0])
+        for verb, numbers in self._before(units, index).items():
+            (late,), (bare,) = self._late(units, numbers[None])
+            for rule, touched, what in (
                 ("tmem-race", late, "before anything waits for line {}, which {} it"),
                 ("tcgen05-fence", bare, "after line {}, which {} it, without a tcgen05.fence on both sides"),
             ):
-                if some.any() and (touched := some[numbers - first]).any():
-                    since = int(lines[numbers[int(touched.argmax())] - first])
-                    what = f"is {done} {what.format(since, verb)}"
-                    self._report(rule, what, flat[touched], row, access.line)
+                operation = self.shadow.operations[:, units.ctas[0], numbers[int(touched.argmax())]]
+                what = f"is {done} {what.format(int(operation[Operation.LINE]), verb)}"
+                self._report(rule, what, index, touched, row, line)
 
-    def number(self, use: Use | None) -> int:
+    def _number(self, use: Use | None) -> int:
         """The number of a use."""
-        number = self._uses.get(use)
-        if number is None:
-            number = self._uses[use] = len(self._uses)
-        return number
-
-    def orders(self) -> npt.NDArray[np.uint8]:
-        """By the numbers of a later and of an earlier use of the same thread: whether they take place in
-        order.
-        """
-        if len(self._orders) < len(self._uses):
-            rows = [
-                self._in_order(use) if use is not None else np.zeros(len(self._uses)) for use in self._uses
-            ]
-            self._orders = np.array(rows, np.uint8)
-        return self._orders
+        return self._uses.setdefault(use, len(self._uses))
 
     def _in_order(self, use: Use) -> Bools:
         """By the number of an earlier use of the same thread: whether `use` takes place after it."""
-        return np.array([first is not None and in_order(first, use) for first in self._uses], np.bool_)
+        number = self._number(use)
+        if len(self._orders) < len(self._uses):
+            self._orders = np.array(
+                [[None not in (a, b) and in_order(a, b) for a in self._uses] for b in self._uses]
+            )
+        return self._orders[number]
 
-    def of(self, cta: int) -> Shadow:
-        """The shadow of a CTA."""
-        return self._of.get(cta) or self._of.setdefault(cta, Shadow())
-
-    def unit(self, proxy: str, row: int) -> int:
-        """The column of the operations of a warp's unit."""
-        return self.clocks.column((proxy, row), proxy == _UNIT)
-
-    @property
-    def passed(self) -> Times:
-        """What warps know of by the fences that the kernel has."""
-        return self.clocks.met if "after" in self.fences else self.clocks.published
-
-    def _report(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
-        address = int(cells[0])
-        cell = f"column {address & COLUMN_MASK} of lane {address >> LANE_SHIFT} of tensor memory"
-        self.findings.add(rule, f"{cell} {what}", line, self.wave.thread(row, 0), address, len(cells))
+    def _report(self, rule: str, what: str, index: Index, bad: Bools, row: int, line: int) -> None:
+        """Reports the cells of one CTA that are `bad`, if any."""
+        if not bad.any():
+            return
+        (lane, *_), (column, *_) = (each[bad].tolist() for each in index[1:])
+        cell = f"column {column} of lane {lane} of tensor memory"
+        thread, address = self.wave.thread(row, 0), lane << LANE_SHIFT | column
+        self.findings.add(rule, f"{cell} {what}", line, thread, address, int(np.count_nonzero(bad)))
 
     def done(self) -> None:
         """The CTAs have ended."""
-        for cta, here in self._of.items():
-            columns = here.allocated
+        if "shadow" not in vars(self):
+            return
+        here = self.shadow
+        for cta, (columns, permit) in enumerate(zip(here.allocated, here.permits.tolist(), strict=True)):
             for line in np.unique(columns[columns > 0]).tolist():
                 message = f"{int(np.count_nonzero(columns == line))} columns are never deallocated"
                 self._end("tmem-leaked", message, cta, line)
-            if here.permit:
-                self._end(
-                    "tmem-permit-kept", "the permit to allocate is never relinquished", cta, here.permit
-                )
+            if permit:
+                self._end("tmem-permit-kept", "the permit to allocate is never relinquished", cta, permit)
 
     def _end(self, rule: str, message: str, cta: int, line: int) -> None:
         thread = self.wave.thread(self.wave.rows_of(cta).start, 0)
