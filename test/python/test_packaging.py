@@ -357,9 +357,13 @@ def machine(tmp_path):
     return call
 
 
+MAKE = "python3 -m venv .venv"
+UPGRADE = "pip install --no-compile --upgrade pip setuptools"
+INSTALL = "pip install --no-compile --no-build-isolation -e ."
+
+
 def test_installing_needs_no_package_where_python_makes_environments(machine):
-    calls = machine("../scripts/install", ready=True)
-    assert calls == ["python3 -m venv .venv", "pip install --no-compile -e ."]
+    assert machine("../scripts/install", ready=True) == [MAKE, UPGRADE, INSTALL]
 
 
 @pytest.mark.parametrize("sudo", [[], ["sudo"]])
@@ -367,13 +371,12 @@ def test_installing_on_a_fresh_debian_adds_its_package(machine, sudo):
     calls = machine("../scripts/install", "test", stubs=("python3", "apt-get", *sudo))
     packages = ["apt-get update", "apt-get install -y python3-venv"]
     asked = [line for command in packages for line in (*(f"{name} {command}" for name in sudo), command)]
-    make = "python3 -m venv .venv"
-    assert calls == [make, *asked, make, "pip install --no-compile -e .[test]"]
+    assert calls == [MAKE, *asked, MAKE, UPGRADE, f"{INSTALL}[test]"]
 
 
 def test_the_tests_run_after_installing_what_they_need(machine):
     calls = machine("../scripts/test", "lit", ready=True)
-    assert calls == ["python3 -m venv .venv", "pip install --no-compile -e .[test]", "python test/run.py lit"]
+    assert calls == [MAKE, UPGRADE, f"{INSTALL}[test]", "python test/run.py lit"]
 
 
 def test_the_commands_of_the_readme_are_the_scripts():
