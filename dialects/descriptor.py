@@ -4,8 +4,8 @@ from dataclasses import MISSING, fields
 from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.instruction import UNSET, attribute_class
-from weft.dialects.op import Op, build
+from weft.dialects.instruction import attribute_class
+from weft.dialects.op import UNSET, Op, build
 from weft.isa.family import Verdict
 from weft.mlir import ir
 

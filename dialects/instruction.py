@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.op import Op, Related, build
+from weft.dialects.op import UNSET, Op, Related, build
 from weft.errors import WeftError
 from weft.isa.family import Family, Registers, choice, number_choice
 from weft.mlir import ext, ir
@@ -35,9 +35,6 @@ class SpaceOf:
 
 
 _MOST_LISTED = 16  # values of an attribute in a message
-
-# A value that subclasses set. An annotation in the class would make it a field.
-UNSET: Any = None
 
 
 def judge(family: Family[Any], op: ir.OpView) -> str | None:

@@ -19,6 +19,9 @@ from weft.mlir import ext, ir
 from weft.registry import extensions
 from weft.target import Target
 
+# A value that subclasses set. An annotation in the class would make it a field.
+UNSET: Any = None
+
 _checks: ContextVar[bool] = ContextVar("checks", default=True)
 _chip: ContextVar[str | None] = ContextVar("chip", default=None)
 
@@ -62,6 +65,7 @@ class Op(ext.Operation):
     """
 
     optional = {}  # noqa: RUF012 (an annotation would make it a field)
+    returns = UNSET  # of operations on tiles: the types of the results, for the builder
     # Whether `check` depends only on attributes, on the types of operands and results, and on the target.
     decided_by_kind = False
 

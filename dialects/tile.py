@@ -3,44 +3,26 @@
 Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Global operands are memrefs.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from weft.dialects.builders import TileBuilder, builders
 from weft.dialects.effects import Pure, reads, writes
 from weft.dialects.element_types import ELEMENT_TYPES
-from weft.dialects.op import Op, Operand, Result, build
-from weft.dialects.tile_async import gemm_async, pin, wait_gemm
+from weft.dialects.op import Op, Operand, Result
+from weft.dialects.tile_async import wait_gemm
 from weft.dialects.tile_buffers import (
     AddressOp,
     AllocOp,
     PeerOp,
     SliceOp,
     StageOp,
-    address,
-    alloc,
-    peer,
-    slice_,
     slice_type,
-    stage,
     stage_bytes,
     stage_type,
 )
-from weft.dialects.tile_claims import await_others, claim
+from weft.dialects.tile_claims import ClaimOp
 from weft.dialects.tile_constants import part_complaint
-from weft.dialects.tile_copies import (
-    CopyAsyncOp,
-    CopyOp,
-    CopyOutOp,
-    add_async,
-    copy,
-    copy_async,
-    copy_multicast,
-    copy_out,
-    gather_async,
-    member,
-    store_async,
-    tensor_map,
-    vector_complaint,
-)
+from weft.dialects.tile_copies import CopyAsyncOp, CopyOp, CopyOutOp, vector_complaint
 from weft.dialects.tile_epilogue import (
     EpilogueOp,
     LoadElementOp,
@@ -49,26 +31,14 @@ from weft.dialects.tile_epilogue import (
     load_element,
     store_element,
 )
-from weft.dialects.tile_flags import await_flag, is_last, remote, send_async, signal
-from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm, gemm_scaled
-from weft.dialects.tile_launch_control import query_cancel, try_cancel
+from weft.dialects.tile_flags import await_flag
+from weft.dialects.tile_gemm import CONTAINER, GemmOp, GemmScaledOp, gemm
+from weft.dialects.tile_launch_control import query_cancel
 from weft.dialects.tile_matmul import MatmulOp, matmul
-from weft.dialects.tile_rings import (
-    acquire,
-    advance,
-    await_,
-    commit,
-    drain,
-    expect,
-    full_barrier,
-    make_ring,
-    release,
-    release_peer,
-)
 from weft.dialects.tile_roles import role
-from weft.dialects.tile_sums import add_products, clear_sums, read_sums, reading
-from weft.dialects.tile_team import TeamOp, team
-from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, copy_tmem, tensor_memory
+from weft.dialects.tile_sums import add_products, read_sums, reading
+from weft.dialects.tile_team import TeamOp
+from weft.dialects.tile_tensor_memory import CopyTmemOp, TensorMemoryOp, tensor_memory
 from weft.dialects.tile_types import (
     BufferType,
     FragmentType,
@@ -92,6 +62,7 @@ __all__ = [
     "AddressOp",
     "AllocOp",
     "BufferType",
+    "ClaimOp",
     "CopyAsyncOp",
     "CopyOp",
     "CopyOutOp",
@@ -111,62 +82,25 @@ __all__ = [
     "TeamOp",
     "TensorMemoryOp",
     "Tile",
-    "acquire",
-    "add_async",
     "add_products",
-    "address",
-    "advance",
-    "alloc",
-    "await_",
     "await_flag",
-    "await_others",
-    "claim",
-    "clear_sums",
-    "commit",
-    "copy",
-    "copy_async",
-    "copy_multicast",
-    "copy_out",
-    "copy_tmem",
-    "drain",
     "epilogue",
-    "expect",
-    "full_barrier",
-    "gather_async",
     "gemm",
-    "gemm_async",
-    "gemm_scaled",
     "is_buffer",
     "is_fragment",
-    "is_last",
     "is_map",
     "is_tensor_buffer",
     "load_element",
-    "make_ring",
     "matmul",
-    "member",
-    "peer",
-    "pin",
     "query_cancel",
     "read_sums",
     "reading",
-    "release",
-    "release_peer",
-    "remote",
     "role",
-    "send_async",
-    "signal",
-    "slice_",
     "slice_type",
-    "stage",
     "stage_bytes",
     "stage_type",
-    "store_async",
     "store_element",
-    "team",
-    "tensor_map",
     "tensor_memory",
-    "try_cancel",
     "wait_gemm",
 ]
 
@@ -349,6 +283,10 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane", traits=[Pure]):
     lane: Result
     decided_by_kind = True
 
+    @staticmethod
+    def returns(fragment: ir.Value) -> list[ir.Type]:
+        return [fragment.type.lane_type]
+
     def check(self) -> str | None:
         return _lane_complaint(self.fragment, self.lane)
 
@@ -360,57 +298,8 @@ def _lane_complaint(fragment: ir.Value, lane: ir.Value) -> str | None:
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 
 
-def load(
-    source: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    fragment: ir.Type,
-    *,
-    transpose: bool = False,
-    vector_bytes: int = 0,
-    only_inside: bool = False,
-) -> ir.Value:
-    """Builds `tile.load` and returns the fragment, of type `fragment`."""
-    return build(
-        LoadOp,
-        operands=[source, row, column],
-        results=[fragment],
-        attributes={"transpose": transpose, "vector_bytes": vector_bytes, "only_inside": only_inside},
-    ).fragment
-
-
-def load_row(source: ir.Value, column: ir.Value, fragment: ir.Type, *, vector_bytes: int = 0) -> ir.Value:
-    """Builds `tile.load_row` and returns the fragment, of type `fragment`."""
-    return build(
-        LoadRowOp,
-        operands=[source, column],
-        results=[fragment],
-        attributes={"vector_bytes": vector_bytes},
-    ).fragment
-
-
-def store(
-    fragment: ir.Value,
-    destination: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    *,
-    transpose: bool = False,
-    vector_bytes: int = 0,
-) -> ir.OpView:
-    """Builds `tile.store`."""
-    return build(
-        StoreOp,
-        operands=[fragment, destination, row, column],
-        attributes={"transpose": transpose, "vector_bytes": vector_bytes},
-    )
-
-
-def from_lane(lane: Any, fragment: ir.Type) -> ir.Value:
-    """Builds `tile.from_lane` and returns the fragment, of type `fragment`."""
-    return build(FromLaneOp, operands=[lane], results=[fragment]).fragment
-
-
-def to_lane(fragment: ir.Value) -> ir.Value:
-    """Builds `tile.to_lane` and returns the lane's vector."""
-    return build(ToLaneOp, operands=[fragment], results=lambda: [fragment.type.lane_type]).lane
+if TYPE_CHECKING:
+    from weft.dialects.tile_builders import *  # noqa: F403
+else:
+    _written = {*vars(), "yield_"}  # `epilogue` ends its region
+    vars().update((name, each) for name, each in builders(Tile, TileBuilder).items() if name not in _written)

@@ -1,7 +1,6 @@
 """The asynchronous products of the `tile` dialect."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.effects import ORDERS
 from weft.dialects.op import Op, Operand, Result, build
@@ -81,6 +80,10 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async", traits=[ORDERS]):
         "scale_block": 0,
         "first_sum": -1,
     }
+
+    @staticmethod
+    def returns(c: ir.Value) -> list[ir.Type]:
+        return [] if is_tensor_buffer(c) else [c.type]
 
     @property
     def d(self) -> ir.Value:
@@ -220,6 +223,10 @@ class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
     fragment: Operand
     pinned: Result
 
+    @staticmethod
+    def returns(fragment: ir.Value) -> list[ir.Type]:
+        return [fragment.type]
+
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
             return f"expects a fragment, got {self.fragment.type}"
@@ -231,50 +238,6 @@ class PinOp(Op, dialect=Tile, name="pin", traits=[ORDERS]):
         return None
 
 
-def gemm_async(
-    a: ir.Value,
-    b: ir.Value,
-    c: ir.Value,
-    accumulate: ir.Value,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    scale_a: ir.Value | None = None,
-    scale_b: ir.Value | None = None,
-    n: ir.Value | None = None,
-    number: ir.Value | None = None,
-    scale_block: int = 0,
-    cta_group: int = 1,
-    mma_m: int = 0,
-    mma_n: int = 0,
-    use_a_tmem: bool | None = None,
-    weight_stationary: bool = False,
-    collector: str = "",
-    first_sum: int = -1,
-) -> Any:
-    """Builds `tile.gemm_async` and returns D, of C's type; None where C is in tensor memory."""
-    groups = ([each] for each in (a, b, c, accumulate))
-    optional = ([] if each is None else [each] for each in (scale_a, scale_b, n, number))
-    op = build(
-        GemmAsyncOp,
-        operands=[*groups, *optional],
-        results=lambda: [] if is_tensor_buffer(c) else [c.type],
-        attributes={
-            "transpose_a": transpose_a,
-            "transpose_b": transpose_b,
-            "cta_group": cta_group,
-            "mma_m": mma_m,
-            "mma_n": mma_n,
-            "use_a_tmem": use_a_tmem,
-            "weight_stationary": weight_stationary,
-            "collector": collector,
-            "scale_block": scale_block,
-            "first_sum": first_sum,
-        },
-    )
-    return None if is_tensor_buffer(c) else op.d
-
-
 def wait_gemm(*fragments: ir.Value, pending: int = 0) -> list[ir.Value]:
     """Builds `tile.wait_gemm` and returns the fragments."""
     op = build(
@@ -284,8 +247,3 @@ def wait_gemm(*fragments: ir.Value, pending: int = 0) -> list[ir.Value]:
         attributes={"pending": pending},
     )
     return list(op.operation.results)
-
-
-def pin(fragment: ir.Value) -> ir.Value:
-    """Builds `tile.pin` and returns the fragment."""
-    return build(PinOp, operands=[fragment], results=lambda: [fragment.type]).pinned

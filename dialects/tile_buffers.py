@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects.effects import Pure, allocates
 from weft.dialects.kinds import of_type
-from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.tile_constants import constant_complaint, part_complaint
 from weft.dialects.tile_types import (
     ADDRESS_SPACES,
@@ -71,6 +71,10 @@ class StageOp(Op, dialect=Tile, name="stage", traits=[Pure]):
     tile: Result
     decided_by_kind = True
 
+    @staticmethod
+    def returns(buffer: Any) -> list[Any]:
+        return _typed(buffer, stage_type)
+
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
@@ -108,6 +112,10 @@ class SliceOp(Op, dialect=Tile, name="slice", traits=[Pure]):
     tile: Result
     optional = {"row_step": 0}  # noqa: RUF012
     decided_by_kind = True
+
+    @staticmethod
+    def returns(buffer: Any, shape: Sequence[int]) -> list[Any]:
+        return _typed(buffer, lambda whole: slice_type(whole, shape))
 
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
@@ -184,6 +192,10 @@ class PeerOp(Op, dialect=Tile, name="peer", traits=[Pure]):
     peer: Result
     decided_by_kind = True
 
+    @staticmethod
+    def returns(buffer: Any) -> list[Any]:
+        return _typed(buffer, lambda kind: peer_type(kind) if kind.space == "shared" else kind)
+
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.peer)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
@@ -205,6 +217,10 @@ class AddressOp(Op, dialect=Tile, name="address", traits=[Pure]):
     buffer: Operand
     address: Result
     decided_by_kind = True
+
+    @staticmethod
+    def returns(buffer: Any) -> list[Any]:
+        return _typed(buffer, lambda kind: ir.Type.parse(_pointer(kind)))
 
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
@@ -260,37 +276,6 @@ def peer_type(buffer: ir.Type) -> ir.Type:
     return BufferType.of(buffer.shape, buffer.element_type, buffer.layout, "cluster")
 
 
-def alloc(buffer_type: ir.Type, *, over: ir.Value | None = None) -> ir.Value:
-    """Builds `tile.alloc` and returns the buffer, which overlaps the buffer `over` if there is one."""
-    return build(AllocOp, operands=[] if over is None else [over], results=[buffer_type]).buffer
-
-
-def stage(buffer: Any, index: ir.Value) -> ir.Value:
-    """Builds `tile.stage` and returns `buffer[index]`."""
-    return build(StageOp, operands=[buffer, index], results=_typed(buffer, stage_type)).tile
-
-
-def slice_(
-    buffer: ir.Value, row: ir.Value, column: ir.Value, shape: Sequence[int], *, row_step: int = 0
-) -> ir.Value:
-    """Builds `tile.slice` and returns the slice, of this shape."""
-    results = _typed(buffer, lambda whole: slice_type(whole, shape))
-    attributes = {"row_step": row_step}
-    return build(SliceOp, operands=[buffer, row, column], results=results, attributes=attributes).tile
-
-
-def peer(buffer: ir.Value, rank: ir.Value) -> ir.Value:
-    """Builds `tile.peer` and returns the peer's buffer."""
-    results = _typed(buffer, lambda kind: peer_type(kind) if kind.space == "shared" else kind)
-    return build(PeerOp, operands=[buffer, rank], results=results).peer
-
-
-def address(buffer: ir.Value) -> ir.Value:
-    """Builds `tile.address` and returns the pointer."""
-    results = _typed(buffer, lambda kind: ir.Type.parse(_pointer(kind)))
-    return build(AddressOp, operands=[buffer], results=results).address
-
-
-def _typed(buffer: ir.Value, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+def _typed(buffer: ir.Value, result: Callable[[Any], Any]) -> list[Any]:
     """The type of an op's result by that of its buffer; None for other values, which the verifier refuses."""
-    return lambda: [result(buffer.type) if is_buffer(buffer) and not buffer.type.complaint() else None]
+    return [result(buffer.type) if is_buffer(buffer) and not buffer.type.complaint() else None]

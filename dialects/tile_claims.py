@@ -1,7 +1,7 @@
 """The ops of the `tile` dialect by which warps of different CTAs meet at counters in global memory."""
 
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.tile_flags import flags_complaint
 from weft.dialects.tile_limits import MOST_PARTIES
 from weft.dialects.tile_types import Tile, index_complaint
@@ -27,6 +27,7 @@ class ClaimOp(Op, dialect=Tile, name="claim", traits=[ORDERS]):
     parties: Operand
     shares: ir.IntegerAttr
     claimed: Result
+    returns = ("i32",)
 
     def check(self) -> str | None:
         wrong = _counters_complaint(self.counters) or _shares_complaint(self, MOST_PARTIES)
@@ -50,6 +51,7 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others", traits=[ORDERS]):
     index: Operand
     parties: Operand
     arrived: Result
+    returns = ("i1",)
 
     def check(self) -> str | None:
         if str(self.arrived.type) != "i1":
@@ -78,25 +80,3 @@ def _shares_complaint(op: ClaimOp, most: int) -> str | None:
     if 1 <= op.shares.value <= most:
         return None
     return f"shares must be in 1..{most}, the number of parties, got {op.shares.value}"
-
-
-def claim(
-    counters: ir.Value, index: ir.Value, party: ir.Value, parties: ir.Value, *, shares: int
-) -> ir.Value:
-    """Builds `tile.claim` and returns the mask of shares."""
-    return build(
-        ClaimOp,
-        operands=[counters, index, party, parties],
-        results=lambda: [ir.IntegerType.get_signless(32)],
-        attributes={"shares": shares},
-    ).claimed
-
-
-def await_others(counters: ir.Value, index: ir.Value, parties: ir.Value) -> ir.Value:
-    """Builds `tile.await_others` and returns whether they have arrived."""
-    op = build(
-        AwaitOthersOp,
-        operands=[counters, index, parties],
-        results=lambda: [ir.IntegerType.get_signless(1)],
-    )
-    return op.arrived

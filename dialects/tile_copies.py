@@ -1,12 +1,11 @@
 """The copies of the `tile` dialect, by threads and by TMA, and the matrices that TMA copies."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from weft.dialects.effects import ORDERS, Effects, Pure
 from weft.dialects.element_types import ELEMENT_TYPES
 from weft.dialects.instruction import judge
-from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.tile_rings import TMA, ring_of_barrier
 from weft.dialects.tile_types import (
     MapType,
@@ -222,6 +221,10 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map", traits=[Pure]):
         "tf32": False,
     }
 
+    @staticmethod
+    def returns(tile: "ir.Type | None") -> list[ir.Type]:
+        return [MapType.of(tile)]
+
     def check(self) -> str | None:
         legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
         for name, choices in legal.items():
@@ -285,6 +288,10 @@ class MemberOp(Op, dialect=Tile, name="member", traits=[Pure]):
     batch: Operand
     index: Operand
     map: Result
+
+    @staticmethod
+    def returns(batch: ir.Value) -> list[ir.Type]:
+        return [batch.type]
 
     def check(self) -> str | None:
         if not is_map(self.batch) or self.batch.type != self.map.type:
@@ -378,105 +385,3 @@ class AddAsyncOp(Op, dialect=Tile, name="add_async", traits=[ORDERS]):
         element = str(self.tile.type.element_type)
         legal = ", ".join(async_copy.ADDED_TYPES)
         return None if element in async_copy.ADDED_TYPES else f"expects elements of {legal}, got {element}"
-
-
-def copy_async(
-    source: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    tile: Any,
-    *,
-    vector_bytes: int = 0,
-    rows: str = ZERO,
-    columns: str = ZERO,
-    barrier: ir.Value | None = None,
-    cta_group: int = 1,
-) -> ir.OpView:
-    """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
-    return build(
-        CopyAsyncOp,
-        operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
-        attributes={"vector_bytes": vector_bytes, "rows": rows, "columns": columns, "cta_group": cta_group},
-    )
-
-
-def copy(source: ir.Value, row: ir.Value, column: ir.Value, tile: ir.Value) -> ir.OpView:
-    """Builds `tile.copy`."""
-    return build(CopyOp, operands=[source, row, column, tile])
-
-
-def copy_out(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
-    """Builds `tile.copy_out`."""
-    build(CopyOutOp, operands=[tile, destination, row, column])
-
-
-def tensor_map(
-    matrix: ir.Value,
-    tile: Any,
-    *,
-    l2_promotion: str | None = None,
-    l2_eviction: str | None = None,
-    chunk: int = 0,
-    indexed: bool = False,
-    any_rows: bool = False,
-    skewed: bool = False,
-    joined: bool = False,
-) -> ir.Value:
-    """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
-    attributes = {
-        "l2_promotion": l2_promotion,
-        "l2_eviction": l2_eviction,
-        "chunk": chunk,
-        "indexed": indexed,
-        "any_rows": any_rows,
-        "skewed": skewed,
-        "joined": joined,
-    }
-    return build(
-        TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes
-    ).map
-
-
-def member(batch: ir.Value, index: ir.Value) -> ir.Value:
-    """Builds `tile.member` and returns the map of one matrix."""
-    return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
-
-
-def copy_multicast(
-    source: ir.Value,
-    row: ir.Value,
-    column: ir.Value,
-    tile: Any,
-    barrier: ir.Value,
-    mask: ir.Value,
-    *,
-    cta_group: int = 1,
-) -> None:
-    """Builds `tile.copy_multicast`."""
-    operands = [source, row, column, tile, barrier, mask]
-    build(CopyMulticastOp, operands=operands, attributes={"cta_group": cta_group})
-
-
-def gather_async(
-    source: ir.Value,
-    indices: ir.Value,
-    first: ir.Value,
-    column: ir.Value,
-    tile: Any,
-    barrier: ir.Value,
-    *,
-    cta_group: int = 1,
-) -> None:
-    """Builds `tile.gather_async`."""
-    operands = [source, indices, first, column, tile, barrier]
-    build(GatherAsyncOp, operands=operands, attributes={"cta_group": cta_group})
-
-
-def store_async(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
-    """Builds `tile.store_async`."""
-    build(StoreAsyncOp, operands=[tile, destination, row, column])
-
-
-def add_async(tile: ir.Value, destination: ir.Value, row: ir.Value, column: ir.Value) -> None:
-    """Builds `tile.add_async`."""
-    build(AddAsyncOp, operands=[tile, destination, row, column])

@@ -77,18 +77,12 @@ class IsLastOp(Op, dialect=Tile, name="is_last", traits=[ORDERS]):
     index: Operand
     count: Operand
     last: Result
+    returns = ("i1",)
 
     def check(self) -> str | None:
         if str(self.last.type) != "i1":
             return f"expects to return i1, got {self.last.type}"
         return flags_complaint(self.counters, "counters") or index_complaint([self.index, self.count])
-
-
-def is_last(counters: ir.Value, index: ir.Value, count: ir.Value) -> ir.Value:
-    """Builds `tile.is_last` and returns whether the thread is the last."""
-    return build(
-        IsLastOp, operands=[counters, index, count], results=lambda: [ir.IntegerType.get_signless(1)]
-    ).last
 
 
 class RemoteOp(Op, dialect=Tile, name="remote", traits=[Pure]):
@@ -98,6 +92,10 @@ class RemoteOp(Op, dialect=Tile, name="remote", traits=[Pure]):
 
     address: Operand
     memory: Result
+
+    @staticmethod
+    def returns(element: ir.Type) -> list[ir.Type]:
+        return [remote_type(element)]
 
     def check(self) -> str | None:
         if str(self.address.type) != "i64":
@@ -130,11 +128,6 @@ class SendAsyncOp(Op, dialect=Tile, name="send_async", traits=[ORDERS]):
         return index_complaint([self.index])
 
 
-def send_async(tile: ir.Value, memory: ir.Value, index: ir.Value) -> None:
-    """Builds `tile.send_async`."""
-    build(SendAsyncOp, operands=[tile, memory, index])
-
-
 def remote_type(element: ir.Type) -> ir.Type:
     """The type of memory of another GPU, for elements of a type. Raises WeftError if it can't have them."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
@@ -143,13 +136,3 @@ def remote_type(element: ir.Type) -> ir.Type:
     except (MLIRError, TypeError):
         got = str(element) if isinstance(element, ir.Type) else shown(element)
         raise WeftError(f"element must be an MLIR type that memory can have, got {got}") from None
-
-
-def signal(flags: ir.Value, index: ir.Value, value: ir.Value) -> None:
-    """Builds `tile.signal`."""
-    build(SignalOp, operands=[flags, index, value])
-
-
-def remote(address: ir.Value, element: ir.Type) -> ir.Value:
-    """Builds `tile.remote` and returns the memory."""
-    return build(RemoteOp, operands=[address], results=lambda: [remote_type(element)]).memory

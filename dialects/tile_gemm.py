@@ -66,6 +66,10 @@ class GemmScaledOp(Op, dialect=Tile, name="gemm_scaled", traits=[reads("a", "b",
     optional = {"first_group": 0, "a_element": None, "b_element": None}  # noqa: RUF012
     decided_by_kind = True
 
+    @staticmethod
+    def returns(c: Any) -> list[ir.Type]:
+        return [c.type]
+
     @property
     def mnk(self) -> tuple[int, int, int]:
         return _mnk(self)
@@ -162,26 +166,4 @@ def gemm(
         operands=[a, b, *([] if c is None else [c])],
         results=[d_type],
         attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
-    ).d
-
-
-def gemm_scaled(
-    a: Any,
-    b: Any,
-    c: Any,
-    scale_a: Any,
-    scale_b: Any,
-    *,
-    first_group: int = 0,
-    a_element: str | None = None,
-    b_element: str | None = None,
-) -> ir.Value:
-    """Builds `tile.gemm_scaled` and returns D, of C's type. Raises WeftError for tiles that the op doesn't
-    take.
-    """
-    return build(
-        GemmScaledOp,
-        operands=[a, b, c, scale_a, scale_b],
-        results=lambda: [c.type],
-        attributes={"first_group": first_group, "a_element": a_element, "b_element": b_element},
     ).d

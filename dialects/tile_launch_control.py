@@ -57,11 +57,6 @@ class QueryCancelOp(RingOp, dialect=Tile, name="query_cancel", traits=[reads("ri
         return _complaint(self)
 
 
-def try_cancel(ring: ir.Value, stage: ir.Value) -> None:
-    """Builds `tile.try_cancel`."""
-    build(TryCancelOp, operands=[ring, stage])
-
-
 def query_cancel(ring: ir.Value, stage: ir.Value) -> tuple[ir.Value, tuple[ir.Value, ir.Value, ir.Value]]:
     """Builds `tile.query_cancel` and returns whether there was a cluster, and the CTA's coordinates."""
 

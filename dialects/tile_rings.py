@@ -8,7 +8,7 @@ barriers.
 from collections.abc import Sequence
 
 from weft.dialects.effects import ORDERS, Pure, allocates
-from weft.dialects.op import Op, Operand, Result, build
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.tile_constants import constant_complaint
 from weft.dialects.tile_types import RingType, Tile, group_complaint, index_complaint, ring_complaint
 from weft.isa import mbarriers
@@ -90,6 +90,10 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring", traits=[allocates("ring")])
         "lanes_read": True,
         "cta_group": 1,
     }
+
+    @staticmethod
+    def returns(stages: int) -> list[ir.Type]:
+        return [RingType.of(stages)]
 
     @property
     def filler(self) -> str:
@@ -341,6 +345,7 @@ class AdvanceOp(RingOp, dialect=Tile, name="advance", traits=[Pure]):
     phase: Operand
     next_stage: Result
     next_phase: Result
+    returns = ("i32", "i32")
 
     def check(self) -> str | None:
         return use_complaint(self, self.phase, self.next_stage, self.next_phase)
@@ -354,6 +359,7 @@ class FullBarrierOp(RingOp, dialect=Tile, name="full_barrier", traits=[Pure]):
     ring: Operand
     stage: Operand
     barrier: Result
+    returns = ("!llvm.ptr<3>",)
 
     def check(self) -> str | None:
         if str(self.barrier.type) != "!llvm.ptr<3>":
@@ -365,77 +371,3 @@ def ring_of_barrier(barrier: ir.Value) -> MakeRingOp | None:
     """The op that made the ring of a `tile.full_barrier`; None where the value comes from elsewhere."""
     owner = None if isinstance(barrier.owner, ir.Block) else barrier.owner.opview
     return ring_of(owner.ring) if isinstance(owner, FullBarrierOp) else None
-
-
-def make_ring(
-    stages: int,
-    *,
-    consumers: int,
-    filled_by: str = TMA,
-    producers: int = 1,
-    emptied_by: str = WARPGROUPS,
-    lanes_read: bool = True,
-    cta_group: int = 1,
-) -> ir.Value:
-    """Builds `tile.make_ring` and returns the ring."""
-    attributes = {
-        "cta_group": cta_group,
-        "filled_by": filled_by,
-        "producers": producers,
-        "emptied_by": emptied_by,
-        "lanes_read": lanes_read,
-        "consumers": consumers,
-    }
-    return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes=attributes).ring
-
-
-def acquire(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
-    """Builds `tile.acquire`."""
-    build(AcquireOp, operands=[ring, stage, phase])
-
-
-def drain(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
-    """Builds `tile.drain`."""
-    build(DrainOp, operands=[ring, stage, phase])
-
-
-def expect(ring: ir.Value, stage: ir.Value, bytes_: int) -> None:
-    """Builds `tile.expect`."""
-    build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
-
-
-def commit(ring: ir.Value, stage: ir.Value, *, copies: bool = False) -> None:
-    """Builds `tile.commit`."""
-    build(CommitOp, operands=[ring, stage], attributes={"copies": copies})
-
-
-def await_(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> None:
-    """Builds `tile.await`."""
-    build(AwaitOp, operands=[ring, stage, phase])
-
-
-def full_barrier(ring: ir.Value, stage: ir.Value) -> ir.Value:
-    """Builds `tile.full_barrier` and returns the address."""
-    return build(
-        FullBarrierOp, operands=[ring, stage], results=lambda: [ir.Type.parse("!llvm.ptr<3>")]
-    ).barrier
-
-
-def release(ring: ir.Value, stage: ir.Value, mask: ir.Value | None = None) -> None:
-    """Builds `tile.release`, to the CTAs of `mask` if it is given."""
-    build(ReleaseOp, operands=[ring, stage, *([] if mask is None else [mask])])
-
-
-def release_peer(ring: ir.Value, stage: ir.Value, rank: ir.Value) -> None:
-    """Builds `tile.release_peer`."""
-    build(ReleasePeerOp, operands=[ring, stage, rank])
-
-
-def advance(ring: ir.Value, stage: ir.Value, phase: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Builds `tile.advance` and returns the next stage and phase."""
-    op = build(
-        AdvanceOp,
-        operands=[ring, stage, phase],
-        results=lambda: [ir.IntegerType.get_signless(32)] * 2,
-    )
-    return op.next_stage, op.next_phase

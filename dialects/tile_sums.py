@@ -123,11 +123,6 @@ def _range_complaint(op: Op) -> str | None:
     return None
 
 
-def clear_sums(first_sum: int, count: int) -> None:
-    """Builds `tile.clear_sums`."""
-    build(ClearSumsOp, attributes={"first_sum": first_sum, "count": count})
-
-
 def add_products(
     first_product: int,
     first_sum: int,

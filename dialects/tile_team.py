@@ -1,7 +1,7 @@
 """`tile.team`: what the GPUs of a team exchange while each computes its part of a `tile.matmul`."""
 
 from weft.dialects.effects import Pure
-from weft.dialects.op import Op, Operand, Result, build, check_in_a_module
+from weft.dialects.op import Op, Operand, Result
 from weft.dialects.operand_roles import TEAM_ROLES, element_types
 from weft.dialects.tile_types import Tile, matrix_complaint
 from weft.mlir import ir
@@ -66,6 +66,7 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
     peers: Operand | None
     bands: Operand | None
     team: Result
+    returns = ("!tile.exchange",)
 
     @property
     def roles(self) -> dict[str, ir.Value]:
@@ -87,21 +88,3 @@ class TeamOp(Op, dialect=Tile, name="team", traits=[Pure]):
             return None
         legal = " or ".join(f"({', '.join(each)})" for each in _TOGETHER)
         return f"expects {legal}, got ({', '.join(given)})"
-
-
-def team(
-    state: ir.Value,
-    *,
-    gathered: ir.Value | None = None,
-    gathered_scales: ir.Value | None = None,
-    arrivals: ir.Value | None = None,
-    partials: ir.Value | None = None,
-    signals: ir.Value | None = None,
-    peers: ir.Value | None = None,
-    bands: ir.Value | None = None,
-) -> ir.Value:
-    """Builds `tile.team` and returns its result, an operand of `matmul`."""
-    check_in_a_module(TeamOp)
-    optional = gathered, gathered_scales, arrivals, partials, signals, peers, bands
-    groups = [[state], *([] if each is None else [each] for each in optional)]
-    return build(TeamOp, operands=groups, results=[ExchangeType.get()]).team

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from weft.dialects.effects import ORDERS
-from weft.dialects.op import Op, Operand, build, check_in_a_module, refuse
+from weft.dialects.op import Op, Operand, check_in_a_module, refuse
 from weft.dialects.tile_buffers import TENSOR_MEMORY, AllocOp
 from weft.dialects.tile_roles import MOST_WARPS
 from weft.dialects.tile_types import (
@@ -124,11 +124,6 @@ class CopyTmemOp(Op, dialect=Tile, name="copy_tmem", traits=[ORDERS]):
         if wrong := element_complaint(self.source, self.destination):
             return wrong
         return group_complaint(self)
-
-
-def copy_tmem(source: ir.Value, destination: ir.Value, *, cta_group: int = 1) -> None:
-    """Builds `tile.copy_tmem`."""
-    build(CopyTmemOp, operands=[source, destination], attributes={"cta_group": cta_group})
 
 
 @contextmanager

@@ -221,7 +221,7 @@ class MapType(Tile.Type, name="map"):
     map: LayoutAttr
 
     @staticmethod
-    def of(tile: ir.Type | int) -> ir.Type:
+    def of(tile: ir.Type | int | None) -> ir.Type:
         """The type of a matrix that is copied to and from buffers of type `tile`. Raises WeftError for
         another type.
         """

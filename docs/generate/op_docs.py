@@ -258,17 +258,15 @@ def pages() -> dict[str, str]:
 
 
 def stubs() -> dict[str, str]:
-    """The signatures of the builders of each dialect of instructions, by file in dialects/."""
+    """The signatures of the builders of each dialect, by file in dialects/."""
     written = {}
-    for dialect in DIALECTS:
-        if made := [
-            each for each in vars(sys.modules[dialect.__module__]).values() if isinstance(each, Builder)
-        ]:
-            name = dialect.DIALECT_NAMESPACE
+    for name in (dialect.DIALECT_NAMESPACE for dialect in DIALECTS):
+        module = vars(sys.modules[f"weft.dialects.{name}"])
+        if made := [each for each in module.values() if isinstance(each, Builder)]:
             lines = [_STUB.format(name)]
             for each in made:
                 shown = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(signature(each)))  # types without quotes
-                lines.append(f"def {each.__name__}{shown}: ...")
+                lines.append(f"def {each.__name__}{shown}: ...".replace("collections.abc.", ""))
             written[f"{name}_builders.pyi"] = "\n".join([*lines, ""])
     return written
 

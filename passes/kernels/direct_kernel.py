@@ -8,7 +8,7 @@ that contain them, and shifts.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 from weft.dialects import tile
 from weft.dialects.launch_contract import DEPENDENT, MIN_CTAS
@@ -214,15 +214,11 @@ class DirectKernel:
                 emit.mul(emit.div(number, across), ROWS),
                 emit.mul(emit.rem(number, across), COLUMNS),
             )
-            total = None
-            for reader in range(self.schedule.readers[1]):
-                part = tile.stage(buffer, emit.value(reader))
-                loaded = tile.load(
-                    part, emit.value(down), emit.value(beside), kind, vector_bytes=PAIR * self._sum_bytes
-                )
-                lane = tile.to_lane(loaded)
-                total = lane if total is None else add(total, lane)
-            self._store(tile.from_lane(total, kind), emit.add(row, down), emit.add(column, beside), index)
+            at = emit.value(down), emit.value(beside)
+            parts = (tile.stage(buffer, emit.value(reader)) for reader in range(self.schedule.readers[1]))
+            loaded = (tile.load(p, *at, kind, vector_bytes=PAIR * self._sum_bytes) for p in parts)
+            total = tile.from_lane(reduce(add, map(tile.to_lane, loaded)), kind)
+            self._store(total, emit.add(row, down), emit.add(column, beside), index)
             return []
 
         emit.loop(warp, count, warps, [], one)

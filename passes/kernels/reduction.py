@@ -16,7 +16,7 @@ own too, and the last CTA to finish adds all slices, in the same order.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import gcd
 from typing import Any
 
@@ -130,11 +130,8 @@ class ClusterSums:
         Each CTA begins with its own, so that the CTAs do not all read the same memory at once.
         """
         row, column = (emit.value(each) for each in self.origin(rank, number))
-        total = None
-        for part in self._peers(rank):
-            loaded = tile.load(part, row, column, self.part, vector_bytes=4 * VECTOR)
-            total = tile.to_lane(loaded) if total is None else add(total, tile.to_lane(loaded))
-        return tile.from_lane(total, self.part)
+        parts = (tile.load(p, row, column, self.part, vector_bytes=4 * VECTOR) for p in self._peers(rank))
+        return tile.from_lane(reduce(add, map(tile.to_lane, parts)), self.part)
 
     def _peers(self, rank: ir.Value) -> Iterator[ir.Value]:
         for step in range(self.schedule.splits):
@@ -313,12 +310,9 @@ class GlobalSums(Slots):
         in which CTAs finish.
         """
         column = emit.mul(piece, self.at_once)
-        total, *rest = (
-            self.read(emit.add(slices.slot, each), number, column) for each in range(slices.count)
+        return reduce(
+            add, [self.read(emit.add(slices.slot, each), number, column) for each in range(slices.count)]
         )
-        for other in rest:
-            total = add(total, other)
-        return total
 
 
 class GlobalReduction(Reduction):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, AnySchedule, TensorMemorySchedule
 from weft.dialects.tile import BufferType, MatmulOp
+from weft.isa.l2_cache import NORMAL
 from weft.mlir import ir
 from weft.passes.builders import emit
 from weft.passes.kernels.matrices import element_bytes, map_of_member, narrow_panels, panels
@@ -44,7 +45,7 @@ class StagedOperand:
         shape = (extent, depth) if self.k_major else (depth, extent)
         copied = tile.slice_type(tile.stage_type(self.buffer.type), shape)
         # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
-        eviction = "evict_first" if self.slices > 1 else None
+        eviction = "evict_first" if self.slices > 1 else NORMAL
         # The size of L2's reads from memory: 256 bytes where half of them belong to this CTA's next K block.
         # With longer rows, with MN-major data and with K slices, another copy asks for them at about the same
         # time.

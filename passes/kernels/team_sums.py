@@ -58,7 +58,7 @@ class SentSums:
         self.shape = vectors * WARPGROUP, self.width
         layout = f"S[({vectors},{WARPS},{LANES},{self.width}):({self.width},1@warpid,1@laneid,1)]"
         self.fragment = FragmentType.of(self.shape, self.element, layout)
-        self.buffer = None
+        self.buffer: Any = None
         fits = element_bytes(self.partials) <= op.types.output_bytes
         if fits and isinstance(writer, StagedWriter) and writer.parts == 1 and not schedule.loaders:
             rows, columns = self.shape

@@ -248,7 +248,7 @@ class WarpAccumulator:
             return tile.gemm(*operands, sums, self.kind)
         of_step, first = self.scales.of_step(step, scales)
         elements = zip(("a_element", "b_element"), (self.feed.left, self.feed.right), strict=True)
-        named = {name: str(o.matrix.type.element_type) for name, o in elements if o.expands}
+        named: dict[str, Any] = {name: str(o.matrix.type.element_type) for name, o in elements if o.expands}
         return tile.gemm_scaled(*operands, sums, *of_step, first_group=first, **named)
 
     def _zero(self) -> ir.Value:

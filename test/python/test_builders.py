@@ -48,6 +48,17 @@ def test_builders_have_signatures():
     assert "an 8x8 matrix of 16-bit elements" in page
 
 
+def test_builders_of_tiles_take_operands_in_order_and_what_results_are_made_of():
+    assert str(inspect.signature(tile.release)) == (
+        "(ring: 'ir.Value', stage: 'ir.Value', mask: 'ir.Value | None' = None) -> 'ir.OpView'"
+    )
+    parameters = inspect.signature(tile.slice_).parameters
+    assert list(parameters) == ["buffer", "row", "column", "shape", "row_step"]
+    assert parameters["row_step"].kind == inspect.Parameter.KEYWORD_ONLY
+    with pytest.raises(TypeError, match="missing a required argument: 'stage'"):
+        tile.release(None)
+
+
 @pytest.mark.each_value(34)
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)

@@ -9,6 +9,7 @@ import pytest
 import weft
 from weft import mlir
 from weft.dialects import context, tile
+from weft.dialects.builders import TileBuilder
 from weft.mlir import ir
 
 LANES = "S[(8,4,4):(4@laneid,1@laneid,1)]"
@@ -228,11 +229,14 @@ def test_an_attribute_with_a_lone_surrogate_is_refused():
 
 
 TILE_BUILDERS = {
-    function.__name__: function
-    for function in vars(tile).values()
-    if inspect.isfunction(function)
-    and function.__module__.startswith("weft.dialects.tile")
-    and (function.__doc__ or "").startswith("Builds")
+    name: value
+    for name, value in vars(tile).items()
+    if isinstance(value, TileBuilder)
+    or (
+        inspect.isfunction(value)
+        and value.__module__.startswith("weft.dialects.tile")
+        and (value.__doc__ or "").startswith("Builds")
+    )
 }
 
 
