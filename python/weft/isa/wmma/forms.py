@@ -198,7 +198,7 @@ def h200_layout(shape: str, fragment: str, name: str) -> str:
     if fragment in ("c", "d"):
         left = _left(n, m, 2) if transposed else _left(m, n, 2)
         return _layout(*(reversed(left) if transposed else left))
-    pack = 32 // ELEMENT_TYPES[name].bits
+    pack = max(1, 32 // ELEMENT_TYPES[name].bits)
     rows = m if fragment == "a" else n
     digits = _left(rows, k, pack) if (fragment == "a") != transposed else _right(rows, k, pack)
     copies = 16 * _WARP // (rows * k) if name == F16.name else 1
