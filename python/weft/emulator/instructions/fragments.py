@@ -5,12 +5,13 @@ The metadata of a sparse A, which gives the positions of the stored elements in 
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.decode import Op
+from weft.emulator.instructions.shared_operand import gathered
 from weft.emulator.reading.syntax import STORAGE, TYPES, U32, Array, Bools, Operand
 from weft.emulator.running.function_code import Places, RegisterBlock, getter
 from weft.emulator.running.lanes import Lanes
@@ -46,13 +47,6 @@ def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
     return index.astype(np.intp)
 
 
-@cache
-def _indices_by_register(layout: str, shape: tuple[int, ...], per_lane: int) -> tuple[Index, Index]:
-    """As `fragment_index` and `matrix_index`, register by register, where an element is a register."""
-    lane, register = np.divmod(matrix_index(layout, shape, per_lane), per_lane)
-    return fragment_index(layout, shape).reshape(32, -1).T.reshape(-1), register * 32 + lane
-
-
 class Fragment:
     """One operand of a matrix instruction: its registers, which contain a matrix of elements of `bits`.
 
@@ -86,36 +80,34 @@ class Fragment:
         self._bits = bits
         self._shift = np.uint8(_SHIFT.get(name, 0) if bits == 8 else 0)
         self._held = fragment_index(self._layout, registers.shape)
-        per_lane = registers.count * kind.bits // bits
-        self._order = matrix_index(self._layout, registers.shape, per_lane)
         self._key = tuple(self.slots)
         self._get = getter(self._key)
-        # An element is a register: then registers that were written together are read together.
+        # An element is a register: then registers that are written together are read together.
         self._whole = bits == kind.bits == 32
-        if self._whole:
-            of_registers = _indices_by_register(self._layout, registers.shape, per_lane)
-            self._held_by_register, self._order_by_register = of_registers
+        self._held_by_register = self._held.reshape(32, -1).T.reshape(-1)
 
     def read(self, lanes: Lanes) -> Array:
         """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
-        if self._whole and lanes.mask is None:
-            block = self._block(lanes)
-            if lanes.rows is not None:
-                block = block[:, lanes.rows]
-            flat = block.transpose(1, 0, 2).reshape(lanes.warps, -1)
-            return flat.take(self._order_by_register, axis=1).reshape(lanes.warps, *self.shape)
-        matrix = self._matrix([lanes.read(slot) for slot in self.slots])
+        known = lanes.wave.blocks.get(self._key)
+        if known is not None and known.is_current(lanes.regs, self._get):
+            block = known.array if lanes.rows is None else known.array[:, lanes.rows]
+        else:
+            block = np.stack([lanes.read(slot) for slot in self._key])
+        matrix = self._matrix(block)
         return matrix >> self._shift if self._shift else matrix
 
-    def _matrix(self, registers: list[Array]) -> Array:
-        stacked = np.stack(registers, axis=-1)
-        flat = elements(stacked.reshape(len(stacked), -1), self._bits)
-        return flat.take(self._order, axis=1).reshape(len(stacked), *self.shape)
+    def _matrix(self, registers: Array) -> Array:
+        """The matrices in registers `[registers, warps, 32]`."""
+        warps = registers.shape[1]
+        octets = np.ascontiguousarray(registers).view(np.uint8).reshape(1, -1)
+        return gathered(octets, self.places(warps, warps)).reshape(warps, *self.shape)
 
     def marked(self, marks: Callable[[int], Bools]) -> Bools:
         """The elements in registers that are marked, `[warps, *shape]`."""
         none = np.zeros((), self._words)
-        found: Bools = self._matrix([np.where(marks(slot), ~none, none) for slot in self.slots]) != 0
+        found: Bools = (
+            self._matrix(np.stack([np.where(marks(slot), ~none, none) for slot in self.slots])) != 0
+        )
         return found
 
     def marks(self, matrix: Bools) -> Marks:
@@ -134,7 +126,7 @@ class Fragment:
             if lanes.rows is None:
                 block = np.ascontiguousarray(words)
             else:
-                block = self._block(lanes).copy()
+                block = np.stack([lanes.regs[slot] for slot in self._key])
                 block[:, lanes.rows] = words
             self._put(lanes.wave, RegisterBlock(block))
             return
@@ -145,13 +137,6 @@ class Fragment:
     def _registers(self, matrix: Array) -> Array:
         flat = np.ascontiguousarray(matrix).reshape(len(matrix), -1).take(self._held, axis=1)
         return _packed(flat, self._bits).view(self._words).reshape(len(matrix), 32, len(self.slots))
-
-    def _block(self, lanes: Lanes) -> Array:
-        """The registers of the wave, `[registers, all warps, 32]`."""
-        regs, known = lanes.regs, lanes.wave.blocks.get(self._key)
-        if known is not None and known.is_current(regs, self._get):
-            return known.array
-        return np.stack([regs[slot] for slot in self._key])
 
     def _put(self, wave: Wave, block: RegisterBlock) -> None:
         for slot, register in zip(self._key, block.registers, strict=True):
@@ -173,7 +158,7 @@ class Fragment:
         return _places(self._layout, self.shape, self._bits, 8 * self._words.itemsize, warps, count)
 
 
-@cache
+@lru_cache(256)
 def _places(layout: str, shape: tuple[int, ...], bits: int, word: int, warps: int, count: int) -> Places:
     each = word // bits
     registers = len(Layout.parse(layout).lane_elements(0, shape)) // each
@@ -181,7 +166,7 @@ def _places(layout: str, shape: tuple[int, ...], bits: int, word: int, warps: in
     register, part = np.divmod(place, each)
     first = (register * warps * 32 + lane) * each + part
     every = (np.arange(count)[:, None] * 32 * each + first) * (bits if bits < 8 else 1)
-    return Places(every.reshape(count * shape[0], *shape[1:]))
+    return Places(every.reshape(count * shape[0], *shape[1:]), bits=bits)
 
 
 def elements(words: Array, bits: int) -> Array:

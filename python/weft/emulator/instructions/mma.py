@@ -1,10 +1,6 @@
-"""`mma.sync`, `mma.sp` and their block-scaled forms; forms and fragments are those of `weft.isa`.
-
-`mma.sync` by code of the host: where the operands of each warp are.
-"""
+"""`mma.sync`, `mma.sp` and their block-scaled forms; forms and fragments are those of `weft.isa`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +13,6 @@ from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
 from weft.emulator.numerics.native_sums import multiply_accumulate
 from weft.emulator.reading.syntax import TYPES, Array, Bools, Integer, Operand
-from weft.emulator.running.function_code import Job, Numbers, Places, ProductKind, Run
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Marks
 from weft.isa import accumulation
@@ -30,100 +25,6 @@ from weft.isa.mma import scaled as mma_scaled
 from weft.isa.mma import sparse as mma_sparse
 from weft.isa.mma import sync as mma_sync
 from weft.isa.types import ELEMENT_TYPES
-
-_LANES = 32
-_WORD = 4
-
-
-@dataclass(eq=False)
-class _Room:
-    """The registers of A and B of some warps, and their products. `places` are those that `jobs` has
-    addresses of.
-    """
-
-    run: Run
-    a: Array
-    b: Array
-    jobs: Numbers
-    places: tuple[Places, ...]
-
-    def __post_init__(self) -> None:
-        self.address: int = self.jobs.ctypes.data
-
-
-@dataclass(eq=False)
-class Quick:
-    """One instruction, whose operands are in these registers."""
-
-    kind: ProductKind
-    a: Fragment
-    b: Fragment
-    c: Fragment
-    d: Fragment
-
-    def run(self, lanes: Lanes) -> bool:
-        """Computes the products of whole warps. False, and nothing has changed, if the interpreter must do
-        it.
-        """
-        if lanes.wave.products is None or lanes.mask is not None:
-            return False
-        room = lanes.wave.jobs.get((self, lanes.warps))
-        if room is None:
-            room = self._room(lanes)
-            if room is None:
-                return False
-            lanes.wave.jobs[self, lanes.warps] = room
-        np.stack([lanes.read(slot) for slot in self.a.slots], out=room.a)
-        np.stack([lanes.read(slot) for slot in self.b.slots], out=room.b)
-        total = np.stack([lanes.read(slot) for slot in self.c.slots])
-        room.jobs[:, Job.D] = _firsts(total, lanes.warps)
-        room.run(room.address, lanes.warps, 1)
-        for slot, register in zip(self.d.slots, total, strict=True):
-            lanes.write(slot, register)
-        return True
-
-    def _room(self, lanes: Lanes) -> _Room | None:
-        wave, warps = lanes.wave, lanes.warps
-        if wave.products is None or (self.kind.how is not None and wave.launch.arithmetic != "hardware"):
-            return None
-        run = wave.products.product(self.kind, warps)
-        if run is None:
-            return None
-        a, b = (np.zeros((len(each.slots), warps, _LANES), np.uint32) for each in (self.a, self.b))
-        jobs = np.zeros((warps, len(Job)), np.int64)
-        places = tuple(each.places(warps, 1) for each in (self.a, self.b, self.d))
-        indices = Job.A_INDEX, Job.B_INDEX, Job.D_INDEX
-        jobs[:, indices] = [each.address for each in places]
-        jobs[:, Job.A], jobs[:, Job.B], jobs[:, Job.KEEP] = _firsts(a, warps), _firsts(b, warps), 1
-        return _Room(run, a, b, jobs, places)
-
-
-def _firsts(registers: Array, warps: int) -> Numbers:
-    """The address of each warp's first register."""
-    firsts: Numbers = registers.ctypes.data + _WORD * _LANES * np.arange(warps)
-    return firsts
-
-
-def quick(
-    types: tuple[str, str, str, str],
-    operands: tuple[Fragment, Fragment, Fragment, Fragment],
-    bits: tuple[int, int],
-    how: Accumulation,
-    *,
-    satfinite: bool,
-) -> Quick | None:
-    """The instruction with operands D, A, B and C, if there can be code for it."""
-    d, a, b, c = operands
-    element = ELEMENT_TYPES[types[0]]
-    matrices = all(len(each.shape) == 2 for each in operands)
-    unpacked = any(name == "e2m1" and each != 4 for name, each in zip(types, bits, strict=False))
-    if not matrices or unpacked or element.bits > _LANES or element.bits == 1 or types[2] != types[3]:
-        return None
-    (m, k), n = a.shape, b.shape[1]
-    rule = how if element.kind == "float" else None
-    kind = ProductKind((*types[:2], types[3]), bits, m, n, k, rule, satfinite=satfinite)
-    return Quick(kind, a, b, c, d)
-
 
 table = Table()
 _FAMILIES: tuple[Family[Any], ...] = (
@@ -161,14 +62,8 @@ def mma(op: Op) -> Collective:
         return d.marks(rows | columns | c.marked(marks))
 
     op.spread = spread
-    code = None
-    if not sparse and scales is None:
-        bits = _bits(form.a_type, packed), _bits(form.b_type, packed)
-        code = quick(types, (d, a, b, c), bits, rule, satfinite=satfinite)
 
     def run(lanes: Lanes) -> None:
-        if code is not None and code.run(lanes):
-            return
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
         left, absent = a.read(lanes), None
         if sparse:
