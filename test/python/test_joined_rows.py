@@ -148,7 +148,7 @@ def test_rows_from_other_gpus_are_not_joined():
 
 def test_k_major_operands_have_no_such_candidates():
     chip, types = fitted_gpu("sm_90a"), Types("bf16", "bf16", "bf16", (False, True))
-    assert not any(s.joined for s in time_model.candidates(8, 1024, 760, types, chip))
+    assert not any(s.joined for s in time_model.ranked(8, 1024, 760, types, chip))
 
 
 def test_the_model_charges_joined_rows_less():

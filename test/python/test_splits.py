@@ -222,10 +222,10 @@ def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
 def test_global_splits_are_chosen_where_they_win():
     shape = 512, 512, 32768
     assert time_model.choose(*shape, BF16, H200).global_splits >= 8
-    found = {s.global_splits for s in time_model.candidates(*shape, BF16, H200)}
+    found = {s.global_splits for s in time_model.ranked(*shape, BF16, H200)}
     assert found == {1, 2, 3, 4, 5, 6, 8, 12, 16}
     # All parts of a full chip's tiles would come one after the other.
-    full = time_model.candidates(8192, 8192, 8192, BF16, H200)
+    full = time_model.ranked(8192, 8192, 8192, BF16, H200)
     assert {s.global_splits for s in full} == {1}
 
 

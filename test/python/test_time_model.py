@@ -125,21 +125,21 @@ CANDIDATES = (
 @pytest.mark.each_value(2)
 @pytest.mark.parametrize(("types", "shape", "groups"), CANDIDATES)
 def test_the_candidates_are_those_that_the_rules_leave(types, shape, groups):
-    found = list(time_model.candidates(*shape, types, H200))
+    found = list(time_model.ranked(*shape, types, H200))
     assert len(set(found)) == len(found)
     assert all(schedule.complaint(types, SM_90A) is None for schedule in found)
     assert Counter(schedule.group for schedule in found) == groups
 
 
 def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
-    found = list(time_model.candidates(64, 16, 2048, BF16, H200))
+    found = list(time_model.ranked(64, 16, 2048, BF16, H200))
     assert {s.splits for s in found} == {1, 2, 4, 8}
     assert {s.global_splits for s in found} == {1, 2, 3, 4, 5, 6, 8, 12, 16}
     assert {s.swap for s in found} == {False, True}
 
 
 def test_candidates_for_many_sums_have_every_block_and_cluster():
-    found = list(time_model.candidates(8192, 8192, 1024, BF16, H200))
+    found = list(time_model.ranked(8192, 8192, 1024, BF16, H200))
     assert {(s.warpgroups, s.block[0]) for s in found if not s.alternating} == {
         (1, 64),
         (2, 128),
@@ -156,7 +156,7 @@ def test_candidates_for_many_sums_have_every_block_and_cluster():
 
 def test_only_tiles_of_16_bit_products_are_staged_in_parts_for_more_stages():
     for types in (BF16, E4M3, S8, TF32):
-        found = list(time_model.candidates(8192, 8192, 4096, types, H200))
+        found = list(time_model.ranked(8192, 8192, 4096, types, H200))
         parted = [s for s in found if s.staging_parts(types) > 1]
         assert bool(parted) == (types is BF16)
         assert all(
@@ -175,7 +175,7 @@ def test_threads_store_whole_tiles_of_d():
 
 
 def test_the_model_counts_parts_as_the_schedule_does():
-    found = list(time_model.candidates(8192, 8192, 4096, BF16, H200))
+    found = list(time_model.ranked(8192, 8192, 4096, BF16, H200))
     kernels = Kernels.of(found, BF16, H200)
     assert list(kernels.staging_parts) == [s.staging_parts(BF16) for s in found]
     assert set(kernels.staging_parts) == {1, 2, 3, 4, 5, 6}
@@ -221,14 +221,14 @@ def test_warpgroups_take_turns_where_writing_takes_long(types, shape, turns):
 
 @pytest.mark.slow
 def test_turns_are_considered_with_whole_lines_of_d():
-    found = [s for s in time_model.candidates(8192, 8192, 512, BF16, H200) if s.alternating]
+    found = [s for s in time_model.ranked(8192, 8192, 512, BF16, H200) if s.alternating]
     assert {s.swap for s in found} == {False, True} and {s.block[0] for s in found} == {64, 128}
     assert all(s.splits == s.global_splits == 1 and s.stages >= 3 for s in found)
     assert {s.cluster for s in found} >= {(1, 1), (4, 1), (4, 2)} and max(max(s.cluster) for s in found) == 4
     widths = {s.rows if s.swap else s.block[1] // s.staging_parts(BF16) for s in found}
     assert all(width * 2 % 128 == 0 for width in widths)
     assert list(Kernels.of(found, BF16, H200).staging_parts) == [s.staging_parts(BF16) for s in found]
-    direct = [s for s in time_model.candidates(8192, 8192, 256, TF32, H200) if s.alternating]
+    direct = [s for s in time_model.ranked(8192, 8192, 256, TF32, H200) if s.alternating]
     assert direct and all(s.swap and s.block[0] == 64 for s in direct)
 
 
@@ -355,7 +355,7 @@ def test_the_model_prefers_what_an_h200_prefers():
 def test_columns_far_beyond_the_product_are_no_candidates():
     """A block's columns are fewer than twice those of the product, or than 32."""
     for n in (40, 200):
-        found = {s.block[1] for s in time_model.candidates(4096, n, 4096, BF16, H200) if not s.swap}
+        found = {s.block[1] for s in time_model.ranked(4096, n, 4096, BF16, H200) if not s.swap}
         assert max(found) < 2 * max(n, 16)
 
 

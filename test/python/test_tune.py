@@ -139,7 +139,7 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
     assert len(tries) in (10, 11)
     cycles = [time_model.modeled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
     assert cycles == sorted(cycles)
-    assert set(every) == set(time_model.candidates(512, 512, 512, PRODUCT.types, H200))
+    assert set(every) == set(time_model.ranked(512, 512, 512, PRODUCT.types, H200))
 
 
 @pytest.mark.each_value(3)
@@ -329,7 +329,7 @@ def test_what_the_database_has_is_not_searched_again(
     after: Any,
     searched_again: bool,
 ) -> None:
-    some = list(time_model.candidates(512, 512, 512, PRODUCT.types, H200))[::20]
+    some = list(time_model.ranked(512, 512, 512, PRODUCT.types, H200))[::20]
     assert len(some) > LIMIT + 1
     monkeypatch.setattr(time_model, "candidates", lambda *_: some)
     # What was chosen among all candidates isn't one of these, and the reverse.

@@ -74,21 +74,15 @@ def _none(request: Request) -> Iterable[AnySchedule]:
     return ()
 
 
-def _modeled(request: Request, schedule: AnySchedule) -> float:
-    assert isinstance(schedule, WarpgroupSchedule)
-    model = fitted_gpu(request.chip)
-    return time_model.modeled(schedule, *request.mnk, request.types, model, members=request.members)
-
-
-def _all_modeled(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
-    model = fitted_gpu(request.chip)
-    return time_model.all_modeled(schedules, *request.mnk, request.types, model, members=request.members)
-
-
 def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
     """What a function of the model of `wgmma` returns for a request."""
-    model, known_k = fitted_gpu(request.chip), request.k is not None
-    return schedules(*request.mnk, request.types, model, members=request.members, known_k=known_k)
+    gpu, known_k = fitted_gpu(request.chip), request.k is not None
+    return schedules(*request.mnk, request.types, gpu, members=request.members, known_k=known_k)
+
+
+def _times_of_wgmma(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
+    gpu = fitted_gpu(request.chip)
+    return time_model.all_modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
 
 
 @dataclass(frozen=True)
@@ -97,21 +91,13 @@ class Chooser:
 
     `choose` returns the best schedule that it knows, or None to leave the product to other families.
     `candidates` returns what a tuner tries, the most promising first: where there is a prediction, by its
-    time. `predicted` is the time of a schedule,
-    in any unit; without it, no other kernel is used in place of the chosen one. `all_predicted` returns the
-    times of several, for a chooser that computes these at once in less time.
+    time. `predicted` are the times of schedules, in any unit; without it, no other kernel is used in place of
+    the chosen one.
     """
 
     choose: Callable[[Request], AnySchedule | None]
     candidates: Callable[[Request], Iterable[AnySchedule]] = _none
-    predicted: Callable[[Request, AnySchedule], float] | None = None
-    all_predicted: Callable[[Request, tuple[Any, ...]], list[float]] | None = None
-
-    def times(self, request: Request, schedules: tuple[AnySchedule, ...]) -> list[float] | None:
-        """The times of schedules; None where they aren't predicted."""
-        if self.all_predicted is not None:
-            return self.all_predicted(request, schedules)
-        return None if self.predicted is None else [self.predicted(request, s) for s in schedules]
+    predicted: Callable[[Request, tuple[Any, ...]], list[float]] | None = None
 
 
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
@@ -125,8 +111,7 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
     WarpgroupSchedule: Chooser(
         lambda r: _of_wgmma(r, time_model.choose),
         lambda r: _of_wgmma(r, time_model.ranked),
-        _modeled,
-        _all_modeled,
+        _times_of_wgmma,
     ),
     TensorMemorySchedule: Chooser(
         lambda r: tcgen05.choose(*r.mnk, r.types, r.chip, members=r.members),
@@ -187,12 +172,11 @@ def compiled_instead(
         return chosen
     # The times of all are computed, also of those that aren't able: the model keeps what it knows of them.
     family = tuple(s for s in compiled if type(s) is type(chosen))
-    times = CHOOSERS[type(chosen)].times
-    if (of_family := times(request, family)) is None or (of_chosen := times(request, (chosen,))) is None:
+    if (predicted := CHOOSERS[type(chosen)].predicted) is None:
         return chosen
-    took = dict(zip(family, of_family, strict=True))
+    took = dict(zip(family, predicted(request, family), strict=True))
     best = min(able, key=took.__getitem__)
-    return best if took[best] <= of_chosen[0] * REUSED else chosen
+    return best if took[best] <= predicted(request, (chosen,))[0] * REUSED else chosen
 
 
 def _grouped_alike(one: AnySchedule, other: AnySchedule, m: int, n: int) -> bool:

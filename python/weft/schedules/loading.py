@@ -71,17 +71,16 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     unit = model.loaded_us if columns <= _NARROW else model.loaded_wide_us
     loaded = waves * ceil_div(blocks, slices) * unit + model.loaded_start_us
     loaded += model.loaded_slices_us * (slices > 1)
-    product = time_model.choose(m, n, k, types, model)
     copied = 2 * (m + n) * k * types.input_bytes / model.padded_copy
-    copied += time_model.modeled(product, m, n, k, types, model) / model.clock_mhz
+    copied += time_model.microseconds(m, n, k, types, model)
     return s if loaded < _CLEARLY_LESS * copied else None
 
 
-def skewed(chosen: AnySchedule, types: Types, chip: str) -> WarpgroupSchedule | None:
+def skewed(chosen: AnySchedule, types: Types, chip: str) -> AnySchedule | None:
     """The chosen schedule for A and B that begin at the same distance from a multiple of 16 bytes, and have
     rows at multiples of 16 bytes from each other; None where it isn't legal.
     """
-    if not isinstance(chosen, WarpgroupSchedule):
+    if chosen.family != WarpgroupSchedule.family:
         return None
     s = replace(chosen, skewed=True)
     return s if s.complaint(types, Target.of(chip)) is None else None

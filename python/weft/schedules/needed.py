@@ -38,6 +38,7 @@ def needed(products: Sequence[Product], progress: Callable[[int, int], None]) ->
             ratios.append(1.0)
         else:
             request = Request(*sizes, types, chip)
-            ratios.append(predicted(request, used) / predicted(request, own))
+            instead, best = predicted(request, (used, own))
+            ratios.append(instead / best)
         progress(number, len(products))
     return Needed(len(products), tuple(chosen), tuple(kernels), sum(ratios) / len(ratios))

@@ -75,7 +75,8 @@ def choose(
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {gpu.chip}{layout}")
 
     brief = near[0][0] < _BRIEF and types.input_bytes == 2  # as measured
-    roomy = _roomy([s for _, s in near], types, gpu) if brief else set()
+    fits = Kernels.of([s for _, s in near], types, gpu).two_fit if brief else ()
+    roomy = {s for (_, s), two in zip(near, fits, strict=brief) if two}
 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
         """Of those that the model can't tell apart: fewest K slices, then, if the product is brief, room for
@@ -93,25 +94,11 @@ def choose(
     return max(near, key=lambda each: preferred(*each))[1]
 
 
-def _roomy(schedules: list[WarpgroupSchedule], types: Types, gpu: FittedGpu) -> set[WarpgroupSchedule]:
-    """Those that leave room for a CTA of the next launch."""
-    fits = Kernels.of(schedules, types, gpu).two_fit
-    return {s for s, two in zip(schedules, fits, strict=True) if two}
-
-
 def ranked(
     m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1, known_k: bool = True
 ) -> Iterator[WarpgroupSchedule]:
     """The candidates by their modeled time."""
     return (s for _, s in by_time(m, n, k, types, gpu, members, known_k=known_k))
-
-
-def candidates(m: int, n: int, k: int, types: Types, gpu: FittedGpu) -> Iterator[WarpgroupSchedule]:
-    """The schedules that are worth trying."""
-    every = _all_kernels(types, gpu)
-    for index in np.flatnonzero(_worthwhile(every, m, n, k)):
-        if (s := _legal(every, index, m, n, k)) is not None:
-            yield s
 
 
 def modeled(
@@ -132,7 +119,14 @@ def all_modeled(
     members: int = 1,
 ) -> list[float]:
     """The cycles that a batch of products takes with each schedule."""
-    return [float(each) for each in wgmma_cycles.cycles(_kernels_of(schedules, types, gpu), m, n, k, members)]
+    kernels = _kernels_of(schedules, types, gpu)
+    return [float(each) for each in wgmma_cycles.cycles(kernels, m, n, k, members)]
+
+
+def microseconds(m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1) -> float:
+    """The time of `members` products with the chosen schedule. Raises WeftError where none is legal."""
+    chosen = choose(m, n, k, types, gpu, members=members)
+    return modeled(chosen, m, n, k, types, gpu, members=members) / gpu.clock_mhz
 
 
 @lru_cache(maxsize=32)

@@ -32,7 +32,10 @@ def transposes(
         return none
     if choice.layout_complaint(types, chip) is None:
         by_mma = tma_mma.measured_us(m, n, k, types, gpu, members)
-        by_wgmma = _wgmma_us(m, n, k, copied, gpu, members)
+        try:
+            by_wgmma = time_model.microseconds(m, n, k, copied, gpu, members=members)
+        except WeftError:
+            by_wgmma = float("inf")
         sizes = [of * types.input_bytes for of in elements]
         every = [mn or padded for mn, padded in zip(types.transposed, padded, strict=True)]
         with_copies = _with_copies(by_wgmma, sizes, every, gpu)
@@ -63,12 +66,3 @@ def _with_copies(
 def _reads(types: Types, chip: str) -> bool:
     """Whether `wgmma` multiplies these types with operands as they are stored."""
     return chip in WarpgroupSchedule.chips(types) and WarpgroupSchedule.layout_complaint(types) is None
-
-
-def _wgmma_us(m: int, n: int, k: int, types: Types, gpu: FittedGpu, members: int) -> float:
-    """Microseconds of the schedule of `wgmma` that is chosen."""
-    try:
-        schedule = time_model.choose(m, n, k, types, gpu, members=members)
-    except WeftError:
-        return float("inf")
-    return time_model.modeled(schedule, m, n, k, types, gpu, members=members) / gpu.clock_mhz

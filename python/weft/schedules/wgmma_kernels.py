@@ -24,6 +24,13 @@ WIDEST = 128
 """Bytes of a panel, and of a line of L2."""
 
 
+class _Column(cached_property[Array]):
+    """What a function returns for the tile of each of some kernels, and for the types."""
+
+    def __init__(self, value: Callable[[WarpgroupSchedule, Types], float]) -> None:
+        super().__init__(lambda kernels: kernels.of_tile(self.attrname, lambda s: value(s, kernels.types)))
+
+
 @dataclass(frozen=True)
 class Kernels:
     """Schedules as columns. `tiles` has the schedules whose blocks, warpgroups and swap the kernels have;
@@ -73,38 +80,15 @@ class Kernels:
             self.of_tiles[name] = np.array([value(tile) for tile in self.tiles])
         return self.of_tiles[name][self.tile]
 
-    @cached_property
-    def rows(self) -> Array:
-        return self.of_tile("rows", lambda s: s.block[0])
-
-    @cached_property
-    def columns(self) -> Array:
-        return self.of_tile("columns", lambda s: s.block[1])
-
-    @cached_property
-    def stored_columns(self) -> Array:
-        return self.of_tile("stored_columns", lambda s: s.stored(self.types)[1])
-
-    @cached_property
-    def depth(self) -> Array:
-        return self.of_tile("depth", lambda s: s.block[2])
-
-    @cached_property
-    def swap(self) -> Array:
-        return self.of_tile("swap", lambda s: s.swap)
-
-    @cached_property
-    def joined(self) -> Array:
-        return self.of_tile("joined", lambda s: s.joined)
-
-    @cached_property
-    def turns(self) -> Array:
-        """The warpgroups that compute tiles in turns; 0 where they share tiles."""
-        return self.of_tile("turns", lambda s: s.warpgroups if s.alternating else 0)
-
-    @cached_property
-    def stage_bytes(self) -> Array:
-        return self.of_tile("stage_bytes", lambda s: s.stage_bytes(self.types))
+    rows = _Column(lambda s, _: s.block[0])
+    columns = _Column(lambda s, _: s.block[1])
+    stored_columns = _Column(lambda s, types: s.stored(types)[1])
+    depth = _Column(lambda s, _: s.block[2])
+    swap = _Column(lambda s, _: s.swap)
+    joined = _Column(lambda s, _: s.joined)
+    turns = _Column(lambda s, _: s.warpgroups if s.alternating else 0)
+    """The warpgroups that compute tiles in turns; 0 where they share tiles."""
+    stage_bytes = _Column(lambda s, types: s.stage_bytes(types))
 
     @cached_property
     def ctas(self) -> Array:
