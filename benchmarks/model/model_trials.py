@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.schedules import time_model, wgmma_cycles
+from weft.schedules import wgmma, wgmma_cycles
 from weft.schedules.database import Product
 from weft.schedules.h200 import fitted_gpu
 from weft.schedules.wgmma_kernels import Kernels
@@ -76,7 +76,7 @@ def _times(product: Product) -> dict[WarpgroupSchedule, float]:
     chip, target = fitted_gpu(product.chip), Target.of(product.chip)
     size, types = (product.m, product.n, product.k), product.types
     times: dict[WarpgroupSchedule, float] = {}
-    for cycles, s in time_model.by_time(*size, types, chip):
+    for cycles, s in wgmma.by_time(*size, types, chip):
         if times and (cycles > _SLOWEST * min(times.values()) or len(times) == _FASTEST):
             break
         times[s] = cycles

@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.kernel_arguments import map_of
 from weft.multiply import product_kernel
-from weft.schedules import choice, time_model
+from weft.schedules import choice, wgmma
 from weft.schedules.h200 import fitted_gpu
 from weft.target import Target
 
@@ -148,12 +148,12 @@ def test_rows_from_other_gpus_are_not_joined():
 
 def test_k_major_operands_have_no_such_candidates():
     chip, types = fitted_gpu("sm_90a"), Types("bf16", "bf16", "bf16", (False, True))
-    assert not any(s.joined for s in time_model.ranked(8, 1024, 760, types, chip))
+    assert not any(s.joined for s in wgmma.ranked(8, 1024, 760, types, chip))
 
 
 def test_the_model_charges_joined_rows_less():
     """Copies of eight rows at once are eight requests for a K block of 64."""
-    times = time_model.all_modeled(
+    times = wgmma.all_modeled(
         (of(64, 8, 64, stages=11), of(64, 8, 64, stages=11, joined=False)),
         8,
         7096,

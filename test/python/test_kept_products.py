@@ -17,7 +17,7 @@ from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import product_kernel
 from weft.multiply.operands import Operands
 from weft.multiply.product import Product
-from weft.schedules import choice, database, time_model, transposing, tuned_files
+from weft.schedules import choice, database, transposing, tuned_files, wgmma
 from weft.schedules.h200 import H200
 
 TYPES, CHIP = Types("bf16", "bf16", "bf16", (False, True)), "sm_90a"
@@ -71,7 +71,7 @@ def test_the_kernel_of_a_product_is_chosen_once(folder, patch):
     assert schedule_of(first) == written(choice.choose(*SIZES, TYPES, CHIP)) and numbers == ()
     forget()
     with patch.context() as within:
-        within.setattr(time_model, "_all_kernels", not_again)
+        within.setattr(wgmma, "_all_kernels", not_again)
         within.setattr(module, "context", not_again)
         again, numbers = product_kernel.with_copies(operands(*SIZES))
         assert again.compiled == first.compiled and numbers == ()
@@ -163,7 +163,7 @@ def test_a_call_imports_what_it_needs(folder):
     command = [sys.executable, "-c", inspect.cleandoc(program)]
     first, second = (set(subprocess.check_output(command, text=True).split()) for _ in range(2))
     compiling = {"weft.mlir", "weft.passes", "weft.dialects.tile", "weft.isa.wgmma"}
-    choosing = {"weft.dialects.schedule", "weft.schedules.choice", "weft.schedules.time_model"}
+    choosing = {"weft.dialects.schedule", "weft.schedules.choice", "weft.schedules.wgmma"}
     kernels = "weft.passes.kernels"
     assert compiling | choosing | {f"{kernels}.wgmma_kernel", f"{kernels}.epilogue"} <= first
     assert not {f"{kernels}.tcgen05_kernel", "numpy.ma"} & first

@@ -7,7 +7,7 @@ import pytest
 from weft.cache import disk_cache as cache
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
-from weft.schedules import choice, needed, time_model
+from weft.schedules import choice, needed, wgmma
 from weft.schedules.database import Product
 from weft.tools import weft
 
@@ -20,8 +20,8 @@ BY_ROWS = {1000: CHOSEN, 2000: replace(CHOSEN, block=(128, 204, 64)), 3000: repl
 def model(patch):
     """Schedules by rows, and a model in which a schedule takes as many cycles as its block has columns."""
     patch.setattr(choice, "choose", lambda m, *_: BY_ROWS[m])
-    patch.setattr(time_model, "modeled", lambda s, *_, **__: s.block[1])
-    patch.setattr(time_model, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
+    patch.setattr(wgmma, "modeled", lambda s, *_, **__: s.block[1])
+    patch.setattr(wgmma, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 
 
 def counted(*rows):

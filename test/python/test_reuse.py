@@ -14,7 +14,7 @@ from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply import compiled_schedules, product_kernel
 from weft.multiply.operands import Operands
 from weft.multiply.product import Product
-from weft.schedules import choice, time_model, wgmma_cycles
+from weft.schedules import choice, wgmma, wgmma_cycles
 
 F16 = Types("f16", "f16", "f16")
 CHIP = "sm_90a"
@@ -28,7 +28,7 @@ def instead(chosen, *compiled, sizes=SIZES, types=F16, members=1):
 @pytest.fixture
 def model(patch):
     """A model in which a schedule takes as many cycles as its block has columns."""
-    patch.setattr(time_model, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
+    patch.setattr(wgmma, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 
 
 CHOSEN = WarpgroupSchedule((128, 208, 64), 2, 3)

@@ -15,7 +15,7 @@ from weft.dialects.schedule import FAMILIES, Types, WarpgroupSchedule, read_sche
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
-from weft.schedules import choice, database, time_model, tuned_files
+from weft.schedules import choice, database, tuned_files, wgmma
 from weft.schedules.database import Entry, Product
 from weft.schedules.h200 import H200
 
@@ -247,11 +247,11 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
 
 
 def test_a_tuned_schedule_comes_before_the_model(tmp_path, monkeypatch):
-    own = time_model.choose(64, 512, 1024, BF16, H200)
+    own = wgmma.choose(64, 512, 1024, BF16, H200)
     assert own != ODD
     monkeypatch.setenv(tuned_files.VARIABLE, str(file(tmp_path / "kept", entry())))
     assert choice.choose(64, 512, 1024, BF16, "sm_90a") == ODD
-    assert choice.choose(65, 512, 1024, BF16, "sm_90a") == time_model.choose(65, 512, 1024, BF16, H200)
+    assert choice.choose(65, 512, 1024, BF16, "sm_90a") == wgmma.choose(65, 512, 1024, BF16, H200)
     monkeypatch.setenv(tuned_files.VARIABLE, "")
     assert choice.choose(64, 512, 1024, BF16, "sm_90a") == own
 

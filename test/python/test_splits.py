@@ -14,7 +14,7 @@ from weft.layout import Layout
 from weft.passes import lower_claims
 from weft.passes.builders import emit
 from weft.passes.kernels import reduction
-from weft.schedules import time_model
+from weft.schedules import wgmma
 from weft.schedules.h200 import H200
 from weft.target import Target
 
@@ -221,11 +221,11 @@ def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
 @pytest.mark.slow
 def test_global_splits_are_chosen_where_they_win():
     shape = 512, 512, 32768
-    assert time_model.choose(*shape, BF16, H200).global_splits >= 8
-    found = {s.global_splits for s in time_model.ranked(*shape, BF16, H200)}
+    assert wgmma.choose(*shape, BF16, H200).global_splits >= 8
+    found = {s.global_splits for s in wgmma.ranked(*shape, BF16, H200)}
     assert found == {1, 2, 3, 4, 5, 6, 8, 12, 16}
     # All parts of a full chip's tiles would come one after the other.
-    full = time_model.ranked(8192, 8192, 8192, BF16, H200)
+    full = wgmma.ranked(8192, 8192, 8192, BF16, H200)
     assert {s.global_splits for s in full} == {1}
 
 

@@ -24,7 +24,7 @@ from weft.dialects.schedule import (
     read_schedule,
 )
 from weft.errors import WeftError
-from weft.schedules import choice, database, time_model, tuned_files
+from weft.schedules import choice, database, tuned_files, wgmma
 from weft.schedules.database import Product
 from weft.schedules.h200 import H200
 from weft.target import Target
@@ -34,7 +34,7 @@ from weft.tuning.search import Fault, Result, Search, first_tries, variants
 from weft.tuning.tuner import Tuner
 
 PRODUCT = product_of(SMALL, "sm_90a")
-OWN = written(time_model.choose(512, 512, 512, PRODUCT.types, H200))
+OWN = written(wgmma.choose(512, 512, 512, PRODUCT.types, H200))
 LIMIT, FEW = 20, 5
 
 Cost = Callable[[WarpgroupSchedule], float]
@@ -135,11 +135,11 @@ def test_types_of_a_problem(inputs: str, output: str, types: Types) -> None:
 def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> None:
     tries = first_tries(PRODUCT, 10)
     every = first_tries(PRODUCT, None)
-    assert tries[0] == every[0] == time_model.choose(512, 512, 512, PRODUCT.types, H200)
+    assert tries[0] == every[0] == wgmma.choose(512, 512, 512, PRODUCT.types, H200)
     assert len(tries) in (10, 11)
-    cycles = [time_model.modeled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
+    cycles = [wgmma.modeled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
     assert cycles == sorted(cycles)
-    assert set(every) == set(time_model.ranked(512, 512, 512, PRODUCT.types, H200))
+    assert set(every) == set(wgmma.ranked(512, 512, 512, PRODUCT.types, H200))
 
 
 @pytest.mark.each_value(3)
@@ -329,9 +329,9 @@ def test_what_the_database_has_is_not_searched_again(
     after: Any,
     searched_again: bool,
 ) -> None:
-    some = list(time_model.ranked(512, 512, 512, PRODUCT.types, H200))[::20]
+    some = list(wgmma.ranked(512, 512, 512, PRODUCT.types, H200))[::20]
     assert len(some) > LIMIT + 1
-    monkeypatch.setattr(time_model, "candidates", lambda *_: some)
+    monkeypatch.setattr(wgmma, "candidates", lambda *_: some)
     # What was chosen among all candidates isn't one of these, and the reverse.
     monkeypatch.setattr(choice, "_chosen", choice._chosen.__wrapped__)
     first, _ = tuner(bench, tmp_path / "kept", **before).tune(SMALL, PRODUCT, [], quietly)

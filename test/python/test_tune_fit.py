@@ -18,7 +18,7 @@ from weft.bench.problem import Problem
 from weft.bench.suites import random_shapes
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import h200, time_model, wgmma_cycles, wgmma_kernels
+from weft.schedules import h200, wgmma, wgmma_cycles, wgmma_kernels
 from weft.schedules.h200 import H200
 from weft.target import Target
 
@@ -171,15 +171,15 @@ def test_what_was_measured_is_kept_after_each_product(monkeypatch: pytest.Monkey
 def test_the_model_knows_that_misaligned_rows_and_narrow_panels_are_slow() -> None:
     types, s = ONE.types, WarpgroupSchedule((128, 160, 64), 2, 5)
     plain = Times("bf16", "nt", (), ()).types
-    even, odd = (time_model.modeled(s, 4096, 4096, k, plain, H200) for k in (4096, 4104))
+    even, odd = (wgmma.modeled(s, 4096, 4096, k, plain, H200) for k in (4096, 4104))
     assert odd > 1.3 * even
-    clustered = time_model.modeled(replace(s, cluster=(2, 1)), 4096, 4096, 4104, plain, H200)
+    clustered = wgmma.modeled(replace(s, cluster=(2, 1)), 4096, 4096, 4104, plain, H200)
     assert clustered < 0.9 * odd
     s = WarpgroupSchedule((64, 16, 64), 1, 11)
-    narrow, k_major = (time_model.modeled(s, 4096, 4096, 4096, t, H200) for t in (types, plain))
+    narrow, k_major = (wgmma.modeled(s, 4096, 4096, 4096, t, H200) for t in (types, plain))
     assert narrow > 1.1 * k_major
     padded, whole = (
-        time_model.modeled(WarpgroupSchedule((128, n, 64), 2, 3), 4096, 32 * n, 4096, types, H200)
+        wgmma.modeled(WarpgroupSchedule((128, n, 64), 2, 3), 4096, 32 * n, 4096, types, H200)
         for n in (144, 192)
     )
     assert 0.85 * whole < padded < whole

@@ -30,9 +30,9 @@ from weft.schedules import (
     direct,
     mma_sync,
     tcgen05,
-    time_model,
     tma_mma,
     tuned_files,
+    wgmma,
     wmma,
 )
 from weft.schedules.database import Product
@@ -82,7 +82,7 @@ def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
 
 def _times_of_wgmma(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
     gpu = fitted_gpu(request.chip)
-    return time_model.all_modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
+    return wgmma.all_modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ CHOOSERS: dict[type[AnySchedule], Chooser] = {
         lambda r: tma_mma.ranked(*r.mnk, r.types, r.chip),
     ),
     WarpgroupSchedule: Chooser(
-        lambda r: _of_wgmma(r, time_model.choose),
-        lambda r: _of_wgmma(r, time_model.ranked),
+        lambda r: _of_wgmma(r, wgmma.choose),
+        lambda r: _of_wgmma(r, wgmma.ranked),
         _times_of_wgmma,
     ),
     TensorMemorySchedule: Chooser(

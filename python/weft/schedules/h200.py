@@ -87,6 +87,12 @@ class FittedGpu(Gpu):
     streamed: float = 4816.0  # for a product whose last wave's K blocks all CTAs divide
 
     corrections: Mapping[str, float]  # by the names of `wgmma_corrections`
+    brief: int  # cycles of a product, up to which room for a CTA of the next launch gains more than stages
+    turns_depth: int  # elements of a row of A, up to which turns pay,
+    turns_bytes: int  # and bytes where D is written from registers
+    far_bytes: int  # of which L2 keeps too little from one group of tiles to the next
+    short_row: int  # bytes of a row of A, up to which whole rows of D gain more than fewer reads,
+    written_row: int  # and up to which a product writes more than it reads
 
     mma_launch_us: float  # of a product by mma.sync, in addition to its tiles
     mma_read: float  # bytes of A and B that are read in a microsecond
@@ -169,6 +175,12 @@ H200 = row(
     resident=(MappingProxyType({1: 132, 2: 132, 4: 120, 8: 120}), _DRIVER),
     **{f.name: (f.default, FIT) for f in fields(FittedGpu) if type(f.default) is float},
     corrections=(MappingProxyType(_CORRECTIONS), "fit: docs/tune.md#corrections"),
+    brief=(20_000, _MEASURED),
+    turns_depth=(1536, _MEASURED),
+    turns_bytes=(1280, _MEASURED),
+    far_bytes=(32 << 20, _MEASURED),
+    short_row=(1024, _MEASURED),
+    written_row=(640, _MEASURED),
     mma_launch_us=(1.8, _MEASURED),
     mma_read=(4.0e6, _MEASURED),
     mma_tiles=(MappingProxyType(_MMA_TILES), _MEASURED),

@@ -11,7 +11,7 @@ from dataclasses import replace
 from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import AnySchedule, DirectSchedule, WarpgroupSchedule
 from weft.dialects.tile_limits import MOST_PARTIES
-from weft.schedules import direct, time_model
+from weft.schedules import direct, wgmma
 from weft.schedules.h200 import FITTED_GPUS, FittedGpu
 from weft.target import Target
 
@@ -72,7 +72,7 @@ def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSch
     loaded = waves * ceil_div(blocks, slices) * unit + model.loaded_start_us
     loaded += model.loaded_slices_us * (slices > 1)
     copied = 2 * (m + n) * k * types.input_bytes / model.padded_copy
-    copied += time_model.microseconds(m, n, k, types, model)
+    copied += wgmma.microseconds(m, n, k, types, model)
     return s if loaded < _CLEARLY_LESS * copied else None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule.mma_sync import STEP_BYTES
 from weft.dialects.schedule.work import Kernel, Kind, Work
 from weft.errors import WeftError
 from weft.isa.block_scales import ROWS, spanned
@@ -20,8 +21,6 @@ from weft.schedules.gpu import Gpu
 from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_kernels import Kernels
 
-STEP_BYTES = 32
-"""Bytes of a row of an operand that one instruction multiplies; 48 with K = 96."""
 _READ = 128  # bytes of shared memory that a multiprocessor reads in a cycle
 
 
@@ -168,7 +167,7 @@ def _units(kernel: Kernel, gpu: PublishedGpu) -> int:
 
 
 def _steps(kernel: Kernel, kind: Kind) -> float:
-    """The instructions of tcgen05 along a K block."""
+    """The instructions along a K block. Each multiplies 32 bytes of a row, or 48 with a K of 96."""
     return kernel.k_block * kind.shared_bits / 8 / STEP_BYTES * (1 - kernel.k_96 / 3)
 
 

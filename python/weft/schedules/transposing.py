@@ -8,7 +8,7 @@ from dataclasses import replace
 from weft.dialects.product_types import Types
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import choice, time_model, tma_mma
+from weft.schedules import choice, tma_mma, wgmma
 from weft.schedules.database import Product
 from weft.schedules.h200 import FITTED_GPUS, FittedGpu
 
@@ -33,7 +33,7 @@ def transposes(
     if choice.layout_complaint(types, chip) is None:
         by_mma = tma_mma.measured_us(m, n, k, types, gpu, members)
         try:
-            by_wgmma = time_model.microseconds(m, n, k, copied, gpu, members=members)
+            by_wgmma = wgmma.microseconds(m, n, k, copied, gpu, members=members)
         except WeftError:
             by_wgmma = float("inf")
         sizes = [of * types.input_bytes for of in elements]

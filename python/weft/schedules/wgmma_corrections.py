@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.dialects.product_types import Types
+from weft.dialects.product_types import Types, ceil_div
 from weft.isa import tensor_map
 from weft.isa.chips import LINE_BYTES
-from weft.schedules.wgmma_kernels import Array, Kernels, ceil_div
+from weft.schedules.wgmma_kernels import Array, Kernels, row_elements
 
 _WIDE = 32  # bytes at whose multiples rows begin that L2 reads without neighbors
 _BOUND = 3
@@ -52,12 +52,12 @@ class Case:
 
 def _of_odd_rows(case: Case) -> Array:
     types = case.kernels.types
-    pitch = case.m if types.transposed[0] else case.k
-    return case.clustered & (pitch * types.input_bytes % _WIDE != 0)
+    of_a, _ = row_elements(types, case.m, case.n, case.k)
+    return case.clustered & (of_a * types.input_bytes % _WIDE != 0)
 
 
 def _beyond_the_rows(case: Case) -> Array:
-    rows = np.where(case.kernels.swap, case.n, case.m)
+    rows, _ = case.kernels.swapped(case.m, case.n)
     return np.log(ceil_div(rows, case.kernels.rows) * case.kernels.rows / rows)
 
 
@@ -138,10 +138,7 @@ def factor(case: Case, numbers: Mapping[str, float]) -> Array:
     for name, term in TERMS.items():
         total = total + numbers[name] * term(case)
     types = case.kernels.types
-    of_a, of_b = (
-        size if mn_major else case.k
-        for size, mn_major in zip((case.m, case.n), types.transposed, strict=True)
-    )
+    of_a, of_b = row_elements(types, case.m, case.n, case.k)
     wide = (of_a * types.input_bytes, of_b * types.input_bytes, case.n * types.output_bytes)
     aligned = np.logical_and.reduce([size % tensor_map.ROW_BYTES == 0 for size in wide])
     return np.where(aligned, np.exp(total), 1.0)

@@ -7,11 +7,13 @@ from functools import reduce
 
 import numpy as np
 
+from weft.dialects.product_types import ceil_div
 from weft.isa import tensor_map
+from weft.isa.chips import LINE_BYTES
 from weft.schedules import wgmma_corrections
 from weft.schedules.h200 import FittedGpu
 from weft.schedules.wgmma_corrections import Case
-from weft.schedules.wgmma_kernels import WIDEST, Array, Kernels, ceil_div
+from weft.schedules.wgmma_kernels import Array, Kernels, row_elements
 
 _READERS = 16  # tiles that are computed at a time and read the same data
 _UNEVEN = 3  # exponents of norms: where several resources take about as long, none hides the others wholly
@@ -35,32 +37,28 @@ def _asked_bytes(kernels: Kernels, m: Array, n: Array, k: Array) -> tuple[Array,
     """
     types, gpu = kernels.types, kernels.gpu
     size, depth = types.input_bytes, kernels.depth * types.input_bytes
-    pitches = (m if types.transposed[0] else k), (n if types.transposed[1] else k)
-    down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
+    down, across = kernels.swapped(m, n)
     readers_down = np.minimum(ceil_div(down, kernels.rows * kernels.height), _READERS)
     readers_across = np.minimum(ceil_div(across, kernels.columns * kernels.width), _READERS)
     asked: Array = 0.0
     rare: Array = 0.0
-    for stored, ctas, tile, of, readers, whole, joined in (
-        (kernels.rows, kernels.width, kernels.rows, (0, 1), readers_across, down, False),
-        (
-            kernels.stored_columns,
-            kernels.height,
-            kernels.columns,
-            (1, 0),
-            readers_down,
-            across,
-            kernels.joined,
-        ),
+    for stored, ctas, tile, readers, whole, joined, pitch, mn_major in zip(
+        (kernels.rows, kernels.stored_columns),
+        (kernels.width, kernels.height),
+        (kernels.rows, kernels.columns),
+        (readers_across, readers_down),
+        (down, across),
+        (False, kernels.joined),
+        kernels.swapped(*row_elements(types, m, n, k)),
+        kernels.swapped(*types.transposed),
+        strict=True,
     ):
         extent = stored / ctas
-        pitch = np.where(kernels.swap, pitches[of[1]], pitches[of[0]])
-        mn_major = np.where(kernels.swap, types.transposed[of[1]], types.transposed[of[0]])
         # MN-major tiles begin at multiples of their extent in a row.
         apart = np.where(mn_major & (tile < whole), tile, 0)
         one_by_one = mn_major & np.logical_not(joined)
         slow = np.where(joined, 0.0, _slower((pitch | apart) * size, gpu))
-        wide = np.where(one_by_one, np.maximum(stored, WIDEST / size) / ctas, extent)
+        wide = np.where(one_by_one, np.maximum(stored, LINE_BYTES / size) / ctas, extent)
         crowded = np.where(one_by_one & (tile >= whole), gpu.crowded, 0.0)
         asked = asked + wide * depth * (1 + slow) * (1 + crowded)
         rare = rare + extent * depth / np.sqrt(readers)
@@ -153,8 +151,8 @@ def moved_bytes(kernels: Kernels, m: Array, n: Array, k: Array, members: int) ->
     """
     types, size = kernels.types, kernels.types.input_bytes
     total: Array = 0
-    for transposed, extent in zip(types.transposed, (m, n), strict=True):
-        partial = ((extent if transposed else k) * size) % WIDEST != 0
+    for extent, row in zip((m, n), row_elements(types, m, n, k), strict=True):
+        partial = row * size % LINE_BYTES != 0
         again = kernels.gpu.again * partial * (kernels.global_splits > 1)
         total = total + extent * k * size * (1 + again)
     return members * (total + m * n * types.output_bytes)
@@ -162,7 +160,7 @@ def moved_bytes(kernels: Kernels, m: Array, n: Array, k: Array, members: int) ->
 
 def counts(kernels: Kernels, m: Array, n: Array, k: Array, members: int = 1) -> tuple[Array, Array]:
     """The CTAs that compute all tiles, if each computes one, and the K blocks of each."""
-    down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
+    down, across = kernels.swapped(m, n)
     clusters = ceil_div(down, kernels.rows * kernels.height) * ceil_div(
         across, kernels.columns * kernels.width
     )

@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.dialects.product_types import Types
+from weft.dialects.product_types import Types, ceil_div
 from weft.dialects.schedule import OTHER_REGISTERS, Staging, WarpgroupSchedule, added_pieces, barrier_bytes
 from weft.dialects.tile_limits import MOST_PARTIES, STAGE_BARRIER_BYTES
 from weft.isa import wgmma
-from weft.isa.chips import WARPGROUP, Chip, register_share
+from weft.isa.chips import LINE_BYTES, WARPGROUP, Chip, register_share
 from weft.schedules.h200 import FittedGpu
 
 Array = Any  # of numpy
-
-WIDEST = 128
-"""Bytes of a panel, and of a line of L2."""
 
 
 class _Column(cached_property[Array]):
@@ -90,6 +87,10 @@ class Kernels:
     """The warpgroups that compute tiles in turns; 0 where they share tiles."""
     stage_bytes = _Column(lambda s, types: s.stage_bytes(types))
 
+    def swapped(self, m: Array, n: Array) -> tuple[Array, Array]:
+        """What the rows and the columns of tiles cover."""
+        return np.where(self.swap, n, m), np.where(self.swap, m, n)
+
     @cached_property
     def ctas(self) -> Array:
         """CTAs of a cluster."""
@@ -118,7 +119,7 @@ class Kernels:
         barriers = barrier_bytes(self.stages, self.turns)
         room = self.gpu.facts.shared_bytes - self.stages * self.stage_bytes - barriers
         whole, strip = (np.where(self.staged, of_tile(name), 0) for name in ("whole", "strip"))
-        width = WIDEST // self.types.output_bytes
+        width = LINE_BYTES // self.types.output_bytes
         return Staging(whole, room, self.columns, of_tile("unit"), strip, width)
 
     @cached_property
@@ -161,8 +162,13 @@ class Kernels:
     def panels(self) -> Array:
         """The panels after the first that 128 bytes of a row of D lie in while it is staged."""
         size = self.types.output_bytes
-        more = self.of_tile("panels", lambda s: WIDEST // gcd(WIDEST, s.block[1] * size) - 1)
+        more = self.of_tile("panels", lambda s: LINE_BYTES // gcd(LINE_BYTES, s.block[1] * size) - 1)
         return np.where(self.staged & ~self.swap & ~self.in_strips, more, 0)
+
+
+def row_elements(types: Types, m: Array, n: Array, k: Array) -> tuple[Array, Array]:
+    """Elements of a row of A and of B as they are stored."""
+    return m if types.transposed[0] else k, n if types.transposed[1] else k
 
 
 @cache
@@ -206,8 +212,3 @@ def _factor(types: Types, gpu: FittedGpu) -> float:
     if types.input_bytes == 1:
         return gpu.factor_s8 if types.sums == "i32" else gpu.factor_fp8
     return gpu.factor_tf32 if types.input_bytes == 4 else gpu.factor_16
-
-
-def ceil_div(a: Array, b: Array) -> Array:
-    """Of integers, rounded up."""
-    return -(-a // b)

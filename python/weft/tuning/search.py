@@ -13,7 +13,7 @@ from weft.bench.problem import Buffers, Check, Problem
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import AnySchedule
 from weft.errors import Diagnostic, WeftError
-from weft.schedules import choice, time_model
+from weft.schedules import choice, wgmma
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tuning.partial import Partial
@@ -23,7 +23,7 @@ _FEW, _SOME = 3, 8  # samples of all schedules, and of the better ones
 _BATCH = 16  # schedules that are measured in turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # schedules with variants, with more samples, and with all samples
 _VARIANTS = 4  # of a leader, about
-_GROUPS = time_model.GROUPS  # 1: along rows of blocks
+_GROUPS = wgmma.GROUPS  # 1: along rows of blocks
 
 
 class Fault(WeftError):

@@ -1,8 +1,4 @@
-"""A model of the time of `wgmma` kernels, and the schedule that it predicts to be the fastest for a product.
-
-Times are cycles of a multiprocessor; `wgmma_cycles` computes them, `h200` has the model's numbers for
-each chip.
-"""
+"""Which schedule for `wgmma` a product gets: the one that `wgmma_cycles` predicts to be the fastest."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,8 +28,6 @@ _TURNS = (
 )
 _LEAST_TURNS = 3  # tiles of a CTA
 _PARTS_IN_TURNS = (1, 2, 4)  # of D; the others leave room for a stage more, but gain nothing
-_MOST_DEPTH = 1536  # elements of a row of A, up to which turns pay,
-_MOST_DEPTH_OF_DIRECT = 1280  # and bytes where D is written from registers
 _LONGEST = 4  # CTAs of a cluster in a line, whose warpgroups take turns: with 8, small products are slower
 _CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2))
 _LARGE_CLUSTERS = ((4, 2), (2, 4), (8, 1), (1, 8))  # without global splits
@@ -46,14 +40,10 @@ _ENOUGH_STAGES = 4  # from which on more gain less than a tile of D loses that i
 _FEWEST_PARTED = 3  # stages beside a tile of D that is staged in parts: two are slower than a smaller tile
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _MORE_READ = 1.1  # from L2, for half the reads from memory of columns
-_FAR = 32 << 20  # bytes, of which L2 keeps too little from one group to the next
-_SHORT = 1024  # bytes of a row of A, up to which whole rows of D gain more than fewer reads,
-_SHORTEST = 640  # and up to which a product writes more than it reads
 
 _NEAR = 1.01  # within this factor of the least time, the model can't tell schedules apart
 _FEW_ROWS = 16  # products of so few rows take about as long as their B is read,
 _NEAR_READ = 1.02  # and the model tells fewer of their schedules apart
-_BRIEF = 20_000  # cycles of a product, up to which room for a CTA of the next launch gains more than stages
 
 
 def choose(
@@ -74,7 +64,7 @@ def choose(
         layout = "" if not any(types.transposed) else ", with an operand that isn't K-major"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {gpu.chip}{layout}")
 
-    brief = near[0][0] < _BRIEF and types.input_bytes == 2  # as measured
+    brief = near[0][0] < gpu.brief and types.input_bytes == 2  # as measured
     fits = Kernels.of([s for _, s in near], types, gpu).two_fit if brief else ()
     roomy = {s for (_, s), two in zip(near, fits, strict=brief) if two}
 
@@ -279,16 +269,16 @@ def _worthwhile(kernels: Kernels, m: int, n: int, k: int, *, known_k: bool = Tru
     """Which kernels suit the sizes of a product."""
     if not len(kernels):
         return np.zeros(0, bool)
-    down, across = np.where(kernels.swap, n, m), np.where(kernels.swap, m, n)
-    tiles = wgmma_kernels.ceil_div(down, kernels.rows), wgmma_kernels.ceil_div(across, kernels.columns)
-    blocks = wgmma_kernels.ceil_div(k, kernels.depth)
+    down, across = kernels.swapped(m, n)
+    tiles = ceil_div(down, kernels.rows), ceil_div(across, kernels.columns)
+    blocks = ceil_div(k, kernels.depth)
     slices = kernels.splits * kernels.global_splits
     ctas, _ = wgmma_cycles.counts(kernels, m, n, k)
     joins = (m <= JOINED_ROWS) & (k % JOINED_ROWS == 0) if known_k else False
     aligned = n * kernels.types.output_bytes % ROW_BYTES == 0
-    short = k <= _MOST_DEPTH
+    short = k <= kernels.gpu.turns_depth
     if kernels.types.output_bytes == 4:
-        short = k * kernels.types.input_bytes <= _MOST_DEPTH_OF_DIRECT
+        short = k * kernels.types.input_bytes <= kernels.gpu.turns_bytes
     turns = (ctas > (_LEAST_TURNS - 1) * kernels.resident) & known_k & short & aligned
     turns = turns & (np.maximum(kernels.height, kernels.width) <= _LONGEST)
     return (
@@ -312,16 +302,16 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int, gpu: FittedGp
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
     at_a_time = gpu.resident[s.ctas] // (s.ctas * s.global_splits)
     single, short, usual, many = GROUPS
-    if row <= _SHORTEST and at_a_time // short * width >= across:
+    if row <= gpu.written_row and at_a_time // short * width >= across:
         return short  # more is written than read: then D is best written in whole rows
     below, beside = ceil_div(down, height), ceil_div(across, width)
-    if beside == 1 or (below * beside <= at_a_time and (down + across) * row <= _FAR):
+    if beside == 1 or (below * beside <= at_a_time and (down + across) * row <= gpu.far_bytes):
         return usual  # the order is the same, or L2 has all
 
     def read(group: int) -> int:
         rows = min(group, below)
         return rows * height + min(ceil_div(at_a_time, rows) * width, across)
 
-    allowed = _MORE_READ if across * row > _FAR and below > usual else 1.0
+    allowed = _MORE_READ if across * row > gpu.far_bytes and below > usual else 1.0
     rows = many if read(many) < read(usual) * allowed else usual
-    return single if row > _SHORT and read(single) * _MORE_READ < read(rows) else rows
+    return single if row > gpu.short_row and read(single) * _MORE_READ < read(rows) else rows

@@ -8,7 +8,7 @@ import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule, family
 from weft.errors import WeftError
-from weft.schedules import time_model, wgmma_kernels
+from weft.schedules import wgmma, wgmma_kernels
 from weft.schedules.h200 import H200, fitted_gpu
 from weft.schedules.wgmma_kernels import Kernels
 from weft.target import Target
@@ -80,7 +80,7 @@ MODELED = (
 @pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELED)
 def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cycles):
     assert schedule.complaint(types, SM_90A) is None
-    assert round(time_model.modeled(schedule, *shape, types, PLAIN)) == cycles
+    assert round(wgmma.modeled(schedule, *shape, types, PLAIN)) == cycles
 
 
 # Tiles down a group: as many as let those that are computed at a time read the fewest rows and columns.
@@ -105,7 +105,7 @@ GROUPED = (
 def test_tiles_are_grouped_to_read_the_least(shape, schedule, group):
     m, n, k = shape
     down, across = schedule.swapped(m, n)
-    assert time_model._group(schedule, down, across, 2 * k, H200) == group
+    assert wgmma._group(schedule, down, across, 2 * k, H200) == group
 
 
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
@@ -125,21 +125,21 @@ CANDIDATES = (
 @pytest.mark.each_value(2)
 @pytest.mark.parametrize(("types", "shape", "groups"), CANDIDATES)
 def test_the_candidates_are_those_that_the_rules_leave(types, shape, groups):
-    found = list(time_model.ranked(*shape, types, H200))
+    found = list(wgmma.ranked(*shape, types, H200))
     assert len(set(found)) == len(found)
     assert all(schedule.complaint(types, SM_90A) is None for schedule in found)
     assert Counter(schedule.group for schedule in found) == groups
 
 
 def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
-    found = list(time_model.ranked(64, 16, 2048, BF16, H200))
+    found = list(wgmma.ranked(64, 16, 2048, BF16, H200))
     assert {s.splits for s in found} == {1, 2, 4, 8}
     assert {s.global_splits for s in found} == {1, 2, 3, 4, 5, 6, 8, 12, 16}
     assert {s.swap for s in found} == {False, True}
 
 
 def test_candidates_for_many_sums_have_every_block_and_cluster():
-    found = list(time_model.ranked(8192, 8192, 1024, BF16, H200))
+    found = list(wgmma.ranked(8192, 8192, 1024, BF16, H200))
     assert {(s.warpgroups, s.block[0]) for s in found if not s.alternating} == {
         (1, 64),
         (2, 128),
@@ -156,7 +156,7 @@ def test_candidates_for_many_sums_have_every_block_and_cluster():
 
 def test_only_tiles_of_16_bit_products_are_staged_in_parts_for_more_stages():
     for types in (BF16, E4M3, S8, TF32):
-        found = list(time_model.ranked(8192, 8192, 4096, types, H200))
+        found = list(wgmma.ranked(8192, 8192, 4096, types, H200))
         parted = [s for s in found if s.staging_parts(types) > 1]
         assert bool(parted) == (types is BF16)
         assert all(
@@ -170,12 +170,12 @@ def test_only_tiles_of_16_bit_products_are_staged_in_parts_for_more_stages():
 def test_threads_store_whole_tiles_of_d():
     """Where TMA can't write the rows of D, each part would wait until threads have stored the one before."""
     for (m, n, k), odd in (((2049, 50256, 769), 1), ((6143, 3072, 1535), 7)):
-        parts = [time_model.choose(m, size, k, BF16, H200).staging_parts(BF16) for size in (n, n - odd)]
+        parts = [wgmma.choose(m, size, k, BF16, H200).staging_parts(BF16) for size in (n, n - odd)]
         assert parts == [2, 1]
 
 
 def test_the_model_counts_parts_as_the_schedule_does():
-    found = list(time_model.ranked(8192, 8192, 4096, BF16, H200))
+    found = list(wgmma.ranked(8192, 8192, 4096, BF16, H200))
     kernels = Kernels.of(found, BF16, H200)
     assert list(kernels.staging_parts) == [s.staging_parts(BF16) for s in found]
     assert set(kernels.staging_parts) == {1, 2, 3, 4, 5, 6}
@@ -188,14 +188,14 @@ def test_the_model_counts_parts_as_the_schedule_does():
     one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
     less = replace(PLAIN, staged_part=0.0)
     shape = 128, 256, 64  # one tile
-    more = time_model.modeled(two, *shape, BF16, PLAIN) - time_model.modeled(two, *shape, BF16, less)
+    more = wgmma.modeled(two, *shape, BF16, PLAIN) - wgmma.modeled(two, *shape, BF16, less)
     assert more == pytest.approx(H200.staged_part)
-    assert time_model.modeled(one, *shape, BF16, PLAIN) == time_model.modeled(one, *shape, BF16, less)
+    assert wgmma.modeled(one, *shape, BF16, PLAIN) == wgmma.modeled(one, *shape, BF16, less)
 
 
 def test_brief_products_leave_room_for_the_next_launch():
     """Of schedules that the model can't tell apart: with nine stages instead of 12, 10 % less time."""
-    chosen = time_model.choose(18, 4040, 1224, BF16, H200)
+    chosen = wgmma.choose(18, 4040, 1224, BF16, H200)
     assert str(chosen) == "block 64x32x64, 1 warpgroups, 9 stages, group 8, cluster 4x1, swapped"
     assert Kernels.of([chosen], BF16, H200).two_fit[0]
     assert not Kernels.of([replace(chosen, stages=chosen.stages + 1)], BF16, H200).two_fit[0]
@@ -216,19 +216,19 @@ def test_brief_products_leave_room_for_the_next_launch():
     ],
 )
 def test_warpgroups_take_turns_where_writing_takes_long(types, shape, turns):
-    assert time_model.choose(*shape, types, H200).alternating == turns
+    assert wgmma.choose(*shape, types, H200).alternating == turns
 
 
 @pytest.mark.slow
 def test_turns_are_considered_with_whole_lines_of_d():
-    found = [s for s in time_model.ranked(8192, 8192, 512, BF16, H200) if s.alternating]
+    found = [s for s in wgmma.ranked(8192, 8192, 512, BF16, H200) if s.alternating]
     assert {s.swap for s in found} == {False, True} and {s.block[0] for s in found} == {64, 128}
     assert all(s.splits == s.global_splits == 1 and s.stages >= 3 for s in found)
     assert {s.cluster for s in found} >= {(1, 1), (4, 1), (4, 2)} and max(max(s.cluster) for s in found) == 4
     widths = {s.rows if s.swap else s.block[1] // s.staging_parts(BF16) for s in found}
     assert all(width * 2 % 128 == 0 for width in widths)
     assert list(Kernels.of(found, BF16, H200).staging_parts) == [s.staging_parts(BF16) for s in found]
-    direct = [s for s in time_model.ranked(8192, 8192, 256, TF32, H200) if s.alternating]
+    direct = [s for s in wgmma.ranked(8192, 8192, 256, TF32, H200) if s.alternating]
     assert direct and all(s.swap and s.block[0] == 64 for s in direct)
 
 
@@ -237,16 +237,15 @@ def test_a_turn_hides_what_a_tile_takes_to_be_written():
     turns = replace(together, alternating=True)
     slower = replace(PLAIN, store_wait=PLAIN.store_wait + 0.5)
     more = [
-        time_model.modeled(s, *shape, BF16, slower) - time_model.modeled(s, *shape, BF16, PLAIN)
+        wgmma.modeled(s, *shape, BF16, slower) - wgmma.modeled(s, *shape, BF16, PLAIN)
         for s in (together, turns)
     ]
     assert more[1] < 0.2 * more[0]
     beside = replace(PLAIN, written_beside=PLAIN.written_beside + 1)
-    assert time_model.modeled(turns, *shape, BF16, beside) > time_model.modeled(turns, *shape, BF16, PLAIN)
+    assert wgmma.modeled(turns, *shape, BF16, beside) > wgmma.modeled(turns, *shape, BF16, PLAIN)
     alone = replace(turns, cluster=(1, 1))  # what a CTA copies itself is slowed down most
     slowed = [
-        time_model.modeled(s, *shape, BF16, beside) - time_model.modeled(s, *shape, BF16, PLAIN)
-        for s in (turns, alone)
+        wgmma.modeled(s, *shape, BF16, beside) - wgmma.modeled(s, *shape, BF16, PLAIN) for s in (turns, alone)
     ]
     assert slowed[0] < slowed[1]
 
@@ -312,18 +311,18 @@ CHOSEN = (
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("types", "shape", "schedule"), CHOSEN)
 def test_the_model_chooses_the_schedules_that_were_fitted(types, shape, schedule):
-    assert str(time_model.choose(*shape, types, H200)) == schedule
+    assert str(wgmma.choose(*shape, types, H200)) == schedule
 
 
 def test_types_that_no_schedule_multiplies_are_named():
     with pytest.raises(WeftError, match=r"^no schedule of wgmma multiplies bf16 and bf16 on sm_80$"):
-        time_model.choose(64, 64, 64, BF16, replace(H200, chip="sm_80"))
+        wgmma.choose(64, 64, 64, BF16, replace(H200, chip="sm_80"))
     transposed = Types("f8E4M3FN", "f8E5M2", "bf16", transposed=(False, True))
     layout = (
         r"^no schedule of wgmma multiplies f8E4M3FN and f8E5M2 on sm_90a, with an operand that isn't K-major$"
     )
     with pytest.raises(WeftError, match=layout):
-        time_model.choose(64, 64, 64, transposed, H200)
+        wgmma.choose(64, 64, 64, transposed, H200)
 
 
 def test_a_chip_without_a_row_has_no_model():
@@ -339,38 +338,38 @@ def test_a_chip_without_a_row_has_no_model():
     "types", [("bf16",) * 3, ("f8E4M3FN", "f8E5M2", "bf16"), ("i8", "i8", "i32"), ("f32",) * 3]
 )
 def test_every_product_has_a_schedule(shape, types):
-    chosen = time_model.choose(*shape, Types(*types), H200)
+    chosen = wgmma.choose(*shape, Types(*types), H200)
     assert chosen.complaint(Types(*types), SM_90A) is None
 
 
 def test_the_model_prefers_what_an_h200_prefers():
-    rows, columns, _ = time_model.choose(8192, 8192, 8192, BF16, H200).block
+    rows, columns, _ = wgmma.choose(8192, 8192, 8192, BF16, H200).block
     assert rows * columns >= 128 * 224
-    assert time_model.choose(1, 8192, 8192, BF16, H200).swap
-    assert time_model.choose(512, 512, 32768, BF16, H200).global_splits > 1
+    assert wgmma.choose(1, 8192, 8192, BF16, H200).swap
+    assert wgmma.choose(512, 512, 32768, BF16, H200).global_splits > 1
     for k in (8200, 8216):  # each copy of such rows is slow: clusters copy less
-        assert time_model.choose(4096, 4096, k, BF16, H200).ctas > 1
+        assert wgmma.choose(4096, 4096, k, BF16, H200).ctas > 1
 
 
 def test_columns_far_beyond_the_product_are_no_candidates():
     """A block's columns are fewer than twice those of the product, or than 32."""
     for n in (40, 200):
-        found = {s.block[1] for s in time_model.ranked(4096, n, 4096, BF16, H200) if not s.swap}
+        found = {s.block[1] for s in wgmma.ranked(4096, n, 4096, BF16, H200) if not s.swap}
         assert max(found) < 2 * max(n, 16)
 
 
 @pytest.mark.parametrize("types", [BF16, SCALED])
 def test_all_kernels_are_every_tile_with_every_division(types: Types) -> None:
     """Of K and of tiles among CTAs, as far as the columns of a tile can be divided."""
-    kernels = time_model._all_kernels(types, H200)
-    one = [(1, cluster, 1) for cluster in time_model._LARGE_CLUSTERS]
-    several = [(1, cluster, n) for cluster in time_model._CLUSTERS for n in time_model._GLOBAL_SPLITS]
-    divisions = [*((splits, (1, 1), 1) for splits in time_model._SPLITS), *one, *several]
+    kernels = wgmma._all_kernels(types, H200)
+    one = [(1, cluster, 1) for cluster in wgmma._LARGE_CLUSTERS]
+    several = [(1, cluster, n) for cluster in wgmma._CLUSTERS for n in wgmma._GLOBAL_SPLITS]
+    divisions = [*((splits, (1, 1), 1) for splits in wgmma._SPLITS), *one, *several]
     wanted = [
         (number, stages, splits, slices, *cluster, False)
         for number, tile in enumerate(kernels.tiles)
         for together in (False, True)
-        for stages in next(time_model._stages([replace(tile, splits=1 + together)], types, H200))
+        for stages in next(wgmma._stages([replace(tile, splits=1 + together)], types, H200))
         for splits, cluster, slices in divisions
         if (splits * slices > 1) == together and tile.block[1] % (8 * splits) == 0
     ]
@@ -393,24 +392,24 @@ def test_a_refusal_looks_at_few_other_schedules(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("types", [BF16, SCALED])
 def test_a_choice_computes_what_depends_on_tiles_alone_once(types, patch):
-    time_model.choose(4096, 4096, 4096, types, H200)
+    wgmma.choose(4096, 4096, 4096, types, H200)
     patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
-    time_model.choose(4104, 4096, 4096, types, H200)
+    wgmma.choose(4104, 4096, 4096, types, H200)
 
 
 def test_schedules_are_modeled_at_once_as_one_by_one(patch):
     schedules = of(128, 256, 64), of(64, 48, 64, 1, 4, splits=2), of(256, 192, 64, swap=True)
     sizes = 4000, 2000, 3000
-    assert time_model.all_modeled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
-        [time_model.modeled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
+    assert wgmma.all_modeled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
+        [wgmma.modeled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
     )
     patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
-    time_model.all_modeled(schedules, 300, 40, 5000, BF16, H200)
+    wgmma.all_modeled(schedules, 300, 40, 5000, BF16, H200)
 
 
 def test_the_first_choice_asks_once_for_what_all_schedules_share(patch):
     types, asked = Types("f8E4M3FN", "f8E4M3FN", "f16"), []
     patch.setattr(family, "fields", lambda of: asked.append(of) or fields(of))
     family._field_names.cache_clear()
-    assert time_model.choose(512, 512, 512, types, H200)
+    assert wgmma.choose(512, 512, 512, types, H200)
     assert len(asked) == 1 and {"input_bits", "block_scaling"} <= vars(types).keys()
