@@ -318,29 +318,24 @@ class TensorMemorySchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        if complaint := self.least_complaint():
-            return complaint
-        complaints = (
-            self._field_complaint,
-            self._instruction_complaint,
-            lambda types, _: tcgen05_scales.complaint(self.block, self.cta_rows, types),
-            self._tensor_memory_complaint,
-            self._epilogue_complaint,
-            self._promoted_complaint,
-            self._split_complaint,
-            self._cluster_complaint,
-            self._group_complaint,
-            self._row_complaint,
-        )
-        found = (check(types, target) for check in complaints)
         return (
-            self.count_complaint()
-            or next(filter(None, found), None)
+            self.least_complaint()
+            or self.count_complaint()
+            or self._field_complaint()
+            or self._instruction_complaint(types, target)
+            or tcgen05_scales.complaint(self.block, self.cta_rows, types)
+            or self._tensor_memory_complaint(types)
+            or self._epilogue_complaint(types)
+            or self._promoted_complaint(types)
+            or self._split_complaint()
+            or self._cluster_complaint(types)
+            or self._group_complaint(types)
+            or self._row_complaint(types)
             or self.layout_complaint(types)
             or self.shared_complaint(types, target)
         )
 
-    def _field_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _field_complaint(self) -> str | None:
         """Why the fields alone aren't legal."""
         m, legal = self.block[0], [rows * self.cta_group for rows in CTA_ROWS]
         if self.cta_group not in (1, 2):
@@ -369,7 +364,7 @@ class TensorMemorySchedule(AnySchedule):
             return None
         return f"schedule must have a legal instruction: tcgen05.mma {verdict}"
 
-    def _tensor_memory_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _tensor_memory_complaint(self, types: Types) -> str | None:
         """Why tensor memory can't hold the accumulators."""
         most = control.COLUMNS[-1]
         scales = self.scales(types)
@@ -381,7 +376,7 @@ class TensorMemorySchedule(AnySchedule):
         each += f", and {of_scales} of scales" if of_scales else ""
         return f"accumulators must take at most {most} columns of tensor memory, got {used} ({each})"
 
-    def _epilogue_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _epilogue_complaint(self, types: Types) -> str | None:
         """Why the warpgroups of the epilogue can't share a tile."""
         n, unit = self.part_columns, 8 * (1 if self.parts > 1 else self.epilogues)
         if n % unit:
@@ -393,7 +388,7 @@ class TensorMemorySchedule(AnySchedule):
             return f"block N must be a multiple of {unit} for D of {types.d}, got {self.block[1]}"
         return None
 
-    def _promoted_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _promoted_complaint(self, types: Types) -> str | None:
         """Why sums can't be promoted, or scaled."""
         if not types.promoted:
             return None
@@ -409,7 +404,7 @@ class TensorMemorySchedule(AnySchedule):
             return f"a thread of the epilogue must hold {held}, got {sums}"
         return None
 
-    def _split_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _split_complaint(self) -> str | None:
         """Why CTAs can't share the K blocks of a tile, or get tiles while they run."""
         if self.global_splits > MOST_PARTIES:
             return f"global_splits must be in 1..{MOST_PARTIES}, got {self.global_splits}"
@@ -422,7 +417,7 @@ class TensorMemorySchedule(AnySchedule):
             return f"global_splits must be 1 with dynamic, got {self.global_splits}"
         return None
 
-    def _cluster_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _cluster_complaint(self, types: Types) -> str | None:
         """Why the CTAs of a cluster can't share their copies."""
         if self.ctas not in (1, 2, 4, PORTABLE_CLUSTER):
             each = f"{self.cluster[0]} x {self.cluster[1]} of cta_group {self.cta_group}"
@@ -437,7 +432,7 @@ class TensorMemorySchedule(AnySchedule):
                 return f"cluster must divide {what} in multiples of {unit}, got {ctas} tiles"
         return None
 
-    def _group_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _group_complaint(self, types: Types) -> str | None:
         """Why the rows of D that a cluster computes may not be of one group."""
         if not types.grouped:
             return None
@@ -446,7 +441,7 @@ class TensorMemorySchedule(AnySchedule):
             return f"{field} with groups, got {self}"
         return self.cluster_group_complaint(types)
 
-    def _row_complaint(self, types: Types, _: Target | None) -> str | None:
+    def _row_complaint(self, types: Types) -> str | None:
         """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""
         if wrong := self.k_complaint(types):
             return wrong

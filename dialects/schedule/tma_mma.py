@@ -190,10 +190,9 @@ class TmaMmaSchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        if complaint := self.least_complaint():
-            return complaint
         return (
-            self._types_complaint(types, target)
+            self.least_complaint()
+            or self._types_complaint(types, target)
             or self.count_complaint()
             or self._warp_complaint(types, target)
             or self.layout_complaint(types)

@@ -337,11 +337,9 @@ class WarpgroupSchedule(AnySchedule):
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        # `loaders` may be 0, as for no other family.
-        if complaint := self.least_complaint(but="" if self.loaders else "loaders"):
-            return complaint
         return (
-            self._loader_complaint(types)
+            self.least_complaint(but="" if self.loaders else "loaders")  # which may be 0
+            or self._loader_complaint(types)
             or self._skew_complaint(types)
             or self._joined_complaint(types)
             or self._instruction_complaint(types, target)
