@@ -13,7 +13,15 @@ from distributed_worlds import send_by  # noqa: E402
 from fake_driver import two_gpus  # noqa: E402
 
 from weft.dialects.schedule import WarpgroupSchedule  # noqa: E402
-from weft.distributed import Team, all_gather_matmul, cuda, direct, gather, matmul_reduce_scatter, scatter  # noqa: E402
+from weft.distributed import (  # noqa: E402
+    Team,
+    all_gather_matmul,
+    cuda,
+    gather,
+    matmul_reduce_scatter,
+    operator_calls,
+    scatter,
+)
 from weft.distributed.devices import Memory  # noqa: E402
 from weft.distributed.products import TeamProduct  # noqa: E402
 from weft.nn import ColumnParallelLinear, RowParallelLinear  # noqa: E402
@@ -202,7 +210,7 @@ def counted(run):
 
 @pytest.mark.usefixtures("done")
 def test_known_products_take_few_steps_of_the_host(monkeypatch):
-    monkeypatch.setattr(direct._CALLS, "matmul", lambda a, b: a.new_empty(a.shape[0], b.shape[1]))
+    monkeypatch.setattr(operator_calls._CALLS, "matmul", lambda a, b: a.new_empty(a.shape[0], b.shape[1]))
     team = Team.of(Devices())
     made = {"bias": False, "dtype": BF16, "team": team}
     up, down = ColumnParallelLinear(64, 32, **made, activation="relu"), RowParallelLinear(32, 64, **made)

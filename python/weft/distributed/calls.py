@@ -10,6 +10,7 @@ from weft.distributed.devices import Array
 from weft.distributed.functions import FUNCTIONS
 from weft.distributed.products import Scales, added_to
 from weft.distributed.teams import Team
+from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
 from weft.multiply.matmul import Epilogue
 
@@ -59,7 +60,7 @@ def all_gather_matmul(
     if not isinstance(b, list | tuple):
         return _called(_GATHER, a, b, options | {"epilogue": epilogue})
     epilogues = gather.epilogues(b, epilogue)
-    is_watched = _is_watched(team, (a, *b), *epilogues, scales=scales)
+    is_watched = _is_watched(_GATHER, team, (a, *b), *epilogues, scales=scales)
     return (_gathered if is_watched else gather.several)(a, b, epilogue=epilogues, **options)
 
 
@@ -117,17 +118,23 @@ def matmul_all_reduce(
 
 def _called(name: str, a: Array, b: Array, options: dict[str, Any], **of_operator: object) -> Any:
     """A plain call, or one by the operator, which has more options."""
-    if _is_watched(options["team"], (a, b), options["epilogue"], scales=options["scales"]):
+    if _is_watched(name, options["team"], (a, b), options["epilogue"], scales=options["scales"]):
         return _by_operator(name, a, b, **options, **of_operator)
     return FUNCTIONS[name].queued(a, b, **options)
 
 
 def _is_watched(
-    team: Team, operands: Sequence[Array], *epilogues: Epilogue | None, scales: Scales | None = None
+    name: str,
+    team: Team,
+    operands: Sequence[Array],
+    *epilogues: Epilogue | None,
+    scales: Scales | None = None,
 ) -> bool:
-    """Whether PyTorch must see a call, to differentiate or cast it."""
+    """Whether PyTorch must see a call, to differentiate or cast it. Raises WeftError for anything but a
+    team.
+    """
     if not isinstance(team, Team):
-        return False
+        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
     added = [x for each in epilogues if each is not None for x in added_to(each).values()]
     for each in scales if isinstance(scales, list | tuple) else ():
         added += each if isinstance(each, list | tuple) else [each]

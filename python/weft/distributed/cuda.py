@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft.distributed import watching
 from weft.distributed.devices import Devices, Memory, different
-from weft.distributed.meetings import group_of
+from weft.distributed.host import group_of
 from weft.errors import WeftError
 from weft.launch import arrays, runtime, torch_keys
 from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, check, context, entered, entry
 from weft.launch.kernel import Kernel
+from weft.torch.transforms import is_watched
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -229,7 +229,7 @@ class CudaDevices(Devices):
             raise WeftError(different(list(kinds.values())))
 
     def is_watched(self, operands: "Sequence[Tensor]") -> bool:
-        return watching.is_watched(operands)
+        return is_watched(operands)
 
 
 def _graphs_wait(queue: CudaQueue, flag: Memory) -> bool:

@@ -8,13 +8,13 @@ from math import prod
 from operator import mul
 from typing import Any
 
-from weft.dialects.activations import GATES
+from weft.dialects.activations import ACTIVATIONS, GATES
 from weft.dialects.product_types import ceil_div
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule
 from weft.distributed import small_kernels
 from weft.distributed.devices import Array, Memory, Queue
 from weft.distributed.gates import check_gate
-from weft.distributed.plans import Function, Plan, lock_of, plan_of
+from weft.distributed.plans import Function, Plan, plan_of
 from weft.distributed.products import SCALES, Scales, TeamProduct, added_to
 from weft.distributed.teams import HALVES, MOST_SLICES, Half, Team, Turn
 from weft.errors import WeftError, shown
@@ -82,7 +82,7 @@ def several(
 
     operands = (a, *(x for b, added in zip(bs, groups, strict=True) for x in (b, *added.values())))
     options = transpose_b, *map(tuple, groups), *activations, schedule
-    with lock_of(_NAME, team):
+    with team.lock:
         return plan_of(_NAME, Several, team, operands, options, describe).run(operands)
 
 
@@ -135,7 +135,7 @@ def _sends(product: TeamProduct, team: Team) -> bool:
     return tiles >= _FEWEST_TILES and arrays.numpy_dtype(product.dtype).itemsize == 2
 
 
-FUNCTION = Function(_NAME, planned, mul, _check, gates=True)
+FUNCTION = Function(_NAME, planned, mul, _check, (*ACTIVATIONS, *GATES))
 
 
 class Several:

@@ -1,62 +1,123 @@
 """Teams on the CPU: each rank calls with its own arrays, and one of them emulates the GPUs of all."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
 from weft.distributed.devices import Array, Host, Make, different
-from weft.distributed.meetings import Meeting, Work
-from weft.errors import WeftError, warn
+from weft.errors import WeftError, shown, warn
 from weft.launch import arrays
 from weft.system import upper
 
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+Work = Callable[[list[Any]], Sequence[Any]]
 _MOST_REPORTED = 3  # findings in one message
 
 
-class HostDevices(Host):
+class HostDevices(Host, ABC):
     """A rank of a team on the CPU. Its plans are those of `Together`."""
 
-    def __init__(self, meeting: Meeting, chip: str) -> None:
-        self._meeting, self.chip = meeting, chip
-        self.rank, self.size, self.name = meeting.rank, meeting.size, meeting.name
+    @abstractmethod
+    def meet(self, own: object, work: Work) -> Any:
+        """Returns the result of `work` for this rank. One rank calls it, with what all ranks pass as `own`.
+        All ranks must call `meet`. Raises the WeftError of `work` on all ranks.
+        """
 
     def agree(self, key: tuple[object, ...]) -> None:
-        self.together(repr(key), key[0], None, lambda given: given)
+        self.together(repr(key), key[0], None, lambda of_ranks: of_ranks)
 
-    def together(self, key: str, product: object, given: object, work: Work) -> Any:
-        """As `Meeting.together`. Raises WeftError on all ranks if their keys differ; `product` describes the
-        call.
-        """
+    def together(self, key: str, product: object, own: object, work: Work) -> Any:
+        """As `meet`. Raises WeftError on all ranks if their keys differ; `product` describes the call."""
 
         def checked(calls: list[Any]) -> Sequence[Any]:
             if len(kinds := {key: product for key, product, _ in calls}) > 1:
                 raise WeftError(different(list(kinds.values())))
             return work([each for *_, each in calls])
 
-        return self._meeting.together((key, str(product), given), checked)
+        return self.meet((key, str(product), own), checked)
 
     def is_watched(self, operands: Sequence[Array]) -> bool:
         tensors = [each for each in operands if _is_tensor(each)]
         if not tensors:
             return False
-        from weft.distributed import watching
+        from weft.torch.transforms import is_watched
 
         if len(tensors) < len(operands):
-            if watching.is_watched(tensors):
+            if is_watched(tensors):
                 others = {type(each).__name__ for each in operands if not _is_tensor(each)}
                 raise WeftError(
                     "weft.distributed: if PyTorch differentiates or casts an array, all must be tensors; got "
                     + ", ".join(sorted(others))
                 )
             return False
-
         upper.team_operators()
-        return watching.is_watched(operands)
+        return is_watched(operands)
 
     def planned(self, make: Make, product: object, team: Any) -> "Together":
         return Together(make, product, self, type(team).emulated)
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """The error that `work` has raised."""
+
+    message: str
+
+
+def results_of(of_ranks: list[Any], work: Work) -> list[Any]:
+    """What `work` returns for each rank, or its error."""
+    try:
+        return list(work(of_ranks))
+    except WeftError as error:
+        return [_Failed(str(error))] * len(of_ranks)
+
+
+def settled(result: object) -> Any:
+    """A result. Raises the error that is in its place."""
+    if isinstance(result, _Failed):
+        raise WeftError(result.message)
+    return result
+
+
+class ProcessDevices(HostDevices):
+    """A process of a group of PyTorch, the first of which works."""
+
+    def __init__(self, group: "ProcessGroup | None", chip: str) -> None:
+        from torch import distributed
+
+        self._dist, self._group, self.chip = distributed, group_of(group), chip
+        self.name = self._group.group_name
+        self.rank, self.size = distributed.get_rank(self._group), distributed.get_world_size(self._group)
+
+    def meet(self, own: object, work: Work) -> Any:
+        first = self._dist.get_global_rank(self._group, 0)
+        of_ranks = [None] * self.size if self.rank == 0 else None
+        self._dist.gather_object(own, of_ranks, first, self._group)
+        results = None if of_ranks is None else results_of(of_ranks, work)
+        mine = [None]
+        self._dist.scatter_object_list(mine, results, first, self._group)
+        return settled(mine[0])
+
+
+def group_of(group: "ProcessGroup | None") -> "ProcessGroup":
+    """A process group, by default all processes. Raises WeftError if there is none."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise WeftError("weft.distributed.Team: call torch.distributed.init_process_group first")
+    chosen = distributed.group.WORLD if group is None else group
+    if not isinstance(chosen, distributed.ProcessGroup):
+        raise WeftError(
+            "weft.distributed.Team: group must be a process group of PyTorch that this process belongs to, "
+            f"got {shown(group)}"
+        )
+    return chosen
 
 
 class Together:

@@ -2,17 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
-from weft.dialects.activations import ACTIVATIONS, GATES
+from weft.dialects.activations import ACTIVATIONS
 from weft.dialects.schedule import AnySchedule
 from weft.distributed.devices import Array, Make, Memory, Queue
 from weft.distributed.products import Scales, TeamProduct, added_to, check_added, described
 from weft.distributed.teams import Team
-from weft.errors import WeftError, shown
+from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.multiply.matmul import Epilogue
@@ -66,13 +65,6 @@ class Plan(ABC):
         queue.launch(prepared, arrays, memory)
 
 
-def lock_of(name: str, team: Team | None) -> AbstractContextManager[object]:
-    """The lock of a thread that calls a team. Raises WeftError for anything but a team."""
-    if not isinstance(team, Team):
-        raise WeftError(f"{name}: team must be a weft.distributed.Team, got {shown(team)}")
-    return team.lock
-
-
 def plan_of(
     name: str,
     make: Make,
@@ -105,14 +97,14 @@ def plan_of(
 class Function:
     """A function of `weft.distributed`. `make` plans a product. `rows` returns the rows of a rank's result,
     from those of A and the number of ranks. `check` raises WeftError for a product that so many ranks can't
-    share. `gates`: the product may have a gate.
+    share.
     """
 
     name: str
     make: Callable[[TeamProduct, Team], "Plan"]
     rows: Callable[[int, int], int]
     check: Callable[[TeamProduct, int], None] | None = None
-    gates: bool = False
+    activations: tuple[str, ...] = (*ACTIVATIONS,)
 
     def queued(
         self,
@@ -137,15 +129,14 @@ class Function:
             return self.described(a, b, team.size, added, options)
 
         operands, options = (a, b, *added.values()), (transpose_b, *added, activation, schedule, partials)
-        with lock_of(self.name, team):
+        with team.lock:
             return plan_of(self.name, self.make, team, operands, options, describe).run(operands)
 
     def described(
         self, a: Array, b: Array, ranks: int, added: Mapping[str, Array], options: Product
     ) -> TeamProduct:
         """The product of a call. Raises WeftError for arrays that don't fit."""
-        legal = (*ACTIVATIONS, *GATES) if self.gates else ACTIVATIONS
-        product = described(self.name, a, b, added, options, legal)
+        product = described(self.name, a, b, added, options, self.activations)
         if self.check is not None:
             self.check(product, ranks)
         check_added(self.name, added, (self.rows(product.a[0], ranks), product.n))

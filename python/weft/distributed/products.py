@@ -1,7 +1,7 @@
 """The products of a team: what all ranks must agree on, checks of it, and kernels."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import prod
 
@@ -205,7 +205,7 @@ def described(
     b: Array,
     added: Mapping[str, Array],
     options: Product,
-    activations: Iterable[str],
+    activations: Sequence[str],
 ) -> TeamProduct:
     """The product of a call, with one of these activations. Raises WeftError for arrays that don't fit."""
     left, right, transpose_b = arrays.view(a), arrays.view(b), options.transpose_b

@@ -12,7 +12,7 @@ from operator import mul
 
 from weft.distributed.devices import Array, Memory
 from weft.distributed.gather import Gather
-from weft.distributed.plans import Function, lock_of, plan_of
+from weft.distributed.plans import Function, plan_of
 from weft.distributed.teams import Team
 from weft.errors import WeftError
 from weft.launch import arrays
@@ -54,9 +54,8 @@ def gathering(a: Array, team: Team) -> Callable[[], Array]:
     """Begins to gather the rows of `a` of all ranks. What the caller queues before it calls the result runs
     beside the copies. The call returns the rows as a new array.
     """
-    name = "all_gather_rows"
-    with lock_of(name, team):
-        finish = plan_of(name, Gathering, team, (a,), (), lambda: Rows.of(a)).start((a,))
+    with team.lock:
+        finish = plan_of("all_gather_rows", Gathering, team, (a,), (), lambda: Rows.of(a)).start((a,))
 
     def finished() -> Array:
         with team.lock:

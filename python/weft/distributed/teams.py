@@ -61,10 +61,9 @@ class Team:
 
             self._set(CudaDevices(group), seconds)
         else:
-            from weft.distributed import meetings
-            from weft.distributed.host import HostDevices
+            from weft.distributed.host import ProcessDevices
 
-            self._set(HostDevices(meetings.Processes(group), arch or _ARCH), seconds)
+            self._set(ProcessDevices(group, arch or _ARCH), seconds)
 
     @classmethod
     def emulated(

@@ -18,11 +18,12 @@ from weft.multiply.product import checked_activation
 from weft.nn import gated_product, gating
 from weft.nn.arguments import check_layer, check_tensor
 from weft.nn.fp8 import checked_recipe
-from weft.nn.linear import Linear, is_plain
+from weft.nn.linear import Linear
 from weft.torch import lowering
 from weft.torch.autograd import activated
 from weft.torch.operators import define
 from weft.torch.signatures import Device, Operand
+from weft.torch.transforms import are_plain
 
 _ELEMENTS = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
 _EMULATED = "sm_90a"
@@ -125,7 +126,7 @@ def gated(z: Tensor, activation: str | None = "silu") -> Tensor:
     if z.dim() == 0 or z.shape[-1] % 2:
         raise WeftError(f"weft.nn.gated: z must have an even last dimension, got a shape of {tuple(z.shape)}")
     fits = activation is not None and z.dtype in _ELEMENTS and 0 not in z.shape
-    if not fits or not gating.fits(z.numel() // 2) or not (is_plain(z) or torch.compiler.is_compiling()):
+    if not fits or not gating.fits(z.numel() // 2) or not (torch.compiler.is_compiling() or are_plain((z,))):
         return _by_pytorch(z, activation)
     return _Gated.apply(z.contiguous(), activation)
 

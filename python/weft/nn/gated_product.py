@@ -13,10 +13,8 @@ from weft.multiply.matmul import matmul
 from weft.nn import gating
 from weft.nn.arguments import check_tensor
 from weft.nn.linear import (
-    PLAIN,
     Linear,
     epilogue_of,
-    is_plain,
     is_result,
     of_parameters,
     rows_of_gradient,
@@ -24,7 +22,7 @@ from weft.nn.linear import (
 from weft.torch.autograd import activated
 from weft.torch.operators import without_autocast
 from weft.torch.signatures import Device, Gradients, Operand
-from weft.torch.transforms import is_transformed
+from weft.torch.transforms import PLAIN, are_plain, is_transformed
 
 CHIPS = ("sm_90a",)
 """Where the kernel was measured."""
@@ -48,7 +46,7 @@ def applies(z: Tensor, down: Linear) -> bool:
     if torch.compiler.is_compiling():  # the operator sees rows and alignment when it runs
         plain = all(type(each) in PLAIN for each in tensors) and not is_transformed()
         return plain and not down.fuse_wgrad_accumulation
-    return is_plain(*tensors) and fits_memory(weight, z)
+    return are_plain(tensors) and fits_memory(weight, z)
 
 
 def _is_observed(layer: torch.nn.Module) -> bool:

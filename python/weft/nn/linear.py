@@ -24,10 +24,8 @@ from weft.nn.fp8 import (
 from weft.torch.autograd import activated
 from weft.torch.operators import TYPE_NAMES, without_autocast
 from weft.torch.signatures import Device, Gradients, Operand
-from weft.torch.transforms import are_transformed
+from weft.torch.transforms import PLAIN, are_plain, are_transformed
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""The types of tensors that kernels multiply without PyTorch's dispatcher."""
 _CAST = (torch.bfloat16, torch.float16, torch.float32)
 _TYPES = (*_CAST, torch.float64)
 
@@ -144,7 +142,8 @@ def linear(
     wanted = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
     if (wanted or x.dtype == torch.float64) and activation not in (None, "relu"):
         return activated(activation, linear(x, weight, bias, **options))
-    if fp8 is None and (wanted or cast is not None) and is_plain(*tensors):
+    direct = fp8 is None and (wanted or cast is not None) and not torch.compiler.is_compiling()
+    if direct and are_plain(tensors):
         return _apply(x, weight, bias, activation, accumulates, cast, residual)
     rows = rows_of(x)
     if fp8 is not None:
@@ -230,18 +229,6 @@ def is_result(residual: Operand, x: Tensor, weight: Tensor, dtype: torch.dtype) 
 def epilogue_of(bias: Operand, activation: str | None, residual: Operand) -> Epilogue | None:
     has_epilogue = not (bias is None and activation is None and residual is None)
     return Epilogue(bias, activation, residual) if has_epilogue else None
-
-
-def is_plain(*tensors: Tensor) -> bool:
-    """Whether PyTorch at most records gradients of these tensors and casts them, so that it needs to see no
-    operator.
-    """
-    if torch.compiler.is_compiling() or torch_tensors.are_transformed():
-        return False
-    for each in tensors:
-        if type(each) not in PLAIN or each.layout is not torch.strided or each.is_meta:
-            return False
-    return True
 
 
 class _Linear(torch.autograd.Function):  # type: ignore[misc]

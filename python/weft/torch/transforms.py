@@ -1,6 +1,6 @@
 """Operators under `torch.func` and in forward mode, which ignore the gradients that operators register."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -24,6 +24,35 @@ def is_transformed() -> bool:
     """Whether `torch.func` or `torch.vmap` transforms calls."""
     transform = torch._C._functorch.peek_interpreter_stack()
     return transform is not None and transform.key() != torch._C._functorch.TransformType.Functionalize
+
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The types of tensors that kernels multiply without PyTorch's dispatcher."""
+
+
+def are_plain(tensors: Sequence[Tensor]) -> bool:
+    """Whether PyTorch at most records gradients of these tensors and casts them, so that it needs to see no
+    operator, unless it compiles.
+    """
+    if torch_tensors.are_transformed():
+        return False
+    strided = torch.strided
+    for each in tensors:
+        if type(each) not in PLAIN or each.layout is not strided or each.is_meta or each.is_nested:
+            return False
+    return True
+
+
+def is_autocast() -> bool:
+    """Whether `torch.autocast` is on."""
+    return torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu")
+
+
+def is_watched(tensors: Sequence[Tensor]) -> bool:
+    """`torch_tensors.are_watched`, in less time for plain tensors."""
+    if not is_autocast() and are_plain(tensors):
+        return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    return torch_tensors.are_watched(tensors)
 
 
 def has_tangent(tensor: Tensor) -> bool:
