@@ -121,8 +121,8 @@ def _product(
         raise WeftError(f"{name}: fused must be True, False or None, got {shown(fused)}")
     if function == "matmul_reduce_scatter" and a.shape[0] % size:
         raise not_a_multiple(f"{name}: rows of a", a.shape[0], size, ", the number of devices")
-    axes = axis_name if isinstance(axis_name, tuple) else (axis_name,)
-    shape = Asked(function, axes, size, product).shape(a, b)
+    asked = Asked(function, axis_name if isinstance(axis_name, tuple) else (axis_name,), size, product)
+    shape = asked.shape(a, b)
     added = {} if scales is None else dict(zip(_SCALES, checked_pair(name, scales), strict=True))
     for role, each, wanted in (("bias", bias, shape[1:]), ("residual", residual, shape)):
         if each is not None and jax.numpy.shape(each) != wanted:
@@ -135,8 +135,7 @@ def _product(
         kind = own if partials is None else type_name(partials) or partials
         if kind not in ("f32", own):
             raise WeftError(f"{name}: partials must be f32 or {own}, got {shown(partials)}")
-    product = replace(product, roles=tuple(added), out_dtype=kind).checked()
-    asked = Asked(function, axes, size, product)
+    asked = replace(asked, product=replace(product, roles=tuple(added), out_dtype=kind).checked())
     return team_product.multiply(asked, (a, b, *map(jax.numpy.asarray, added.values())), fused)
 
 

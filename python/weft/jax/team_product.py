@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import jax
@@ -41,14 +40,9 @@ xla_target.register()
 
 
 def _read(text: str) -> "TeamCall":
-    return _call().TeamCall.of(text)
+    from weft.distributed.xla_call import TeamCall  # which programs without several GPUs don't need
 
-
-def _call() -> ModuleType:
-    """The module with calls of Weft's handler: programs without several GPUs don't need it."""
-    from weft.distributed import xla_call
-
-    return xla_call
+    return TeamCall.of(text)
 
 
 xla_target.add_reader(xla_target.OF_TEAMS, _read)
@@ -111,24 +105,16 @@ def _without(aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
     return aval.update(manual_axis_type=manual.update(varying=manual.varying - axes))
 
 
-def _by_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None) -> Lowered:
-    if fused:
-        platforms = context.platforms or context.module_context.platforms
-        raise _refused(asked, f"the platform is {', '.join(platforms)}")
-    return _lower_collectives(context, *operands, asked=asked)
-
-
-def _lower_collectives(context: Context, *operands: mlir.ir.Value, asked: Asked) -> Lowered:
-    function = partial(collectives.multiply, asked)
-    return mlir.lower_fun(function, multiple_results=False)(context, *operands)
-
-
-def _on_gpu(context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None) -> Lowered:
-    call, why = _fused(context, asked)
+def _lower(
+    context: Context, *operands: mlir.ir.Value, asked: Asked, fused: bool | None, on_gpu: bool
+) -> Lowered:
+    platforms = context.platforms or context.module_context.platforms
+    call, why = _fused(context, asked) if on_gpu else (None, f"the platform is {', '.join(platforms)}")
     if call is None:
         if fused:
             raise _refused(asked, why)
-        return _lower_collectives(context, *operands, asked=asked)
+        function = partial(collectives.multiply, asked)
+        return mlir.lower_fun(function, multiple_results=False)(context, *operands)
     as_read = partial(_as_read, asked)
     before = [jax.core.ShapedArray(each.shape, each.dtype) for each in context.avals_in]
     after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(as_read, *before)]
@@ -164,7 +150,8 @@ def _fused(context: Context, asked: Asked) -> "tuple[TeamCall | None, str]":
     chips = {runtime.device(each).chip for team in teams for each in team}
     if chips != {CHIP}:
         return None, f"the GPUs must be {CHIP}, got {', '.join(sorted(chips))}"
-    xla_call = _call()
+    from weft.distributed import xla_call
+
     avals = jax.eval_shape(
         partial(_as_read, asked), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in context.avals_in)
     )
@@ -207,8 +194,8 @@ def _local_gpus() -> dict[jax.Device, int]:
 
 
 team_product_p.def_abstract_eval(_abstract)
-mlir.register_lowering(team_product_p, _by_collectives)
-mlir.register_lowering(team_product_p, _on_gpu, platform="cuda")
+mlir.register_lowering(team_product_p, partial(_lower, on_gpu=False))
+mlir.register_lowering(team_product_p, partial(_lower, on_gpu=True), platform="cuda")
 
 
 def _batched(
