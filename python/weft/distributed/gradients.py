@@ -21,6 +21,7 @@ from torch.library import Library
 from weft.distributed.devices import Array
 from weft.errors import WeftError
 from weft.torch.autograd import keep_options, through
+from weft.torch.operators import readable
 from weft.torch.signatures import Gradients, Kernel, Operand
 from weft.torch.transforms import refuse_gradients
 
@@ -108,7 +109,7 @@ def _of_scatter(
         of_a = calls.all_gather_matmul(of_z, b.mT, **team)
     elif to_b or to_shared:
         rows = calls.all_gather_rows(of_z, **team)
-    of_b = _of_b(calls, _dense(a), rows, b) if to_b else None
+    of_b = _of_b(calls, readable(a), rows, b) if to_b else None
     return of_a, of_b, *_of_added(ctx, wanted, gradient, rows if to_shared else of_z)
 
 
@@ -118,8 +119,8 @@ def _of_reduce(
     a, b, *_ = ctx.saved_tensors
     of_z = _of_z(calls.matmul_all_reduce, ctx, gradient)
     to_a, to_b, *_ = wanted
-    of_a = calls.matmul(of_z, _dense(b).mT) if to_a else None
-    of_b = _of_b(calls, _dense(a), of_z, b) if to_b else None
+    of_a = calls.matmul(of_z, readable(b).mT) if to_a else None
+    of_b = _of_b(calls, readable(a), of_z, b) if to_b else None
     return of_a, of_b, *_of_added(ctx, wanted, gradient, of_z)
 
 
@@ -133,11 +134,6 @@ BACKWARD = {
 def _of_b(calls: ModuleType | SimpleNamespace, a: Tensor, of_z: Tensor, b: Tensor) -> Tensor:
     """The gradient of B, in its order in memory."""
     return calls.matmul(a.mT, of_z) if b.stride(-1) == 1 else calls.matmul(of_z.mT, a).mT
-
-
-def _dense(operand: Tensor) -> Tensor:
-    """A matrix with contiguous rows or columns, as `weft.matmul` takes it."""
-    return operand if 1 in operand.stride() else operand.contiguous()
 
 
 def _of_z(call: Kernel, ctx: FunctionCtx, gradient: Tensor) -> Tensor:

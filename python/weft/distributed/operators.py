@@ -15,9 +15,8 @@ from weft.distributed.functions import FUNCTIONS
 from weft.distributed.plans import Function
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError
-from weft.multiply.matmul import Epilogue
 from weft.torch import casting
-from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.operators import LIBRARY, check_one_device, define, epilogue_of, without_autocast
 from weft.torch.signatures import Kernel, Operand
 
 _ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? scale_a=None, Tensor? scale_b=None"
@@ -47,12 +46,10 @@ def _product(function: Function) -> Kernel:
         a, b, bias, residual, scale_a, scale_b = (*operands, *[None] * 4)[:6]
         if a.dim() != 2 or b.dim() != 2:
             raise WeftError(_no_matrix("a", a) if a.dim() != 2 else _no_matrix("b", b))
-        added = bias is not None or residual is not None or activation is not None
-        epilogue = Epilogue(bias, activation, residual) if added else None
         rows_apart, columns_apart = b.stride()
         transposed = rows_apart == 1 and columns_apart >= b.shape[0]
         b = b.mT if transposed else b if columns_apart == 1 else b.contiguous()
-        options["transpose_b"], options["epilogue"] = transposed, epilogue
+        options["transpose_b"], options["epilogue"] = transposed, epilogue_of(bias, activation, residual)
         if scale_a is not None or scale_b is not None:
             options["scales"] = scale_a, scale_b
         return function.queued(a.contiguous(), b, team=_team(team), **options)
@@ -80,11 +77,7 @@ def _fake(name: str) -> Kernel:
 
     def fake(*operands: Operand, team: str, activation: str | None = None, **options: object) -> Tensor:
         a, b = operands[:2]
-        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
-        named_ = " and ".join(map(str, devices))
-        torch._check(
-            len(devices) == 1, lambda: f"weft.distributed: arrays must be on one device, got {named_}"
-        )
+        check_one_device("weft.distributed", operands)
         for which, each in (("a", a), ("b", b)):
             torch._check(each.dim() == 2, lambda which=which, each=each: _no_matrix(which, each))
         sizes = a.shape[1], b.shape[0]

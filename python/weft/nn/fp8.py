@@ -17,10 +17,10 @@ from torch.autograd.function import FunctionCtx
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.multiply.cast_options import Quantized
-from weft.multiply.matmul import Epilogue, matmul
+from weft.multiply.matmul import matmul
 from weft.multiply.quantize import quantize
 from weft.torch.autograd import FORWARD_MODE
-from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.operators import TYPE_NAMES, epilogue_of, readable, without_autocast
 from weft.torch.signatures import Gradients, Operand
 from weft.torch.transforms import one_by_one
 
@@ -157,7 +157,7 @@ def forward(
             far.values,
             transpose_b=True,
             scales=(near.scales, far.scales.t()),
-            epilogue=None if bias is None and activation is None else Epilogue(bias, activation),
+            epilogue=epilogue_of(bias, activation),
             promote=casts.promoted[0],
             out_dtype=TYPE_NAMES[casts.dtype or x.dtype],
         )
@@ -176,8 +176,7 @@ class TransformedLinear(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(a: Tensor, b: Tensor, bias: Operand, casts: Casts) -> Tensor:
-        a, b = (each if 1 in each.stride() else each.contiguous() for each in (a, b))
-        return forward(a, b, bias, casts)[0]
+        return forward(readable(a), readable(b), bias, casts)[0]
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -14,13 +14,12 @@ from weft.nn import gating
 from weft.nn.arguments import check_tensor
 from weft.nn.linear import (
     Linear,
-    epilogue_of,
     is_result,
     of_parameters,
     rows_of_gradient,
 )
 from weft.torch.autograd import activated
-from weft.torch.operators import without_autocast
+from weft.torch.operators import epilogue_of, without_autocast
 from weft.torch.signatures import Device, Gradients, Operand
 from weft.torch.transforms import PLAIN, are_plain, is_transformed
 

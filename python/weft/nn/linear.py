@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from weft.errors import WeftError
 from weft.launch import torch_tensors
-from weft.multiply.matmul import Epilogue, matmul
+from weft.multiply.matmul import matmul
 from weft.multiply.product import checked_activation
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.fp8 import (
@@ -22,7 +22,7 @@ from weft.nn.fp8 import (
     without_gradients,
 )
 from weft.torch.autograd import activated
-from weft.torch.operators import TYPE_NAMES, without_autocast
+from weft.torch.operators import TYPE_NAMES, epilogue_of, readable, without_autocast
 from weft.torch.signatures import Device, Gradients, Operand
 from weft.torch.transforms import PLAIN, are_plain, are_transformed
 
@@ -226,11 +226,6 @@ def is_result(residual: Operand, x: Tensor, weight: Tensor, dtype: torch.dtype) 
     return bool(residual.dtype == dtype and residual.shape == (*x.shape[:-1], weight.shape[0]))
 
 
-def epilogue_of(bias: Operand, activation: str | None, residual: Operand) -> Epilogue | None:
-    has_epilogue = not (bias is None and activation is None and residual is None)
-    return Epilogue(bias, activation, residual) if has_epilogue else None
-
-
 class _Linear(torch.autograd.Function):  # type: ignore[misc]
     """A linear layer and its gradients by plain calls, without PyTorch's dispatcher.
 
@@ -318,5 +313,4 @@ _apply = super(torch.autograd.Function, _Linear).apply
 
 def rows_of(x: Tensor) -> Tensor:
     """A matrix of contiguous rows or columns, from a tensor of any leading dimensions."""
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    return rows if 1 in rows.stride() else rows.contiguous()
+    return readable(x if x.dim() == 2 else x.reshape(-1, x.shape[-1]))

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from weft.errors import WeftError, not_a_multiple, shown
-from weft.multiply.matmul import Epilogue
 from weft.multiply.product import checked_activation
 from weft.multiply.quantize import quantize
 from weft.nn.arguments import check_input, check_layer, check_tensor
 from weft.nn.linear import Linear
+from weft.torch.operators import epilogue_of
 from weft.torch.signatures import Device, Operand
 
 if TYPE_CHECKING:
@@ -204,9 +204,6 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
             raise WeftError(f"{name}: x must have rows, got a shape of {tuple(x.shape)}")
         return (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
 
-    def _epilogue(self, bias: Operand) -> Epilogue | None:
-        return None if bias is None and self.activation is None else Epilogue(bias, self.activation)
-
     def extra_repr(self) -> str:
         """The sizes of the whole layer, and the ranks."""
         text = f"in_features={self.in_features}, out_features={self.out_features}, "
@@ -248,7 +245,7 @@ class ColumnParallelLinear(_Parallel):
         from weft.distributed import all_gather_matmul
 
         (rows, weight, scales), team = self._operands(x), self.team
-        epilogue = self._epilogue(self.bias)
+        epilogue = epilogue_of(self.bias, self.activation)
         d = all_gather_matmul(rows, weight, team=team, transpose_b=True, epilogue=epilogue, scales=scales)
         return d if x.dim() == 2 else d.reshape(team.size * x.shape[0], *x.shape[1:-1], weight.shape[0])
 
@@ -283,8 +280,9 @@ class RowParallelLinear(_Parallel):
         if x.shape[0] % size:
             subject = f"{self._caller()}: the first dimension of x"
             raise not_a_multiple(subject, x.shape[0], size, ", the number of ranks")
-        options: Any = {"transpose_b": True, "epilogue": self._epilogue(self.bias), "scales": scales}
-        d = matmul_reduce_scatter(rows, weight, team=self.team, shared_bias=True, **options)
+        options: Any = {"transpose_b": True, "epilogue": epilogue_of(self.bias, self.activation)}
+        options |= {"scales": scales, "shared_bias": True}
+        d = matmul_reduce_scatter(rows, weight, team=self.team, **options)
         return d if x.dim() == 2 else d.reshape(x.shape[0] // size, *x.shape[1:-1], self.out_features)
 
 

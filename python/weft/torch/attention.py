@@ -4,7 +4,7 @@ call: to differentiate, trace or cast it.
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
 from weft.launch.plans import Found
 from weft.torch.operators import LIBRARY, define, without_autocast
-from weft.torch.signatures import AttentionOptions, Gradients, Operand, Operands
+from weft.torch.signatures import Gradients, Operand, Operands
 from weft.torch.transforms import differentiable, is_transformed, without_gradients
 
 _ADDED = "Tensor? sinks=None, Tensor? lengths=None, Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
@@ -57,7 +57,7 @@ def _readable(matrix: Tensor) -> Tensor:
     return matrix.clone(memory_format=torch.contiguous_format)  # also if it is contiguous
 
 
-def _forward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
+def _forward(*operands: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     named = dict(zip(_NAMES, operands, strict=False))
     arrays_of_call = tuple(named.get(name) for name in plans.ARRAYS)
     with torch.no_grad(), without_autocast(operands[0].device.type):
@@ -80,7 +80,7 @@ def _known_gradients(operands: tuple[Tensor, ...], options: Mapping[str, object]
     return gradient_plans.found(arrays_of_call, options)
 
 
-def _backward(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
+def _backward(*operands: Tensor, **options: Any) -> list[Tensor]:
     *inputs, out, lse, d_out, d_lse = operands
     with torch.no_grad(), without_autocast(out.device.type):
         options["deterministic"] = _is_deterministic(options)
@@ -108,7 +108,7 @@ def _is_deterministic(options: Mapping[str, object]) -> bool:
     return bool(options.get("deterministic")) or torch.are_deterministic_algorithms_enabled()
 
 
-def _forward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tuple[Tensor, Tensor]:
+def _forward_fake(*operands: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     named = dict(zip(_NAMES, operands, strict=False))
     tensors = {name: named[name] for name in "qkv"}
     sizes = sizes_of(
@@ -124,7 +124,7 @@ def _forward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> tup
     return out, q.new_empty(sizes.sums, dtype=torch.float32)
 
 
-def _backward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> list[Tensor]:
+def _backward_fake(*operands: Tensor, **options: Any) -> list[Tensor]:
     *inputs, _, _, _, _ = operands
     named = dict(zip(_NAMES, inputs, strict=False))
     wanted = [named[name] for name in "qkv"]
@@ -133,7 +133,7 @@ def _backward_fake(*operands: Tensor, **options: Unpack[AttentionOptions]) -> li
 
 
 def _save(
-    ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: AttentionOptions, output: Tensor
+    ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: Mapping[str, object], output: Tensor
 ) -> None:
     ctx.options = keyword_only_inputs
     ctx.save_for_backward(*inputs, *output)

@@ -4,8 +4,8 @@ Each product has a functional operator and one that writes `out`. Matrices are a
 M x K and `b` is K x N, in any order in memory, so that a weight of N x K is passed as its transpose.
 """
 
-from collections.abc import Callable
-from typing import Any, Unpack
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from weft.multiply.block_formats import checked as checked_kind
 from weft.multiply.matmul import Epilogue, matmul
 from weft.multiply.operands import default_result
 from weft.torch import lowering
-from weft.torch.signatures import Kernel, Operand, Operands, Options, Shape
+from weft.torch.signatures import Kernel, Operand, Operands, Shape
 
 ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? c=None, Tensor? alphas=None"
 OPTIONS = (
@@ -45,6 +45,19 @@ def define(name: str, schema: str, kernel: Kernel, fake: Kernel, *tags: torch.Ta
     torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
 
 
+def check_one_device(caller: str, operands: Sequence[Operand]) -> None:
+    """Raises an error for tensors on different devices, which a kernel would refuse later."""
+    devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
+    named = " and ".join(map(str, devices))
+    torch._check(len(devices) < 2, lambda: f"{caller}: arrays must be on one device, got {named}")
+
+
+def epilogue_of(bias: Operand, activation: str | None, residual: Operand = None) -> Epilogue | None:
+    """An epilogue; None for one that does nothing."""
+    is_none = bias is None and activation is None and residual is None
+    return None if is_none else Epilogue(bias, activation, residual)
+
+
 def _define(name: str, shape_of: Callable[..., Shape]) -> None:
     """Defines a product and its form with `out`. `shape_of` returns the result's shape."""
     names = [each.split()[1].split("=")[0] for each in f"{OPERANDS[name]}, {ADDED}".split(", ")]
@@ -57,15 +70,13 @@ def _define(name: str, shape_of: Callable[..., Shape]) -> None:
     def fake(
         *operands: Tensor, out_dtype: torch.dtype | None = None, kind_a: str | None = None, **options: object
     ) -> Tensor:
-        devices = dict.fromkeys(x.device for x in operands if isinstance(x, torch.Tensor))
-        named = " and ".join(map(str, devices))
-        torch._check(len(devices) < 2, lambda: f"weft.matmul: arrays must be on one device, got {named}")
+        check_one_device("weft.matmul", operands)
         return _result(operands[0], shape_of(*operands), kind_a, out_dtype)
 
-    def into(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
+    def into(*operands: Tensor, out: Tensor, **options: Any) -> None:
         kernel(*operands, out=out, **options)
 
-    def into_fake(*operands: Tensor, out: Tensor, **options: Unpack[Options]) -> None:
+    def into_fake(*operands: Tensor, out: Tensor, **options: Any) -> None:
         shape = fake(*operands, **options).shape
         torch._check(out.shape == shape, lambda: f"weft.matmul: out must be {shape}, got {out.shape}")
 
@@ -92,8 +103,7 @@ def run(
         options["scales"] = operands.pop("scale_a", None), operands.pop("scale_b", None)
     elif a.dim() < 2 or b.dim() < 2:
         raise WeftError(_vector("a", a) if a.dim() < 2 else _vector("b", b))
-    if bias is not None or residual is not None or activation is not None:
-        options["epilogue"] = Epilogue(bias, activation, residual)
+    options["epilogue"] = epilogue_of(bias, activation, residual)
     if kind_a is not None or kind_b is not None:
         options["kind"] = kind_a, kind_b
     if out_dtype is not None:
@@ -131,7 +141,7 @@ def readable(matrix: Tensor) -> Tensor:
     """A matrix, or a copy of one that has neither contiguous rows nor contiguous columns, such as a gradient
     of a sum: one number for all elements.
     """
-    if matrix.dim() < 2 or matrix.numel() == 0 or 1 in matrix.stride()[-2:]:
+    if 1 in matrix.stride()[-2:] or matrix.dim() < 2 or matrix.numel() == 0:
         return matrix
     return matrix.contiguous()
 

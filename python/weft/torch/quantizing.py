@@ -10,7 +10,7 @@ from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 from weft.multiply.quantize import plain
 from weft.torch import lowering
-from weft.torch.operators import LIBRARY, TYPES, define, without_autocast
+from weft.torch.operators import LIBRARY, TYPES, define, readable, without_autocast
 from weft.torch.signatures import Shape
 from weft.torch.transforms import has_tangent
 from weft.torch.vectorizing import each_member
@@ -43,9 +43,8 @@ def quantized(x: Tensor, dtype: object = Options.dtype, **options: Any) -> Quant
 
 def quantize(x: Tensor, dtype: str = Options.dtype, **options: Any) -> list[Tensor]:
     """The operator's results, in the order in which `quantized` takes them apart."""
-    x = x if 1 in x.stride() or x.dim() != 2 or x.numel() == 0 else x.contiguous()
     with without_autocast(x.device.type):
-        kept, of_kept, turned, of_turned = plain(x, dtype, **options)
+        kept, of_kept, turned, of_turned = plain(readable(x), dtype, **options)
     every = [kept, turned]
     if options.get("scales", "tensor") in _OWN_SCALES:
         every += [of_kept, of_turned]
