@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from math import prod
 from operator import mul
@@ -153,12 +152,6 @@ class Several:
             self._first = ways.index(SendingGather)
             ways = [SendingGather if number == self._first else ReceivedGather for number in range(len(ways))]
         self._plans = [way(each, team) for way, each in zip(ways, products.each, strict=True)]
-
-    def for_others(self) -> "Several":
-        """The plan, for arrays with other strides or alignment."""
-        other = copy(self)
-        other._plans = [each.for_others() for each in self._plans]
-        return other
 
     def run(self, operands: Sequence[Array]) -> list[Array]:
         """Queues the products of A, and of each B and what its epilogue reads. Returns the results."""

@@ -69,12 +69,12 @@ def by_operator(
         is_sent = name == "all_gather_matmul" and a.requires_grad  # the gradient of the result
         if is_sent or (name == "matmul_reduce_scatter" and (a.requires_grad or b.requires_grad)):
             check_columns(f"{name}: gradients need", columns, _UNIT)
-    operands = (bias, None) if of_torch else (bias, residual)
+    operands = [bias, None if of_torch else residual]
     options = _options(others) | ({} if of_torch else {"activation": activation})
     if wanted and is_plain and "scale_a" not in added:
         d = _apply(name, transpose_b, options | {"team": team}, a, b, *operands)
     else:
-        operands = (*operands, *(added[role] for role in SCALES if role in added))
+        operands += [added[role] for role in SCALES if role in added]
         d = getattr(torch.ops.weft, name)(a, b.mT if transpose_b else b, *operands, **options, team=team.name)
     if not of_torch:
         return d

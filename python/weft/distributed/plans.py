@@ -2,9 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from weft.dialects.activations import ACTIVATIONS
 from weft.dialects.schedule import AnySchedule
@@ -24,17 +23,11 @@ class Plan(ABC):
     def __init__(self, team: Team, product: TeamProduct, kernel: Kernel) -> None:
         self.team, self.product, self.kernel = team, product, kernel
         self.is_scaled = product.is_scaled
-        self._prepared: dict[Kernel, Any] = {}
+        self._prepared: dict[tuple[Kernel, Hashable], Any] = {}
 
     @abstractmethod
     def run(self, operands: Sequence[Array]) -> Array:
         """Queues the product of arrays: A, B and what the epilogue reads. Returns the result."""
-
-    def for_others(self) -> Self:
-        """The plan, for arrays with other strides or alignment."""
-        other = copy(self)
-        other._prepared = {}
-        return other
 
     def launch(self, queue: Queue, operands: Sequence[Array], d: Array, memory: Sequence[Memory]) -> None:
         """Queues the kernel, with memory of the team after the arrays."""
@@ -55,13 +48,14 @@ class Plan(ABC):
         *of: Any,
     ) -> None:
         """Queues a kernel of arrays and memory of the team; `views` returns them as the kernel takes them.
-        The launch is kept if other arrays like these can take it.
+        The launch is kept if the arrays of the call have a key.
         """
-        prepared = self._prepared.get(kernel)
+        key = kernel, self.team.kinds
+        prepared = self._prepared.get(key)
         if prepared is None:
             prepared = queue.prepared(kernel, views(*of))
-            if self.team.devices.key(arrays) is not None:
-                self._prepared[kernel] = prepared
+            if self.team.kinds is not None:
+                self._prepared[key] = prepared
         queue.launch(prepared, arrays, memory)
 
 
@@ -74,7 +68,7 @@ def plan_of(
     describe: Callable[[], object],
 ) -> Any:
     """The plan of a call, made at the first call of its kind. The caller holds the team's lock."""
-    kinds = team.devices.key(operands)
+    kinds = team.kinds = team.devices.key(operands)
     key = name, kinds, options
     if kinds is not None and (plan := team.known.get(key)) is not None:
         return plan
@@ -89,7 +83,7 @@ def plan_of(
         team.devices.agree(description)
         plan = team.plans[description] = team.devices.planned(make, description[0], team)
     if kinds is not None:
-        plan = team.known[key] = plan.for_others()
+        team.known[key] = plan
     return plan
 
 

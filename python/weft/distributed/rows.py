@@ -73,9 +73,6 @@ class Gathering:
         self.exchange.reserve(team.size * rows.nbytes, 0)
         self.barrier = team.barrier()
 
-    def for_others(self) -> "Gathering":
-        return self
-
     def run(self, operands: Sequence[Array]) -> Array:
         return self.start(operands)()
 

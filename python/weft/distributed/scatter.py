@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from operator import floordiv
-from typing import Self
 
 import numpy as np
 
@@ -161,11 +160,6 @@ class CopiedScatter(Scatter):
         parts = 2 * (size - 1)
         self.exchange.reserve(parts * self._bytes, parts * _MOST_BANDS * _FLAG)
         self._captured = None if team.devices.graphs_wait else Scatter(product, team)
-
-    def for_others(self) -> Self:
-        other = super().for_others()
-        other._captured = self._captured and self._captured.for_others()
-        return other
 
     def reserve(self) -> None:
         """The exchange has the memory."""

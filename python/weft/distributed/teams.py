@@ -112,6 +112,8 @@ class Team:
         self.plans: dict[Hashable, Any] = {}
         self.known: dict[Hashable, Any] = {}
         """Plans by the keys of `Devices.key`, which are faster to make than a product."""
+        self.kinds: Hashable = None
+        """The key of the arrays of the last call."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """By name: copies of a layer have the same team, and a saved one has the team of this name."""
@@ -189,6 +191,12 @@ def _rounded(size: int) -> int:
     return 1 << (size - 1).bit_length() if size < _LARGE else -(-size // _LARGE) * _LARGE
 
 
+def _addresses(devices: Devices, memory: Sequence[Memory], data: int) -> Memory:
+    """The addresses of the data of each rank, and of the flags after so many bytes of it: i64."""
+    starts = np.array([devices.address(each) for each in memory], np.int64)
+    return devices.constant(np.stack([starts, starts + data], axis=-1))
+
+
 @dataclass(frozen=True)
 class Counted:
     """Memory for calls that kernels count themselves, so that a graph can repeat them: a kernel uses the half
@@ -208,8 +216,7 @@ class Counted:
         """Allocates it. All ranks call it together."""
         data, flags = (HALVES * size for size in sizes)
         memory = devices.shared(data + flags)
-        starts = np.array([devices.address(each) for each in memory], np.int64)
-        peers = devices.constant(np.stack([starts, starts + data], axis=-1))
+        peers = _addresses(devices, memory, data)
         state = devices.constant(np.array([devices.rank, 1, limit, *[0] * (1 + MOST_SLICES)], np.int32))
         own = memory[devices.rank]
         return Counted(devices.size, sizes, own.part(0, data), own.part(data, flags), peers, state)
@@ -257,6 +264,13 @@ class Half:
     routes: dict[object, list[Any]] = field(default_factory=dict)
     """The copies of each plan."""
 
+    @staticmethod
+    def of(devices: Devices, memory: Sequence[Memory], data: int) -> "Half":
+        """Memory of each GPU: so many bytes of data, and flags."""
+        of_data = [each.part(0, data) for each in memory]
+        of_flags = [each.part(data, each.size - data) for each in memory]
+        return Half(of_data, of_flags, _addresses(devices, memory, data))
+
 
 class Turn(NamedTuple):
     """A call: its half of the memory, and its state, the operand `team` of the kernel."""
@@ -277,30 +291,23 @@ class Exchange:
     def __init__(self, devices: Devices, limit: int) -> None:
         self._devices, self._limit = devices, limit
         self._calls = 0
-        self._sizes = 0, 0
-        self._memory: Sequence[Memory] = ()
+        self._sizes: tuple[int, ...] = (0, 0)
         self._halves: list[Half] = []
         self._states: list[Memory] = []
         self._captured: list[Turn] = []
 
     def reserve(self, data: int, flags: int) -> None:
         """Makes room for calls with so many bytes of data and of flags. All ranks call it together."""
-        sizes = tuple(-(-size // _UNIT) * _UNIT for size in (data, flags))
+        sizes = [-(-size // _UNIT) * _UNIT for size in (data, flags)]
         if all(had >= size for had, size in zip(self._sizes, sizes, strict=True)):
             return
-        self._sizes = max(self._sizes[0], sizes[0]), max(self._sizes[1], sizes[1])
-        self._memory = self._devices.shared(HALVES * sum(self._sizes))
-        starts = np.array([self._devices.address(each) for each in self._memory], np.int64)
-        half = np.arange(HALVES, dtype=np.int64)[:, None, None] * sum(self._sizes)
-        of_parts = np.stack([starts, starts + self._sizes[0]], axis=-1)
-        addresses = self._devices.constant(half + of_parts)
-        self._halves = []
-        for number in range(HALVES):
-            begin, (data, flags) = number * sum(self._sizes), self._sizes
-            peers = 2 * 8 * len(self._memory)
-            of_data = [each.part(begin, data) for each in self._memory]
-            of_flags = [each.part(begin + data, flags) for each in self._memory]
-            self._halves.append(Half(of_data, of_flags, addresses.part(number * peers, peers)))
+        data, flags = self._sizes = tuple(map(max, self._sizes, sizes))
+        size = data + flags
+        memory = self._devices.shared(HALVES * size)
+        self._halves = [
+            Half.of(self._devices, [each.part(number * size, size) for each in memory], data)
+            for number in range(HALVES)
+        ]
 
     def next(self, captured: bool) -> Turn:
         """The next call. Those that a graph captures all have the number and half of the last one that isn't
