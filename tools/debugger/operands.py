@@ -13,7 +13,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.instructions import mma as mma_instructions
 from weft.emulator.instructions import shared_operand, tcgen05_mma
 from weft.emulator.instructions.fragments import elements
-from weft.emulator.instructions.tcgen05_matrices import Matrices
+from weft.emulator.instructions.tcgen05_matrices import Product
 from weft.emulator.instructions.tcgen05_order import pair_of
 from weft.emulator.reading.syntax import (
     Address,
@@ -237,19 +237,16 @@ def _of_tcgen05(at: Site, name: str) -> Tile:
     cta = int(wave.cta_of_row[at.row])
     pair = pair_of(lanes, cta, at.form.cta_group, at.line)
     chip = at.stopped.machine.program.chip
-    product = tcgen05_mma.Product(lanes, at.form, values, pair, at.line, chip)
-    descriptor = product._decoded()
-    path = product._path(descriptor)
+    product = Product(lanes, at.form, values, pair, at.line, chip)
     with _unwatched(wave):
-        source = Matrices(lanes, at.form, values, descriptor, path, at.line)
         if name == "d":
-            kind = tcgen05_mma._d_type(descriptor)
-            lane, column = source.d_cells()
-            bits = source.d(cta, lane, column, np.ones(lane.shape, np.bool_))
+            kind = product.d_type
+            lane, column = product.d_cells()
+            bits = wave.tensor_memory.cells(cta)[lane, column].astype(product.d_storage)
             where = matrices.at_tensor(int(lane.flat[0]) << 16 | int(column.flat[0]))
         else:
-            kind = str(getattr(descriptor, f"{name}_type"))
-            bits = source.a(cta) if name == "a" else source.b(pair, 0)
+            kind = str(getattr(product.idesc, f"{name}_type"))
+            bits = product.a(cta) if name == "a" else product.b()
             where = "shared memory" if name == "b" or at.form.a == "shared" else "tensor memory"
     found = matrices.typed(bits, kind)
     found = found.reshape(found.shape[-2:]) if found.size == np.prod(found.shape[-2:]) else found

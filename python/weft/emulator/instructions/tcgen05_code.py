@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.instructions.tcgen05_matrices import PARTS, Matrices
+from weft.emulator.instructions.tcgen05_matrices import PARTS, Product
 from weft.emulator.instructions.tcgen05_order import PROXY
 from weft.emulator.memory.tensor_memory import Calls, Touch
 from weft.emulator.numerics.arithmetic import decode, powers
@@ -19,7 +19,6 @@ from weft.emulator.running.function_code import Job, Numbers, Places, ProductCod
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import Cells
-from weft.isa.accumulation import Accumulation
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 from weft.isa.tcgen05.pipelining import SCALE, D, Use
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANES
@@ -30,17 +29,6 @@ Thread = tuple[tuple[int, int], tuple[int, ...]]
 """A lane's index, and the row of its warp with the values of the registers that have its operands."""
 _MOST_KNOWN = 4096
 _WORD = 4
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """An instruction of one thread, with the values of its operands."""
-
-    source: Matrices
-    pair: tuple[int, ...]
-    how: Accumulation | None
-    d_type: str
-    satfinite: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +139,9 @@ class _Batch:
 
 @dataclass(eq=False)
 class Quick:
-    """One instruction. `decode` reads the operands of a thread; None: the interpreter must do it."""
+    """One instruction. `decode` reads the operands of a thread."""
 
-    decode: Callable[[Lanes, tuple[int, int], int, dict[str, Array]], Decoded | None]
+    decode: Callable[[Lanes, tuple[int, int], int, dict[str, Array]], Product]
     line: int
     _templates: dict[Hashable, _Template] = field(default_factory=dict)
 
@@ -184,8 +172,7 @@ class Quick:
             template = self._templates.get(key)
             if template is None:
                 try:
-                    decoded = self.decode(lanes, at, row, values)
-                    template = None if decoded is None else _template(decoded)
+                    template = _template(self.decode(lanes, at, row, values))
                 except Fault:
                     return None
                 if template is None:
@@ -233,36 +220,37 @@ def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | Non
     return _Batch(tuple(runs), places, tuple(reads), lists, tuple(touches), tuple(scaled))
 
 
-def _template(decoded: Decoded) -> _Template | None:
+def _template(source: Product) -> _Template | None:
     """The products of an instruction, if there may be code for them."""
-    source, ranks = decoded.source, len(decoded.pair)
-    idesc, path, memory = source.idesc, source.path, source.one.wave.memory
+    if not source.is_plain:
+        return None
+    ranks, idesc, path, memory = len(source.pair), source.idesc, source.path, source.one.wave.memory
     block, *others = (source.block(rank) for rank in range(ranks))
     if block is None or None in others:
         return None
-    left = source.places("a", path.rows, source.depth(), by_row=True)
-    part = source.places("b", idesc.n // ranks, source.depth(), by_row=False)
+    left = source.places("a", path.rows, source.depth, by_row=True)
+    part = source.places("b", idesc.n // ranks, source.depth, by_row=False)
     right = _banks(part, ranks, memory.shared_stride, path.banks)
     if max(left.end, right[0].end) > memory.shared_size:
         return None
     scaled = isinstance(idesc, BlockScaledDescriptor)
     kind = ProductKind(
-        (idesc.a_type, idesc.b_type, decoded.d_type),
+        (idesc.a_type, idesc.b_type, source.d_type),
         (left.bits, part.bits),
-        *(path.rows, idesc.n // path.banks, source.depth(), decoded.how),
-        *(True, (idesc.negate_a, idesc.negate_b), decoded.satfinite, scaled),
+        *(path.rows, idesc.n // path.banks, source.depth, source.how),
+        *(True, (idesc.negate_a, idesc.negate_b), source.clamped, scaled),
     )
     # A CTA of a pair has a part of B.
     reads = tuple((rank, operand) for operand in (right[0], left) for rank in range(ranks))
     scales = tuple(_scales(source, bank) for bank in range(path.banks)) if scaled else ()
     places = _rows(path.rows), left, *right
     jobs = _jobs(source, block, ranks, *places)
-    kept, uses = bool(source.values["enable_input_d"]), (source.use(D), source.use(SCALE))
+    uses = source.use(D), source.use(SCALE)
     count = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
-    return _Template(kind, ranks, jobs, places, reads, block, kept, *uses, scales, count)
+    return _Template(kind, ranks, jobs, places, reads, block, source.keeps, *uses, scales, count)
 
 
-def _jobs(source: Matrices, block: Cells, ranks: int, rows: Places, left: Places, *right: Places) -> Numbers:
+def _jobs(source: Product, block: Cells, ranks: int, rows: Places, left: Places, *right: Places) -> Numbers:
     """The products of each CTA and bank, with the offsets of A, B and D in the pair's shared memory, and in
     the CTA's tensor memory.
     """
@@ -270,14 +258,14 @@ def _jobs(source: Matrices, block: Cells, ranks: int, rows: Places, left: Places
     jobs = np.zeros((ranks, path.banks, len(Job)), np.int64)
     jobs[:, :, Job.A] = source.one.wave.memory.shared_stride * np.arange(ranks)[:, None]
     jobs[:, :, Job.A_INDEX], jobs[:, :, Job.B_INDEX] = left.address, [each.address for each in right]
-    jobs[:, :, Job.KEEP] = bool(source.values["enable_input_d"])
+    jobs[:, :, Job.KEEP] = source.keeps
     jobs[:, :, Job.D_INDEX] = rows.address
     lanes = block.lane + path.rows * np.arange(path.banks)
     jobs[:, :, Job.D] = _WORD * (COLUMNS * lanes + block.column)
     return jobs.reshape(-1, len(Job))
 
 
-def _scales(source: Matrices, bank: int) -> tuple[_Scales, _Scales]:
+def _scales(source: Product, bank: int) -> tuple[_Scales, _Scales]:
     """The scales of A, `[rows, scales]`, and of a bank's columns of B, `[scales, columns]`."""
     idesc, banks = source.idesc, source.path.banks
     assert isinstance(idesc, BlockScaledDescriptor)

@@ -23,27 +23,13 @@ _PART = 32
 _SHIFTED_COLUMNS = 8
 
 
-def _destinations(form: tcgen05_copy.Cp) -> Numbers:
-    """The target lanes of each row of the source, `[rows, copies]`."""
-    rows = int(form.shape.partition("x")[0])
-    row = np.arange(rows)[:, None]
-    if form.multicast == "warpx4":
-        return row + _PART * np.arange(4)
-    if form.multicast == "warpx2::02_13":
-        return row + 2 * _PART * np.arange(2)
-    if form.multicast == "warpx2::01_23":
-        return row % _PART + row // _PART * 2 * _PART + _PART * np.arange(2)
-    # The target of four rows is the first lane of each warp's part.
-    return row * _PART if rows == 4 else row
-
-
 @table.step("tcgen05.cp")
 def copy(op: Op) -> Step:
     """`tcgen05.cp… [address], descriptor`."""
     form = legal_form(op, (tcgen05_copy.CP,))
     op.count(2)
     address, word, line = op.address(0, "tensor"), op.source(1, U64), op.line
-    lanes_of = _destinations(form)
+    lanes_of = np.array(tcgen05_copy.copied_lanes(form.shape, form.multicast))
     whole = np.unique(lanes_of)
     is_rectangle = int(whole[-1]) - int(whole[0]) < len(whole)
     rows, row_bytes = len(lanes_of), int(form.shape.partition("x")[2].rstrip("b")) // 8

@@ -1,29 +1,42 @@
-"""The operands of one `tcgen05.mma`: A and B from their descriptors and addresses, D read and written."""
+"""One `tcgen05.mma`: A and B from their descriptors and addresses, D read and written. A product is computed
+when it is issued, for both CTAs of a pair at once.
+"""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 import numpy as np
 
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
-from weft.emulator.instructions.fragments import elements
+from weft.emulator.instructions.fragments import elements, expanded
 from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_copy import shifted
-from weft.emulator.instructions.tcgen05_ld_st import DataPath, Descriptor, metadata_cells, scale_cells
+from weft.emulator.instructions.tcgen05_ld_st import (
+    DataPath,
+    Descriptor,
+    data_path,
+    metadata_cells,
+    scale_cells,
+)
 from weft.emulator.instructions.tcgen05_order import PROXY, descriptor_of, notify_tensor
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
-from weft.emulator.numerics.floats import Doubles
+from weft.emulator.numerics.floats import Doubles, encode
+from weft.emulator.numerics.native_sums import multiply_accumulate
 from weft.emulator.reading.syntax import Array
 from weft.emulator.running.function_code import Places
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Cells
+from weft.isa import accumulation
+from weft.isa.accumulation import Accumulation
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.mma_forms import MmaWs
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
+from weft.isa.tcgen05.zero_columns import ZeroColumnMask
 from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16
@@ -35,16 +48,110 @@ begin in their byte of tensor memory.
 """
 
 
+_CHUNKS = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
+"""The number of elements that a code of the metadata describes, if it isn't 4."""
+
+
 @dataclass
-class Matrices:
-    """The operands of an instruction that thread `one` issues. `values` has their values."""
+class Product:
+    """One instruction of thread `one`, with the values of its operands, on a CTA or a pair."""
 
     one: Lanes
     form: Any
     values: dict[str, Array]
-    idesc: Descriptor
-    path: DataPath
+    pair: tuple[int, ...]
     line: int
+    chip: str
+
+    @cached_property
+    def idesc(self) -> Descriptor:
+        word, scale_vec = int(self.values["idesc"]), getattr(self.form, "scale_vec", "")
+        ws = isinstance(self.form, MmaWs)
+        try:
+            descriptor = _descriptor(word, self.form.kind, self.form.cta_group, ws, scale_vec, self.form.a)
+        except ValueError as error:
+            raise Fault(str(error), self.line, rule="descriptor") from None
+        if descriptor.sparse != self.form.sparse:
+            kind = "a sparse A" if descriptor.sparse else "a dense A"
+            what = f"the instruction descriptor specifies {kind}, but the instruction doesn't"
+            raise Fault(what, self.line, rule="descriptor")
+        return descriptor
+
+    @cached_property
+    def path(self) -> DataPath:
+        ws = isinstance(self.form, MmaWs)
+        return data_path(self.idesc.m, self.form.cta_group, sparse=self.idesc.sparse, ws=ws)
+
+    @property
+    def how(self) -> Accumulation | None:
+        """The rule of the sums; None if they are exact."""
+        floats = ELEMENT_TYPES[self.idesc.a_type].kind == "float"
+        if not floats or self.one.wave.launch.arithmetic != "hardware":
+            return None
+        return accumulation.of("tcgen05", self.idesc, self.chip)
+
+    @property
+    def d_type(self) -> str:
+        return self.idesc.d_type if isinstance(self.idesc, InstructionDescriptor) else "f32"
+
+    @property
+    def d_storage(self) -> type[np.unsignedinteger[Any]]:
+        return np.uint16 if self.d_type == "f16" else np.uint32
+
+    @property
+    def clamped(self) -> bool:
+        return isinstance(self.idesc, InstructionDescriptor) and self.idesc.saturate
+
+    @property
+    def keeps(self) -> bool:
+        """Whether D is added."""
+        return bool(self.values["enable_input_d"])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether code of the host may compute it."""
+        power = int(self.values.get("scale_input_d", 0))
+        plain = self.form.a == "shared" and "zero_column_mask" not in self.values and not power
+        exact = self.how is None and ELEMENT_TYPES[self.idesc.a_type].kind == "float"
+        return plain and not self.idesc.sparse and not exact
+
+    def run(self) -> None:
+        """Computes D of each CTA."""
+        right, shape = self._right(), (self.path.banks, self.path.rows, self.idesc.n // self.path.banks)
+        for rank, cta in enumerate(self.pair):
+            memory, block = self.one.wave.tensor_memory.cells(cta), self.block(rank)
+            cells: Any
+            index: Any
+            used: Any
+            if block is not None:
+                cells, index, used, held = block, block.index, ..., (block.lanes, block.columns)
+            else:
+                lane, column = self.d_cells()
+                used, held = self._enabled(rank, lane), lane.shape
+                cells = index = lane[used], column[used]
+            total = np.zeros(held, self.d_storage)
+            if self.keeps:
+                notify_tensor(self.one, "load", cta, cells, self.line, self.use(D))
+                total[used] = memory[index]
+            result = self._sum(cta, right, self._scaled(total.reshape(shape)))
+            notify_tensor(self.one, "store", cta, cells, self.line, self.use(D))
+            memory[index] = result.reshape(held)[used]
+
+    def _sum(self, cta: int, right: Array, total: Array) -> Array:
+        """D, `[banks, rows, columns]`."""
+        idesc, left, absent = self.idesc, self.a(cta), None
+        if idesc.sparse:
+            chunk = _CHUNKS.get(idesc.kind, 4)
+            left, absent = expanded(left, self._metadata(cta, chunk), chunk)
+        left = _negated(left, idesc.a_type, idesc.negate_a)
+        if len(left) < len(right):
+            left = np.broadcast_to(left, (len(right), *left.shape[1:]))
+            absent = None if absent is None else np.broadcast_to(absent, left.shape)
+        types = idesc.a_type, idesc.b_type, self.d_type, self.d_type
+        scales = self._scales(cta) if isinstance(idesc, BlockScaledDescriptor) else None
+        return multiply_accumulate(
+            left, right, total, types, self.how, satfinite=self.clamped, scales=scales, absent=absent
+        )
 
     # D
 
@@ -53,18 +160,8 @@ class Matrices:
         lane, column = self.address("d")
         columns = np.arange(self.idesc.n // self.path.banks)
         lanes, at = np.broadcast_arrays(lane + self.path.bank_lanes()[:, :, None], column + columns)
+        check(lanes, at, self.line)
         return lanes, at
-
-    def d(self, cta: int, lane: Numbers, column: Numbers, used: Array) -> Array:
-        """The bits of D; each element has a column of 32 bits."""
-        words = self._cells(D, cta, lane, column, used)
-        return words.astype(np.uint16) if self._half_sized() else words
-
-    def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
-        """Writes the elements that are `used`."""
-        check(lane, column, self.line)
-        notify_tensor(self.one, "store", cta, (lane[used], column[used]), self.line, self.use(D))
-        self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
     def block(self, rank: int) -> Cells | None:
         """The cells of D of a CTA of the pair, if they are a rectangle inside tensor memory that is written
@@ -79,40 +176,64 @@ class Matrices:
             return None
         return Cells(lane, lanes, column, columns)
 
-    def d_of(self, cta: int, block: Cells) -> Array:
-        """The bits of D, if its cells are a rectangle."""
-        notify_tensor(self.one, "load", cta, block, self.line, self.use(D))
-        words = self.one.wave.tensor_memory.cells(cta)[block.index]
-        kind = np.uint16 if self._half_sized() else np.uint32
-        return words.astype(kind).reshape(self.path.banks, self.path.rows, block.columns)
+    def _enabled(self, rank: int, lanes: Numbers) -> Array:
+        """The cells of D at these lanes that are written."""
+        if "disable_output_lane" not in self.values:
+            return np.ones(lanes.shape, np.bool_)
+        words = np.ascontiguousarray(self.values["disable_output_lane"][4 * rank : 4 * rank + 4])
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        enabled: Array = bits[lanes] == 0
+        return enabled
 
-    def write_block(self, cta: int, block: Cells, bits: Array) -> None:
-        """Writes D, if its cells are a rectangle."""
-        notify_tensor(self.one, "store", cta, block, self.line, self.use(D))
-        self.one.wave.tensor_memory.cells(cta)[block.index] = bits.reshape(block.lanes, block.columns)
-
-    def _half_sized(self) -> bool:
-        return isinstance(self.idesc, InstructionDescriptor) and self.idesc.d_type == "f16"
+    def _scaled(self, total: Array) -> Array:
+        """D divided by a power of two, if the instruction specifies it."""
+        power = int(self.values.get("scale_input_d", 0))
+        return encode(decode(total, self.d_type) * 2.0**-power, self.d_type) if power else total
 
     # A and B
 
     def a(self, cta: int) -> Array:
         """The stored elements of A, `[banks, rows, k]`, or one bank if all have the same."""
-        stored = self.depth() // (2 if self.idesc.sparse else 1)
+        stored = self.depth // (2 if self.idesc.sparse else 1)
         if self.form.a == "shared":
             return self._shared("a", cta, self.path.rows, stored)
         return self._tensor_a(cta, stored)
 
-    def b(self, pair: tuple[int, ...], shift: int) -> Array:
+    def b(self, shift: int = 0) -> Array:
         """The columns of B, `[n, k]`, of which each CTA has a part; with a shift, those from there on."""
-        count = self.idesc.n // len(pair) + shift
-        parts = [self._shared("b", cta, count, self.depth())[0] for cta in pair]
+        count = self.idesc.n // len(self.pair) + shift
+        parts = [self._shared("b", cta, count, self.depth)[0] for cta in self.pair]
         return np.concatenate([part[shift:] for part in parts])
 
+    def _right(self) -> Array:
+        """B, `[banks, k, columns]`."""
+        idesc, mask = self.idesc, self._mask()
+        columns = self.b(mask.column_shift if mask else 0)
+        if mask is not None:
+            zeros = np.array(mask.zeros(idesc.m, idesc.n))[:, None]
+            columns = np.where(zeros, columns.dtype.type(0), columns)
+        banks: Array = columns.reshape(self.path.banks, -1, self.depth).transpose(0, 2, 1)
+        return _negated(banks, idesc.b_type, idesc.negate_b)
+
+    def _mask(self) -> ZeroColumnMask | None:
+        if "zero_column_mask" not in self.values:
+            return None
+        try:
+            mask = ZeroColumnMask.decode(int(self.values["zero_column_mask"]), self.idesc.m)
+        except ValueError as error:
+            raise Fault(str(error), self.line, rule="descriptor") from None
+        most = cast(InstructionDescriptor, self.idesc).max_shift
+        if mask.column_shift > most:
+            bound = f"at most {most}, as the instruction descriptor sets it"
+            what = f"the column shift must be {bound}, got {mask.column_shift}"
+            raise Fault(what, self.line, rule="descriptor")
+        return mask
+
+    @property
     def depth(self) -> int:
         return self.idesc.depth if isinstance(self.idesc, BlockScaledDescriptor) else self.idesc.k
 
-    def container(self, name: str) -> int:
+    def _container(self, name: str) -> int:
         """The bits that an element occupies: the mxf4 kinds are packed, others take at least a byte."""
         kind, bits = KINDS[self.idesc.kind], ELEMENT_TYPES[name].bits
         if name == "tf32":
@@ -125,7 +246,7 @@ class Matrices:
         """
         of_a, idesc = operand == "a", self.idesc
         name, flip = (idesc.a_type, idesc.transpose_a) if of_a else (idesc.b_type, idesc.transpose_b)
-        word, bits = int(self.values[operand]), (ELEMENT_TYPES[name].bits, self.container(name))
+        word, bits = int(self.values[operand]), (ELEMENT_TYPES[name].bits, self._container(name))
         return _places(word, operand, idesc.kind, (rows, k), bits, flip, by_row, self.line)
 
     def _shared(self, operand: str, cta: int, rows: int, k: int) -> Array:
@@ -135,7 +256,7 @@ class Matrices:
 
     def _tensor_a(self, cta: int, k: int) -> Array:
         begin, column = self.address("a")
-        container = self.container(self.idesc.a_type)
+        container = self._container(self.idesc.a_type)
         lane = (begin + self.path.bank_lanes())[:, :, None]
         if getattr(self.form, "ashift", False):
             lane = shifted(lane)
@@ -150,26 +271,26 @@ class Matrices:
 
     # Metadata and scales
 
-    def metadata(self, cta: int, chunk: int) -> Array:
+    def _metadata(self, cta: int, chunk: int) -> Array:
         """The codes of A's chunks, `[banks, rows, chunks]`."""
         begin, column = self.address("metadata")
         lanes = self.path.bank_lanes() if self.form.a == "tensor" else self.path.bank_lanes()[:1]
         selector = getattr(self.idesc, "sparsity_selector", 0)
-        lane, at, number = metadata_cells(lanes, self.depth() // chunk, self.idesc.kind, selector)
+        lane, at, number = metadata_cells(lanes, self.depth // chunk, self.idesc.kind, selector)
         words = self._cells(METADATA, cta, begin + lane, column + at)
         codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
         return codes
 
-    def scales(self, cta: int) -> tuple[Doubles, Doubles]:
+    def _scales(self, cta: int) -> tuple[Doubles, Doubles]:
         """The scales of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
         idesc, banks = self.idesc, self.path.banks
         assert isinstance(idesc, BlockScaledDescriptor)
-        of_a = self._scales("scale_a", cta, PARTS, self.path.rows, idesc.a_scale_id)
+        of_a = self._copied_scales("scale_a", cta, PARTS, self.path.rows, idesc.a_scale_id)
         columns, parts = idesc.n // banks, PARTS.reshape(banks, -1)
-        of_b = [self._scales("scale_b", cta, part, columns, idesc.b_scale_id) for part in parts]
+        of_b = [self._copied_scales("scale_b", cta, part, columns, idesc.b_scale_id) for part in parts]
         return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
 
-    def _scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
+    def _copied_scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
         """`[rows, scales]`, of which each of these parts of tensor memory must have a copy."""
         idesc = self.idesc
         assert isinstance(idesc, BlockScaledDescriptor)
@@ -214,16 +335,24 @@ class Matrices:
         shape = self.idesc.m, self.idesc.n, int(self.values["d"])
         return Use("mma", shape, operand)
 
-    def _cells(
-        self, operand: str, cta: int, lane: Numbers, column: Numbers, used: Array | None = None
-    ) -> Array:
+    def _cells(self, operand: str, cta: int, lane: Numbers, column: Numbers) -> Array:
         """The words of these cells."""
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
-        chosen = slice(None) if used is None else used
-        notify_tensor(self.one, "load", cta, (lane[chosen], column[chosen]), self.line, self.use(operand))
+        notify_tensor(self.one, "load", cta, (lane, column), self.line, self.use(operand))
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words
+
+
+def _negated(matrix: Array, name: str, negate: bool) -> Array:
+    return matrix ^ matrix.dtype.type(1 << (ELEMENT_TYPES[name].bits - 1)) if negate else matrix
+
+
+@lru_cache(256)
+def _descriptor(word: int, kind: str, group: int, ws: bool, scale_vec: str, a: str) -> Descriptor:
+    if KINDS[kind].scales is not None:
+        return BlockScaledDescriptor.decode(word, kind, group, scale_vec=scale_vec, a=a)
+    return InstructionDescriptor.decode(word, kind, group, ws=ws, a=a)
 
 
 @lru_cache(1024)
