@@ -20,7 +20,7 @@ from weft.emulator.instructions.fragments import Fragment, Sparse
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.memory.segments import Threads
 from weft.emulator.numerics.native_sums import multiply_accumulate
-from weft.emulator.reading.syntax import U64, Array, Bools, Operand
+from weft.emulator.reading.syntax import STORAGE, U64, Array, Bools, Operand
 from weft.emulator.running.function_code import (
     Job,
     Numbers,
@@ -92,31 +92,19 @@ class InShared:
 
     def matrices(self, lanes: Lanes, step: int) -> Array:
         """The matrix of every warp (`step` 1) or warpgroup (`step` 4), `[warps / step, rows, k]`."""
-        words = lanes.read(self.slot)[:, 0]
-        ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
-        if len(words) > step and (words == words[0]).all():
-            found = self._same(lanes, int(words[0]), ctas[::step].tolist())
-            if found is not None:
-                return found
-        keys = list(zip(ctas.tolist(), words.tolist(), strict=True))
-        matrices: dict[tuple[int, int], Array] = {}
-        for key in keys[::step]:
-            if key not in matrices:
-                same = (ctas == key[0]) & (words == np.uint64(key[1]))
-                reading = lanes if same.all() else lanes.narrowed(lanes.enabled() & same[:, None])
-                places = self.places(key[1], by_row=True)
-                matrices[key] = shared_operand.matrices(reading, "wgmma", [key[0]], places, self.line)[0]
-        return np.stack([matrices[key] for key in keys[::step]])
-
-    def _same(self, lanes: Lanes, word: int, ctas: list[int]) -> Array | None:
-        """The matrices of warps with the same descriptor, `[warps, rows, k]`, of which these are the CTAs;
-        None if something is wrong, which `matrices` finds.
-        """
-        places, each = self.places(word, by_row=True), list(dict.fromkeys(ctas))
-        if places.end > lanes.wave.memory.shared_size:
-            return None
-        matrix = shared_operand.matrices(lanes, "wgmma", each, places, self.line)
-        return matrix if each == ctas else matrix[[each.index(cta) for cta in ctas]]
+        words = lanes.read(self.slot)[::step, 0]
+        ctas = lanes.wave.cta_of_row[lanes.row_numbers()[::step]]
+        whole = np.empty((len(words), self.rows, self.k), STORAGE[max(8, self.bits)])
+        for word in dict.fromkeys(words.tolist()):
+            places, mine = self.places(word, by_row=True), words == np.uint64(word)
+            if places.end > lanes.wave.memory.shared_size:  # which faults for the first CTA
+                mine &= ctas == ctas[mine][0]
+            every = mine.all()
+            reading = lanes if every else lanes.narrowed(lanes.enabled() & np.repeat(mine, step)[:, None])
+            each, index = np.unique(ctas[mine], return_inverse=True)
+            matrices = shared_operand.matrices(reading, "wgmma", each.tolist(), places, self.line)
+            whole[mine] = matrices[index]
+        return whole
 
 
 @lru_cache(1024)
