@@ -4,6 +4,7 @@ from.
 
 from dataclasses import dataclass, replace
 
+from weft.dialects.element_types import BYTE_TYPES, NARROW_TYPES
 from weft.dialects.product_types import BITS, Types
 from weft.errors import WeftError
 
@@ -42,13 +43,8 @@ _OF_ELEMENTS = {
     "f32": "tf32",
     "bf16": "bf16",
     "f16": "f16",
-    "f8E4M3FN": "fp8",
-    "f8E5M2": "fp8",
-    "f6E2M3FN": "fp8",
-    "f6E3M2FN": "fp8",
-    "f4E2M1FN": "fp8",
-    "i8": "s8",
-    "ui8": "s8",
+    **dict.fromkeys(NARROW_TYPES, "fp8"),
+    **dict.fromkeys(BYTE_TYPES, "s8"),
 }
 """Without block scales, elements of 4 and 6 bits take as long as those of 8."""
 

@@ -1,13 +1,16 @@
 """A schedule family of another package: its attribute, legality, launch, choice and kernel."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import weft
+from weft import schedules, tuning
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, read_schedule
 from weft.dialects.schedule.families import FAMILIES
@@ -169,3 +172,11 @@ def test_a_family_is_known_by_a_field_of_its_own():
         FAMILIES.add(Keyless)
     with pytest.raises(weft.WeftError, match="fields must not have the key of Schedule, got 'warps'"):
         FAMILIES.add(Doubled)
+
+
+def test_models_choices_and_searches_ask_no_schedule_for_its_family():
+    """A family states in its own file what it is, what it does and what it costs."""
+    asks = re.compile(r"isinstance\([^)]*Schedule\b|getattr\((s|schedule|chosen)\b")
+    for package in (schedules, tuning):
+        for path in Path(package.__path__[0]).glob("*.py"):
+            assert not asks.findall(path.read_text(encoding="utf-8")), path

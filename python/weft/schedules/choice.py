@@ -70,10 +70,6 @@ class Request:
         return self.m or UNKNOWN_SIZE, self.n or UNKNOWN_SIZE, self.k or UNKNOWN_SIZE
 
 
-def _none(request: Request) -> Iterable[AnySchedule]:
-    return ()
-
-
 def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
     """What a function of the model of `wgmma` returns for a request."""
     gpu, known_k = fitted_gpu(request.chip), request.k is not None
@@ -96,7 +92,7 @@ class Chooser:
     """
 
     choose: Callable[[Request], AnySchedule | None]
-    candidates: Callable[[Request], Iterable[AnySchedule]] = _none
+    candidates: Callable[[Request], Iterable[AnySchedule]] = lambda _: ()
     predicted: Callable[[Request, tuple[Any, ...]], list[float]] | None = None
 
 

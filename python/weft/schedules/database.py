@@ -192,7 +192,7 @@ def read(path: Path) -> dict[Product, Entry]:
     except OSError as error:
         _warn(str(path), WeftError(f"it can't be read: {error.strerror}"))
         return {}
-    return {entry.product: entry for entry in _entries(path, text)}
+    return {entry.product: entry for _, entry in _entries(path, text) if entry is not None}
 
 
 def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
@@ -213,27 +213,20 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
 
 def _add(path: Path, entry: Entry, measured: Collection[str]) -> None:
     text = _text(path)
-    unreadable = [line for line in text.split("\n") if line.strip() and not _readable(line)]
-    kept = {each.product: each for each in _entries(path, text)}
+    lines = list(_entries(path, text))
+    unreadable = [line for line, each in lines if each is None]
+    kept = {each.product: each for _, each in lines if each is not None}
     old = kept.get(entry.product)
     if not old or old.schedule in measured or old.microseconds >= entry.microseconds:
         kept[entry.product] = entry
-    lines = [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
+    written = [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
     draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes("".join(f"{line}\n" for line in lines).encode(*_ENCODING))
+    draft.write_bytes("".join(f"{line}\n" for line in written).encode(*_ENCODING))
     output_files.replace(draft, path)
 
 
 def _order(product: Product) -> tuple[object, ...]:
     return product.chip, tuple(asdict(product.types).values()), product.n, product.k, product.m
-
-
-def _readable(line: str) -> bool:
-    try:
-        Entry.read(line)
-    except WeftError:
-        return False
-    return True
 
 
 @functools.cache
@@ -245,13 +238,16 @@ def _index(path: Path) -> dict[Layer, dict[int, Entry]]:
     return layers
 
 
-def _entries(path: Path, text: str) -> Iterator[Entry]:
+def _entries(path: Path, text: str) -> Iterator[tuple[str, Entry | None]]:
+    """The lines of a file and their entries; None, and a warning, for a line that can't be read."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
+            entry = None
             try:
-                yield Entry.read(line, f"{path}:{number}")
+                entry = Entry.read(line, f"{path}:{number}")
             except WeftError as error:
                 _warn(f"{path}:{number}", error)
+            yield line, entry
 
 
 def _text(path: Path) -> str:

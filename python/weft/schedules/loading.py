@@ -43,36 +43,37 @@ def schedule(
         s = direct.schedule(m, n, types, chip, members, aligned=False)
         if s is not None:
             return s
-    if members > 1:
+    gpu = FITTED_GPUS.get(chip)
+    if members > 1 or gpu is None or types.input_bits != 16:
         return None
-    return _of_b_alone(m, n, k, types, chip) or _with_loaders(m, n, k, types, chip, large)
+    return _of_b_alone(m, n, k, types, gpu) or _with_loaders(m, n, k, types, gpu, large)
 
 
-def _of_b_alone(m: int, n: int, k: int, types: Types, chip: str) -> WarpgroupSchedule | None:
+def _of_b_alone(m: int, n: int, k: int, types: Types, gpu: FittedGpu) -> WarpgroupSchedule | None:
     """With loaders of B alone, which all rows of A share; None for many rows, or where it isn't predicted to
     take clearly less time than copies to padded rows.
     """
-    if chip not in FITTED_GPUS or types.input_bits != 16 or any(types.transposed) or m > _ROWS_OF_B_ALONE:
+    if any(types.transposed) or m > _ROWS_OF_B_ALONE:
         return None
-    model, columns = FITTED_GPUS[chip], 8 * ceil_div(m, 8)
+    columns = 8 * ceil_div(m, 8)
     tiles, blocks = ceil_div(n, _TILE_OF_B_ALONE), ceil_div(k, _UNIT)
-    slices = max(min(model.multiprocessors // tiles, blocks // 8, MOST_PARTIES), 1)
+    slices = max(min(gpu.multiprocessors // tiles, blocks // 8, MOST_PARTIES), 1)
     for depth, loaders, fewest in _KINDS:
         block = _TILE_OF_B_ALONE, columns, depth
         s = WarpgroupSchedule(block, 1, 2, swap=True, loaders=loaders, copies_a=True, global_splits=slices)
-        s = _with_stages(s, types, model)
-        if s.stages >= fewest and s.complaint(types, Target.of(chip)) is None:
+        s = _with_stages(s, types, gpu)
+        if s.stages >= fewest and s.complaint(types, Target.of(gpu.chip)) is None:
             break
     else:
         return None
     if m <= _MOST_ROWS:
         return s
-    waves = ceil_div(tiles * slices, model.multiprocessors)
-    unit = model.loaded_us if columns <= _NARROW else model.loaded_wide_us
-    loaded = waves * ceil_div(blocks, slices) * unit + model.loaded_start_us
-    loaded += model.loaded_slices_us * (slices > 1)
-    copied = 2 * (m + n) * k * types.input_bytes / model.padded_copy
-    copied += wgmma.microseconds(m, n, k, types, model)
+    waves = ceil_div(tiles * slices, gpu.multiprocessors)
+    unit = gpu.loaded_us if columns <= _NARROW else gpu.loaded_wide_us
+    loaded = waves * ceil_div(blocks, slices) * unit + gpu.loaded_start_us
+    loaded += gpu.loaded_slices_us * (slices > 1)
+    copied = 2 * (m + n) * k * types.input_bytes / gpu.padded_copy
+    copied += wgmma.microseconds(m, n, k, types, gpu)
     return s if loaded < _CLEARLY_LESS * copied else None
 
 
@@ -86,11 +87,12 @@ def skewed(chosen: AnySchedule, types: Types, chip: str) -> AnySchedule | None:
     return s if s.complaint(types, Target.of(chip)) is None else None
 
 
-def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) -> WarpgroupSchedule | None:
+def _with_loaders(
+    m: int, n: int, k: int, types: Types, gpu: FittedGpu, large: bool
+) -> WarpgroupSchedule | None:
     """With one CTA for each multiprocessor if there are no more tiles."""
-    if chip not in FITTED_GPUS or types.input_bits != 16 or m > (_MORE_ROWS if large else _MOST_ROWS):
+    if m > (_MORE_ROWS if large else _MOST_ROWS):
         return None
-    model = FITTED_GPUS[chip]
     if m > _MOST_ROWS:
         s = WarpgroupSchedule((_MORE_ROWS, _COLUMNS_OF_MORE, _DEPTH_OF_PANELS), 2, 2, loaders=_LOADERS)
         tiles = ceil_div(n, _COLUMNS_OF_MORE)
@@ -100,14 +102,14 @@ def _with_loaders(m: int, n: int, k: int, types: Types, chip: str, large: bool) 
         warpgroups = 2 if columns <= _FEW_COLUMNS else 1
         s = WarpgroupSchedule((_ROWS_OF_B, columns, depth), warpgroups, 2, swap=True, loaders=_LOADERS)
         tiles = ceil_div(n, _ROWS_OF_B)
-    slices = min(model.multiprocessors // tiles, ceil_div(k, 2 * s.block[2]))
+    slices = min(gpu.multiprocessors // tiles, ceil_div(k, 2 * s.block[2]))
     s = replace(s, global_splits=max(slices, 1))
-    s = _with_stages(s, types, model)
-    return s if s.complaint(types, Target.of(chip)) is None else None
+    s = _with_stages(s, types, gpu)
+    return s if s.complaint(types, Target.of(gpu.chip)) is None else None
 
 
-def _with_stages(s: WarpgroupSchedule, types: Types, chip: FittedGpu) -> WarpgroupSchedule:
+def _with_stages(s: WarpgroupSchedule, types: Types, gpu: FittedGpu) -> WarpgroupSchedule:
     """With as many stages as fit: at least two for each warpgroup that loads, or one such warpgroup."""
-    most = min(s.most_stages(types, chip.facts.shared_bytes), _MOST_STAGES)
+    most = min(s.most_stages(types, gpu.facts.shared_bytes), _MOST_STAGES)
     loaders = s.loaders if most >= 2 * s.loaders else 1
     return replace(s, loaders=loaders, stages=max(most // loaders * loaders, 2))

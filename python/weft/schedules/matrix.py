@@ -137,24 +137,16 @@ class Cell:
     @cached_property
     def layouts(self) -> tuple[str, ...]:
         """The layouts of A and B that some family reads."""
-        return (
-            ()
-            if self.complaint
-            else tuple(name for name, layout in LAYOUTS.items() if self._takes(transposed=layout))
-        )
+        return tuple(name for name, layout in LAYOUTS.items() if self._takes(transposed=layout))
 
     @cached_property
     def results(self) -> tuple[str, ...]:
         """The types of D."""
-        if self.complaint:
-            return ()
         return tuple(d for d in self.inputs.results if self._takes(d=d))
 
     @cached_property
     def extras(self) -> tuple[str, ...]:
         """What else the product may have, by the names of `EXTRAS`."""
-        if self.complaint:
-            return ()
         return tuple(name for name in self.inputs.extras if self._takes(**EXTRAS[name]))
 
     @cached_property
@@ -174,8 +166,9 @@ class Cell:
         return not self.inputs.scale and types <= MEASURED.get(self.chip, frozenset())
 
     def _takes(self, **fields: Any) -> bool:
-        """Whether some family multiplies the product with some fields of its types changed."""
-        return any(self._is_able(family, replace(self.types, **fields)) for family in FAMILIES)
+        """Whether the product is multiplied, and by some family with some fields of its types changed."""
+        types = replace(self.types, **fields)
+        return self.complaint is None and any(self._is_able(family, types) for family in FAMILIES)
 
     def _is_able(self, family: type[AnySchedule], types: Types) -> bool:
         return self.chip in family.chips(types) and family.layout_complaint(types) is None

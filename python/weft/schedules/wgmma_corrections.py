@@ -66,9 +66,8 @@ def _pieces(case: Case) -> tuple[Array, Array]:
     the bytes of each.
     """
     kernels, size = case.kernels, case.kernels.types.output_bytes
-    of_rows = kernels.of_tile("rows_of_warpgroups", lambda s: s.rows)
     parts = np.where(kernels.in_strips, LINE_BYTES // size, kernels.columns // kernels.staging_parts)
-    width = np.where(kernels.swap, of_rows, parts) * size
+    width = np.where(kernels.swap, kernels.rows_of_warpgroups, parts) * size
     return kernels.staged * case.m * case.n * size / width / kernels.gpu.multiprocessors, width
 
 

@@ -178,7 +178,7 @@ def _copy_cycles(kernels: Kernels, m: Array, n: Array, k: Array, active: Array) 
     """Cycles in which a stage is filled, and from one copy's arrival to the next's by their latency."""
     fill, gpu = fill_cycles(kernels, m, n, k, active), kernels.gpu
     # A warpgroup that leaves products in flight releases a stage one block late.
-    late = 0 if kernels.types.promoted else kernels.of_tile("overlaps", lambda s: int(s.overlaps))
+    late = 0 if kernels.types.promoted else kernels.overlaps
     _, rare = _asked_bytes(kernels, m, n, k)
     of_memory = rare / kernels.stage_bytes
     latency = gpu.copy_latency + gpu.memory_latency * of_memory

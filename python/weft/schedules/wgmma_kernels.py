@@ -6,7 +6,6 @@ Times are cycles of a multiprocessor; `h200` has the numbers.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,16 @@ Array = Any  # of numpy
 
 
 class _Column(cached_property[Array]):
-    """What a function returns for the tile of each of some kernels, and for the types."""
+    """What a function returns for the tile of each of some kernels. It is called once for each tile."""
 
-    def __init__(self, value: Callable[[WarpgroupSchedule, Types], float]) -> None:
-        super().__init__(lambda kernels: kernels.of_tile(self.attrname, lambda s: value(s, kernels.types)))
+    def __init__(self, value: Callable[[WarpgroupSchedule, "Kernels"], float]) -> None:
+        def column(kernels: "Kernels") -> Array:
+            name = str(self.attrname)
+            if name not in kernels.of_tiles:
+                kernels.of_tiles[name] = np.array([value(tile, kernels) for tile in kernels.tiles])
+            return kernels.of_tiles[name][kernels.tile]
+
+        super().__init__(column)
 
 
 @dataclass(frozen=True)
@@ -71,21 +76,24 @@ class Kernels:
         names = ("tile", "stages", "splits", "global_splits", "height", "width", "stream_k")
         return replace(self, **{name: vars(self)[name][index] for name in names})
 
-    def of_tile(self, name: str, value: Callable[[WarpgroupSchedule], float]) -> Array:
-        """A column of what a function returns for each tile. It is called once for all columns of a name."""
-        if name not in self.of_tiles:
-            self.of_tiles[name] = np.array([value(tile) for tile in self.tiles])
-        return self.of_tiles[name][self.tile]
-
     rows = _Column(lambda s, _: s.block[0])
     columns = _Column(lambda s, _: s.block[1])
-    stored_columns = _Column(lambda s, types: s.stored(types)[1])
+    stored_columns = _Column(lambda s, kernels: s.stored(kernels.types)[1])
     depth = _Column(lambda s, _: s.block[2])
     swap = _Column(lambda s, _: s.swap)
     joined = _Column(lambda s, _: s.joined)
+    overlaps = _Column(lambda s, _: int(s.overlaps))
     turns = _Column(lambda s, _: s.warpgroups if s.alternating else 0)
     """The warpgroups that compute tiles in turns; 0 where they share tiles."""
-    stage_bytes = _Column(lambda s, types: s.stage_bytes(types))
+    rows_of_warpgroups = _Column(lambda s, _: s.rows)
+    stage_bytes = _Column(lambda s, kernels: s.stage_bytes(kernels.types))
+    products = _Column(lambda s, kernels: product_cycles(s, kernels.types, kernels.gpu))
+    """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
+    _whole = _Column(lambda s, kernels: s.staging(kernels.types).whole)
+    _strip = _Column(lambda s, kernels: s.staging(kernels.types).strip)
+    _unit = _Column(lambda s, kernels: s.staging(kernels.types).unit)
+    _sums_bytes = _Column(lambda s, _: 4 * s.rows_of_d * s.sums_stride)
+    _registers_of_two_fit = _Column(lambda s, kernels: _two_have_registers(s, kernels.types))
 
     def swapped(self, m: Array, n: Array) -> tuple[Array, Array]:
         """What the rows and the columns of tiles cover."""
@@ -111,16 +119,10 @@ class Kernels:
     @cached_property
     def staging(self) -> Staging:
         """How tiles of D are staged."""
-
-        def of_tile(name: str) -> Array:
-            """A field of `Staging` that depends on the tile only."""
-            return self.of_tile(f"staging_{name}", lambda s: getattr(s.staging(self.types), name))
-
         barriers = barrier_bytes(self.stages, self.turns)
         room = self.gpu.facts.shared_bytes - self.stages * self.stage_bytes - barriers
-        whole, strip = (np.where(self.staged, of_tile(name), 0) for name in ("whole", "strip"))
-        width = LINE_BYTES // self.types.output_bytes
-        return Staging(whole, room, self.columns, of_tile("unit"), strip, width)
+        whole, strip = (np.where(self.staged, each, 0) for each in (self._whole, self._strip))
+        return Staging(whole, room, self.columns, self._unit, strip, LINE_BYTES // self.types.output_bytes)
 
     @cached_property
     def staging_parts(self) -> Array:
@@ -133,11 +135,6 @@ class Kernels:
         return self.staging.slots > 0
 
     @cached_property
-    def products(self) -> Array:
-        """Cycles of a tile's products for one K block, and of adding them where they are promoted."""
-        return self.of_tile("products", lambda s: product_cycles(s, self.types, self.gpu))
-
-    @cached_property
     def added_share(self) -> Array:
         """With global splits, the largest share of a tile's columns whose sums one CTA adds up."""
         if "added_shares" not in self.of_tiles:
@@ -148,21 +145,16 @@ class Kernels:
     @cached_property
     def two_fit(self) -> Array:
         """Whether a multiprocessor holds two such CTAs: their shared memory, and their registers."""
-        facts, types = self.gpu.facts, self.types
-        room = room_of_two(facts)
         stages = self.stages * self.stage_bytes
-        of_tile = self.of_tile("sums_bytes", lambda s: 4 * s.rows_of_d * s.sums_stride)
-        sums = np.where(self.splits > 1, of_tile, 0)
-        staging = np.where(self.staged, self.rows * self.columns * types.output_bytes, 0)
+        sums = np.where(self.splits > 1, self._sums_bytes, 0)
+        staging = np.where(self.staged, self.rows * self.columns * self.types.output_bytes, 0)
         shared = np.maximum(stages, sums) + self.stages * STAGE_BARRIER_BYTES + staging
-        registers = self.of_tile("registers_of_two_fit", lambda s: _registers_of_two_fit(s, types))
-        return registers & (shared <= room)
+        return self._registers_of_two_fit & (shared <= room_of_two(self.gpu.facts))
 
     @cached_property
     def panels(self) -> Array:
         """The panels after the first that 128 bytes of a row of D lie in while it is staged."""
-        size = self.types.output_bytes
-        more = self.of_tile("panels", lambda s: LINE_BYTES // gcd(LINE_BYTES, s.block[1] * size) - 1)
+        more = LINE_BYTES // np.gcd(LINE_BYTES, self.columns * self.types.output_bytes) - 1
         return np.where(self.staged & ~self.swap & ~self.in_strips, more, 0)
 
 
@@ -187,7 +179,7 @@ def room_of_two(chip: Chip) -> int:
     return chip.sm_shared_bytes // 2 - (chip.sm_shared_bytes - chip.shared_bytes)
 
 
-def _registers_of_two_fit(s: WarpgroupSchedule, types: Types) -> bool:
+def _two_have_registers(s: WarpgroupSchedule, types: Types) -> bool:
     registers = (s.rows + s.products(types) * wgmma.M) * s.block[1] // WARPGROUP + OTHER_REGISTERS
     return registers <= register_share(2 * s.threads)
 
