@@ -29,6 +29,8 @@ from weft.system import processes
 # The number of a process of tests, in its environment.
 VARIABLE = "WEFT_TEST_PROCESS"
 MOST_PROCESSES = 8  # because of memory
+# Besides one for each core, since tests wait: for other programs, and for time to pass.
+MORE_PROCESSES = 1
 # Seconds after which a test has hung; the second is of slow tests, such as hours of mutated input.
 LIMITS = 600, 7200
 _DYING = 10  # seconds in which a process must end that was asked to print its stacks and end
@@ -240,8 +242,8 @@ class Processes:
         """Runs tests in a fork until none is left."""
         config = session.config
         os.environ[VARIABLE] = str(number)
-        # There is one process for each core. Emulators that spread CTAs would compute them at the same time,
-        # and some a second time.
+        # These processes use all cores. Emulators that spread CTAs would compute them at the same time, and
+        # some a second time.
         processes.cores = lambda: 1
         atexit._clear()  # what the collecting process does at its end
         if (reporter := config.pluginmanager.get_plugin("terminalreporter")) is not None:
@@ -280,10 +282,11 @@ class Processes:
 
 def main(arguments: list[str]) -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(usable, MOST_PROCESSES)
     if runtime.available() is None:
         # CUDA doesn't work in forks of a process that has looked for a GPU, which collecting does.
-        return pytest.main(["-n", str(count), "--dist", "worksteal", *arguments])
+        count = str(min(usable, MOST_PROCESSES))
+        return pytest.main(["-n", count, "--dist", "worksteal", *arguments])
+    count = min(usable + MORE_PROCESSES, MOST_PROCESSES)
     return pytest.main(arguments, plugins=[Processes(count)])
 
 

@@ -25,7 +25,7 @@ SUITES = {
     "pytest": [sys.executable, "test/parallel.py" if hasattr(os, "fork") else "-mpytest"],
 }
 SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
-# Beside pytest's processes, one for each core, lit's use the time in which these wait.
+# Beside pytest's processes, which suffice for all cores, lit's use the time in which these wait.
 BESIDE = {"lit": [f"-j{max((os.cpu_count() or 1) // 2, 1)}"]}
 
 

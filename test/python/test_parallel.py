@@ -173,10 +173,11 @@ def test_threads_of_jax_that_forks_would_lack_are_refused(patch):
 
 def test_forks_are_not_used_where_a_gpu_is(patch):
     called = []
+    patch.setattr(parallel.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     patch.setattr(parallel.pytest, "main", lambda arguments, plugins=(): called.append((arguments, plugins)))
     for found in (None, "no GPU"):
         patch.setattr(parallel.runtime, "available", lambda found=found: found)
         parallel.main(["-x"])
     (exact, none), (plain, (plugin,)) = called
-    assert exact[0] == "-n" and exact[-1] == "-x" and not none
-    assert plain == ["-x"] and isinstance(plugin, parallel.Processes)
+    assert exact[:2] == ["-n", "2"] and exact[-1] == "-x" and not none
+    assert plain == ["-x"] and isinstance(plugin, parallel.Processes) and plugin._count == 3
