@@ -14,11 +14,11 @@ import random_tiles
 from weft.emulator.numerics import emit
 
 KINDS = {
-    random_ptx: 4,
-    random_tiles: 2,
-    random_statements: 8,
-    random_expressions: 4,
-    random_products: 4,
+    random_ptx: 2,
+    random_tiles: 1,
+    random_statements: 4,
+    random_expressions: 2,
+    random_products: 2,
 }
 """How many inputs of each kind the default run has."""
 FAULTY = 256
