@@ -132,12 +132,12 @@ def _cpu_seconds():
 
 
 def _living_seconds(pid):
-    """CPU time of another process; 0 where the system doesn't have it in /proc."""
+    """CPU time of another process; 0 where the system has no clock of it."""
     try:
-        after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+        # Linux's number of that clock. Reading /proc takes 50 times as long: 5 % of the time of all tests.
+        return time.clock_gettime(~pid << 3 | 2)
+    except (AttributeError, OSError):
         return 0
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
