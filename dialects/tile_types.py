@@ -1,11 +1,11 @@
 """The types of the `tile` dialect, and what they require of values.
 
 Two types hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) is in the
-registers of a warp, or of the four warps of a warpgroup if its layout contains `warpid`; the layout maps each
-element to a lane and a register. A buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`)
-is in a memory; in tensor memory (`"tmem"`), its layout maps each element to a lane and a column. Global
-operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles. `!tile.ring<stages>` is the barriers
-of a pipeline.
+registers of a warp, or of the four warps of a warpgroup if its layout contains `warpid` (a vector: of any
+warps of a CTA); the layout maps each element to a lane and a register. A buffer (`!tile.buffer<array<i64: …>,
+T, #tile.layout<"S[…]">, "shared">`) is in a memory; in tensor memory (`"tmem"`), its layout maps each element
+to a lane and a column. Global operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles.
+`!tile.ring<stages>` is the barriers of a pipeline.
 """
 
 import operator
@@ -21,6 +21,7 @@ from weft.dialects.tile_limits import MOST_REGISTERS, MOST_STAGES
 from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
 from weft.isa.family import choice
+from weft.isa.launch_limits import MOST_THREADS
 from weft.isa.tcgen05 import tensor_layouts
 from weft.isa.tcgen05.family import CTA_GROUPS
 from weft.layout import Iter, Layout, LayoutError
@@ -139,7 +140,7 @@ class FragmentType(Tile.Type, name="fragment"):
     @property
     @of_type
     def warps(self) -> int:
-        """The number of warps that hold it: one, or a warpgroup's four."""
+        """The number of warps that hold it: one, or a warpgroup's four; a vector, any number."""
         return int(self.layout.span("warpid"))
 
     @property
@@ -343,8 +344,10 @@ def _layout_complaint(layout: Layout, kind: str, shape: tuple[int, ...]) -> str 
     if registers > MOST_REGISTERS:
         return f"a lane must hold at most {MOST_REGISTERS} elements, got {registers}"
     warps = layout.span("warpid")
-    if warps not in (1, WARPS):
+    if len(shape) > 1 and warps not in (1, WARPS):
         return f"it must span 1 warp or the {WARPS} of a warpgroup, got {warps}"
+    if warps > MOST_THREADS // LANES:
+        return f"it must span at most the {MOST_THREADS // LANES} warps of a CTA, got {warps}"
     if not layout.is_bijective({"warpid": warps, "laneid": LANES, "m": registers}):
         each = f"each of {LANES} lanes must hold one element in each of {registers} registers"
         return each + (_collision(layout, shape) or _gap(layout, warps, registers))

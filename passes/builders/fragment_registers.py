@@ -87,8 +87,7 @@ def lane_coordinate(digits: tuple[LaneDigit, ...]) -> ir.Value | int:
     """One coordinate of the lane's first element."""
     total: ir.Value | int = 0
     for digit in digits:
-        number = thread_ids.lane() if digit.axis == "laneid" else thread_ids.warp()
-        low = emit.rem(emit.div(number, digit.stride), digit.extent)
+        low = thread_ids.digit(digit.axis, digit.stride, digit.extent)
         total = emit.add(total, emit.mul(low, digit.weight))
     return total
 

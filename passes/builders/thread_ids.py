@@ -49,6 +49,17 @@ def warp() -> ir.Value:
     return emit.rem(emit.div(emit.thread(), LANES), WARPS)
 
 
+def digit(axis: str, stride: int, extent: int) -> ir.Value:
+    """A digit, in 0..extent - 1, of the lane's number, or of the warp's: in its warpgroup, or where that has
+    fewer warps, in its CTA.
+    """
+    if axis == "laneid":
+        number = lane()
+    else:
+        number = warp() if stride * extent <= WARPS else emit.div(emit.thread(), LANES)
+    return emit.rem(emit.div(number, stride), extent)
+
+
 @contextmanager
 def one_thread(warp: int = 0) -> Iterator[None]:
     """In the block, ops are built for one thread of each warpgroup, always the same: the elected one of a

@@ -188,6 +188,51 @@ def test_vectors_have_indices_sums_and_atomics():
     assert np.array_equal(z[700::2], x[1:301:2]) and not z[701::2].any() and not z[:700].any()
 
 
+@w.kernel(grid=lambda x: x.rows, threads=lambda T: T)
+def shared_rows(
+    x: w.In["m n"], y: w.Out["m n"], up_to: w.Out["m n", w.f32], best: w.Out["m", w.i32], *, N, T
+):
+    """Rows minus their means, prefix sums and the index of the largest element, by all threads of a CTA."""
+    row = w.cta()
+    v = w.load(x[row], N).to(w.f32)
+    w.store(w.cumsum(v), up_to[row, 0])
+    mean = w.sum(v) / x.columns.to(w.f32)
+    inside = w.where(w.row(v) < x.columns, v, -w.inf)
+    w.store((v - mean).to(y.dtype), y[row, 0])
+    w.atomic_add(best[row], w.where(w.thread() == 0, w.argmax(inside, axis=0), 0))
+
+
+@pytest.mark.each_value(2)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_75"])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.int8, np.float64])
+@pytest.mark.parametrize(
+    "threads, columns", [(128, 1024), (256, 3001), (512, 4093), (1024, 7), (32, 256), (64, 200), (96, 385)]
+)
+def test_all_threads_of_a_cta_share_a_vector(threads, columns, dtype, arch):
+    x = np.random.default_rng(0).integers(-20, 20, (2, columns)).astype(dtype)
+    y, up_to, best = np.zeros_like(x), np.zeros(x.shape, np.float32), np.zeros(2, np.int32)
+    count = -(-columns // (4 * threads)) * 4 * threads
+    clean(shared_rows.emulate(x, y, up_to, best, N=count, T=threads, arch=arch))
+    wide = x.astype(np.float64)
+    assert np.array_equal(up_to, wide.cumsum(1)) and np.array_equal(best, wide.argmax(1))
+    expected = (wide - wide.mean(1, keepdims=True)).astype(dtype).astype(float)
+    assert np.allclose(y.astype(float), expected, rtol=1e-2, atol=1.01 if dtype == np.int8 else 1e-5)
+
+
+def test_rows_that_threads_share_take_few_registers():
+    used = shared_rows.compile("bf16", "bf16", N=4096, T=128, arch="sm_90a").resources
+    assert used.registers <= 128 and not used.spill_stores
+
+
+def test_a_vector_has_elements_for_all_threads_of_a_cta():
+    @w.kernel(threads=256)
+    def kernel(x: w.In["n", w.f32]):
+        w.load(x[0], 512)
+
+    with pytest.raises(weft.WeftError, match="multiple of 1024 elements for 256 threads, got 512: use 1024"):
+        kernel.compile()
+
+
 @mistakes(r"a vector must have a multiple of 512 elements, got 100: use 512, as loads and stores leave out")
 def few_elements(x: w.In["n", w.f32]):
     with w.role():

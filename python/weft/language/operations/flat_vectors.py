@@ -1,11 +1,13 @@
 """Loads and stores of vectors and buffers of which each thread has elements that follow each other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import shown
 from weft.isa.chips import LANES, WARPGROUP, WARPS
+from weft.isa.mma.fragments import REGISTER_BITS
+from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
 from weft.language.values import registers
@@ -20,21 +22,36 @@ from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.builders import addresses, emit
 
-_RUN = 4  # elements of a thread that follow each other
-_STEP = WARPGROUP * _RUN
+_RUNS = (8, 4)  # elements of a thread that follow each other
 
 
 def layout_of(count: int) -> Layout:
-    """The layout of a vector of so many elements: of each 512, a thread has four that follow each other."""
-    if isinstance(count, bool) or count < 1 or count % _STEP:
-        nearest = max(-(-count // _STEP), 1) * _STEP
+    """The layout of a vector of so many elements: a thread has eight, or four, that follow each other."""
+    threads = _threads()
+    step = threads * _RUNS[-1]
+    if isinstance(count, bool) or count < 1 or count % step:
         raise mistake(
-            f"a vector must have a multiple of {_STEP} elements, got {count}: use {nearest}, as loads and "
-            "stores leave out what is outside of an array; w.load_row and w.load_column load vectors for "
-            "tiles"
+            f"a vector must have a multiple of {step} elements{_of_threads(threads)}, got {count}: use "
+            f"{_nearest(count, step)}, as loads and stores leave out what is outside of an array; w.load_row "
+            "and w.load_column load vectors for tiles"
         )
-    text = f"S[({count // _STEP},{WARPS},{LANES},{_RUN}):({_RUN},1@warpid,1@laneid,1)]"
-    return Layout.parse(text)
+    run = next(each for each in _RUNS if count % (threads * each) == 0)
+    steps, warps = count // (threads * run), threads // LANES
+    return Layout.parse(f"S[({steps},{warps},{LANES},{run}):({run},1@warpid,1@laneid,1)]")
+
+
+def _threads() -> int:
+    """The threads that share a vector: a warpgroup of a role, or outside of roles the kernel's `threads`."""
+    current = trace.current()
+    return WARPGROUP if current.role is not None else current.cta_threads or WARPGROUP
+
+
+def _of_threads(threads: int) -> str:
+    return "" if threads == WARPGROUP else f" for {threads} threads"
+
+
+def _nearest(count: int, step: int) -> int:
+    return max(-(-count // step), 1) * step
 
 
 def shape_complaint(shape: object) -> str:
@@ -49,7 +66,7 @@ def shape_complaint(shape: object) -> str:
     if len(parts) == 2 and isinstance(parts[1], int):
         return (
             f"a tile must have a multiple of 64 rows, got {shape}: a part of one row is a vector, of "
-            f"{-(-parts[1] // _STEP) * _STEP} in place of the shape, or of w.load_row for a tile"
+            f"{_nearest(parts[1], _threads() * _RUNS[-1])} in place of the shape, or of w.load_row for a tile"
         )
     instead = "w.load_row and w.load_column load vectors for tiles"
     if shape is None:
@@ -65,8 +82,7 @@ def load(source: Place, count: int, like: Fragment | None, outside: object) -> F
     elements = _Vector(source, count, layout)
     default = as_scalar(outside, source.dtype).value
     default = emit.bits(default, addresses.stored_type(default.type))
-    kind = ir.VectorType.get([len(elements.offsets)], default.type)
-    (lane,) = elements.either([kind], lambda width: [elements.loaded(width, default)])
+    lane = elements.load(default)
     return Fragment(emit.bits(lane, source.dtype.type), (count,), layout)
 
 
@@ -77,12 +93,11 @@ def store(fragment: Fragment, to: Place, via: object, rows: object) -> None:
     vector_ = _Vector(to, fragment.shape[0], fragment.layout)
     elements = emit.elements(emit.bits(fragment.lane, addresses.stored_type(fragment.dtype.type)))
 
-    def stores(width: int) -> list[ir.Value]:
-        vector_.store(elements, width)
-        return []
+    def stores(width: int) -> Callable[[], list[ir.Value]]:
+        return lambda: vector_.store(elements, width)
 
     with emit.when(reductions.first_of_copies(fragment.layout)):
-        vector_.either([], stores)
+        vector_.either([], stores(vector_.width), stores(1))
 
 
 def load_contiguous(buffer: object) -> Fragment:
@@ -122,13 +137,18 @@ class _Vector:
         numbers = row(Fragment(None, (count,), layout))
         self.first: ir.Value = (numbers.base + Scalar(self.start)).value
         self.offsets = numbers.offsets
-        run = registers.run(layout, (count,))
-        self.width = min(run, registers.MOST_BYTES // self.bytes) if run in (2, _RUN) else 1
+        self._address = self._at(self.first)
+        self.run = registers.run(layout, (count,))
+        self.width = min(self.run, registers.MOST_BYTES // self.bytes) if self.run in (2, *_RUNS) else 1
 
-    def either(self, kinds: list[ir.Type], build: Callable[[int], list[ir.Value]]) -> list[ir.Value]:
-        """Accesses runs where the first one is aligned and none ends beyond the row, otherwise elements."""
+    def either(
+        self, kinds: list[ir.Type], runs: Callable[[], list[ir.Value]], single: Callable[[], list[ir.Value]]
+    ) -> list[ir.Value]:
+        """Accesses runs where the first one is aligned and none ends beyond the row, otherwise single
+        elements.
+        """
         if self.width == 1:
-            return build(1)
+            return single()
         address = arith.trunci(emit.i32(), llvm.ptrtoint(_i64(), self._at(self.start)))
         left = emit.sub(self.limit, self.start)
         aligned = emit.equal(emit.bit_and(address, self.width * self.bytes - 1), 0)
@@ -136,33 +156,77 @@ class _Vector:
         begins = arith.andi(emit.less(emit.value(0), left), aligned)
         if may_begin_before(self.start):
             begins = arith.andi(begins, emit.less(emit.value(-1), self.start))
-        return emit.either(arith.andi(begins, within), kinds, lambda: build(self.width), lambda: build(1))
+        return emit.either(arith.andi(begins, within), kinds, runs, single)
 
-    def loaded(self, width: int, default: ir.Value) -> ir.Value:
+    def load(self, default: ir.Value) -> ir.Value:
         """A lane's elements, those outside of the row with the default."""
+        count = len(self.offsets)
+        kind, bits = ir.VectorType.get([count], self.element), count * int(self.element.width)
+        if self.width == 1 or bits % REGISTER_BITS:
+            return self._loaded(self.offsets, 1, default)
+        step = self.offsets[min(self.run, count - 1)]
+        even = all(at == n // self.run * step + n % self.run for n, at in enumerate(self.offsets))
+        # As registers, which elements then share after the branch.
+        words = ir.VectorType.get([bits // REGISTER_BITS], emit.i32())
+
+        def single() -> list[ir.Value]:
+            if even and count > 2 * self.run:
+                return [self._loaded_by_runs(step, words.shape[0], default)]
+            return [vector.bitcast(words, self._loaded(self.offsets, 1, default))]
+
+        def runs() -> list[ir.Value]:
+            return [vector.bitcast(words, self._loaded(self.offsets, self.width, default))]
+
+        (lane,) = self.either([words], runs, single)
+        return vector.bitcast(kind, lane)
+
+    def _loaded(
+        self, offsets: Sequence[int], width: int, default: ir.Value, more: ir.Value | int = 0
+    ) -> ir.Value:
+        """Elements at these distances, plus `more`, from the lane's first one."""
         elements = list[ir.Value]()
         kind = self.element if width == 1 else ir.VectorType.get([width], self.element)
         fill = default if width == 1 else vector.broadcast(kind, default)
-        for number in range(0, len(self.offsets), width):
-            address, inside = self._run(number)
-            # Without a branch: what is outside is read from the beginning of the row, or of the vector.
-            safe = self._row if width == 1 else self._at(self.start)
-            value = arith.select(inside, llvm.load(kind, arith.select(inside, address, safe)), fill)
+        first = emit.value(emit.add(self.first, more))
+        address = self._address if isinstance(more, int) else self._at(first)
+
+        def read(at: ir.Value, is_inside: ir.Value) -> ir.Value:
+            return emit.either(is_inside, [kind], lambda: [llvm.load(kind, at)], lambda: [fill])[0]
+
+        for offset in offsets[::width]:
+            value = read(*self._run(offset, first, address))
             elements += emit.elements(value) if width > 1 else [value]
         return emit.vector_of(elements)
 
-    def store(self, elements: list[ir.Value], width: int) -> None:
-        """Stores a lane's elements that are inside of the row."""
-        for number in range(0, len(elements), width):
-            at, inside = self._run(number)
-            part = elements[number : number + width]
-            with emit.when(inside):
-                llvm.store(part[0] if width == 1 else emit.vector_of(part), at)
+    def _loaded_by_runs(self, step: int, count: int, default: ir.Value) -> ir.Value:
+        """A lane's elements as `count` registers, from one run after the other: the addresses and elements of
+        all at once would need more registers than all else.
+        """
+        each = count * self.run // len(self.offsets)
 
-    def _run(self, register: int) -> tuple[ir.Value, ir.Value]:
-        """The address of the element of a register, and whether it is inside of the row."""
-        number = emit.value(emit.add(self.first, self.offsets[register]))
-        return self._at(number), inside(number, self.limit, self.start)
+        def loaded(number: ir.Value, words: list[ir.Value]) -> list[ir.Value]:
+            run = self._loaded(range(self.run), 1, default, emit.mul(number, step))
+            new = emit.elements(vector.bitcast(ir.VectorType.get([each], emit.i32()), run))
+            return [
+                arith.select(emit.equal(number, n // each), new[n % each], old) for n, old in enumerate(words)
+            ]
+
+        zeros = [emit.value(0)] * count
+        return emit.vector_of(emit.loop(0, len(self.offsets) // self.run, 1, zeros, loaded))
+
+    def store(self, elements: list[ir.Value], width: int) -> list[ir.Value]:
+        """Stores a lane's elements that are inside of the row. Returns nothing: []."""
+        for number in range(0, len(elements), width):
+            at, is_inside = self._run(self.offsets[number], self.first, self._address)
+            part = elements[number : number + width]
+            with emit.when(is_inside):
+                llvm.store(part[0] if width == 1 else emit.vector_of(part), at)
+        return []
+
+    def _run(self, offset: int, first: ir.Value, address: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The address of the element at a distance from the first one, and whether it is in the row."""
+        number = emit.value(emit.add(first, offset))
+        return addresses.offset(address, offset * self.bytes), inside(number, self.limit, self.start)
 
     def _at(self, number: ir.Value) -> ir.Value:
         wide = arith.extsi(_i64(), emit.value(number))

@@ -34,8 +34,7 @@ def first_of_copies(layout: Layout) -> ir.Value:
 
 def digit(it: Iter) -> ir.Value:
     """The digit of the number of a lane or of a warp that an iterator of a layout has, in 0..extent - 1."""
-    number = thread_ids.lane() if it.axis == "laneid" else thread_ids.warp()
-    return emit.rem(emit.div(number, it.stride), it.extent)
+    return thread_ids.digit(it.axis, it.stride, it.extent)
 
 
 def reduced(name: str, values: list[ir.Value]) -> ir.Value:
@@ -61,7 +60,7 @@ def total(x: object, name: str, axis: int | None, within: str | None) -> Scalar:
     if isinstance(x, Fragment):
         if within is not None:
             raise mistake(f"within must be None for all elements of {x}, got {within!r}")
-        warps, value = WARPS, _of_lane(x, name)
+        warps, value = x.layout.span("warpid"), _of_lane(x, name)
     else:
         value = shared_exchange.number(x, axis, "expects a fragment to reduce")
         if within not in (None, "warp"):

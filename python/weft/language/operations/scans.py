@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from weft.isa.chips import LANES, WARPS
+from weft.isa.chips import LANES
 from weft.language.capture import trace
 from weft.language.messages.mistakes import mistake
 from weft.language.operations import reductions
@@ -215,7 +215,7 @@ def _of_fragments(xs: Sequence[Fragment], axis: int, law: Law) -> tuple[Fragment
             blocks = _of_registers(blocks, law)
         elif it.axis == "laneid" and it.extent & (it.extent - 1) == 0:
             blocks = {key: _of_lanes(block, it, law) for key, block in blocks.items()}
-        elif (it.extent, it.stride) == (WARPS, 1):
+        elif it.stride == 1 and it.extent == x.layout.span("warpid"):
             blocks = _of_warps(x, axis, blocks, digits[number + 1 :], law)
         else:
             raise mistake(f"can't add up along axis {axis} in layout {x.layout}: w.convert the tile")
@@ -261,11 +261,12 @@ def _of_warps(
     for it in inner:
         if it.axis == "laneid":
             stores = arith.andi(stores, emit.equal(reductions.digit(it), 0))
-    _, warp = groups.group(WARPS)
+    warps = x.layout.span("warpid")
+    _, warp = groups.group(warps)
     totals = [block.total.values for block in blocks.values()]
     joined = dict[_Key, _Block]()
     for (key, block), each in zip(
-        blocks.items(), _of_all_warps(slots, totals, lines * len(held), stores), strict=True
+        blocks.items(), _of_all_warps(slots, totals, (lines * len(held), warps), stores), strict=True
     ):
         every = law.folded([Part(values) for values in each])
         joined[key] = _Block(every, parts=[(block, _before(each, warp, law))])
@@ -273,14 +274,14 @@ def _of_warps(
 
 
 def _of_all_warps(
-    slots: Sequence[ir.Value], totals: Sequence[Values], count: int, stores: ir.Value
+    slots: Sequence[ir.Value], totals: Sequence[Values], counts: tuple[int, int], stores: ir.Value
 ) -> Iterator[list[Values]]:
-    """For each slot, the values of all warps. Those of one array are loaded as the caller takes them; those
-    of several at once, since the arrays share memory.
+    """For each slot, the values of all warps; `counts` are the numbers of slots and of warps. Those of one
+    array are loaded as the caller takes them; those of several at once, since the arrays share memory.
     """
     arrays = list(zip(*totals, strict=True))
     values_of_warps = (
-        groups.exchanged(list(zip(slots, each, strict=True)), count, WARPS, stores) for each in arrays
+        groups.exchanged(list(zip(slots, each, strict=True)), *counts, stores) for each in arrays
     )
     kept = (each if len(arrays) == 1 else list(each) for each in values_of_warps)
     return (list(zip(*each, strict=True)) for each in zip(*kept, strict=True))

@@ -7,7 +7,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.errors import WeftError, shown
 from weft.ir import callers
-from weft.isa.chips import THREAD_REGISTERS
+from weft.isa.chips import THREAD_REGISTERS, WARPGROUP
 from weft.language.capture import trace
 from weft.language.capture.carried import Carried
 from weft.language.messages.mistakes import at, check_value, mistake
@@ -399,4 +399,7 @@ def layout_for(shape: tuple[int, ...], like: Fragment | None) -> Layout:
             f"got {shape}: use {nearest}, as loads and stores leave out what is outside of an array, or like="
             f"{columns}"
         )
-    return trace.current().sums(shape)
+    current = trace.current()
+    if current.role is None and not current.one_thread:
+        current.check_whole("a tile", WARPGROUP)
+    return current.sums(shape)

@@ -1,0 +1,243 @@
+"""Times the kernels of `row_kernels.py` in `weft.language` beside the same in Triton, with its best number of
+warps, PyTorch, and a copy.
+
+    python benchmarks/language/rows.py [--kernels softmax,…]
+
+Prints a line of JSON for each kernel and shape: the error against float64, relative to the largest element,
+and GB/s of the bytes that must be read and written, in CUDA graphs, in turns. Arrays are larger than the L2
+cache. The ratio is to the faster one of Triton and PyTorch.
+"""
+
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import row_kernels as ours
+import row_kernels_of_triton as theirs
+import torch
+import triton
+from torch.nn import functional
+
+from weft.bench import scripts
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "attention"))
+from forward import in_turns, queued  # noqa: E402
+
+ROWS = (
+    (131072, 512),
+    (65536, 1024),
+    (16384, 3000),
+    (16384, 4096),
+    (8192, 16384),
+    (4096, 32000),
+    (2048, 65536),
+)
+TOKENS = ((4096, 32000), (2048, 128256))
+FLAT = 1 << 26
+CTAS = 132 * 4
+"""The CTAs that add up gradients of weights, each for many rows."""
+WARPS = (2, 4, 8, 16, 32)
+EPSILON = ours.EPSILON
+
+THREADS = (32, 64, 128, 256, 512, 1024)
+
+Case = tuple[str, dict[str, int], int, dict[str, Callable[[], object]], Callable[[], float]]
+"""A kernel, its sizes, the bytes that it must read and write, its implementations, and Weft's error."""
+
+
+def main() -> None:
+    options = scripts.parser(__doc__)
+    options.add_argument("--kernels", default="", help="only these, with commas between them")
+    chosen = scripts.parsed(options).kernels.split(",")
+    ratios = dict[str, list[float]]()
+    for name, sizes, bytes_, calls, error in cases([each for each in chosen if each]):
+        next(iter(calls.values()))()
+        torch.cuda.synchronize()
+        line: dict[str, Any] = {"kernel": name, **sizes, "error": float(f"{error():.1e}")}
+        speeds = {each: bytes_ / ms / 1e6 for each, ms in in_turns(calls).items()}
+        of = {
+            library: [each for each in speeds if each.startswith(library)] for library in ("weft", "triton")
+        }
+        mine, best = (max(names, key=speeds.__getitem__) for names in of.values())
+        line |= {each: round(speeds[each]) for each in (mine, best, "torch", "copy") if each in speeds}
+        ratios.setdefault(name, []).append(speeds[mine] / max(speeds[best], speeds.get("torch", 0)))
+        print(json.dumps(line | {"ratio": round(ratios[name][-1], 3)}), flush=True)
+        torch.cuda.empty_cache()
+    every = [each for found in ratios.values() for each in found]
+    for name, found in (*ratios.items(), ("all", every)):
+        mean = math.exp(statistics.mean(map(math.log, found)))
+        print(json.dumps({"kernel": name, "mean": round(mean, 3), "least": round(min(found), 3)}), flush=True)
+
+
+def cases(chosen: list[str]) -> Iterator[Case]:
+    """The kernels of these names, or all."""
+
+    def has(name: str) -> bool:
+        return not chosen or name in chosen
+
+    for m, n in ROWS:
+        yield from of_rows(m, n, has)
+    for dtype in (torch.bfloat16, torch.float32, torch.int64):
+        if has("add"):
+            yield of_sums(dtype)
+    yield from of_flat_arrays(FLAT, has)
+    for m, n in TOKENS:
+        if has("cross_entropy"):
+            yield of_cross_entropy(m, n)
+
+
+def tuned(kernel: Any, grid: Callable[[int], int], *args: Any, blocks: tuple[int, ...]) -> dict[str, Any]:
+    """Calls of a kernel of Triton with each number of warps and each block."""
+
+    def call(B: int, warps: int) -> Callable[[], object]:
+        return lambda: kernel[(grid(B),)](*args, B=B, num_warps=warps)
+
+    most = {B: max(2, min(32, B // 32)) for B in blocks}
+    return {f"triton {B} {n}": call(B, n) for B in blocks for n in WARPS if n <= most[B] and B // n <= 8192}
+
+
+def prepared(
+    kernel: Any, n: int, *args: object, most: int = 128, blocks: Sequence[int] = ()
+) -> dict[str, Any]:
+    """Calls of a kernel of Weft with each number of threads, for vectors of `n` elements or of each block."""
+    calls = dict[str, Any]()
+    for T in THREADS:
+        for N in blocks or (-(-n // (4 * T)) * 4 * T,):
+            if max(n, 128) >= 4 * T and N % (4 * T) == 0 and most * T >= N:
+                calls[f"weft {N} {T}"] = queued(kernel.prepare(*args, N=N, T=T))
+    return calls
+
+
+def distance(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((got.double() - wanted).abs().max() / wanted.abs().max())
+
+
+def of_rows(m: int, n: int, has: Callable[[str], bool]) -> Iterator[Case]:
+    made: dict[str, Any] = {"device": "cuda", "dtype": torch.bfloat16}
+    torch.manual_seed(0)
+    x, y, dy = (torch.randn(m, n, **made) for _ in range(3))
+    gain, bias = torch.rand(n, **made), torch.rand(n, **made)
+    sizes, blocks = {"rows": m, "columns": n}, (triton.next_power_of_2(n),)
+    few, wide = slice(0, 64), x[:64].double()
+    copy, bytes_ = {"copy": lambda: y.copy_(x)}, 4 * m * n
+    if has("softmax"):
+        calls = {
+            **prepared(ours.softmax, n, x, y),
+            **tuned(theirs.t_softmax, lambda _: m, x, y, n, blocks=blocks),
+            "torch": lambda: torch.softmax(x, 1),
+        }
+        yield "softmax", sizes, bytes_, calls | copy, lambda: distance(y[few], torch.softmax(wide, 1))
+    if has("rms_norm"):
+        calls = {
+            **prepared(ours.rms_norm, n, x, gain, y),
+            **tuned(theirs.t_rms_norm, lambda _: m, x, gain, y, n, EPSILON, blocks=blocks),
+            "torch": lambda: functional.rms_norm(x, (n,), gain, EPSILON),
+        }
+        norm = functional.rms_norm(wide, (n,), gain.double(), EPSILON)
+        yield "rms_norm", sizes, bytes_, calls | copy, lambda: distance(y[few], norm)
+    if has("layer_norm"):
+        calls = {
+            **prepared(ours.layer_norm, n, x, gain, bias, y),
+            **tuned(theirs.t_layer_norm, lambda _: m, x, gain, bias, y, n, EPSILON, blocks=blocks),
+            "torch": lambda: functional.layer_norm(x, (n,), gain, bias, EPSILON),
+        }
+        norm = functional.layer_norm(wide, (n,), gain.double(), bias.double(), EPSILON)
+        yield "layer_norm", sizes, bytes_, calls | copy, lambda: distance(y[few], norm)
+    if has("rms_backward"):
+        parts = torch.empty(CTAS, n, device="cuda")
+        own = prepared(ours.rms_backward, n, x, gain, dy, y, parts, most=64)
+        others = tuned(
+            theirs.t_rms_backward, lambda _: CTAS, x, gain, dy, y, parts, m, n, EPSILON, blocks=blocks
+        )
+        calls = {name: summed(call, parts) for name, call in (own | others).items()}
+        leaf, weight = wide.clone().requires_grad_(), gain.double()
+        functional.rms_norm(leaf, (n,), weight, EPSILON).backward(dy[few].double())
+        wanted = leaf.grad
+        assert wanted is not None
+        yield "rms_backward", sizes, 6 * m * n, calls, lambda: distance(y[few], wanted)
+    if has("fp8_cast"):
+        z, scale = (
+            torch.empty(m, n, device="cuda", dtype=torch.float8_e4m3fn),
+            torch.empty(m, device="cuda"),
+        )
+        calls = {
+            **prepared(ours.fp8_cast, n, x, z, scale),
+            **tuned(theirs.t_fp8_cast, lambda _: m, x, z, scale, n, blocks=blocks),
+        }
+        yield (
+            "fp8_cast",
+            sizes,
+            3 * m * n,
+            calls,
+            lambda: distance(z[few].double() * scale[few, None], wide),
+        )
+
+
+def summed(call: Callable[[], object], parts: torch.Tensor) -> Callable[[], object]:
+    """A call, and the sum of the parts of a gradient that it makes."""
+    return lambda: (call(), parts.sum(0))
+
+
+def of_sums(dtype: torch.dtype) -> Case:
+    n = FLAT
+    a, b = (torch.randint(0, 100, (n,), device="cuda").to(dtype) for _ in range(2))
+    blocks = (1024, 2048)
+    z = torch.empty_like(a)
+    calls = {
+        **prepared(ours.add, n, a, b, z, most=16, blocks=blocks),
+        **tuned(theirs.t_add, lambda B: triton.cdiv(n, B), a, b, z, n, blocks=blocks),
+        "torch": lambda: torch.add(a, b, out=z),
+    }
+    sizes = {"n": n, "bits": 8 * a.itemsize}
+    return "add", sizes, 3 * n * a.itemsize, calls, lambda: distance(z, a.double() + b.double())
+
+
+def of_flat_arrays(n: int, has: Callable[[str], bool]) -> Iterator[Case]:
+    grid, blocks = lambda B: triton.cdiv(n, B), (1024, 2048)
+    a, b, dy = (torch.randn(n, device="cuda").bfloat16() for _ in range(3))
+    da, db, few = torch.empty_like(a), torch.empty_like(a), slice(0, 100000)
+    leaves = [each[few].double().requires_grad_() for each in (a, b)]
+    gated = functional.silu(leaves[0]) * leaves[1]
+    gradients = torch.autograd.grad(gated, leaves, dy[few].double())
+    if has("swiglu"):
+        calls = {
+            **prepared(ours.swiglu, n, a, b, da, most=16, blocks=blocks),
+            **tuned(theirs.t_swiglu, grid, a, b, da, n, blocks=blocks),
+            "torch": lambda: functional.silu(a) * b,
+        }
+        yield "swiglu", {"n": n}, 6 * n, calls, lambda: distance(da[few], gated.detach())
+    if has("swiglu_backward"):
+        calls = {
+            **prepared(ours.swiglu_backward, n, a, b, dy, da, db, most=16, blocks=blocks),
+            **tuned(theirs.t_swiglu_backward, grid, a, b, dy, da, db, n, blocks=blocks),
+        }
+        yield "swiglu_backward", {"n": n}, 10 * n, calls, lambda: distance(da[few], gradients[0])
+    if has("dropout"):
+        calls = {
+            **prepared(ours.dropout, n, a, da, 7, most=16, blocks=blocks),
+            **tuned(theirs.t_dropout, grid, a, da, 7, n, blocks=blocks),
+            "torch": lambda: functional.dropout(a, 0.25),
+        }
+        yield "dropout", {"n": n}, 4 * n, calls, lambda: abs(float((da == 0).float().mean()) - 0.25)
+
+
+def of_cross_entropy(m: int, n: int) -> Case:
+    logits = torch.randn(m, n, device="cuda").bfloat16()
+    x, loss = logits.clone(), torch.empty(m, device="cuda")
+    target = torch.randint(0, n, (m,), device="cuda", dtype=torch.int32)
+    wanted = functional.cross_entropy(logits.float(), target.long(), reduction="none").double()
+    blocks = (4096, 8192, 16384)
+    calls = {
+        **prepared(ours.cross_entropy, n, x, target, loss, most=32, blocks=blocks),
+        **tuned(theirs.t_cross_entropy, lambda _: m, x, target, loss, m, n, blocks=blocks),
+    }
+    return "cross_entropy", {"rows": m, "columns": n}, 6 * m * n, calls, lambda: distance(loss, wanted)
+
+
+if __name__ == "__main__":
+    main()
