@@ -6,7 +6,7 @@ import pytest
 from gpu_marks import SM_90A
 
 import weft
-from weft.multiply.matmul import plans
+from weft.multiply.plans import kept
 from weft.schedules import transposing
 
 pytestmark = SM_90A
@@ -108,10 +108,10 @@ def test_a_graph_has_its_copies_and_memory_of_its_own(warm):
 @pytest.fixture
 def transposed(monkeypatch):
     """MN-major operands are copied, whatever the product's size."""
-    plans.clear()
+    kept.clear()
     monkeypatch.setattr(transposing.tma_mma, "measured_us", lambda *_: 1e9)
     yield
-    plans.clear()
+    kept.clear()
 
 
 def layouts(a, b):
@@ -153,11 +153,11 @@ def test_graphs_and_streams_with_mn_major_operands(transposed):
 
 
 def test_large_products_are_transposed_by_themselves():
-    plans.clear()
+    kept.clear()
     a, b, d = operands(2048, 2048, 4096)
     weft.matmul(a, b.mT.contiguous(), out=d)
     assert right(a, b, d)
-    assert "PaddedLaunch" in {type(plan.launch).__name__ for plan in plans._known.values()}
+    assert "PaddedLaunch" in {type(plan.launch).__name__ for plan in kept._known.values()}
 
 
 @pytest.mark.parametrize("shape", [(65, 2049, 8191), (129, 5121, 3585), (256, 7169, 4097)])

@@ -6,7 +6,7 @@ import pytest
 from gpu_marks import SM_90A
 
 import weft
-from weft.multiply.matmul import plans
+from weft.multiply.plans import kept
 
 pytestmark = SM_90A
 SHAPES = [(1, 264, 64), (64, 64, 57), (300, 520, 1000), (2049, 1024, 8184), (128, 8192, 4096)]
@@ -38,9 +38,9 @@ def test_matrices_may_begin_anywhere(shape, skew):
 def test_a_plan_is_for_one_alignment():
     torch = pytest.importorskip("torch")
     memory = torch.zeros(1 << 16, device="cuda", dtype=torch.bfloat16)
-    plans.clear()
+    kept.clear()
     for skew in range(16):
         a, b = (memory[start + skew :].as_strided((64, 64), (64, 1)) for start in (0, 1 << 14))
         a.fill_(1), b.fill_(1)
         assert bool((weft.matmul(a, b, transpose_b=True) == 64).all())
-    assert len(plans) == 16
+    assert len(kept) == 16

@@ -11,7 +11,7 @@ from torch.nn import functional  # noqa: E402
 import weft  # noqa: E402
 import weft.inductor  # noqa: E402
 import weft.nn  # noqa: E402
-from weft.multiply import matmul as products  # noqa: E402
+from weft.multiply import plans  # noqa: E402
 
 pytestmark = GPU
 
@@ -76,7 +76,7 @@ def test_calls_of_a_program_are_planned_once(monkeypatch):
         assert "torch.ops.weft" not in "".join(texts)
         compiled = torch.compile(model, fullgraph=True)
         compiled(x)
-        monkeypatch.setattr(products, "planned", None)
+        monkeypatch.setattr(plans, "planned", None)
         for _ in range(3):
             x = numbers(128, 256)
             close(

@@ -9,7 +9,7 @@ from typing import Any
 from cuda.bindings import driver as real
 
 from weft.launch import cuda_driver, host, host_in_python, kernel_handle, runtime, sequence
-from weft.multiply import compiled_schedules, launches, matmul, product_kernel
+from weft.multiply import compiled_schedules, launches, plans, product_kernel
 from weft.multiply.kernels import copies
 
 OK = real.CUresult.CUDA_SUCCESS
@@ -341,7 +341,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 
 def _forget() -> None:
-    matmul.plans.clear()
+    plans.kept.clear()
     launches.zeros.clear()
     copies.copy_rows._forget()
     for cache in (

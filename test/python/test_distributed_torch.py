@@ -21,7 +21,7 @@ from weft.distributed import (  # noqa: E402
 )
 from weft.distributed.cuda import CudaDevices  # noqa: E402
 from weft.emulator import World  # noqa: E402
-from weft.launch import torch_keys  # noqa: E402
+from weft.launch import plans  # noqa: E402
 from weft.torch.autograd import activated  # noqa: E402
 
 
@@ -336,7 +336,7 @@ def test_tensors_of_another_kind_have_another_plan(monkeypatch):
         padded = torch.zeros(16 * 64 + 8, dtype=torch.bfloat16)
         return [devices.key(each) for each in [*operands, (a, padded[8:].view(16, 64)), (a, b), (a,)]]
 
-    for describe in (torch_keys.describer(), None):
+    for describe in (plans.describer(), None):
         monkeypatch.setattr(devices, "_describe", describe, raising=False)
         *different, again, _ = keys()
         assert again == different[0]

@@ -16,7 +16,7 @@ from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.plans import Plans
-from weft.multiply import matmul, product_kernel
+from weft.multiply import plans, product_kernel
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def new(driver, *shape, gpu=0, strides=None, offset=0):
 
 def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, patch):
     planned = []
-    of = matmul.Plan.of
-    patch.setattr(matmul.Plan, "of", lambda *given: planned.append(given) or of(*given))
+    of = plans.Plan.of
+    patch.setattr(plans.Plan, "of", lambda *given: planned.append(given) or of(*given))
     for _ in range(5):
         a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
         assert weft.matmul(a, b, out=out) is out
@@ -80,7 +80,7 @@ def test_a_launch_gets_the_addresses_of_its_own_arrays(driver, schedule, chip):
 def test_results_are_new_and_of_their_own(driver):
     a, b = new(driver, 64, 128), new(driver, 128, 96)
     found = [weft.matmul(a, b) for _ in range(3)]
-    assert len({made.address for made in found}) == 3 and len(matmul.plans) == 1
+    assert len({made.address for made in found}) == 3 and len(plans.kept) == 1
 
 
 @pytest.mark.sampled(4)
@@ -99,7 +99,7 @@ def test_what_a_kernel_depends_on_makes_another_plan(driver, other):
     weft.matmul(new(driver, 64, 128), new(driver, 128, 96), out=new(driver, 64, 96))
     a = new(driver, 64, 128, **other)
     weft.matmul(a, new(driver, 128, 96, gpu=gpu), out=new(driver, 64, 96, gpu=gpu))
-    assert len(matmul.plans) == 2 and [g for g, _ in driver.launched] == [0, gpu]
+    assert len(plans.kept) == 2 and [g for g, _ in driver.launched] == [0, gpu]
 
 
 @pytest.mark.slow
@@ -115,10 +115,10 @@ def test_options_make_plans_and_flags_are_no_numbers(driver):
         {"out_dtype": "f32"},
         {"schedule": "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}"},
     ):
-        known = len(matmul.plans)
+        known = len(plans.kept)
         for _ in range(2):
             weft.matmul(a, b, **options)
-        assert len(matmul.plans) == known + 1, options
+        assert len(plans.kept) == known + 1, options
     for wrong in (1, 0, 1.0, "yes", None, [True]):
         with pytest.raises(WeftError, match="transpose_b must be True or False"):
             weft.matmul(a, b, transpose_b=wrong)
@@ -273,17 +273,17 @@ def test_epilogues_are_told_apart_by_what_they_add(driver):
     for number, each in enumerate(given, 1):
         for _ in range(2):
             weft.matmul(a, b, epilogue=weft.Epilogue(**each))
-        assert len(matmul.plans) == number
+        assert len(plans.kept) == number
     weft.matmul(a, b, epilogue=weft.Epilogue(bias=new(driver, 64)))
-    assert len(matmul.plans) == len(given)
+    assert len(plans.kept) == len(given)
 
 
 def test_plans_are_bounded_and_the_newest_stay():
-    plans = Plans(most=8)
+    known = Plans(most=8)
     for number in range(100):
-        plans.add(number, SimpleNamespace(number=number))
-        assert len(plans) <= 8 and plans.get(number).number == number
-    assert plans.get(0) is None
+        known.add(number, SimpleNamespace(number=number))
+        assert len(known) <= 8 and known.get(number).number == number
+    assert known.get(0) is None
 
 
 def test_threads_multiply_at_the_same_time(driver):
@@ -304,7 +304,7 @@ def test_threads_multiply_at_the_same_time(driver):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failed and len(driver.launched) == 201 and len(matmul.plans) == 1
+    assert not failed and len(driver.launched) == 201 and len(plans.kept) == 1
 
 
 def alpha_on(driver, gpu=0, *shape, offset=0):
@@ -316,17 +316,17 @@ def alpha_on(driver, gpu=0, *shape, offset=0):
 
 def test_an_alpha_in_memory_is_part_of_a_plan_by_its_kind(driver, patch):
     keys = []
-    add = matmul.plans.add
-    patch.setattr(matmul.plans, "add", lambda key, plan: keys.append(key) or add(key, plan))
+    add = plans.kept.add
+    patch.setattr(plans.kept, "add", lambda key, plan: keys.append(key) or add(key, plan))
     a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
     for _ in range(3):  # other arrays of the same kind
         weft.matmul(a, b, out=out, alpha=alpha_on(driver))
-    assert len(matmul.plans) == 1
+    assert len(plans.kept) == 1
     for alpha in (1.0, 2.0, 2):
         weft.matmul(a, b, out=out, alpha=alpha)
     assert [len(key[0]) for key in keys] == [12, 3, 3, 3]
     weft.matmul(a, b, out=out, alpha=alpha_on(driver, offset=4))
-    assert len(matmul.plans) == 5 and len(driver.launched) == 7
+    assert len(plans.kept) == 5 and len(driver.launched) == 7
 
 
 def test_a_kernel_gets_the_address_of_its_alpha(driver, patch):
@@ -342,7 +342,7 @@ def test_a_kernel_gets_the_address_of_its_alpha(driver, patch):
     alpha = alpha_on(driver)
     weft.matmul(a, b, out=out, alpha=alpha)
     given = dict(zip(names, driver.given[-1], strict=True))
-    assert given["argument 3: pointer"] == word(address(alpha)) and len(matmul.plans) == 1
+    assert given["argument 3: pointer"] == word(address(alpha)) and len(plans.kept) == 1
 
 
 def test_an_alpha_of_another_device_is_refused(driver):

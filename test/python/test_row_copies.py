@@ -7,7 +7,7 @@ from machine_code import local_memory
 from weft.launch import arrays
 from weft.multiply import padded_rows
 from weft.multiply.kernels.copies import copy_rows
-from weft.multiply.row_copies import Rows
+from weft.multiply.padded_rows import Rows
 
 RNG = np.random.default_rng(3)
 

@@ -34,7 +34,7 @@ from weft import reference
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.launch import arrays, kernel_arguments
 from weft.multiply import padded_rows, product_kernel
-from weft.multiply.row_copies import Rows
+from weft.multiply.padded_rows import Rows
 
 COPIES = "cp.async.bulk.tensor"
 

@@ -11,10 +11,10 @@ from torch._inductor.utils import run_and_get_code  # noqa: E402
 import weft  # noqa: E402
 import weft.nn  # noqa: E402
 from weft import Epilogue  # noqa: E402
-from weft.launch import runtime, torch_keys  # noqa: E402
+from weft.launch import runtime  # noqa: E402
 from weft.launch.launcher import OVERLAP  # noqa: E402
-from weft.multiply import matmul as products  # noqa: E402
-from weft.multiply.plans import Plan  # noqa: E402
+from weft.launch.plans import describer  # noqa: E402
+from weft.multiply import plans  # noqa: E402
 from weft.torch.compiled import Product  # noqa: E402
 
 pytestmark = pytest.mark.cpu_seconds(30)  # the first to compile in a process loads PyTorch's compiler
@@ -219,11 +219,11 @@ def test_later_calls_only_queue_a_launch(monkeypatch):
 
     def planned(key, a, b, out, added, asked, stream):
         made.append((sorted(added), asked.activation, asked.alpha, stream))
-        products.plans.add(key, Plan(kernel.queue, kernel, None, lambda: 7, None, None))
+        plans.kept.add(key, plans.Plan(kernel.queue, kernel, None, lambda: 7, None, None))
 
-    monkeypatch.setattr(products, "planned", planned)
-    monkeypatch.setattr(products, "plans", type(products.plans)())
-    if torch_keys.describer() is None:
+    monkeypatch.setattr(plans, "planned", planned)
+    monkeypatch.setattr(plans, "kept", type(plans.kept)())
+    if describer() is None:
         pytest.skip("this PyTorch has no table to exchange tensors")
     product(a, b, bias, out=out)
     assert made == [(["bias"], "relu", 1.0, None)] and not kernel.queued

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 SCRIPT = """
 import gc, sys
 import torch
-from weft.launch import libraries, torch_keys; from weft.multiply import plans
+from weft.launch import libraries, plans
 
-describe = torch_keys.describer()
+describe = plans.describer()
 
 def key(tensor):
     found = describe(tensor, tensor, None)

@@ -13,7 +13,8 @@ import weft  # noqa: E402
 import weft.nn  # noqa: E402
 from weft.launch import torch_tensors  # noqa: E402
 from weft.launch.launcher import OVERLAP  # noqa: E402
-from weft.multiply import f32_precision, matmul, plans  # noqa: E402
+from weft.multiply import plans  # noqa: E402
+from weft.multiply.product import Product  # noqa: E402
 
 F32, F64 = torch.float32, torch.float64
 FINE, COARSE = 2e-6, 2e-3
@@ -175,22 +176,23 @@ def streams(patch):
 @pytest.fixture
 def on_gpu(patch, streams):
     """Products of tensors as if those were on a GPU, whose launches are listed."""
-    launched, of = [], matmul.Operands.of
-    patch.setattr(matmul.Operands, "of", lambda *given: replace(of(*given), ordinal=0))
-    patch.setattr(matmul.launches, "plan", lambda operands: None)
-    patch.setattr(matmul, "_launch", lambda key, launch, operands, stream: launched.append(operands))
-    patch.setattr(matmul, "plans", type(matmul.plans)())
-    return launched
+    launched, of = [], plans.Operands.of
+    patch.setattr(plans.Operands, "of", lambda *given: replace(of(*given), ordinal=0))
+    patch.setattr(plans.launches, "plan", lambda operands: None)
+    patch.setattr(plans, "_launch", lambda key, launch, operands, stream: launched.append(operands))
+    plans.kept.clear()
+    yield launched
+    plans.kept.clear()
 
 
 def test_plans_of_f32_are_kept_for_one_setting(on_gpu):
     for _ in range(2):
         assert error(weft.matmul(A, B)) < FINE
-    assert len(matmul.plans) == 1 and not on_gpu
+    assert len(plans.kept) == 1 and not on_gpu
     torch.set_float32_matmul_precision("high")
     weft.matmul(A, B)
     assert len(on_gpu) == 1
-    (plan,) = matmul.plans._known.values()
+    (plan,) = plans.kept._known.values()
     assert not plan.holds()
     torch.set_float32_matmul_precision("highest")
     assert plan.holds()
@@ -203,9 +205,9 @@ def test_plans_of_f32_are_kept_for_one_setting(on_gpu):
 
 @pytest.mark.parametrize(("options", "kept"), [({}, False), ({"arch": "sm_90a"}, True)])
 def test_a_plan_of_tf32_queues_only_while_that_is_allowed(options, kept, streams, tf32):
-    operands = replace(matmul.Operands.of(A, B, None, {}, matmul.Product(**options)), ordinal=0)
+    operands = replace(plans.Operands.of(A, B, None, {}, Product(**options)), ordinal=0)
     plan = plans.Plan.of(SimpleNamespace(queue_apart=lambda *given: 0), operands)
     assert plan.queue(0, 1, 2, 3) == 0
     torch.set_float32_matmul_precision("highest")
     assert plan.queue(0, 1, 2, 3) == (0 if kept else OVERLAP)
-    assert f32_precision.is_refused(operands) is not kept and not torch_tensors.allows_tf32()
+    assert plans._follows_setting(operands) is not kept and not torch_tensors.allows_tf32()

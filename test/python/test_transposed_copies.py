@@ -15,8 +15,8 @@ from weft.bench import compiling
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
-from weft.multiply import padded_rows, row_copies
-from weft.multiply.row_copies import Rows
+from weft.multiply import padded_rows
+from weft.multiply.padded_rows import Rows
 from weft.schedules import transposing
 from weft.schedules.database import Product
 
@@ -54,7 +54,7 @@ def test_columns_of_a_batch_with_one_row_each():
     assert Rows.transposing(arrays.view(np.zeros((600, 7), np.int8))).pitch == 640
 
 
-@pytest.mark.parametrize("size", row_copies.ELEMENTS)
+@pytest.mark.parametrize("size", padded_rows.ELEMENTS)
 def test_banks_of_shared_memory_have_no_conflicts(size):
     """By the addresses that the kernel computes: of 32 lanes, in as many parts as have 128 bytes."""
     per_vector, pitch = 16 // size, 128 * size

@@ -9,7 +9,6 @@ from weft.errors import shown
 from weft.isa.suggest import no_parameter
 from weft.launch import arrays, libraries, torch_tensors
 from weft.launch.arrays import Array
-from weft.multiply import jax_call
 from weft.system import upper
 
 
@@ -139,7 +138,7 @@ def attention(
             raise refuse(f"{name} must be an array, got None")
     if torch_tensors.are_watched((*given.values(), out)):
         return _by_operator(given, options, return_lse, out, stream)
-    if arrays.library(type(q)) == "jax" or jax_call.is_traced((*given.values(),)):
+    if arrays.library(type(q)) == "jax" or libraries.JAX.is_traced(given.values()):
         _refuse_places(out, stream, "arrays are JAX's", "use the result")
         result, lse = upper.jax().attention.attention(given, options)  # XLA queues it on its own stream
         return (result, lse) if return_lse else result

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from weft.distributed.devices import Devices, Memory, different
 from weft.distributed.host import group_of
 from weft.errors import WeftError
-from weft.launch import arrays, runtime, torch_keys
+from weft.launch import arrays, plans, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.cuda_driver import api, call, check, context, entered, entry
 from weft.launch.kernel import Kernel
@@ -125,7 +125,7 @@ class CudaDevices(Devices):
 
     def _set(self, torch: Any, number: int) -> None:
         """Sets what depends on PyTorch and the GPU's number."""
-        self._torch, self._describe = torch, torch_keys.describer()  # compiled code
+        self._torch, self._describe = torch, plans.describer()  # compiled code
         self._device = torch.device("cuda", number)
         self._push_stream = torch.cuda.Stream(self._device, priority=_PRIORITY)
         with entered(context(None)):

@@ -12,8 +12,8 @@ from weft.errors import WeftError
 from weft.launch import runtime
 from weft.multiply import padded_rows, product_kernel
 from weft.multiply.operands import Operands
+from weft.multiply.padded_rows import Rows
 from weft.multiply.product import Product
-from weft.multiply.row_copies import Rows
 from weft.multiply.xla_product import Described, operands_of, planned, text_of
 
 

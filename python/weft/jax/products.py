@@ -20,7 +20,7 @@ from weft.jax import placement, primitive
 from weft.jax.primitive import bind
 from weft.jax.signatures import Operands
 from weft.launch import arrays
-from weft.multiply import vectors, xla_target
+from weft.multiply import array_views, xla_target
 from weft.multiply.product import Product, checked_pair
 
 
@@ -108,7 +108,7 @@ def matmul(
     operands = {name: _array(name, each) for name, each in by_role.items()}
     placement.check_devices(operands)
     kind = _pack(operands, kind)
-    axes = vectors.as_matrices(operands, (transpose_a, transpose_b), "weft.jax.matmul")
+    axes = array_views.as_matrices(operands, (transpose_a, transpose_b), "weft.jax.matmul")
     product = Product(
         tuple(operands)[2:],
         activation,

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import WeftError, shown
-from weft.launch import conversions, torch_tensors
 from weft.launch import dlpack as protocol
-from weft.launch.producers import LEGACY, PER_THREAD
+from weft.launch import torch_tensors
+from weft.launch.cuda_driver import LEGACY_STREAM, STREAM_PER_THREAD
 
 # MLIR's name, NumPy's dtype, and DLPack's type code if DLPack stores each element in whole bytes, too.
 _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
@@ -223,7 +223,7 @@ def view(array: object) -> ArrayView:
         raise WeftError(
             "expected an array (NumPy, PyTorch, CuPy, JAX, DLPack or __cuda_array_interface__), got "
             + (f"the class {array.__name__}" if isinstance(array, type) else type(array).__name__)
-            + conversions.to_array(array)
+            + _to_array(array)
         )
     return found
 
@@ -305,8 +305,45 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _unsupported(dtype: object, advice: str = "") -> WeftError:
-    advice = conversions.to_one_of(_MLIR, dtype) if isinstance(dtype, np.dtype) else advice
+    advice = _to_known(dtype) if isinstance(dtype, np.dtype) else advice
     return WeftError(f"dtype must be one of {', '.join(_BY_NUMPY_NAME)}, got {dtype}{advice}")
+
+
+_PARTS = ": multiply real and imaginary parts on their own"
+
+
+def _to_array(value: object) -> str:
+    """What messages advise to make an array of something else; empty where there is no usual way."""
+    if isinstance(value, (list, tuple)):
+        return ": numpy.asarray(x, dtype) makes an array of it"
+    if isinstance(value, np.generic):
+        return ""
+    try:
+        memoryview(value).release()  # type: ignore[arg-type]
+    except TypeError:
+        return ""
+    return ": numpy.asarray(x) or numpy.frombuffer(x, dtype) makes an array of it"
+
+
+def _from_tensor(dtype: Any) -> str:
+    """What they advise to convert a tensor of PyTorch of an unknown type."""
+    if dtype.is_complex:
+        return _PARTS
+    return ": convert it by x.float()" if dtype.is_floating_point else ""
+
+
+def _to_known(dtype: np.dtype[Any]) -> str:
+    """What they advise to convert an array of an unknown type."""
+    native = dtype.newbyteorder("=")
+    if dtype.names:
+        return f": select a field, such as x[{dtype.names[0]!r}]"
+    if native in _MLIR:
+        return f": x.astype({native.name!r}) has this machine's byte order"
+    if dtype.kind == "c":
+        return _PARTS
+    if dtype.kind == "f":
+        return ": convert it by x.astype('float64')"
+    return ": convert it by x.astype('float32')" if dtype.kind in "OSU" else ""
 
 
 def _in_elements(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -339,7 +376,7 @@ def _of_torch(tensor: Any) -> ArrayView:
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = "ui8" if name in _TORCH_PAIRS else _BY_NUMPY_NAME.get(name)
     if dtype is None:
-        raise _unsupported(tensor.dtype, conversions.of_tensor(tensor.dtype))
+        raise _unsupported(tensor.dtype, _from_tensor(tensor.dtype))
     if tensor.device.type not in ("cpu", "cuda"):
         raise WeftError(f"expected a tensor on cpu or cuda, got one on {tensor.device}")
     ordinal = tensor.device.index or 0
@@ -406,7 +443,11 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
     view = ArrayView(address, shape, strides, mlir_type(dtype), "cuda", -1, bool(data[1]), array)
     stream = interface.get("stream")  # for which a consumer must wait
     if stream is not None and (not isinstance(stream, int) or isinstance(stream, bool) or stream < 1):
-        legal = f"None, {LEGACY} (the legacy default stream), {PER_THREAD} (that of each thread) or a handle"
+        legacy, per_thread = (
+            f"{LEGACY_STREAM} (the legacy default stream)",
+            f"{STREAM_PER_THREAD} (that of each thread)",
+        )
+        legal = f"None, {legacy}, {per_thread} or a handle"
         raise _broken_interface(f"must have a stream of {legal}, got {shown(stream)}")
     return _checked(replace(view, stream=stream))
 
@@ -461,7 +502,7 @@ def _of_dlpack(array: Any) -> ArrayView:
     tensor, flags = protocol.read(capsule)
     # An unconsumed capsule frees the tensor with itself, so it is enough to keep the capsule. Its producer
     # has made the legacy default stream wait, as DLPack requires without a stream.
-    return _of_tensor(tensor, flags, (array, capsule), LEGACY)
+    return _of_tensor(tensor, flags, (array, capsule), LEGACY_STREAM)
 
 
 def _of_tensor(tensor: protocol.DLTensor, flags: int, owner: object, stream: int | None) -> ArrayView:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from weft.errors import Diagnostic, WeftError
@@ -10,6 +10,9 @@ from weft.errors import Diagnostic, WeftError
 # The last launch, in words: the driver reports a kernel's fault at a later call.
 launched = ""
 _API_VERSION = 12000  # of the functions that compiled code calls
+LEGACY_STREAM = 1
+"""The legacy default stream, in DLPack and `__cuda_array_interface__`. The driver also calls it 0."""
+STREAM_PER_THREAD = 2
 
 
 def api() -> Any:
@@ -94,6 +97,27 @@ def entered(context: object) -> Iterator[None]:
         yield
     finally:
         driver.cuCtxPopCurrent()
+
+
+def order_streams(ordinal: int | None, consumer: int, producers: Iterable[int]) -> None:
+    """Makes a stream of a GPU wait for all that is queued on others so far. A stream that a graph captures
+    doesn't wait: when the graph runs, its arrays may have any contents.
+    """
+    others = [each for each in producers if each != (consumer or LEGACY_STREAM)]
+    if not others:
+        return
+    driver, action = api(), "waiting for the stream of an array"
+    with entered(context(ordinal)):
+        status, *_ = call(action, driver.cuStreamGetCaptureInfo, consumer)
+        if status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE:
+            return
+        event = call(action, driver.cuEventCreate, driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        try:
+            for each in others:
+                call(action, driver.cuEventRecord, event, each)
+                call(action, driver.cuStreamWaitEvent, consumer, event, 0)
+        finally:
+            driver.cuEventDestroy(event)
 
 
 def release(context: object, function: Callable[[Any], object], handle: object) -> None:

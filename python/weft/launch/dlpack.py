@@ -5,7 +5,7 @@ import ctypes
 from collections.abc import Iterator
 
 from weft.errors import WeftError
-from weft.launch.producers import LEGACY
+from weft.launch.cuda_driver import LEGACY_STREAM
 
 
 class DLTensor(ctypes.Structure):
@@ -113,7 +113,7 @@ def exchanged(array: object, api: ExchangeApi) -> Iterator[tuple[DLTensor, int, 
             handle = ctypes.c_void_p()
             if _work_stream(api.current_work_stream)(tensor.device_type, tensor.device_id, handle):
                 raise WeftError(f"the C exchange API of {type(array).__name__} returned no stream")
-            stream = handle.value or LEGACY
+            stream = handle.value or LEGACY_STREAM
         yield tensor, int(contents.flags), stream
     finally:
         if deleter := managed.contents.deleter:

@@ -17,7 +17,7 @@ from weft.compiler.ptxas import Resources
 from weft.errors import WeftError, shown
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.launch import arrays, emulated, kernel_handle, kernel_page, producers, runtime, torch_tensors
+from weft.launch import arrays, cuda_driver, emulated, kernel_handle, kernel_page, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.dimensions import dimensions, workspaces_of
 from weft.launch.kernel_arguments import (
@@ -32,7 +32,7 @@ from weft.launch.kernel_arguments import (
     within,
 )
 from weft.launch.launcher import Extents, Parameter
-from weft.launch.plans import Plans
+from weft.launch.plans import ALIGNMENT, Plans
 from weft.launch.workspace import PerStream, Pool
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _MOST_EMULATED_AT_ONCE = 8  # launches in the emulator whose workspaces a kernel keeps
 _MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
-_MODULUS = 32  # bytes; no kernel distinguishes addresses beyond
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -394,7 +393,7 @@ class Kernel:
         ]
         bound, handle = self._known_launch(on_gpu, grid, block).bound(on_gpu), runtime.stream_handle(stream)
         waited = {v.stream for v in views if isinstance(v, ArrayView) and v.stream is not None}
-        producers.order(None, handle, waited)  # on the current GPU
+        cuda_driver.order_streams(None, handle, waited)  # on the current GPU
         bound.launch(handle)
         if any(c is not None for c in copies):
             runtime.synchronize()
@@ -467,7 +466,7 @@ class Kernel:
     ) -> runtime.Prepared:
         """`_prepared`, cached by grid, block, sizes, strides and alignment."""
         layouts = tuple(
-            (v.shape, v.strides, v.address % _MODULUS) if isinstance(v, ArrayView) else (type(v), repr(v))
+            (v.shape, v.strides, v.address % ALIGNMENT) if isinstance(v, ArrayView) else (type(v), repr(v))
             for v in views
         )
         key = (runtime.current().ordinal, grid, block, layouts)

@@ -1,14 +1,15 @@
 """What Weft asks of the libraries whose arrays it takes: new arrays, their addresses and current streams."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from weft.errors import WeftError, about
-from weft.launch import arrays, producers, runtime, torch_tensors
+from weft.launch import arrays, cuda_driver, runtime, torch_tensors
 from weft.launch.arrays import Array, ArrayView, Planned
 
 Shape = tuple[int, ...]
@@ -162,6 +163,25 @@ class _Jax(Library):
                 f"weft.matmul: JAX can't import an array of {result.dtype} through DLPack: {error}"
             ) from None
 
+    def is_traced(self, operands: Iterable[object]) -> bool:
+        """Whether JAX traces a function, of which one of these is a value."""
+        jax: Any = sys.modules.get("jax")
+        return hasattr(jax, "core") and any(isinstance(each, jax.core.Tracer) for each in operands)
+
+    def is_xlas(self, operands: Iterable[Any]) -> bool:
+        """Whether XLA can multiply these arrays on its own stream, without a wait: all are JAX's, on one GPU
+        or on several devices.
+        """
+        jax: Any = sys.modules.get("jax")
+        if not hasattr(jax, "ffi"):
+            return False
+        devices = set()
+        for array in operands:
+            if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer) or array.is_deleted():
+                return False
+            devices |= array.devices()
+        return len(devices) > 1 or devices.pop().platform == "gpu"
+
 
 _PRECISE = ("highest", "float32", "F32_F32_F32", "F64_F64_F64")
 _SEVERAL = ("_X3", "_X6", "_X9")
@@ -219,7 +239,7 @@ def stream_finder(
         def find_and_wait(stream: object) -> int | None:
             handle = find_alone(stream)
             if handle is not None:
-                producers.order(device, handle, waits)
+                cuda_driver.order_streams(device, handle, waits)
             return handle
 
         return find_and_wait

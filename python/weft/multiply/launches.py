@@ -18,8 +18,7 @@ from weft.launch.runtime import Prepared
 from weft.launch.workspace import PerStream, Pool
 from weft.multiply import padded_rows, product_kernel
 from weft.multiply.operands import Operands
-from weft.multiply.padded_rows import Launches, PaddedLaunch
-from weft.multiply.row_copies import Rows
+from weft.multiply.padded_rows import Launches, PaddedLaunch, Rows
 
 _ALIGNED = 2 * ROW_BYTES  # bytes; no kernel needs more
 _ZEROS_K = 32

@@ -1,21 +1,16 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from numbers import Real
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Never
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import no_parameter
-from weft.launch import arrays, cuda_driver, libraries, producers, runtime, torch_tensors
+from weft.launch import arrays, cuda_driver, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.launch.plans import Plans
-from weft.multiply import f32_precision, jax_call, launches
-from weft.multiply.launches import Launch
-from weft.multiply.operands import Operands
-from weft.multiply.plans import DESCRIBE, Handed, Plan, one_by_one
-from weft.multiply.product import Product, checked_pair
+from weft.launch.plans import DESCRIBE, one_by_one
+from weft.multiply.plans import Handed, kept, planned
+from weft.multiply.product import ROLES, Product, checked_pair
 from weft.system import upper
 
 if TYPE_CHECKING:
@@ -168,30 +163,28 @@ def matmul(
     """
     if others:
         raise WeftError(f"weft.matmul: {no_parameter(matmul, next(iter(others)), _OF_EPILOGUE)}")
+    of_alpha = alpha.__class__  # faster than `type`
+    activation, more, factor = None, _NO_MORE, alpha
+    plain = c is None and epilogue is None and scales is None and groups is None
+    plain = plain and row_ends is None and k_ends is None
+    if not (plain and (of_alpha is float or of_alpha is int)):
+        bias = residual = scale_a = scale_b = None
+        if epilogue is not None:
+            if not isinstance(epilogue, Epilogue):
+                got = type(epilogue).__name__
+                raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {got}")
+            bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
+        if scales is not None:
+            scale_a, scale_b = checked_pair("weft.matmul", scales)
+        more = c, groups, row_ends, k_ends, bias, residual, scale_a, scale_b
+        if of_alpha is not float and not isinstance(alpha, Real):
+            more, factor = (*more, alpha), 1.0
     try:
         describe = DESCRIBE[type(a)]
-        activation, more = None, _NO_MORE
-        named: Any = kind
-        factor = alpha
-        of_alpha = alpha.__class__  # faster than `type`
-        plain = c is None and epilogue is None and scales is None and groups is None and scale_block is None
-        plain = plain and row_ends is None and k_ends is None
-        if plain and (of_alpha is float or of_alpha is int):
-            found = describe(a, b, out) or one_by_one(a, b, out)
-        else:
-            bias = residual = scale_a = scale_b = None
-            if not isinstance(epilogue, _EPILOGUES) or not isinstance(scales, _SCALES):
-                raise TypeError
-            if epilogue is not None:
-                bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
-            if scales is not None:
-                scale_a, scale_b = scales
-            more = c, groups, row_ends, k_ends, bias, residual, scale_a, scale_b
-            if scale_block is not None:
-                named = kind, scale_block, scale_block.__class__
-            if of_alpha is not float and not isinstance(alpha, Real):
-                more, factor = (*more, alpha), 1.0
+        if more:
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
+        else:
+            found = describe(a, b, out) or one_by_one(a, b, out)
         # Only True and False are flags, and not all that equals a number is one; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote), of_alpha, beta.__class__
         key: Any = (
@@ -202,12 +195,12 @@ def matmul(
             beta,
             schedule,
             activation,
-            named,
+            kind if scale_block is None else (kind, scale_block, scale_block.__class__),
             arch,
             accumulate,
             bit_op,
         )
-        plan: Any = plans.get(key)
+        plan: Any = kept.get(key)
     except _UNKNOWN:  # `planned` reports what is wrong
         key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
@@ -226,27 +219,31 @@ def matmul(
             plan.launch.settle(status, handle, address_a, address_b, address_out, *addresses)
             return result
     if isinstance(plan, Handed) and stream is None and plan.holds():
-        return plan.multiply(a, b, *(array for array in more if array is not None))
-    number, factors = _split(alpha)
-    of_groups = {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
-    added = _added(c, epilogue, scales, of_groups, factors)
-    options: dict[str, Any] = {
-        "out_dtype": out_dtype,
-        "transpose_a": transpose_a,
-        "transpose_b": transpose_b,
-        "beta": beta,
-        "promote": promote,
-        "schedule": schedule,
-        "kind": kind,
-        "scale_block": scale_block,
-        "arch": arch,
-        "accumulate": accumulate,
-        "bit_op": bit_op,
-    }
-    product = Product(tuple(added), epilogue.activation if epilogue else None, alpha=number, **options)
+        return plan.compute(a, b, *(array for array in more if array is not None))
+    if factor is not alpha and not arrays.is_array(alpha):
+        raise WeftError(f"weft.matmul: alpha must be a real number or an array of f32, got {shown(alpha)}")
+    added = {role: array for role, array in zip(ROLES, more, strict=False) if array is not None}
+    product = Product(
+        tuple(added),
+        activation,
+        out_dtype=out_dtype,
+        transpose_a=transpose_a,
+        transpose_b=transpose_b,
+        alpha=factor,
+        beta=beta,
+        promote=promote,
+        schedule=schedule,
+        kind=kind,
+        scale_block=scale_block,
+        arch=arch,
+        accumulate=accumulate,
+        bit_op=bit_op,
+    )
     if a is not None and b is not None and torch_tensors.are_watched((a, b, out, *added.values())):
         product.checked()
-        options |= {"c": c, "alpha": alpha, "epilogue": epilogue, "scales": scales, **of_groups}
+        options = {**product.options, "alpha": alpha, "epilogue": epilogue, "scales": scales, "c": c}
+        options |= {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}
+        del options["activation"]
         return _watched(a, b, out=out, stream=stream, **options)
     return planned(key, a, b, out, added, product, stream)
 
@@ -258,102 +255,3 @@ _OF_EPILOGUE = {
 _NO_MORE: tuple[Any, ...] = ()
 # What a wrong argument may raise while a plan is looked up.
 _UNKNOWN = (WeftError, *arrays.BROKEN)
-_EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
-
-
-def planned(
-    key: object,
-    a: object,
-    b: object,
-    out: object,
-    added: Mapping[str, object],
-    product: Product,
-    stream: object,
-) -> Any:
-    """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
-    given = {"a": a, "b": b, **added}
-    traced = jax_call.is_traced((*given.values(), out))
-    if traced and (out is not None or stream is not None):
-        name, got = ("out", out) if out is not None else ("stream", stream)
-        raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
-    if traced:
-        return upper.jax().products.of_roles(given, product)
-    plain = out is None and stream is None and product.arch is None
-    if plain and libraries.of(a) is libraries.JAX and jax_call.is_xlas([*given.values()]):
-        handed = Handed(upper.jax().products.queued(given, product))
-        if key is not None:
-            plans.add(key, handed)
-        return handed.multiply(*given.values())
-    operands = Operands.of(a, b, out, added, product)
-    runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
-    if f32_precision.is_refused(operands):
-        return _by_library(key, operands, given, stream)
-    if out is not None and (write := operands.libraries[2].writer()) is not None:
-        write(out)
-    if operands.ordinal is None:
-        launches.run(operands)
-    else:
-        _launch(key, launches.plan(operands), operands, stream)
-    return operands.result
-
-
-def _by_library(key: object, operands: Operands, given: Mapping[str, object], stream: object) -> Any:
-    """The product by the library of a. Keeps a plan if the call creates the result."""
-    out, created = operands.arrays[2], operands.created
-    if operands.product.beta and "c" not in given:
-        given = {**given, "c": out}
-    multiply = f32_precision.multiplier(operands, given, stream)
-    if key is not None and created and operands.ordinal is not None:
-        find = libraries.stream_finder(operands.arrays, operands.ordinal)
-        plans.add(key, Handed(multiply, lambda: find(0) is not None and not torch_tensors.allows_tf32()))
-    with f32_precision.on(stream, operands):
-        result = multiply(*given.values())
-        return result if created else out.copy_(result)
-
-
-def _launch(key: object, launch: Launch, operands: Operands, stream: object) -> None:
-    """Queues the first launch of operands on a GPU, and keeps its plan."""
-    # JAX's arrays must be asked for their views in each call.
-    waits = libraries.JAX in operands.libraries
-    if key is not None and not waits:
-        plans.add(key, Plan.of(launch, operands))
-    current = operands.libraries[0].current_stream(operands.ordinal)
-    handle = current() if stream is None else runtime.stream_handle(stream)
-    waited = {view.stream for view in operands.views if view.stream is not None}
-    producers.order(operands.ordinal, handle, waited)
-    launch.launch(handle, *(view.address for view in operands.views))
-    if waits:  # JAX may use an array's memory again once the array is dropped
-        with runtime.on(operands.ordinal):
-            runtime.synchronize()
-
-
-def _split(alpha: object) -> tuple[Any, Any]:
-    """A number that the kernel contains, and an array that it reads, or None. Raises WeftError for an alpha
-    that is neither.
-    """
-    if isinstance(alpha, Real):
-        return alpha, None
-    if not arrays.is_array(alpha):
-        raise WeftError(f"weft.matmul: alpha must be a real number or an array of f32, got {shown(alpha)}")
-    return 1.0, alpha
-
-
-def _added(
-    c: object, epilogue: Epilogue | None, scales: object, groups: Mapping[str, object], factors: object
-) -> dict[str, Any]:
-    """The operands other than a, b and the result, by their roles. Raises WeftError for an epilogue or scales
-    of another type.
-    """
-    if epilogue is not None and not isinstance(epilogue, Epilogue):
-        raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {type(epilogue).__name__}")
-    added = {"c": c, **groups}
-    if epilogue is not None:
-        added |= {"bias": epilogue.bias, "residual": epilogue.residual}
-    if scales is not None:
-        added["scale_a"], added["scale_b"] = checked_pair("weft.matmul", scales)
-    added["alpha"] = factors
-    return {role: array for role, array in added.items() if array is not None}
-
-
-plans = Plans()
-"""The plans of all products so far."""

@@ -1,14 +1,26 @@
 """The arrays of one call of `weft.matmul`, read once and checked: the operands of its product."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.dialects.activations import activation_complaint
-from weft.dialects.element_types import BYTE_TYPES, NARROW_TYPES, PTX_PACKED, PTX_SCALES
-from weft.dialects.operand_roles import GROUPINGS, SCALE_OF_WORDS, WORD
+from weft.dialects.element_types import (
+    BYTE_TYPES,
+    INPUT_TYPES,
+    NARROW_TYPES,
+    PTX_PACKED,
+    PTX_SCALES,
+    may_be_mixed,
+)
+from weft.dialects.operand_roles import GROUPINGS, OUTPUT_TYPES, ROLES, SCALE_OF_WORDS, WORD
 from weft.dialects.product_types import (
+    GROUP_ROWS,
     HALF,
     PROMOTED,
     Types,
@@ -21,16 +33,26 @@ from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
-from weft.multiply import array_views, block_formats, element_types, scale_factors, vectors
+from weft.multiply import array_views, block_formats, scale_factors
 from weft.multiply.array_views import COPY
 from weft.multiply.block_formats import Kind
-from weft.multiply.group_values import check_between, check_ends, check_groups, check_padding
 from weft.multiply.leading import Folded, fold
 from weft.multiply.product import Product
 from weft.multiply.sizes import Sizes
 
 # The result's type without `out` and `out_dtype`: sums of bytes are i32, and narrow floats have too few bits.
 _OUTPUTS = {**dict.fromkeys((*BYTE_TYPES, *PTX_PACKED), "i32"), **dict.fromkeys(NARROW_TYPES, "bf16")}
+
+_BY_SUMS = {"f64": "f64", "i32": "integers"}
+"""The types of sums that all other arrays share, and what a and b are then."""
+_IN_BYTES = {
+    **dict.fromkeys(("i16", "i32", "i64"), "i8 if its values are in -128..127"),
+    **dict.fromkeys(("ui16", "ui32", "ui64"), "ui8 if its values are in 0..255"),
+}
+"""For other types of integers, the type to which they may be converted without a loss."""
+_LEGAL = {name: role.elements for name, role in ROLES.items() if role.is_added or name in GROUPINGS}
+_LEGAL["out"] = OUTPUT_TYPES
+_ADDED = {name for name, role in ROLES.items() if role.is_added}
 
 
 def default_result(element: str) -> str:
@@ -91,7 +113,8 @@ class Operands:
         rest = [sizes.view(name, array, *scales) for name, array in {"out": out, **added}.items()]
         _check_result(*rest[0], product.out_dtype)
         names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
-        element_types.check(dict(zip(names, (view.dtype for view in views), strict=True)))
+        if wrong := _types_complaint(dict(zip(names, (view.dtype for view in views), strict=True))):
+            raise WeftError(f"weft.matmul: {wrong}")
         types = _types(views, names, transposed, product, sizes)
         if complaint := activation_complaint(product.activation, types.sums):
             raise WeftError(f"weft.matmul: {complaint}")
@@ -158,15 +181,15 @@ class Operands:
         a, b, out, *_ = self.views
         for name, view in zip(self.names, self.views, strict=True):
             if name == "groups":
-                check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
+                _check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
             elif name in GROUPINGS:
-                check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
+                _check_ends(name, view.numpy(), self.sizes.k if name == "k_ends" else self.sizes.m)
             if name == "row_ends" and self.libraries[0] is libraries.TORCH and self.product.kind is None:
-                check_between(a.numpy().T if self.transposed[0] else a.numpy(), view.numpy())
+                _check_between(a.numpy().T if self.transposed[0] else a.numpy(), view.numpy())
             if name == "k_ends":
                 for number, x in enumerate((a, b)):
                     k_first = self.transposed[number] == (number == 0)
-                    check_padding("ab"[number], x.numpy() if k_first else x.numpy().T, view.numpy())
+                    _check_padding("ab"[number], x.numpy() if k_first else x.numpy().T, view.numpy())
 
     def refuse_layout(self) -> NoReturn:
         """Raises WeftError for the operand that isn't K-major, which no instruction reads."""
@@ -181,6 +204,37 @@ class Operands:
             f"weft.matmul: {name} must be {wanted[number]}, since tensor cores read {element} K-major only, "
             f"got {array_views.shape_text(view)} with strides {view.strides}"
         )
+
+
+def _types_complaint(given: Mapping[str, str]) -> str | None:
+    """Why arrays of these types, by their names, make no product."""
+    for name in ("a", "b"):
+        if given[name] not in INPUT_TYPES:
+            got = given[name]
+            if got in _IN_BYTES:  # f32 is rounded to tf32, which has integers up to 2048
+                got += (
+                    f": convert it to {_IN_BYTES[got]}, or to f64, which is exact while sums are below 2**53"
+                )
+            return f"{name} must have elements of {', '.join(INPUT_TYPES)}, got {got}"
+    if not may_be_mixed(given["a"], given["b"]):
+        a, b = given["a"], given["b"]
+        return f"a and b must have one element type, got {a} and {b}: convert one of them"
+    for name, dtype in given.items():
+        legal = _LEGAL.get(name, (dtype,))
+        if dtype not in legal:
+            return f"{name} must have elements of {', '.join(legal)}, got {dtype}: convert it"
+    sums = Types(given["a"], given["b"], given["out"]).sums
+    for name, dtype in given.items():
+        if name != "out" and name not in _ADDED:
+            continue
+        what = "the result (out, out_dtype)" if name == "out" else name
+        if sums in _BY_SUMS and dtype != sums:
+            inputs = _BY_SUMS[sums]
+            return f"{what} must have elements of {sums} where a and b are {inputs}, got {dtype}"
+        if sums not in _BY_SUMS and dtype in _BY_SUMS:
+            legal = f"elements of {dtype} only where a and b are {_BY_SUMS[dtype]}"
+            return f"{what} may have {legal}, got a of {given['a']}: use f32"
+    return None
 
 
 def _types(
@@ -259,8 +313,7 @@ def _matrix(
     multiplied, and whether the array is a vector, whose view is a matrix of one row (of a) or column (of b).
     """
     library, view = array_views.read(name, array)
-    is_vector = vectors.check(name, view.shape, transpose)
-    if is_vector:
+    if is_vector := array_views.is_vector(name, view.shape, transpose):
         of_1 = view.shape[0] * view.strides[0]
         axis = 0 if name == "a" else 1
         shape, strides = (
@@ -302,3 +355,75 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
             )
     spans = tuple(arrays.span(view)[1] - view.address if all(view.shape) else 0 for view in views)
     return Extents(spans, tuple(may_be_out), written)
+
+
+def _check_groups(groups: npt.NDArray[np.int32], rows: int, matrices: int | None) -> None:
+    """Raises WeftError for illegal values of `groups` in CPU memory. With `matrices` of None they are numbers
+    of rows, up to `rows`; otherwise numbers of matrices, one for each row.
+    """
+    if matrices is None:
+        wrong = np.flatnonzero((groups < 0) | (groups > rows))
+        what = f"numbers of rows in 0..{rows}"
+    else:
+        wrong = np.flatnonzero(groups >= matrices)
+        what = f"numbers of matrices below {matrices}"
+    if len(wrong):
+        at = int(wrong[0])
+        raise WeftError(f"weft.matmul: groups must be {what}, got {groups[at]} at index {at}")
+    if matrices is None:
+        return
+    first = groups[np.arange(len(groups)) // GROUP_ROWS * GROUP_ROWS]
+    wrong = np.flatnonzero((groups != first) & (groups >= 0))
+    if len(wrong):
+        at = int(wrong[0])
+        begin = at // GROUP_ROWS * GROUP_ROWS
+        raise WeftError(
+            f"weft.matmul: groups must have one number for the {GROUP_ROWS} rows from {begin} on, got "
+            f"{groups[begin]} and, at index {at}, {groups[at]}"
+        )
+
+
+def _check_ends(name: str, ends: npt.NDArray[np.int32], size: int) -> None:
+    """Raises WeftError for illegal values of `row_ends` or `k_ends`, of groups of `size` rows or columns."""
+    what = "rows of a" if name == "row_ends" else "K"
+    wrong = np.flatnonzero((ends < 0) | (ends > size))
+    if len(wrong):
+        at = int(wrong[0])
+        raise WeftError(f"weft.matmul: {name} must be in 0..{size} ({what}), got {ends[at]} at index {at}")
+    before = 0
+    for at, end in enumerate(ends.tolist()):
+        begin = -(-before // GROUP_ROWS) * GROUP_ROWS
+        if end != before and end < begin:
+            where = f"where its group begins ({before} rounded up to a multiple of {GROUP_ROWS})"
+            least = f"at least {begin} at index {at}, {where}, or {before} for an empty group"
+            raise WeftError(f"weft.matmul: {name} must be {least}, got {end}")
+        before = end
+
+
+def _check_padding(name: str, matrix: npt.NDArray[Any], ends: npt.NDArray[np.int32]) -> None:
+    """Raises WeftError for a matrix with K first that isn't 0 between the end of a group and the multiple of
+    128 up to which a kernel reads it.
+    """
+    for end in ends.tolist():
+        padding = slice(end, -(-end // GROUP_ROWS) * GROUP_ROWS)
+        wrong = np.flatnonzero((matrix[padding] != 0).any(axis=1))
+        if len(wrong):
+            raise WeftError(
+                f"weft.matmul: {name} must be 0 from the end of a group to the next multiple of {GROUP_ROWS} "
+                f"along K, {padding.start}..{padding.stop - 1}, got another value at {end + int(wrong[0])}"
+            )
+
+
+def _check_between(matrix: npt.NDArray[Any], ends: npt.NDArray[np.int32]) -> None:
+    """Raises WeftError for rows between two groups that aren't 0: they may belong to the next group, as with
+    the `offs` of `torch.nn.functional.grouped_mm`, but its rows begin at a multiple of 128.
+    """
+    for end, following in itertools.pairwise(ends.tolist()):
+        begin = -(-end // GROUP_ROWS) * GROUP_ROWS
+        wrong = np.flatnonzero((matrix[end:begin] != 0).any(axis=1))
+        if following > end and len(wrong):
+            what = f"rows {end}..{begin - 1} of a must be 0, since the next group begins at {begin}"
+            raise WeftError(
+                f"weft.matmul: {what}, a multiple of {GROUP_ROWS}, got another value in row "
+                f"{end + int(wrong[0])}: pad each group with zeros, which torch's offs don't do"
+            )

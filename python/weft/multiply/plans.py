@@ -1,23 +1,25 @@
-"""The launches that `weft.matmul` has prepared, by the arrays' types, sizes, strides and alignment.
-
-The identity of array objects doesn't matter: a program's activations are new objects in every call.
+"""The plans of `weft.matmul`: launches, and products that PyTorch or JAX computes. `planned` makes the plan
+of arrays that are met for the first time.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, libraries, runtime, torch_keys, torch_tensors
+from weft.dialects.operand_roles import GROUPINGS
+from weft.errors import WeftError, shown
+from weft.launch import cuda_driver, graph, libraries, runtime, torch_tensors
 from weft.launch.arrays import Array
-from weft.multiply import f32_precision
+from weft.launch.launcher import OVERLAP
+from weft.launch.plans import Plans
+from weft.multiply import launches
 from weft.multiply.launches import Launch
 from weft.multiply.operands import Operands
+from weft.multiply.product import Product
+from weft.system import upper
 
-if TYPE_CHECKING:
-    import torch
-
-_ALIGNED = 2 * ROW_BYTES - 1  # no kernel needs more
+kept = Plans()
+"""The plans of all products so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class Plan:
 
     `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle for a
     call's stream, or None if the arrays must be checked again; `current` that of the current stream, without
-    checks. `new` creates an array for the result, and
-    `address` returns its address. `write` is called before an array of the caller is written.
+    checks. `new` creates an array for the result, and `address` returns its address. `write` is called before
+    an array of the caller is written.
     """
 
     queue: Callable[..., int]
@@ -42,9 +44,11 @@ class Plan:
     def of(cls, launch: Launch, operands: Operands) -> "Plan":
         """A plan of a launch for arrays like these operands."""
         result, ordinal = operands.views[2], operands.ordinal
-        follows = f32_precision.has_setting(operands) and operands.libraries[0] is libraries.TORCH
+        queue = launch.queue_apart
+        if operands.libraries[0] is libraries.TORCH and _follows_setting(operands):
+            queue = _while_tf32_is_allowed(queue)
         return cls(
-            f32_precision.while_allowed(launch.queue_apart) if follows else launch.queue_apart,
+            queue,
             launch,
             libraries.stream_finder(operands.arrays, ordinal, operands.views),
             operands.libraries[0].current_stream(ordinal),
@@ -59,108 +63,117 @@ class Handed:
     plan is kept, but isn't used while `holds()` is false.
     """
 
-    multiply: Callable[..., Any]
+    compute: Callable[..., Any]
     holds: Callable[[], bool] = lambda: True
 
     def stream(self, stream: object) -> None:
         """None, since Weft doesn't queue it."""
 
 
-Described = tuple[Any, ...]
-"""A key, and the addresses of the arrays that are passed; 0 for a result that isn't."""
+def planned(
+    key: object,
+    a: object,
+    b: object,
+    out: object,
+    added: Mapping[str, object],
+    product: Product,
+    stream: object,
+) -> Any:
+    """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
+    given = {"a": a, "b": b, **added}
+    if libraries.JAX.is_traced((*given.values(), out)):
+        if out is not None or stream is not None:
+            name, got = ("out", out) if out is not None else ("stream", stream)
+            raise WeftError(
+                f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}"
+            )
+        return upper.jax().products.of_roles(given, product)
+    plain = out is None and stream is None and product.arch is None
+    if plain and libraries.of(a) is libraries.JAX and libraries.JAX.is_xlas(given.values()):
+        handed = Handed(upper.jax().products.queued(given, product))
+        if key is not None:
+            kept.add(key, handed)
+        return handed.compute(*given.values())
+    operands = Operands.of(a, b, out, added, product)
+    runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
+    if _follows_setting(operands) and not operands.libraries[0].allows_tf32():
+        return _by_library(key, operands, given, stream)
+    if out is not None and (write := operands.libraries[2].writer()) is not None:
+        write(out)
+    if operands.ordinal is None:
+        launches.run(operands)
+    else:
+        _launch(key, launches.plan(operands), operands, stream)
+    return operands.result
 
 
-class _Describers(dict[type, Callable[..., Described | None]]):
-    """Functions by the type of `a`. Each describes a, b, the result (or None) and further arrays (or None),
-    or returns None if `one_by_one` must do it.
+def _launch(key: object, launch: Launch, operands: Operands, stream: object) -> None:
+    """Queues the first launch of operands on a GPU, and keeps its plan."""
+    # JAX's arrays must be asked for their views in each call.
+    waits = libraries.JAX in operands.libraries
+    if key is not None and not waits:
+        kept.add(key, Plan.of(launch, operands))
+    current = operands.libraries[0].current_stream(operands.ordinal)
+    handle = current() if stream is None else runtime.stream_handle(stream)
+    waited = {view.stream for view in operands.views if view.stream is not None}
+    cuda_driver.order_streams(operands.ordinal, handle, waited)
+    launch.launch(handle, *(view.address for view in operands.views))
+    if waits:  # JAX may use an array's memory again once the array is dropped
+        with runtime.on(operands.ordinal):
+            runtime.synchronize()
 
-    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for arguments that it can't
-    describe.
+
+def _follows_setting(operands: Operands) -> bool:
+    """Whether a setting of PyTorch or JAX applies to a product: of f32, unless a schedule or a chip is named.
+    Where it doesn't allow tf32, that library multiplies.
+    """
+    product = operands.product
+    named = product.schedule is not None or product.arch is not None
+    return (
+        operands.types.a == "f32" and not named and operands.libraries[0] in (libraries.TORCH, libraries.JAX)
+    )
+
+
+def _while_tf32_is_allowed(queue: Callable[..., int]) -> Callable[..., int]:
+    """A function that queues a launch of PyTorch's tensors while tf32 is allowed; otherwise the status asks
+    for a new plan.
     """
 
-    def __missing__(self, kind: type) -> Callable[..., Described | None]:
-        library = arrays.package(kind)
-        if library == "torch" and (describe := torch_keys.describer()) is not None:
-            self[kind] = describe
-        elif library == "jaxlib":
-            self[kind] = _of_jax
-        else:
-            return one_by_one  # not kept, since other types may be temporary
-        return self[kind]
+    def queue_or_not(*addresses: int) -> int:
+        return queue(*addresses) if torch_tensors.allows_tf32() else OVERLAP
+
+    return queue_or_not
 
 
-DESCRIBE = _Describers()
+def _by_library(key: object, operands: Operands, given: Mapping[str, object], stream: object) -> Any:
+    """The product by the library of a. Keeps a plan if the call creates the result."""
+    out, created = operands.arrays[2], operands.created
+    if operands.product.beta and "c" not in given:
+        given = {**given, "c": out}
+    compute = _of_library(operands, given, stream)
+    if key is not None and created and operands.ordinal is not None:
+        find = libraries.stream_finder(operands.arrays, operands.ordinal)
+        kept.add(key, Handed(compute, lambda: find(0) is not None and not torch_tensors.allows_tf32()))
+    with graph.queued_on(stream, operands.arrays[0]):
+        result = compute(*given.values())
+        return result if created else out.copy_(result)
 
 
-def one_by_one(a: object, b: object, out: object, *more: object) -> Described:
-    """The key and the addresses of arrays of any libraries."""
-    of_a, address_a = _one[type(a)](a)
-    of_b, address_b = _one[type(b)](b)
-    of_out, address_out = (None, 0) if out is None else _one[type(out)](out)
-    rest = [(None, None) if array is None else _one[type(array)](array) for array in more]
-    key = of_a, of_b, of_out, *(of_array for of_array, _ in rest)
-    return key, address_a, address_b, address_out, *(address for _, address in rest if address is not None)
-
-
-def described(array: object) -> tuple[Hashable, int]:
-    """The key and the address of one array. Raises as `one_by_one`."""
-    return _one[type(array)](array)
-
-
-def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
-    """For JAX's arrays only, which have no addresses before they are computed."""
-    others = [array for array in (b, *more) if array is not None]
-    if out is not None or any(type(array) is not type(a) for array in others):
-        return one_by_one(a, b, out, *more)
-    key = [None if x is None else (x.dtype, x.shape, x.sharding, x.is_deleted()) for x in (a, b, *more)]
-    return tuple(key), 0, 0, 0
-
-
-class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
-    """Functions by the type of an array. Each returns the array's part of a key, and its address."""
-
-    def __missing__(self, kind: type) -> Callable[[Any], tuple[Hashable, int]]:
-        name = arrays.package(kind)
-        if name == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-            self[kind] = _of_torch
-        elif name == "cupy" and kind.__name__ == "ndarray":
-            self[kind] = _of_cupy
-        else:
-            return _of_any
-        return self[kind]
-
-
-_one = _Ones()
-
-
-def _of_torch(tensor: "torch.Tensor") -> tuple[Hashable, int]:
-    address = tensor.data_ptr()
-    if tensor._is_zerotensor() or not torch_tensors.has_memory(tensor):
-        raise RuntimeError  # the planned tensors had memory
-    layout = tensor.shape, tensor.stride(), address & _ALIGNED, tensor.get_device()
-    return (tensor.dtype, *layout, tensor.is_neg(), tensor.requires_grad), address
-
-
-def _of_cupy(array: Any) -> tuple[Hashable, int]:
-    address = array.data.ptr
-    return (array.dtype, array.shape, array.strides, address & _ALIGNED, array.device.id), address
-
-
-def _of_any(array: object) -> tuple[Hashable, int]:
-    view = arrays.view(array)
-    device = runtime.holder([view]) if view.device_id < 0 else view.device_id
-    alignment = view.address & _ALIGNED
-    library = arrays.library(type(array))
-    key = (
-        library,
-        view.dtype,
-        view.packed,
-        view.shape,
-        view.strides,
-        alignment,
-        view.device,
-        device,
-        view.readonly,
-        view.stream,
+def _of_library(operands: Operands, given: Mapping[str, object], stream: object) -> Callable[..., Any]:
+    """A function of arrays like the `given` ones, in their order, which returns their product by the library
+    of a. Raises WeftError for a product that the library doesn't compute.
+    """
+    library, names, product = operands.libraries[0], tuple(given), operands.product
+    wrong = {name: "None" for name in GROUPINGS if name in given}
+    if library is libraries.JAX:
+        wrong |= {"stream": "None"} if stream is not None else {}
+        wrong |= {} if operands.created else {"out": "None"}
+    else:
+        others = [name for name, each in given.items() if not torch_tensors.is_tensor(each)]
+        wrong |= dict.fromkeys(others, "a tensor of PyTorch, as a is,")
+    for name, legal in wrong.items():
+        raise WeftError(f"weft.matmul: {name} must be {legal} {library.not_as_tf32}")
+    by_roles = (
+        upper.jax().products.of_roles if library is libraries.JAX else upper.torch().decomposing.multiply
     )
-    return key, view.address
+    return lambda *arrays: by_roles(dict(zip(names, arrays, strict=True)), product)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
 
+ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alpha")
+"""The roles of the arrays after a, b and the result, in the order of keys, addresses and operands."""
+
+
 @dataclass(frozen=True)
 class Product:
     """A product of a, b and operands with these `roles`, of which those `by_columns` are transposed.
@@ -112,13 +116,14 @@ def checked_pair(caller: str, scales: object) -> tuple[Any, Any]:
     """The scales of A and B. Raises WeftError for anything but a pair."""
     if not isinstance(scales, (tuple, list)) or len(scales) != 2:
         raise WeftError(f"{caller}: scales must be a pair, of a and of b")
-    for name, given in zip("ab", scales, strict=True):
-        if given is None:
-            raise WeftError(
-                f"{caller}: scales must be a pair of arrays, got None for {name}: an array of a single 1 "
-                "doesn't scale"
-            )
-    return scales[0], scales[1]
+    of_a, of_b = scales
+    if of_a is None or of_b is None:
+        name = "a" if of_a is None else "b"
+        raise WeftError(
+            f"{caller}: scales must be a pair of arrays, got None for {name}: an array of a single 1 "
+            "doesn't scale"
+        )
+    return of_a, of_b
 
 
 def _flag(name: str, value: object) -> bool:

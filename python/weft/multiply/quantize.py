@@ -11,14 +11,13 @@ from weft.errors import WeftError, about, shown
 from weft.isa.chips import describe
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, libraries, runtime, torch_tensors
+from weft.launch import arrays, libraries, plans, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.kernel_arguments import aligned_to
 from weft.launch.libraries import Library
 from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
-from weft.multiply import plans
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
 from weft.multiply.kernels import casts
 from weft.system import upper

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from weft.launch import cuda_driver, torch_keys, torch_tensors
+from weft.launch import cuda_driver, torch_tensors
 from weft.launch.launcher import OVERLAP
-from weft.multiply import matmul, product
+from weft.launch.plans import describer
+from weft.multiply import plans, product
 from weft.system import locks
 from weft.torch import lowering
 from weft.torch.operators import PRODUCTS, readable, run
 
-_ROLES = ("c", "groups", "row_ends", "k_ends", "bias", "residual", "scale_a", "scale_b", "alphas")
+_ROLES = tuple("alphas" if role == "alpha" else role for role in product.ROLES)
 """The operands after `a` and `b`, in the order in which programs pass them to a `Product`."""
 
 
@@ -31,7 +32,7 @@ class Product:
 
     def __init__(self, *roles: str, **options: Any) -> None:
         self._roles, self._options = roles, options
-        self._describe = torch_keys.describer() or _undescribed
+        self._describe = describer() or _undescribed
         with _lock:  # a number is hashed in less time than the options
             self._number = _numbers.setdefault((roles, *sorted(options.items())), len(_numbers))
 
@@ -41,7 +42,7 @@ class Product:
         if described is None:
             return self._unplanned(arrays, out)
         key, *addresses = described
-        plan = matmul.plans.get((key, self._number))
+        plan = plans.kept.get((key, self._number))
         if plan is None:
             return self._planned((key, self._number), arrays, out)
         handle = plan.current()
@@ -63,7 +64,7 @@ class Product:
         kinds = options.pop("kind_a", None), options.pop("kind_b", None)
         kind = None if kinds == (None, None) else kinds
         with torch.no_grad():
-            matmul.planned(key, a, b, out, added, product.Product(tuple(added), kind=kind, **options), None)
+            plans.planned(key, a, b, out, added, product.Product(tuple(added), kind=kind, **options), None)
         return None
 
     def _unplanned(self, arrays: Sequence[Tensor], out: Tensor) -> None:

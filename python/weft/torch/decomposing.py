@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from weft.errors import WeftError
-from weft.multiply import vectors
+from weft.multiply import array_views
 from weft.multiply.product import Product
 from weft.torch.autograd import activated, for_each
 from weft.torch.operators import TYPES
@@ -53,7 +53,7 @@ def _matmul(
 def multiply(operands: Operands, product: Product) -> Tensor:
     """The product of plain tensors, by their names in `weft.matmul`. They must fit, and have no groups."""
     operands = dict(operands)
-    axes = vectors.as_matrices(operands, (product.transpose_a, product.transpose_b))
+    axes = array_views.as_matrices(operands, (product.transpose_a, product.transpose_b))
     a, b = (operands[name].mT if product.options[f"transpose_{name}"] else operands[name] for name in "ab")
     factors = [operands[name] for name in ("scale_a", "scale_b") if name in operands]  # of rows and columns
     d = _matmul(

@@ -12,7 +12,7 @@ from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
-from weft.multiply import vectors
+from weft.multiply import array_views
 from weft.multiply.sizes import k_complaint
 from weft.torch.autograd import (
     FORWARD_MODE,
@@ -43,7 +43,7 @@ def product(a: Tensor, b: Tensor, *, stream: object = None, **others: Any) -> Te
         return _of_matrices(a, b, **others)
     epilogue, out = others.get("epilogue"), others.get("out")
     operands = {"a": a, "b": b, "c": others.get("c"), "out": out, "residual": epilogue and epilogue.residual}
-    axes = vectors.as_matrices(operands, [others.get(f"transpose_{name}", False) for name in "ab"])
+    axes = array_views.as_matrices(operands, [others.get(f"transpose_{name}", False) for name in "ab"])
     if epilogue is not None:
         others["epilogue"] = replace(epilogue, residual=operands["residual"])
     del operands["residual"]
