@@ -146,11 +146,11 @@ def _launch(prepared: "Prepared", on: str, grid: Dims, block: Dims) -> cli.Recor
         "product": str(product) if product else None,
         "schedule": _schedule(kernel) if product else None,
     }
-    from weft.launch import arrays, dimensions
+    from weft.launch import arrays, kernel_arguments
 
     views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
     multiprocessors = kernel.multiprocessors() if on == "gpu" else None
-    ctas, threads = dimensions.dimensions(kernel.launch, views, grid, block, multiprocessors)
+    ctas, threads = kernel_arguments.dimensions(kernel.launch, views, grid, block, multiprocessors)
     report |= {"grid": list(ctas), "block": list(threads), "cluster": list(kernel.launch.cluster)}
     report |= _resources(kernel) | spent
     report["arguments"] = values.described(prepared.arguments)

@@ -5,7 +5,7 @@ from gpu_marks import SM_90A
 
 import weft
 from weft.dialects.schedule import DirectSchedule
-from weft.multiply import padded_rows
+from weft.multiply import launches
 
 pytestmark = SM_90A
 TYPES = ["bfloat16", "float16", "float32", "int8", "uint8", "float8_e4m3fn"]
@@ -43,13 +43,13 @@ def right(a, b, found):
 )
 def test_few_rows_that_begin_at_any_element(monkeypatch, m, n, k, shift, gap, dtype):
     a, b = operands(m, n, k, dtype, shift, gap)
-    copied, plan = [], padded_rows.plan
+    copied, plan = [], launches.plan_with_copies
 
-    def noting(kernel, views, copies, extents):
+    def noting(kernel, copies, operands):
         copied.extend(copies)
-        return plan(kernel, views, copies, extents)
+        return plan(kernel, copies, operands)
 
-    monkeypatch.setattr(padded_rows, "plan", noting)
+    monkeypatch.setattr(launches, "plan_with_copies", noting)
     for _ in range(2):
         assert right(a, b, weft.matmul(a, b, transpose_b=True))
     assert not copied

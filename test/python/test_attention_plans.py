@@ -13,7 +13,7 @@ import pytest
 import weft
 from weft.attend import gradient_plans, launches, plans
 from weft.language.calls.kernels import KernelFunction
-from weft.launch import arrays, graph, libraries
+from weft.launch import arrays, libraries
 
 torch = pytest.importorskip("torch", reason="plans are for PyTorch's tensors")
 STREAM = 7
@@ -125,7 +125,7 @@ def test_what_a_call_makes_beside_its_results_is_made_on_its_stream(gpu, monkeyp
     def recorded(function):
         return lambda *args, **options: made.append(streams[-1]) or function(*args, **options)
 
-    monkeypatch.setattr(graph, "torch_stream", on)
+    monkeypatch.setattr(libraries, "torch_stream", on)
     for owner, name in ((torch.Tensor, "float"), (torch, "empty"), (torch, "empty_strided")):
         monkeypatch.setattr(owner, name, recorded(getattr(owner, name)))
     for _ in range(2):
@@ -138,8 +138,8 @@ def test_what_a_call_makes_beside_its_results_is_made_on_its_stream(gpu, monkeyp
 
 def test_a_plan_that_makes_nothing_leaves_pytorchs_stream_as_it_is(gpu, monkeypatch):
     """To change it takes as long as the rest of the call."""
-    changed, on = [], graph.torch_stream
-    monkeypatch.setattr(graph, "torch_stream", lambda *of: changed.append(of) or on(*of))
+    changed, on = [], libraries.torch_stream
+    monkeypatch.setattr(libraries, "torch_stream", lambda *of: changed.append(of) or on(*of))
     for _ in range(2):
         changed.clear()
         weft.attention(*tensors(), stream=5)

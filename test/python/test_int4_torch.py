@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import weft  # noqa: E402
 from weft.int4 import launches  # noqa: E402
-from weft.launch import graph  # noqa: E402
+from weft.launch import libraries  # noqa: E402
 from weft.nn import Int4Linear  # noqa: E402
 
 
@@ -60,7 +60,7 @@ def test_rows_are_padded_on_the_stream_of_a_call(monkeypatch):
         streams.pop()
 
     readable = launches._readable
-    monkeypatch.setattr(graph, "torch_stream", on)
+    monkeypatch.setattr(libraries, "torch_stream", on)
     monkeypatch.setattr(launches, "_readable", lambda *args: copied.append(streams[-1]) or readable(*args))
     x = torch.randn(3, 100, dtype=torch.bfloat16)[:, 1:97]
     weft.matmul_int4(x, weights, stream=5)

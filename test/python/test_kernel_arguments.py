@@ -183,7 +183,7 @@ def test_maps_of_narrow_elements_are_those_of_tma(dtype, padded, kind, of_rows, 
 @pytest.mark.parametrize(("columns", "bytes_"), [(32, 16), (64, 32), (40, 20)])
 def test_rows_of_packed_elements_are_aligned_as_their_bytes(columns, bytes_):
     view = kernel_arguments.packed_copy(arrays.view(np.zeros((4, columns), ml_dtypes.float4_e2m1fn)))
-    assert kernel_arguments.aligned_to(view) == bytes_
+    assert view.row_alignment == bytes_
     want = MemrefArgument("f4E2M1FN", (None, None), (None, 1), True, False)
     assert kernel_arguments.misfit(view, want) is None
 

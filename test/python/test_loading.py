@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.dialects.schedule import Types
-from weft.multiply import padded_rows
+from weft.multiply import launches
 from weft.schedules import loading
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -86,8 +86,8 @@ def test_a_product_of_few_rows_reads_them_where_they_are(monkeypatch):
         copied.extend(numbers)
         run_(kernel, views, numbers, on)
 
-    run_ = padded_rows.run
-    monkeypatch.setattr(padded_rows, "run", run)
+    run_ = launches.run_with_copies
+    monkeypatch.setattr(launches, "run_with_copies", run)
     rng = np.random.default_rng(5)
     a, b = (rng.integers(-4, 5, shape).astype(ml_dtypes.bfloat16) for shape in ((5, 139), (141, 139)))
     d = weft.matmul(a, b, transpose_b=True, arch="sm_90a")

@@ -11,7 +11,7 @@ from fake_driver import GpuArray, two_gpus
 
 import weft
 from weft.launch import arrays, runtime
-from weft.multiply import padded_rows
+from weft.multiply import launches
 from weft.schedules import loading
 
 
@@ -178,13 +178,13 @@ def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch,
 
 
 def test_halves_are_copied_for_wgmma_too(monkeypatch):
-    run, kernels = padded_rows.run, []
+    run, kernels = launches.run_with_copies, []
 
     def watch(kernel, views, numbers, on):
         kernels.append((kernel, numbers))
         run(kernel, views, numbers, on)
 
-    monkeypatch.setattr(padded_rows, "run", watch)
+    monkeypatch.setattr(launches, "run_with_copies", watch)
     a, b = small(37, 67, dtype=np.float16), small(21, 67, dtype=np.float16)
     assert (weft.matmul(a, b, transpose_b=True, arch="sm_90a") == doubles(a) @ doubles(b).T).all()
     ((kernel, numbers),) = kernels
@@ -208,7 +208,7 @@ def test_a_product_compiles_beside_the_kernel_that_copies(error):
             return b""
 
     before = threading.active_count()
-    with padded_rows._compiling(Product()):
+    with launches._compiling(Product()):
         assert begun.wait(10)
         copies.set()
     assert threading.active_count() == before

@@ -196,5 +196,5 @@ def test_arrays_on_the_cpu_get_the_chosen_kernel(driver):
     kernels_for(driver, 2000)
     zeros = np.zeros((1000, 64), np.float16), np.zeros((64, 512), np.float16)
     before = product_kernel.compiled.cache_info().currsize
-    product_kernel.of(Operands.of(*zeros, None, {}, Product(arch=CHIP)))
+    product_kernel.of(Operands.of(*zeros, None, {}, Product(arch=CHIP)), CHIP)
     assert product_kernel.compiled.cache_info().currsize == before + 1

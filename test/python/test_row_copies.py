@@ -5,9 +5,9 @@ import pytest
 from machine_code import local_memory
 
 from weft.launch import arrays
-from weft.multiply import padded_rows
+from weft.multiply import launches
 from weft.multiply.kernels.copies import copy_rows
-from weft.multiply.padded_rows import Rows
+from weft.multiply.launches import Rows
 
 RNG = np.random.default_rng(3)
 
@@ -20,14 +20,14 @@ def copied(unit, matrices, transposed=(0, 0), **meta):
     """The kernel that copies one matrix or two, and whether each copy has the elements of its matrix."""
     kinds = zip(map(arrays.view, matrices), transposed, strict=False)
     rows = [Rows.transposing(view) if transposes else Rows.of(view) for view, transposes in kinds]
-    arguments, made = padded_rows.copy_arguments(rows)
+    arguments, made = launches.copy_arguments(rows)
     targets = [np.full(of.target.shape, 77, np.uint8) for of in rows]
     arguments[1], arguments[3] = targets[0], targets[-1]
     report = copy_rows.emulate(*arguments, arch="sm_90a", **made | {"unit": unit} | meta)
     assert not report.findings
     same = []
     for each, of, target in zip(matrices, rows, targets, strict=True):
-        to = of.padded(arrays.view(each), 0)
+        to = of.copy
         assert all(stride * to.bits // 8 % 16 == 0 for stride in to.strides[:-1])
         found = arrays.strided(target.reshape(-1).view(each.dtype), to.shape, to.strides)
         same.append(bool((found == (each.swapaxes(-1, -2) if of.size else each)).all()))
@@ -66,10 +66,10 @@ def test_rows_far_apart_and_in_batches():
     assert (of.pitch, of.vectors, of.target.shape) == (640, 12 * 38, (3, 4, 640))
     narrow = Rows.of(arrays.view(memory[0, :, :3]))
     assert narrow.source.shape == (1, 4, 6) and (narrow.pitch, narrow.vectors) == (16, 4)
-    arguments, meta = padded_rows.copy_arguments([of, narrow])
+    arguments, meta = launches.copy_arguments([of, narrow])
     assert len(arguments) == 4
     assert meta == {"sizes": (0, 0), "unit": 2, "batched": True, "wide": False}
-    assert padded_rows.copy_arguments([narrow])[0] == [narrow.source, narrow.target] * 2
+    assert launches.copy_arguments([narrow])[0] == [narrow.source, narrow.target] * 2
 
 
 def test_matrices_of_one_launch_share_ctas_out():

@@ -140,5 +140,6 @@ def test_matrices_at_equal_distances_are_copied_by_tma(monkeypatch, starts, gap,
     monkeypatch.setattr(runtime, "available", lambda: None)
     made = []
     monkeypatch.setattr(product_kernel, "compiled", lambda *given: made.append(given[-2]))
-    product_kernel.of(Operands.of(*views[:2], views[2], {}, Product(transpose_b=True)))
+    asked = Operands.of(*views[:2], views[2], {}, Product(transpose_b=True))
+    product_kernel.of(asked, product_kernel.chip_of(asked))
     assert made[0].skewed == chosen

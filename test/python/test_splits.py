@@ -9,7 +9,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types
-from weft.launch import dimensions
+from weft.launch import kernel_arguments
 from weft.layout import Layout
 from weft.passes import lower_claims
 from weft.passes.builders import emit
@@ -173,7 +173,7 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     """
     kernel = Product("bf16", "f32").compiled(of(64, 64, 64, 1, 3, global_splits=8))
     stopping, atoms = launched(kernel)
-    monkeypatch.setattr(dimensions, "_EMULATED_MULTIPROCESSORS", 8)
+    monkeypatch.setattr(kernel_arguments, "_EMULATED_MULTIPROCESSORS", 8)
     waiting, arrivals = launched(kernel)
     assert arrivals == 4 * (8 + 1) < atoms
     assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
@@ -183,7 +183,7 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
 @pytest.mark.parametrize("multiprocessors", [4, 8])
 def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
     """Of four tiles of four parts one fits, or two: no warp stops to wait."""
-    monkeypatch.setattr(dimensions, "_EMULATED_MULTIPROCESSORS", multiprocessors)
+    monkeypatch.setattr(kernel_arguments, "_EMULATED_MULTIPROCESSORS", multiprocessors)
     _, atoms = launched(Product("bf16", "f32").compiled(of(64, 16, 64, 1, 3, global_splits=4)))
     assert atoms == 4 * 4 * (4 + 1)
 

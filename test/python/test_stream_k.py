@@ -11,7 +11,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import MOST_RUNS, OTHER_REGISTERS, Types
 from weft.dialects.tile_limits import COUNTER_STRIDE
 from weft.isa.chips import register_share
-from weft.launch.dimensions import dimensions, workspaces_of
+from weft.launch.kernel_arguments import dimensions, workspaces_of
 from weft.passes import lower_claims
 from weft.passes.kernels import reduction, tile_order
 from weft.passes.kernels.reduction import ThreadSums

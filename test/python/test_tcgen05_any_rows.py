@@ -33,8 +33,8 @@ import weft
 from weft import reference
 from weft.dialects.schedule import TensorMemorySchedule
 from weft.launch import arrays, kernel_arguments
-from weft.multiply import padded_rows, product_kernel
-from weft.multiply.padded_rows import Rows
+from weft.multiply import launches, product_kernel
+from weft.multiply.launches import Rows
 
 COPIES = "cp.async.bulk.tensor"
 
@@ -174,7 +174,7 @@ def test_other_rows_of_a_are_multiplied_by_mma_sync(chip: str) -> None:
 def emulates_sm_100a(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of the CPU are multiplied by kernels for this chip."""
     monkeypatch.setattr(product_kernel, "_EMULATED", (CHIP,))
-    monkeypatch.setattr(padded_rows, "run", _run_without_copies)
+    monkeypatch.setattr(launches, "run_with_copies", _run_without_copies)
 
 
 def _run_without_copies(

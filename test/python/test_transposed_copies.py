@@ -15,8 +15,8 @@ from weft.bench import compiling
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Schedule, Types
 from weft.launch import arrays
-from weft.multiply import padded_rows
-from weft.multiply.padded_rows import Rows
+from weft.multiply import launches
+from weft.multiply.launches import Rows
 from weft.schedules import transposing
 from weft.schedules.database import Product
 
@@ -50,11 +50,11 @@ def test_columns_of_a_batch_with_one_row_each():
     of = Rows.transposing(view)
     assert of.source.shape == (3, 1, 80) and of.source.strides[0] == 80
     assert (of.pitch, of.size, of.nbytes) == (16, 4, 3 * 20 * 16)
-    assert of.padded(view, 0).strides == (80, 4, 1)
+    assert of.copy.strides == (80, 4, 1)
     assert Rows.transposing(arrays.view(np.zeros((600, 7), np.int8))).pitch == 640
 
 
-@pytest.mark.parametrize("size", padded_rows.ELEMENTS)
+@pytest.mark.parametrize("size", launches.ELEMENTS)
 def test_banks_of_shared_memory_have_no_conflicts(size):
     """By the addresses that the kernel computes: of 32 lanes, in as many parts as have 128 bytes."""
     per_vector, pitch = 16 // size, 128 * size
@@ -80,13 +80,13 @@ def test_banks_of_shared_memory_have_no_conflicts(size):
 def copies(monkeypatch):
     """The kernel and the copies of each product on the CPU, all of which are worth copies."""
     monkeypatch.setattr(transposing.tma_mma, "measured_us", lambda *_: 1e9)
-    run, found = padded_rows.run, []
+    run, found = launches.run_with_copies, []
 
     def watch(kernel, views, copies, on):
         found.append((kernel, [of.size for of in copies.values()]))
         run(kernel, views, copies, on)
 
-    monkeypatch.setattr(padded_rows, "run", watch)
+    monkeypatch.setattr(launches, "run_with_copies", watch)
     return found
 
 

@@ -15,7 +15,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.isa.chips import WARPGROUP
 from weft.launch import arrays
-from weft.launch.dimensions import dimensions
+from weft.launch.kernel_arguments import dimensions
 from weft.passes import lower_gemm_async
 from weft.passes.builders import emit
 from weft.passes.kernels import feed, wgmma_kernel

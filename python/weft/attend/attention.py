@@ -136,7 +136,7 @@ def attention(
     for name in "qkv":
         if given[name] is None:
             raise refuse(f"{name} must be an array, got None")
-    if torch_tensors.are_watched((*given.values(), out)):
+    if libraries.TORCH.is_watching((*given.values(), out)):
         return _by_operator(given, options, return_lse, out, stream)
     if arrays.library(type(q)) == "jax" or libraries.JAX.is_traced(given.values()):
         _refuse_places(out, stream, "arrays are JAX's", "use the result")

@@ -15,7 +15,7 @@ from weft.attend.kernels.decode import decode
 from weft.attend.kernels.forward import forward
 from weft.attend.problem import FP8, ROW_BYTES, Options, Sizes, refuse, sizes_of
 from weft.errors import about
-from weft.launch import arrays, graph, libraries, overlaps, runtime
+from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import Array, ArrayView
 from weft.launch.launcher import Extents
 
@@ -218,7 +218,7 @@ def run(call: Call, out: object = None, stream: object = None) -> tuple[Array, A
     else:
         _check_out(call, out, sizes.result(call.options.layout), types)
     lse = call.empty(sizes.sums, "f32")
-    with graph.queued_on(stream, call.given["q"]):
+    with libraries.queued_on(stream, call.given["q"]):
         _launch(call, out, lse, stream)
     return out, lse
 

@@ -12,7 +12,7 @@ from typing import Any
 from weft.attend import fp8_launch, launches
 from weft.attend.kernels.combine import combine
 from weft.attend.problem import Options
-from weft.launch import graph, libraries
+from weft.launch import libraries
 from weft.launch.arrays import Array
 from weft.launch.launcher import Extents
 from weft.launch.plans import Found, Plans
@@ -88,7 +88,7 @@ class Plan:
         PyTorch may use their memory again once the launches are queued.
         """
         if stream is not None:
-            with graph.queued_on(stream, given[0]):
+            with libraries.queued_on(stream, given[0]):
                 return self._made(given, None)
         sinks = None if self.sinks is None else given[_SINKS].float()
         return sinks, None if self.between is None else self.between()

@@ -18,7 +18,6 @@ from weft.language.calls.kernels import KernelFunction
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.kernel import Kernel
 from weft.launch.runtime import Prepared
-from weft.multiply.xla_product import APART
 
 KERNELS: Mapping[str, KernelFunction] = {
     each.signature.name: each
@@ -64,8 +63,8 @@ class KernelLaunch:
     def prepared(self, ordinal: int) -> Prepared:
         """The launch on a GPU. Raises WeftError where the kernel can't be compiled for it."""
         arguments: list[Any] = [
-            Planned(number * APART, *each, "cuda", ordinal, False, None) if isinstance(each, tuple) else each
-            for number, each in enumerate(self.arguments, 1)
+            Planned.of(number, each[0], each[2], ordinal, each[1]) if isinstance(each, tuple) else each
+            for number, each in enumerate(self.arguments)
         ]
         kernel: Kernel = KERNELS[self.kernel].compile(*arguments, **dict(self.meta))
         return kernel.plan(arguments)

@@ -66,8 +66,9 @@ def used_schedule(problem: Problem, each: Buffers) -> str:
     added = {role: array for role, array in added.items() if array is not None}
     product = Product(tuple(added), **_options(problem))
     operands = Operands.of(each.a, each.b, each.d, added, product)
-    copied = product_kernel.transposed(operands)
-    schedule = product_kernel.schedule_of(operands.k_major(copied), copies=bool(copied))
+    chip = product_kernel.chip_of(operands)
+    copied = product_kernel.transposed(operands, chip)
+    schedule = product_kernel.schedule_of(operands.k_major(copied), chip, copies=bool(copied))
     return "" if schedule is None else written(schedule)
 
 

@@ -21,7 +21,6 @@ from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
 from weft.launch.sequence import CALLER, OTHER, Copy, Counter, Launch, Number, Record, Step, Wait, Where
-from weft.multiply.xla_product import APART
 
 
 class Operand(ArrayView):
@@ -33,7 +32,7 @@ class Operand(ArrayView):
     def of(cls, number: int, shape: Sequence[int], dtype: str, device: str, ordinal: int) -> "Operand":
         """An operand or a result of calls."""
         strides = arrays.contiguous_strides(tuple(shape))
-        return cls((number + 1) * APART, tuple(shape), strides, dtype, device, ordinal, False, number)
+        return cls((number + 1) * arrays.APART, tuple(shape), strides, dtype, device, ordinal, False, number)
 
     @property
     def T(self) -> "Operand":  # as NumPy names it
@@ -48,7 +47,7 @@ class Operand(ArrayView):
 def _where(memory: Memory) -> Where:
     """Where a sequence finds memory: in that of an operand, which has a number, or at an address."""
     number = memory.owner
-    return Where(number, memory.address - (0 if number is None else (number + 1) * APART))
+    return Where(number, memory.address - (0 if number is None else (number + 1) * arrays.APART))
 
 
 class RecordedQueue:

@@ -12,7 +12,7 @@ from weft.int4.kernels.few_rows import few_rows
 from weft.int4.kernels.many_rows import many_rows
 from weft.int4.weights import TYPES, Int4Weights, contiguous
 from weft.isa.tensor_map import ROW_BYTES
-from weft.launch import arrays, graph, libraries, overlaps, runtime
+from weft.launch import arrays, libraries, overlaps, runtime
 from weft.launch.arrays import Array, ArrayView
 from weft.launch.kernel_arguments import is_contiguous
 
@@ -38,7 +38,7 @@ def run(x: Any, weights: Int4Weights, bias: Any, out: Any = None, stream: Any = 
         _check_out(out, shape, weights.dtype, others | {"their zero points": weights.zeros})
     if 0 not in shape:
         y, cores = result.reshape(-1, weights.rows), _multiprocessors(view.device, view.device_id)
-        with graph.queued_on(stream, x):
+        with libraries.queued_on(stream, x):
             _launch(_readable(x, view), y.shape[0], cores, weights, bias, y, stream)
     return result if out is not None else library.handed_over(result, x)
 

@@ -4,7 +4,7 @@ from weft.errors import shown
 from weft.int4 import launches
 from weft.int4.launches import refuse
 from weft.int4.weights import Int4Weights
-from weft.launch import arrays, torch_tensors
+from weft.launch import arrays, libraries, torch_tensors
 from weft.launch.arrays import Array
 from weft.system import upper
 
@@ -36,7 +36,7 @@ def matmul_int4(
     """
     if not isinstance(weights, Int4Weights):
         raise refuse(f"weights must be Int4Weights, as weft.quantize_int4 makes them, got {shown(weights)}")
-    if torch_tensors.are_watched((x, bias, weights.packed, weights.scales, weights.zeros, out)):
+    if libraries.TORCH.is_watching((x, bias, weights.packed, weights.scales, weights.zeros, out)):
         return _watched(x, weights, bias=bias, out=out, stream=stream)
     if arrays.library(type(x)) == "jax":
         raise refuse("arrays of JAX aren't supported: pass those of NumPy, PyTorch or CuPy")

@@ -10,9 +10,9 @@ from jax import Array
 
 from weft.errors import WeftError
 from weft.launch import runtime
-from weft.multiply import padded_rows, product_kernel
+from weft.multiply import launches
+from weft.multiply.launches import Rows
 from weft.multiply.operands import Operands
-from weft.multiply.padded_rows import Rows
 from weft.multiply.product import Product
 from weft.multiply.xla_product import Described, operands_of, planned, text_of
 
@@ -57,22 +57,19 @@ def of(product: Product, described: Sequence[Described], result: Described, ordi
     *views, out = planned((*described, result), ordinal)
     try:
         operands = operands_of(replace(product, arch=None), views, out)
-        kernel, wanted = product_kernel.with_copies(operands)
+        _, copied = launches.kernel_of(operands)
     except WeftError:
         return Copies(product)
-    return _of_launch(product, operands, wanted, padded_rows.copied(kernel, operands.views, wanted))
+    return _of_launch(product, operands, copied)
 
 
-def _of_launch(
-    product: Product, operands: Operands, k_major: Sequence[int], copied: Mapping[int, Rows]
-) -> Copies:
+def _of_launch(product: Product, operands: Operands, copied: Mapping[int, Rows]) -> Copies:
     """The copies of these rows; numbers are those of `operands.views`, where the result is the third."""
     swapped, pitches = set[int](), dict[int, int]()
     transposes = [product.transpose_a, product.transpose_b]
-    final = operands.k_major(tuple(k_major)).transposed
+    final = operands.k_major(tuple(n for n, rows in copied.items() if rows.size)).transposed
     for number, rows in copied.items():
-        view = operands.views[number]
-        padded = rows.padded(view, 0).in_bytes
+        padded = rows.copy.in_bytes
         index = number - (number > 2)
         if number < 2:
             # A matrix of one row or column may be read as its transpose.

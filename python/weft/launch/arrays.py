@@ -130,12 +130,26 @@ class ArrayView:
         if self.device != "cpu":
             raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
         plain = self.in_bytes
-        return np.asarray(Memory(plain)).view(numpy_dtype(plain.dtype))
+        return np.asarray(Memory(plain)).view(plain.numpy_dtype)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """NumPy's type of the elements."""
+        return numpy_dtype(self.dtype)
 
     @property
     def bits(self) -> int:
         """The bits from one element to the next."""
-        return PACKED_BITS[self.dtype] if self.packed else 8 * numpy_dtype(self.dtype).itemsize
+        return PACKED_BITS[self.dtype] if self.packed else 8 * self.numpy_dtype.itemsize
+
+    @property
+    def row_alignment(self) -> int:
+        """The greatest common divisor, in bytes, of the addresses of all rows.
+
+        For a CPU array, the address itself doesn't count: it is copied to aligned memory.
+        """
+        starts = [s * self.bits // 8 for n, s in zip(self.shape[:-1], self.strides, strict=False) if n > 1]
+        return math.gcd(*starts, 0 if self.device == "cpu" else self.address)
 
     @property
     def in_bytes(self) -> "ArrayView":
@@ -170,6 +184,23 @@ class ArrayView:
 class Planned(ArrayView):
     """An array without memory yet: it gets an address when the planned launch runs."""
 
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        shape: Sequence[int],
+        dtype: str,
+        ordinal: int,
+        strides: tuple[int, ...] | None = None,
+    ) -> "Planned":
+        """An array of a GPU, in C order without `strides`. Those with other numbers begin far from it."""
+        strides = contiguous_strides(shape) if strides is None else strides
+        return cls((number + 1) * APART, tuple(shape), strides, dtype, "cuda", ordinal, False, None)
+
+
+APART = 1 << 52
+"""The bytes from one planned array to the next. No memory of a GPU has such an address."""
+
 
 def contiguous_dimension(strides: Sequence[int]) -> int | None:
     """The dimension of stride 1, the last of several; None without one."""
@@ -180,7 +211,7 @@ class Memory:
     """A view's memory for NumPy, as untyped elements: NumPy's interface has no name for bf16."""
 
     def __init__(self, view: ArrayView) -> None:
-        size = numpy_dtype(view.dtype).itemsize
+        size = view.numpy_dtype.itemsize
         self.view, self.base = view, view.owner
         self.__array_interface__ = {
             "version": 3,
@@ -202,7 +233,7 @@ def strided(flat: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]
 def span(view: ArrayView) -> tuple[int, int]:
     """The first address of a non-empty array, and the address after its last byte."""
     view = view.in_bytes
-    size = numpy_dtype(view.dtype).itemsize
+    size = view.numpy_dtype.itemsize
     steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
     return view.address + sum(min(s, 0) for s in steps), view.address + sum(max(s, 0) for s in steps) + size
 
@@ -467,7 +498,7 @@ def _checked(view: ArrayView) -> ArrayView:
     """A view from another library's description. Raises WeftError if no such memory can exist."""
     if len(view.shape) != len(view.strides):
         raise WeftError(f"each size must have a stride, got sizes {view.shape}, strides {view.strides}")
-    size = numpy_dtype(view.dtype).itemsize
+    size = view.numpy_dtype.itemsize
     if any(n < 0 for n in view.shape) or math.prod(view.shape) * size >= 2**63:
         raise WeftError(f"sizes must not be negative, nor 2**63 bytes or more in total, got {view.shape}")
     if not all(view.shape):

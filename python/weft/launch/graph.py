@@ -1,16 +1,11 @@
 """CUDA graphs: kernels that a stream records once, and launches together at each replay."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from weft.launch.arrays import Array, library
+from weft.launch import libraries
 from weft.launch.cuda_driver import api, call, context, entered, release
 from weft.launch.runtime import stream_handle
-
-if TYPE_CHECKING:
-    import cupy
-    import torch
 
 _ACTION = "capturing a graph"
 
@@ -32,7 +27,7 @@ class Graph:
         """
         handle = stream_handle(self._default if stream is None else stream)
         if stream is not None:
-            keep_until(stream, self._kept)
+            libraries.keep_until(stream, self._kept)
         with entered(self._context):
             call("replaying a graph", api().cuGraphLaunch, self._executable, handle)
         return self.results
@@ -43,53 +38,6 @@ class Graph:
         driver = api()
         release(self._context, driver.cuGraphExecDestroy, self._executable)
         release(self._context, driver.cuGraphDestroy, self._captured)
-
-
-def keep_until(stream: object, used: Iterable[Any]) -> None:
-    """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
-    done.
-    """
-    for each in used:
-        if library(type(each)) == "torch" and each.is_cuda:
-            each.record_stream(_external(stream, each.device))
-
-
-def torch_stream(stream: object, device: "torch.device") -> Any:
-    """A block in which PyTorch queues its own kernels for a GPU on a stream."""
-    if stream is None or device.type != "cuda":
-        return contextlib.nullcontext()
-    import torch
-
-    return torch.cuda.stream(_external(stream, device))
-
-
-def queued_on(stream: object, like: Array) -> Any:
-    """A block in which the library of an array, PyTorch or CuPy, queues its own kernels for the array's GPU
-    on a stream; an empty block for arrays of other libraries.
-
-    What a call makes beside its results must be made on the stream of its launches. They don't wait for
-    another one, on which the library would also use the memory again while they still run.
-    """
-    name = library(type(like))
-    if name == "torch":
-        return torch_stream(stream, like.device)
-    if name == "cupy" and stream is not None:
-        return _cupy_stream(stream, like.device)
-    return contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _cupy_stream(stream: object, device: "cupy.cuda.Device") -> Iterator[None]:
-    import cupy
-
-    with device, cupy.cuda.ExternalStream(stream_handle(stream)):
-        yield
-
-
-def _external(stream: object, device: object) -> Any:
-    import torch
-
-    return torch.cuda.ExternalStream(stream_handle(stream), device)
 
 
 def captured(run: Callable[[int], tuple[object, object]], default: object) -> Graph:

@@ -19,10 +19,10 @@ from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, cuda_driver, emulated, kernel_handle, kernel_page, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
-from weft.launch.dimensions import dimensions, workspaces_of
 from weft.launch.kernel_arguments import (
     Space,
     checked,
+    dimensions,
     emulator_number,
     gpu_number,
     map_of,
@@ -30,6 +30,7 @@ from weft.launch.kernel_arguments import (
     packed,
     parameters_of,
     within,
+    workspaces_of,
 )
 from weft.launch.launcher import Extents, Parameter
 from weft.launch.plans import ALIGNMENT, Plans

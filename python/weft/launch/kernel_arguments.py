@@ -1,4 +1,6 @@
-"""A kernel's arguments: checks of arrays and numbers, and the kernel parameters made from them."""
+"""A kernel's arguments: checks of arrays and numbers, the kernel parameters made from them, and the grid, the
+block and the workspaces that follow from their sizes.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from weft.compiler.launch_record import Launch, MapParameter, MemrefArgument, PointerArgument, ScalarArgument
+from weft.construction import launch_extents
 from weft.dialects.product_types import ceil_div
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, about, shown
 from weft.isa import tensor_map
 from weft.isa.chips import LINE_BYTES
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, kernel_handle, overlaps
 from weft.launch.arrays import ArrayView
+from weft.launch.config import Dim
 from weft.launch.launcher import Parameter
 from weft.layout import packed_elements
 
@@ -34,17 +38,10 @@ _SCALARS = {
     "f32": ("f", np.float32),
     "f64": ("d", np.float64),
 }
+_EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
+_MOST_EMULATED = 16  # where each still computes several tiles: the emulator's cores share them
 # TMA's names for MLIR types.
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
-
-
-def aligned_to(view: ArrayView) -> int:
-    """The greatest common divisor, in bytes, of the addresses of all rows.
-
-    For a CPU array, the address itself doesn't count: it is copied to aligned memory.
-    """
-    starts = [s * view.bits // 8 for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
-    return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
 
 
 def checked(launch: Launch, args: Sequence[object]) -> tuple[list[ArrayView | float], bool]:
@@ -58,7 +55,7 @@ def checked(launch: Launch, args: Sequence[object]) -> tuple[list[ArrayView | fl
         for number, (arg, want) in enumerate(zip(args, launch.arguments, strict=True))
     ]
     alignments = zip(views, launch.aligned, strict=False)
-    aligned = all(aligned_to(v) % bytes_ == 0 for v, bytes_ in alignments if isinstance(v, ArrayView))
+    aligned = all(v.row_alignment % bytes_ == 0 for v, bytes_ in alignments if isinstance(v, ArrayView))
     return views, aligned
 
 
@@ -215,7 +212,7 @@ def packed(view: ArrayView) -> Any:
     """
     view = view.in_bytes
     span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-    flat = np.zeros(span, arrays.numpy_dtype(view.dtype))
+    flat = np.zeros(span, view.numpy_dtype)
     within(flat, view)[...] = view.numpy()
     return flat
 
@@ -338,3 +335,80 @@ def emulator_number(dtype: str, value: object) -> Any:
     """A number as a parameter for the emulator: a NumPy scalar."""
     with np.errstate(over="ignore"):
         return _SCALARS[dtype][1](value)
+
+
+def dimensions(
+    launch: Launch,
+    views: Sequence[object],
+    grid: Sequence[int] | None = None,
+    block: Sequence[int] | None = None,
+    multiprocessors: int | None = None,
+) -> tuple[Dim, Dim]:
+    """The grid and block of a launch with these arguments on a GPU with that many multiprocessors, or in
+    the emulator (None). Raises WeftError for sizes that the kernel can't take.
+    """
+    sizes = _sizes(launch, views)
+    if launch.requires is not None and any(launch.requires(sizes)):
+        _check_clusters(launch, sizes)
+        shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
+        raise WeftError(f"kernel {launch.name}: the shapes of its arguments don't fit together: {shapes}")
+    if grid is None:
+        if launch.grid is None:
+            raise WeftError(
+                f"kernel {launch.name} doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z"
+            )
+        grid = launch.grid(sizes)
+        if (each := launch.persistent) is not None:
+            tiles, ctas = math.prod(grid), math.prod(launch.cluster)
+            if multiprocessors is None:  # of the emulator
+                multiprocessors = _EMULATED_MULTIPROCESSORS
+                # Their number selects the sums of kernels with a workspace, so it is fixed for these.
+                if not launch.workspaces:
+                    several = tiles // _EMULATED_MULTIPROCESSORS
+                    multiprocessors = max(multiprocessors, min(several, _MOST_EMULATED))
+            most = max(each * multiprocessors // ctas, 1) * ctas
+            grid = (min(tiles, most) if each else tiles, 1, 1)
+    extents = _extents(launch, launch_extents.grid, grid)
+    requested = launch.block if block is None else block
+    if requested is None:
+        raise WeftError(f"kernel {launch.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z")
+    threads = _extents(launch, launch_extents.block, requested)
+    if launch.block not in (None, threads):
+        raise WeftError(f"kernel {launch.name}: block must be {launch.block} as compiled, got {threads}")
+    return extents, threads
+
+
+def _check_clusters(launch: Launch, sizes: list[int]) -> None:
+    """Raises WeftError for a grid, of CTAs or of tiles, that clusters don't divide."""
+    grid = launch.grid(sizes) if launch.grid is not None else ()
+    for count, ctas in zip(grid, launch.cluster, strict=False):
+        if count % ctas:
+            raise WeftError(
+                f"kernel {launch.name}: grid must be a multiple of cluster {launch.cluster} in each "
+                f"dimension, got {tuple(grid)}: round it up, as by w.ceil_div(x.rows, {ctas} * 64) * {ctas} "
+                "for tiles of 64 rows"
+            )
+
+
+def _sizes(launch: Launch, views: Sequence[Any]) -> list[int]:
+    """The sizes of all memref arguments."""
+    pairs = zip(views, launch.arguments, strict=True)
+    return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+
+
+def workspaces_of(launch: Launch, views: Sequence[object], grid: Dim) -> list[Space]:
+    """The workspaces of a launch with this grid and these arguments."""
+    of_kernel, count = launch.workspaces, math.prod(grid)
+    if not of_kernel:
+        return []
+    if not of_kernel[0].of_ctas:
+        assert launch.grid is not None
+        count = math.prod(launch.grid(_sizes(launch, views)))
+    return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in of_kernel]
+
+
+def _extents(launch: Launch, check: Callable[[Any], list[int]], extents: object) -> Dim:
+    """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
+    with about(f"kernel {launch.name}"):
+        x, y, z = check(extents)
+    return x, y, z

@@ -1,10 +1,11 @@
 """What Weft asks of the libraries whose arrays it takes: new arrays, their addresses and current streams."""
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from weft.errors import WeftError, about
 from weft.launch import arrays, cuda_driver, runtime, torch_tensors
 from weft.launch.arrays import Array, ArrayView, Planned
 
-Shape = tuple[int, ...]
+if TYPE_CHECKING:
+    import cupy
+    import torch
 
+Shape = tuple[int, ...]
 
 _NOT_AS_TF32 = "where f32 isn't multiplied as tf32: use {}"
 """The end of a message, and what to do."""
@@ -80,10 +84,38 @@ class _Torch(Library):
 
         if not torch_tensors.is_tensor(array):
             return False
-        return bool(array.requires_grad and torch.is_grad_enabled()) or torch_tensors.has_tangent(array)
+        return bool(array.requires_grad and torch.is_grad_enabled()) or has_tangent(array)
 
     def allows_tf32(self) -> bool:
         return torch_tensors.allows_tf32()
+
+    def is_watching(self, operands: Iterable[Any], *, gradients: bool = True) -> bool:
+        """Whether PyTorch must see an operation on tensors, of which some may be None: it records gradients
+        for one of them (if `gradients`), casts them, transforms or traces the call, or they aren't plain.
+        False if one isn't a tensor, or is sparse, nested or quantized.
+        """
+        torch: Any = sys.modules.get("torch")
+        if (kind := getattr(torch, "Tensor", None)) is None:
+            return False
+        tensors = [array for array in operands if array is not None]
+        if not all(isinstance(each, kind) and _is_strided(each) for each in tensors):
+            return False
+        if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+            return True
+        if any(torch.is_autocast_enabled(device) for device in _AUTOCAST):
+            return True
+        wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+        plain = kind.__torch_dispatch__
+        gradients = gradients and torch.is_grad_enabled()
+        return any(
+            (gradients and each.requires_grad)
+            or wrapped(each)
+            or each.device.type == "meta"
+            or type(each).__torch_dispatch__ is not plain
+            or (type(each) is not kind and torch.overrides.has_torch_function((each,)))
+            or has_tangent(each)
+            for each in tensors
+        )
 
     def empty(self, like: Array, view: ArrayView, shape: Shape, dtype: str) -> Array:
         import torch
@@ -110,6 +142,30 @@ class _Torch(Library):
         import torch
 
         return torch.autograd.graph.increment_version
+
+
+_AUTOCAST = ("cuda", "cpu")
+
+
+def has_tangent(tensor: object) -> bool:
+    """Whether PyTorch's forward mode differentiates operations on a tensor."""
+    forward = sys.modules.get("torch.autograd.forward_ad")
+    return forward is not None and is_dual(tensor, forward)
+
+
+def is_dual(tensor: "torch.Tensor", forward: Any) -> bool:
+    """As `has_tangent`, by the module `torch.autograd.forward_ad`."""
+    level = forward._current_level
+    return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
+
+
+def _is_strided(tensor: "torch.Tensor") -> bool:
+    """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too, and those
+    of lazy modules no shape.
+    """
+    is_lazy = torch_tensors.private_functions()["torch.nn.parameter.is_lazy"]
+    dense = str(tensor.layout) == "torch.strided" and not is_lazy(tensor)
+    return dense and not tensor.is_nested and not tensor.is_quantized
 
 
 class _Cupy(Library):
@@ -262,3 +318,50 @@ def stream_finder(
         return current() if stream is None else runtime.stream_handle(stream)
 
     return find
+
+
+def keep_until(stream: object, used: Iterable[Any]) -> None:
+    """Keeps the memory of PyTorch's tensors from being used again before a stream, which isn't its own, is
+    done.
+    """
+    for each in used:
+        if arrays.library(type(each)) == "torch" and each.is_cuda:
+            each.record_stream(_external(stream, each.device))
+
+
+def torch_stream(stream: object, device: "torch.device") -> Any:
+    """A block in which PyTorch queues its own kernels for a GPU on a stream."""
+    if stream is None or device.type != "cuda":
+        return contextlib.nullcontext()
+    import torch
+
+    return torch.cuda.stream(_external(stream, device))
+
+
+def queued_on(stream: object, like: Array) -> Any:
+    """A block in which the library of an array, PyTorch or CuPy, queues its own kernels for the array's GPU
+    on a stream; an empty block for arrays of other libraries.
+
+    What a call makes beside its results must be made on the stream of its launches. They don't wait for
+    another one, on which the library would also use the memory again while they still run.
+    """
+    name = arrays.library(type(like))
+    if name == "torch":
+        return torch_stream(stream, like.device)
+    if name == "cupy" and stream is not None:
+        return _cupy_stream(stream, like.device)
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _cupy_stream(stream: object, device: "cupy.cuda.Device") -> Iterator[None]:
+    import cupy
+
+    with device, cupy.cuda.ExternalStream(runtime.stream_handle(stream)):
+        yield
+
+
+def _external(stream: object, device: object) -> Any:
+    import torch
+
+    return torch.cuda.ExternalStream(runtime.stream_handle(stream), device)

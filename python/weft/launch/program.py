@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import Diagnostic, WeftError, shown
-from weft.launch import arrays, graph, kernel_page, runtime
+from weft.launch import arrays, graph, kernel_page, libraries, runtime
 from weft.launch.arrays import Array
 from weft.launch.kernel import Kernel
 from weft.passes.raising.numbers import Number, evaluated
@@ -101,11 +101,11 @@ class Program:
         else:
             # The stream doesn't wait for PyTorch's current one, which may still use the memory that PyTorch
             # would give there, and which in turn may read results after they are dropped.
-            with graph.torch_stream(stream, current.device):
+            with libraries.torch_stream(stream, current.device):
                 results, used = self._run(args, stream, on)
-            graph.keep_until(current, results if isinstance(results, tuple) else (results,))
+            libraries.keep_until(current, results if isinstance(results, tuple) else (results,))
         if stream is not None and on != "emulator":
-            graph.keep_until(stream, used)
+            libraries.keep_until(stream, used)
         return results
 
     def capture(self, *args: object) -> graph.Graph:
@@ -191,7 +191,7 @@ def _fitted(array: Array, wanted: object, step: Step, parameter: Source, stream:
         return array if array.flags.c_contiguous else np.ascontiguousarray(array)
     if arrays.library(type(array)) != "torch" or array.is_contiguous():
         return array
-    with graph.torch_stream(stream, array.device):
+    with libraries.torch_stream(stream, array.device):
         return array.contiguous()
 
 

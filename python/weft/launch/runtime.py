@@ -254,7 +254,7 @@ class Prepared:
         workspaces: Workspaces | None,
         extents: launcher.Extents | None,
     ) -> None:
-        self.device = module.device
+        self.device, self.context = module.device, module.context
         self.action = action
         self._module, self._kernel, self._workspaces = module, kernel, workspaces
         self._parameters, self._config = parameters, config
@@ -293,7 +293,7 @@ class Prepared:
         have the same workspaces.
         """
         assert self._workspaces is not None
-        with entered(self._module.context):
+        with entered(self.context):
             memory = self._workspaces.of_key(key)
         parameters = [
             each
@@ -309,7 +309,7 @@ class Prepared:
         """
         assert status != launcher.MISCOUNTED, self.action
         if status == launcher.NO_WORKSPACE and self._workspaces is not None:
-            with entered(self._module.context):
+            with entered(self.context):
                 self._plan.add_workspaces(*self._workspaces.of(stream))
         else:
             check(self.action, api().CUresult(status))

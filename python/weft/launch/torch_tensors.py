@@ -3,7 +3,7 @@
 import functools
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def complaint(tensor: "torch.Tensor") -> str | None:
 
 def _recorded(tensor: object) -> str | None:
     """A tensor whose operations PyTorch records or transforms, in words; None for another."""
-    private = _private()
+    private = private_functions()
     if private["torch._C._dynamo.eval_frame.get_eval_frame_callback"]() is not None:
         return "one that torch.compile traces (torch.compiler.disable keeps a call out of it)"
     if private["torch._C._get_tracing_state"]() is not None:
@@ -59,7 +59,7 @@ def _without_memory(kind: Any, tensor: "torch.Tensor") -> str | None:
     if type(tensor).__torch_dispatch__ is not kind.__torch_dispatch__:
         hint = " (to_local() returns a plain one)" * (type(tensor).__name__ == "DTensor")
         return f"a {type(tensor).__name__}, which has no memory of its own{hint}"
-    private = _private()
+    private = private_functions()
     if private["torch.nn.parameter.is_lazy"](tensor):
         return "a parameter of a lazy module, without a shape yet"
     if tensor.is_nested:
@@ -70,7 +70,7 @@ def _without_memory(kind: Any, tensor: "torch.Tensor") -> str | None:
 
 
 @functools.cache
-def _private() -> dict[str, Callable[..., Any]]:
+def private_functions() -> dict[str, Callable[..., Any]]:
     """PyTorch's private functions by name. `_unknown` replaces those that this version lacks."""
     torch = sys.modules["torch"]
     names = (
@@ -108,18 +108,6 @@ def has_memory(tensor: "torch.Tensor") -> bool:
     return not elements or (tensor.storage_offset() + elements) * tensor.element_size() <= nbytes
 
 
-def has_tangent(tensor: object) -> bool:
-    """Whether PyTorch's forward mode differentiates operations on a tensor."""
-    forward = sys.modules.get("torch.autograd.forward_ad")
-    return forward is not None and is_dual(tensor, forward)
-
-
-def is_dual(tensor: "torch.Tensor", forward: Any) -> bool:
-    """As `has_tangent`, by the module `torch.autograd.forward_ad`."""
-    level = forward._current_level
-    return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
-
-
 def allows_tf32() -> bool:
     """Whether PyTorch may multiply f32 as tf32 (`torch.set_float32_matmul_precision`)."""
     torch: Any = sys.modules["torch"]
@@ -127,9 +115,6 @@ def allows_tf32() -> bool:
     if precision is None:  # before PyTorch 2.9, of which later ones may raise an error here
         return bool(torch.get_float32_matmul_precision() != "highest")
     return bool(precision == "tf32")
-
-
-_AUTOCAST = ("cuda", "cpu")
 
 
 def are_transformed() -> bool:
@@ -142,43 +127,6 @@ def are_transformed() -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or (forward is not None and forward._current_level >= 0)
     )
-
-
-def are_watched(arrays: Sequence[Any], *, gradients: bool = True) -> bool:
-    """Whether PyTorch must see an operation on tensors, of which some may be None: it records gradients for
-    one of them (if `gradients`), casts them, transforms or traces the call, or they aren't plain. False if
-    one isn't a tensor, or is sparse, nested or quantized.
-    """
-    torch: Any = sys.modules.get("torch")
-    if (kind := getattr(torch, "Tensor", None)) is None:
-        return False
-    tensors = [array for array in arrays if array is not None]
-    if not all(isinstance(each, kind) and _is_strided(each) for each in tensors):
-        return False
-    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
-        return True
-    if any(torch.is_autocast_enabled(device) for device in _AUTOCAST):
-        return True
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    plain = kind.__torch_dispatch__
-    gradients = gradients and torch.is_grad_enabled()
-    return any(
-        (gradients and each.requires_grad)
-        or wrapped(each)
-        or each.device.type == "meta"
-        or type(each).__torch_dispatch__ is not plain
-        or (type(each) is not kind and torch.overrides.has_torch_function((each,)))
-        or has_tangent(each)
-        for each in tensors
-    )
-
-
-def _is_strided(tensor: "torch.Tensor") -> bool:
-    """Whether an operator of Weft may read a tensor. Nested and quantized ones have strides, too, and those
-    of lazy modules no shape.
-    """
-    dense = str(tensor.layout) == "torch.strided" and not _private()["torch.nn.parameter.is_lazy"](tensor)
-    return dense and not tensor.is_nested and not tensor.is_quantized
 
 
 def run_untraced(function: Callable[..., object]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from weft.errors import WeftError, shown
 from weft.isa.suggest import no_parameter
-from weft.launch import arrays, cuda_driver, torch_tensors
+from weft.launch import arrays, cuda_driver, libraries, torch_tensors
 from weft.launch.launcher import OVERLAP
 from weft.launch.plans import DESCRIBE, one_by_one
 from weft.multiply.plans import Handed, kept, planned
@@ -239,7 +239,19 @@ def matmul(
         accumulate=accumulate,
         bit_op=bit_op,
     )
-    if a is not None and b is not None and torch_tensors.are_watched((a, b, out, *added.values())):
+    given = {"a": a, "b": b, **added}
+    traced = libraries.JAX.is_traced((*given.values(), out))
+    if traced and (out is not None or stream is not None):
+        name, got = ("out", out) if out is not None else ("stream", stream)
+        raise WeftError(f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}")
+    if traced:
+        return upper.jax().products.of_roles(given, product)
+    if out is None and stream is None and arch is None and libraries.JAX.is_xlas(given.values()):
+        handed = Handed(upper.jax().products.queued(given, product))
+        if key is not None:
+            kept.add(key, handed)
+        return handed.compute(*given.values())
+    if a is not None and b is not None and libraries.TORCH.is_watching((out, *given.values())):
         product.checked()
         options = {**product.options, "alpha": alpha, "epilogue": epilogue, "scales": scales, "c": c}
         options |= {"groups": groups, "row_ends": row_ends, "k_ends": k_ends}

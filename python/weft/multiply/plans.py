@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.operand_roles import GROUPINGS
-from weft.errors import WeftError, shown
-from weft.launch import cuda_driver, graph, libraries, runtime, torch_tensors
+from weft.errors import WeftError
+from weft.launch import cuda_driver, libraries, runtime, torch_tensors
 from weft.launch.arrays import Array
 from weft.launch.launcher import OVERLAP
 from weft.launch.plans import Plans
@@ -79,36 +79,30 @@ def planned(
     product: Product,
     stream: object,
 ) -> Any:
-    """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
-    given = {"a": a, "b": b, **added}
-    if libraries.JAX.is_traced((*given.values(), out)):
-        if out is not None or stream is not None:
-            name, got = ("out", out) if out is not None else ("stream", stream)
-            raise WeftError(
-                f"weft.matmul: {name} must be None in functions that JAX traces, got {shown(got)}"
-            )
-        return upper.jax().products.of_roles(given, product)
-    plain = out is None and stream is None and product.arch is None
-    if plain and libraries.of(a) is libraries.JAX and libraries.JAX.is_xlas(given.values()):
-        handed = Handed(upper.jax().products.queued(given, product))
-        if key is not None:
-            kept.add(key, handed)
-        return handed.compute(*given.values())
+    """Multiplies arrays of Weft's own program that have no plan yet. Keeps a plan of GPU arrays by `key`, if
+    that isn't None.
+    """
     operands = Operands.of(a, b, out, added, product)
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
-    if _follows_setting(operands) and not operands.libraries[0].allows_tf32():
-        return _by_library(key, operands, given, stream)
-    if out is not None and (write := operands.libraries[2].writer()) is not None:
-        write(out)
+    if not _follows_setting(operands) or operands.libraries[0].allows_tf32():
+        return _by_weft(key, operands, stream)
+    return _by_library(key, operands, {"a": a, "b": b, **added}, stream)
+
+
+def _by_weft(key: object, operands: Operands, stream: object) -> Any:
+    """The product by a kernel. Keeps the plan of a launch on a GPU."""
+    if not operands.created and (write := operands.libraries[2].writer()) is not None:
+        write(operands.arrays[2])
     if operands.ordinal is None:
         launches.run(operands)
     else:
-        _launch(key, launches.plan(operands), operands, stream)
+        _launch(key, operands, stream)
     return operands.result
 
 
-def _launch(key: object, launch: Launch, operands: Operands, stream: object) -> None:
+def _launch(key: object, operands: Operands, stream: object) -> None:
     """Queues the first launch of operands on a GPU, and keeps its plan."""
+    launch = launches.plan(operands)
     # JAX's arrays must be asked for their views in each call.
     waits = libraries.JAX in operands.libraries
     if key is not None and not waits:
@@ -154,7 +148,7 @@ def _by_library(key: object, operands: Operands, given: Mapping[str, object], st
     if key is not None and created and operands.ordinal is not None:
         find = libraries.stream_finder(operands.arrays, operands.ordinal)
         kept.add(key, Handed(compute, lambda: find(0) is not None and not torch_tensors.allows_tf32()))
-    with graph.queued_on(stream, operands.arrays[0]):
+    with libraries.queued_on(stream, operands.arrays[0]):
         result = compute(*given.values())
         return result if created else out.copy_(result)
 

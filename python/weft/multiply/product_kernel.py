@@ -12,7 +12,6 @@ from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
-from weft.launch.kernel_arguments import aligned_to
 from weft.multiply import compiled_schedules
 from weft.multiply.operands import Operands
 from weft.schedules import tuned_files
@@ -30,7 +29,7 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
 
     What an earlier process chose for arrays like these is on disk: the choice takes 60 ms in each process.
     """
-    chip = _chip(operands)
+    chip = chip_of(operands)
     views = [(v.dtype, v.shape, v.strides, v.packed, v.address % ROW_BYTES) for v in operands.views]
     product = operands.names, views, operands.types, operands.transposed, operands.sizes, operands.product
     reuse = operands.ordinal is not None and compiled_schedules.are_reused()
@@ -42,8 +41,8 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
         return None if found is None else (found, tuple(n for n in range(2) if entry[0] >> n & 1))
 
     def make() -> _WithCopies:
-        numbers = transposed(operands) if transposes else ()
-        return of(operands.k_major(numbers), copies=bool(numbers)), numbers
+        numbers = transposed(operands, chip) if transposes else ()
+        return of(operands.k_major(numbers), chip, copies=bool(numbers)), numbers
 
     def entry_of(made: _WithCopies) -> bytes:
         return bytes([sum(1 << number for number in made[1])]) + made[0].compiled.bytecode
@@ -58,30 +57,31 @@ def with_copies(operands: Operands, *, transposes: bool = True) -> _WithCopies:
     )
 
 
-def of(operands: Operands, *, copies: bool = False) -> kernel.Kernel:
+def of(operands: Operands, chip: str, *, copies: bool = False) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. `copies`: it reads copies of A or B, whose rows are
     aligned. Raises WeftError where there is none.
     """
     from weft.schedules import choice
 
-    chip = _chip(operands)
     if choice.layout_complaint(operands.types, chip):
         operands.refuse_layout()
-    return compiled(_asked_of(operands), schedule_of(operands, copies=copies), chip)
+    return compiled(_asked_of(operands), schedule_of(operands, chip, copies=copies), chip)
 
 
-def schedule_of(operands: Operands, *, copies: bool = False) -> "AnySchedule | None":
-    """The schedule of the kernel that `of` returns. None where no kernel multiplies these types."""
+def schedule_of(operands: Operands, chip: str, *, copies: bool = False) -> "AnySchedule | None":
+    """The schedule of a product's kernel, which reads `copies` of A or B. None where no kernel multiplies
+    these types.
+    """
     from weft.schedules import choice, loading
 
     types, sizes = operands.types, operands.sizes
-    chip, schedule = _chip(operands), operands.product.schedule
+    schedule = operands.product.schedule
     assert not isinstance(schedule, str)  # as `Product.checked` has it
     if schedule is not None or choice.complaint(types, chip) is not None:
         return schedule
     (a, b, *_), (members, k) = operands.views, _members_and_k(operands)
     schedule = choice.choose(sizes.m, sizes.n, k, types, chip, members)
-    if not copies and any(aligned_to(view) % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
+    if not copies and any(view.row_alignment % ROW_BYTES for view in (a, b)):  # TMA can't copy the rows
         skewed = loading.skewed(schedule, types, chip) if _alike(a, b) else None
         schedule = skewed or loading.schedule(sizes.m, sizes.n, k, types, chip, members) or schedule
     # In the emulator, a program's earlier products shouldn't select what it runs.
@@ -118,7 +118,7 @@ def _asked_of(operands: Operands) -> Asked:
     )
 
 
-def transposed(operands: Operands) -> tuple[int, ...]:
+def transposed(operands: Operands, chip: str) -> tuple[int, ...]:
     """The numbers of a and b that are copied to K-major matrices before the product. None where the call
     names a schedule.
     """
@@ -129,9 +129,8 @@ def transposed(operands: Operands) -> tuple[int, ...]:
 
     a, b = operands.views[:2]
     elements = prod(a.shape), prod(b.shape)
-    padded = aligned_to(a) % ROW_BYTES != 0, aligned_to(b) % ROW_BYTES != 0
+    padded = a.row_alignment % ROW_BYTES != 0, b.row_alignment % ROW_BYTES != 0
     members, k = _members_and_k(operands)
-    chip = _chip(operands)
     wanted = transposing.transposes(sizes.m, sizes.n, k, types, chip, members, elements, padded)
     return tuple(number for number, each in enumerate(wanted) if each)
 
@@ -146,27 +145,27 @@ def _alike(*views: ArrayView) -> bool:
     """Whether matrices begin at the same distance from a multiple of 16 bytes, and have rows at multiples of
     16 bytes from each other.
     """
-    apart = any(aligned_to(replace(view, address=0)) % ROW_BYTES for view in views)
+    apart = any(replace(view, address=0).row_alignment % ROW_BYTES for view in views)
     return not apart and len({view.address % ROW_BYTES for view in views}) == 1
 
 
 _EMULATED = ("sm_90a", "sm_100a", "sm_120a")
 
 
-def _chip(operands: Operands) -> str:
-    """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to. Without a GPU, one
+def chip_of(operands: Operands) -> str:
+    """The chip of the GPU that holds the arrays, or to which those on the CPU are copied. Without a GPU, one
     that is emulated: the first that multiplies elements of these types, unless `arch` names it. Raises
     WeftError for an `arch` with arrays on a GPU.
     """
     ordinal, arch = operands.ordinal, operands.product.arch
     if arch is not None and ordinal is None:
         return arch
-    if arch is not None:
-        chip = runtime.device(ordinal).chip
-        raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
-    if runtime.available() is not None:
+    if arch is None and runtime.available() is not None:
         return emulated_chip(operands.types)
-    return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
+    chip = (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
+    if arch is not None:
+        raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
+    return chip
 
 
 def emulated_chip(types: Types) -> str:

@@ -14,7 +14,6 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, plans, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
-from weft.launch.kernel_arguments import aligned_to
 from weft.launch.libraries import Library
 from weft.launch.plans import Plans
 from weft.launch.runtime import Prepared
@@ -82,7 +81,7 @@ def quantize(
     key, found = _by_plan(x, options)
     if found is not None:
         return found
-    if torch_tensors.are_watched((x,), gradients=False):
+    if libraries.TORCH.is_watching((x,), gradients=False):
         watched: Quantized = _watched(x, **vars(options))
         return watched
     return _planned(x, key, options)
@@ -248,7 +247,7 @@ class _Problem:
 
     def launches(self, views: dict[str, ArrayView]) -> list[_Launch]:
         """The launches in order. `views` has the arrays of the kernel `cast`."""
-        result, aligned = list[_Launch](), aligned_to(self.source)
+        result, aligned = list[_Launch](), self.source.row_alignment
         unit = ROW_BYTES if aligned % ROW_BYTES == 0 else gcd(_UNIT, aligned)
         if self.has_partials:
             arguments: list[ArrayView | int] = [views["x"], views["partials"], self.per_cta]

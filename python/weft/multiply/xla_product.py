@@ -12,12 +12,11 @@ from weft.errors import WeftError
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView, Planned
 from weft.launch.runtime import Prepared
-from weft.multiply import array_views, padded_rows, product_kernel
+from weft.multiply import array_views, launches, product_kernel
 from weft.multiply.operands import Operands
 from weft.multiply.product import Product
 
 _VERSION = 1
-APART = 1 << 44  # between planned arrays: more than the memory of any GPU
 
 Described = tuple[tuple[int, ...], str]
 """The shape of an array in C order, and MLIR's name of its elements."""
@@ -144,23 +143,20 @@ class Parsed:
         if operands.product.arch is None:
             arch = product_kernel.emulated_chip(operands.types)
             operands = replace(operands, product=replace(operands.product, arch=arch))
-        operands.check_groups()
-        kernel, transposed = product_kernel.with_copies(operands)
-        copied = padded_rows.copied(kernel, operands.views, transposed)
-        padded_rows.run(kernel, operands.views, copied, on="emulator")
+        launches.run(operands)
 
 
 def planned(
     described: Sequence[Described], ordinal: int, pitches: Mapping[int, int] | None = None
-) -> list[ArrayView]:
+) -> list[Planned]:
     """Views of arrays of a GPU with made-up addresses, since the real ones are known only to a launch.
     `pitches` are those of `text_of`.
     """
-    views = list[ArrayView]()
-    for number, (shape, dtype) in enumerate(described):
-        strides = _strides(shape, (pitches or {}).get(number))
-        views.append(Planned((number + 1) * APART, shape, strides, dtype, "cuda", ordinal, False, None))
-    return views
+    pitched = pitches or {}
+    return [
+        Planned.of(number, shape, dtype, ordinal, _strides(shape, pitched.get(number)))
+        for number, (shape, dtype) in enumerate(described)
+    ]
 
 
 def _strides(shape: tuple[int, ...], pitch: int | None) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ def measured_us(m: int, n: int, k: int, types: Types, gpu: FittedGpu, members: i
     if _kind(types, gpu) is None:
         return None
     other = _without_tma_us(m, n, k, types, gpu, members)
-    return min([other, *(us for us, _ in _timed(m, n, k, types, gpu.chip, members))])
+    return min([other, *(us for us, _ in _measured(m, n, k, types, gpu, members))])
 
 
 def _timed(m: int, n: int, k: int, types: Types, chip: str, members: int) -> list[_Timed]:

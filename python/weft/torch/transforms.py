@@ -12,7 +12,7 @@ from torch.autograd.function import FunctionCtx
 from torch.library import Library
 
 from weft.errors import WeftError
-from weft.launch import torch_tensors
+from weft.launch import libraries, torch_tensors
 from weft.torch.signatures import Gradients, Kernel, Operand
 
 Save = Callable[..., None]
@@ -49,17 +49,17 @@ def is_autocast() -> bool:
 
 
 def is_watched(tensors: Sequence[Tensor]) -> bool:
-    """`torch_tensors.are_watched`, in less time for plain tensors."""
+    """`libraries.TORCH.is_watching`, in less time for plain tensors."""
     if not is_autocast() and are_plain(tensors):
         return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-    return torch_tensors.are_watched(tensors)
+    return libraries.TORCH.is_watching(tensors)
 
 
 def has_tangent(tensor: Tensor) -> bool:
     """Whether PyTorch's forward mode differentiates operations on a tensor. `torch.compile` may trace this:
     it would iterate over `sys.modules`, to which other threads add.
     """
-    return torch_tensors.is_dual(tensor, forward_ad)
+    return libraries.is_dual(tensor, forward_ad)
 
 
 def are_transformed(*operands: Tensor) -> bool:
