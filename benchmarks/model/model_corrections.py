@@ -14,11 +14,11 @@ from model_fit import Sample
 from model_times import Times
 
 from weft.errors import WeftError
-from weft.schedules import wgmma_cycles
-from weft.schedules.h200 import FittedGpu
-from weft.schedules.wgmma_corrections import LEVEL, TERMS, Case, are_corrected
+from weft.schedules.h200 import H200, FittedGpu
+from weft.schedules.wgmma_cycles import LEVEL, Case, are_corrected
 from weft.schedules.wgmma_kernels import Array, Kernels
 
+_TERMS = [name for name in H200.corrections if name != LEVEL]
 _SHARERS = (2, 4, 8)  # CTAs that share copies in clusters
 _FENCED = 1 / 3  # weight of times of older kernels,
 _OF_OTHERS = 1 / 5  # and of those of another GPU than the model's
@@ -35,9 +35,9 @@ def corrected(model: FittedGpu, measured: Sequence[Times], seed: int, *, all_: b
         raise WeftError("corrections need times of products of 16-bit elements")
     terms, errors, means = (np.concatenate(each) for each in zip(*parts, strict=True))
     found, *_ = np.linalg.lstsq(terms, errors, rcond=None)
-    found = found[: len(TERMS)]
+    found = found[: len(_TERMS)]
     level = -np.mean(means @ found)
-    named = {LEVEL: level, **dict(zip(TERMS, found, strict=True))}
+    named = {LEVEL: level, **dict(zip(_TERMS, found, strict=True))}
     numbers = {name: float(f"{number:.3g}") for name, number in named.items()}
     return replace(model, corrections=MappingProxyType(numbers))
 
@@ -88,9 +88,9 @@ def _equations(model: FittedGpu, sample: Sample) -> tuple[Array, Array, Array]:
     product. Then these means of the terms, a row for each product.
     """
     kernels = Kernels.of(sample.schedules, sample.times.types, model)[sample.which]
-    case = wgmma_cycles.uncorrected(kernels, sample.m, sample.n, sample.k)
+    case = Case(kernels, sample.m, sample.n, sample.k)
     off = np.log(sample.microseconds * model.clock_mhz / case.cycles)
-    terms = [np.broadcast_to(np.asarray(term(case), float), off.shape) for term in TERMS.values()]
+    terms = [np.broadcast_to(np.asarray(term, float), off.shape) for term in case.terms.values()]
     fences = list(_of_fences(case, sample.times.fenced))
     weights, count = sample.closeness, len(sample.times.products)
     importance = np.sqrt(_importance(model, sample.times))

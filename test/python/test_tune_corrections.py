@@ -16,11 +16,11 @@ from test_tune_fit import ONE, made
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import h200, wgmma_corrections, wgmma_cycles
+from weft.schedules import h200, wgmma_cycles
 from weft.schedules.h200 import H200
 from weft.schedules.wgmma_kernels import Kernels
 
-NAMES = [wgmma_corrections.LEVEL, *wgmma_corrections.TERMS]
+NAMES = list(H200.corrections)
 NUMBERS = MappingProxyType({name: 0.03 * (-1) ** n for n, name in enumerate(NAMES)})
 OTHER = replace(H200, corrections=NUMBERS)
 BF16 = Types("bf16", "bf16", "bf16")
@@ -44,7 +44,7 @@ def measured(count: int = 40) -> Times:
 def test_corrections_that_made_the_times_are_found() -> None:
     """Whatever all schedules of a product take longer."""
     found = correct.corrected(H200, [measured()], 0, all_=True)
-    less = dict(NUMBERS) | {wgmma_corrections.LEVEL: found.corrections[wgmma_corrections.LEVEL]}
+    less = dict(NUMBERS) | {wgmma_cycles.LEVEL: found.corrections[wgmma_cycles.LEVEL]}
     assert dict(found.corrections) == pytest.approx(less, abs=2e-3)
     assert correct.corrected(H200, [measured()], 0, all_=True).corrections == found.corrections
 
@@ -116,8 +116,7 @@ def test_only_products_with_aligned_rows_are_corrected(transposed, shape, able) 
     kernels = Kernels.of(
         [WarpgroupSchedule((128, 128, 64), 2, 3)], replace(BF16, transposed=transposed), OTHER
     )
-    case = wgmma_cycles.uncorrected(kernels, *shape)
-    assert bool((wgmma_corrections.factor(case, NUMBERS) != 1).all()) == able
+    assert bool((wgmma_cycles.Case(kernels, *shape).factor != 1).all()) == able
 
 
 @pytest.mark.parametrize(
@@ -150,15 +149,15 @@ def test_only_products_with_aligned_rows_are_corrected(transposed, shape, able) 
 def test_a_term_applies_to_its_kernels(name: str, schedule: dict[str, object], able: bool) -> None:
     """With rows of K = 1032 elements, at odd multiples of 16 bytes."""
     s = WarpgroupSchedule(**{"block": (128, 256, 64), "warpgroups": 2, "stages": 3, **schedule})  # type: ignore
-    case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 512, 1032)
-    assert bool(np.all(wgmma_corrections.TERMS[name](case))) == able
+    case = wgmma_cycles.Case(Kernels.of([s], BF16, H200), 512, 512, 1032)
+    assert bool(np.all(case.terms[name])) == able
 
 
 def test_multiprocessors_without_a_cta_count_where_memory_bounds_a_product() -> None:
     def term(block: tuple[int, int, int], m: int, n: int, k: int) -> float:
         s = WarpgroupSchedule(block, block[0] // 64, 4, swap=m < 64)
-        case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), m, n, k)
-        return float(wgmma_corrections.TERMS["idle"](case)[0])
+        case = wgmma_cycles.Case(Kernels.of([s], BF16, H200), m, n, k)
+        return float(case.terms["idle"][0])
 
     assert term((64, 16, 128), 16, 64 * H200.multiprocessors, 8192) == 0.0
     assert term((64, 16, 128), 16, 32 * H200.multiprocessors, 8192) < -0.15
@@ -171,8 +170,8 @@ def test_clusters_write_the_pieces_of_a_sector_together() -> None:
 
     def term(**fields: object) -> float:
         s = WarpgroupSchedule((128, 256, 64), 2, 3, **fields)  # type: ignore[arg-type]
-        case = wgmma_cycles.uncorrected(Kernels.of([s], BF16, H200), 512, 1032, 512)
-        return float((wgmma_corrections.TERMS["pieces_of_sectors"](case) * case.cycles)[0])
+        case = wgmma_cycles.Case(Kernels.of([s], BF16, H200), 512, 1032, 512)
+        return float((case.terms["pieces_of_sectors"] * case.cycles)[0])
 
     assert term() > 0
     assert term(cluster=(1, 2)) == pytest.approx(term() / 2)
@@ -192,7 +191,8 @@ def test_the_corrections_of_a_chip_are_replaced() -> None:
 
 
 def test_every_correction_of_a_chip_is_a_term() -> None:
-    assert list(H200.corrections) == NAMES
+    case = wgmma_cycles.Case(Kernels.of([WarpgroupSchedule((128, 128, 64), 2, 3)], BF16, H200), 512, 512, 512)
+    assert list(H200.corrections) == [wgmma_cycles.LEVEL, *case.terms]
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ class FittedGpu(Gpu):
     slices: float = 0.025  # additional share of that time for each further CTA whose sums a CTA waits for
     streamed: float = 4816.0  # for a product whose last wave's K blocks all CTAs divide
 
-    corrections: Mapping[str, float]  # by the names of `wgmma_corrections`
+    corrections: Mapping[str, float]  # by the names of `wgmma_cycles.Case.terms`
     brief: int  # cycles of a product, up to which room for a CTA of the next launch gains more than stages
     turns_depth: int  # elements of a row of A, up to which turns pay,
     turns_bytes: int  # and bytes where D is written from registers

@@ -15,10 +15,10 @@ from weft.dialects.schedule.mma_sync import STEP_BYTES
 from weft.dialects.schedule.work import Kernel, Kind, Work
 from weft.errors import WeftError
 from weft.isa.block_scales import ROWS, spanned
-from weft.schedules import wgmma_cycles
 from weft.schedules.blackwell import PublishedGpu
 from weft.schedules.gpu import Gpu
 from weft.schedules.h200 import FittedGpu
+from weft.schedules.wgmma_cycles import Case
 from weft.schedules.wgmma_kernels import Kernels
 
 _READ = 128  # bytes of shared memory that a multiprocessor reads in a cycle
@@ -130,11 +130,10 @@ def _of_wgmma(
     schedule: Any, kernel: Kernel, work: Work, types: Types, gpu: FittedGpu, burst: bool
 ) -> Prediction:
     """The cycles by which schedules are chosen, and their parts."""
-    kernels, batch = Kernels.of([schedule], types, gpu), (work.m, work.n, work.k, work.members)
-    case, moved = wgmma_cycles.uncorrected(kernels, *batch), wgmma_cycles.moved_bytes(kernels, *batch)
-    parts = {name: float(each[0]) / gpu.clock_mhz for name, each in wgmma_cycles.parts(case).items()}
-    counts = _counts(kernel, work, gpu.resident[kernel.ctas], float(moved[0]))
-    time = float(wgmma_cycles.corrected(case)[0]) / gpu.clock_mhz
+    case = Case(Kernels.of([schedule], types, gpu), work.m, work.n, work.k, work.members)
+    parts = {name: float(each[0]) / gpu.clock_mhz for name, each in case.parts.items()}
+    counts = _counts(kernel, work, gpu.resident[kernel.ctas], float(case.moved_bytes[0]))
+    time = float(case.corrected[0]) / gpu.clock_mhz
     bound = max(parts, key=lambda name: parts[name])
     predicted = Prediction(time, bound, parts, counts, work.flops)
     return _limited(predicted, time, kernel, work.kind, gpu, burst)

@@ -273,7 +273,7 @@ def _worthwhile(kernels: Kernels, m: int, n: int, k: int, *, known_k: bool = Tru
     tiles = ceil_div(down, kernels.rows), ceil_div(across, kernels.columns)
     blocks = ceil_div(k, kernels.depth)
     slices = kernels.splits * kernels.global_splits
-    ctas, _ = wgmma_cycles.counts(kernels, m, n, k)
+    ctas = wgmma_cycles.Case(kernels, m, n, k).ctas
     joins = (m <= JOINED_ROWS) & (k % JOINED_ROWS == 0) if known_k else False
     aligned = n * kernels.types.output_bytes % ROW_BYTES == 0
     short = k <= kernels.gpu.turns_depth

@@ -158,11 +158,6 @@ class Kernels:
         return np.where(self.staged & ~self.swap & ~self.in_strips, more, 0)
 
 
-def row_elements(types: Types, m: Array, n: Array, k: Array) -> tuple[Array, Array]:
-    """Elements of a row of A and of B as they are stored."""
-    return m if types.transposed[0] else k, n if types.transposed[1] else k
-
-
 @cache
 def _added_shares(across: int, vectors: int, most: int) -> list[float]:
     """The largest share for each number of global splits, from 0 on."""
