@@ -51,7 +51,6 @@ class ProductPart(Record):
     OUT = "f8"
     A_TABLE = "f8"
     B_TABLE = "f8"
-    BLOCKS = ""
 
 
 @dataclass(frozen=True)
@@ -113,11 +112,11 @@ def _products(jobs: Value, count: int, part: Value, p: _Product) -> int:
         if _is_new(jobs, at, Job.A, Job.A_INDEX, Job.A_SCALES):
             _convert(job.A, job.A_INDEX, part.LEFT, part.A_TABLE, p.left)
             if p.of.scaled:
-                _scale(part.LEFT, job.A_SCALES, part.BLOCKS, p.left)
+                _scale(part.LEFT, job.A_SCALES, p.of.scaled, p.left)
         if _is_new(jobs, at, Job.B, Job.B_INDEX, Job.B_SCALES):
             _convert(job.B, job.B_INDEX, part.RIGHT, part.B_TABLE, p.right)
             if p.of.scaled:
-                _scale(part.RIGHT, job.B_SCALES, part.BLOCKS, p.right)
+                _scale(part.RIGHT, job.B_SCALES, p.of.scaled, p.right)
         _load_d(job, part.TOTAL, p)
         left, right, total, out = part.LEFT, part.RIGHT, part.TOTAL, part.OUT
         if p.of.how is None:
@@ -377,7 +376,6 @@ class _Function:
 
     def __init__(self, kind: ProductKind, rule: Rule | None) -> None:
         self._parts: npt.NDArray[np.int64] = np.zeros(len(ProductPart), np.int64)
-        self._blocks = int(ProductPart.BLOCKS)
         self._kept: list[npt.NDArray[np.float64]] = []
         sizes = {
             ProductPart.LEFT: 2 * kind.m * kind.k,
@@ -398,8 +396,7 @@ class _Function:
         self._kept.append(array)
         return int(array.ctypes.data)
 
-    def run(self, jobs: int, count: int, blocks: int) -> None:
-        self._parts[self._blocks] = blocks
+    def run(self, jobs: int, count: int) -> None:
         self._run(jobs, count, self._pointer)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.instructions.tcgen05_matrices import PARTS, Product
+from weft.emulator.instructions.tcgen05_matrices import Product, Scales
 from weft.emulator.instructions.tcgen05_order import PROXY
 from weft.emulator.memory.tensor_memory import Calls, Touch
 from weft.emulator.numerics.arithmetic import decode, powers
@@ -24,30 +24,10 @@ from weft.isa.tcgen05.pipelining import SCALE, D, Use
 from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANES
 
 _T = TypeVar("_T")
-Octets = npt.NDArray[np.uint8]
 Thread = tuple[tuple[int, int], tuple[int, ...]]
 """A lane's index, and the row of its warp with the values of the registers that have its operands."""
 _MOST_KNOWN = 4096
 _WORD = 4
-
-
-@dataclass(frozen=True, eq=False)
-class _Scales:
-    """Where the codes of the scales of one matrix are in tensor memory, as bytes: `[copies, …]` in the order
-    of a product's scales, of which all copies must be the same. `cells` are the rectangles that have them.
-    """
-
-    places: Numbers
-    type: str
-    cells: tuple[Cells, ...]
-
-    def read(self, octets: Octets) -> Doubles | None:
-        """The scales, and their exponents. None if copies differ."""
-        codes = octets[self.places]
-        if (codes != codes[0]).any():
-            return None
-        values: Doubles = _table(self.type)[:, codes[0]]
-        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,42 +47,32 @@ class _Template:
     kept: bool
     use: Use
     scale_use: Use
-    scales: tuple[tuple[_Scales, _Scales], ...]
-    scale_blocks: int
+    scales: tuple[tuple[Scales, Scales], ...]
 
-    def bound(self, wave: Wave, firsts: tuple[int, ...]) -> Numbers:
+    def bound(self, wave: Wave, firsts: Sequence[int]) -> Numbers:
         """The products of pairs that begin with these CTAs, `[pairs, products, len(Job)]`."""
-        key = _Template, firsts, self.ranks, len(self.jobs)
-        addresses = wave.jobs.get(key)
-        if addresses is None:
-            addresses, address = (
-                np.zeros((len(firsts), *self.jobs.shape), np.int64),
-                wave.tensor_memory.address,
-            )
-            shared = wave.memory.shared.data.ctypes.data + np.array(firsts) * wave.memory.shared_stride
-            addresses[:, :, Job.A] = addresses[:, :, Job.B] = shared[:, None]
-            memory = np.array([[address(first + rank) for rank in range(self.ranks)] for first in firsts])
-            addresses.reshape(len(firsts), self.ranks, -1, len(Job))[..., Job.D] = memory[:, :, None]
-            wave.jobs[key] = addresses
-        jobs: Numbers = self.jobs + addresses
+        memory, tensor, at = wave.memory, wave.tensor_memory.data, np.array(firsts)
+        jobs = np.repeat(self.jobs[None], len(firsts), axis=0)
+        shared = memory.shared.data.ctypes.data + at * memory.shared_stride
+        jobs[:, :, (Job.A, Job.B)] += shared[:, None, None]
+        jobs[:, :, Job.D] += (tensor.ctypes.data + at * tensor.strides[0])[:, None]
         return jobs
 
-    def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[_Scales, Octets, Doubles]]:
+    def scales_of(self, wave: Wave, first: int, jobs: Numbers) -> Iterator[tuple[Scales, Array, Doubles]]:
         """The scales of its products in `jobs`, which get memory for them."""
         each = [(rank, scales) for rank in range(self.ranks) for scales in self.scales]
         for (rank, scales), job in zip(each, jobs, strict=False):
-            octets = wave.tensor_memory.cells(first + rank).view(np.uint8).reshape(-1)
             for at, operand in zip((Job.A_SCALES, Job.B_SCALES), scales, strict=True):
-                room = np.zeros((2, *operand.places.shape[1:]))
+                room = np.zeros((2, *operand.lane.shape[1:]))
                 job[at] = room.ctypes.data
-                yield operand, octets, room
+                yield operand, wave.tensor_memory.cells(first + rank), room
 
     def touches(self, firsts: Sequence[int], rows: Sequence[int]) -> Iterator[Touch]:
         """Its accesses to tensor memory in pairs that begin with these CTAs, for these warps."""
-        scales = dict.fromkeys(cells for each in self.scales for operand in each for cells in operand.cells)
+        scales = [operand.rectangles for each in self.scales for operand in each]
         ctas = (np.array(firsts)[:, None] + np.arange(self.ranks)).reshape(-1)
         every = np.repeat(rows, self.ranks)
-        for cells in scales:
+        for cells in dict.fromkeys(chain(*scales)):
             yield Touch("load", PROXY, ctas, cells, every, self.scale_use)
         yield Touch("reduce" if self.kept else "store", PROXY, ctas, self.block, every, self.use)
 
@@ -114,26 +84,26 @@ class _Batch:
     tensor memory of its CTA, and where the product wants them.
     """
 
-    runs: tuple[tuple[Run, int, Numbers, int], ...]
+    runs: tuple[tuple[Run, int, Numbers], ...]
     places: tuple[tuple[Places, ...], ...]
     reads: tuple[Read, ...]
     lists: Any
     touches: tuple[Touch, ...]
-    scaled: tuple[tuple[_Scales, Octets, Doubles], ...]
+    scaled: tuple[tuple[Scales, Array, Doubles], ...]
 
     def run(self, code: ProductCode, calls: Calls | None, line: int) -> bool:
         """Computes the products. False, and nothing has changed, if the interpreter must do it."""
-        for scales, octets, to in self.scaled:
-            values = scales.read(octets)
-            if values is None:
+        for scales, memory, to in self.scaled:
+            codes = scales.codes(memory)
+            if (codes != codes[0]).any():
                 return False
-            to[...] = values
+            to[...] = _table(scales.type)[:, codes[0]]
         if not code.reads(self.lists, line):
             return False
         if calls is not None and not calls.record(self.touches, line):
             return False
-        for run, address, jobs, blocks in self.runs:
-            run(address, len(jobs), blocks)
+        for run, address, jobs in self.runs:
+            run(address, len(jobs))
         return True
 
 
@@ -198,9 +168,8 @@ def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | Non
     used = [first + rank for each, some in firsts.items() for first in some for rank in range(each.ranks)]
     if len(set(used)) < len(used):
         return None
-    jobs, scaled = dict[ProductKind, list[Numbers]](), list[tuple[_Scales, Octets, Doubles]]()
+    jobs, scaled = dict[ProductKind, list[Numbers]](), list[tuple[Scales, Array, Doubles]]()
     reads, touches = list[Read](), list[Touch]()
-    blocks = {each.kind: each.scale_blocks for each in found}
     for each, rows in found.items():
         mine = each.bound(wave, firsts[each])
         jobs.setdefault(each.kind, []).append(mine.reshape(-1, len(Job)))
@@ -214,7 +183,7 @@ def _batch(wave: Wave, found: Mapping[_Template, Sequence[int]]) -> _Batch | Non
         run = code.product(kind, len(together))
         if run is None:
             return None
-        runs.append((run, together.ctypes.data, together, blocks[kind]))
+        runs.append((run, together.ctypes.data, together))
     lists = code.prepared(PROXY, tuple(reads))
     places = tuple(each.places for each in found)
     return _Batch(tuple(runs), places, tuple(reads), lists, tuple(touches), tuple(scaled))
@@ -233,7 +202,7 @@ def _template(source: Product) -> _Template | None:
     right = _banks(part, ranks, memory.shared_stride, path.banks)
     if max(left.end, right[0].end) > memory.shared_size:
         return None
-    scaled = isinstance(idesc, BlockScaledDescriptor)
+    scaled = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 0
     kind = ProductKind(
         (idesc.a_type, idesc.b_type, source.d_type),
         (left.bits, part.bits),
@@ -242,12 +211,11 @@ def _template(source: Product) -> _Template | None:
     )
     # A CTA of a pair has a part of B.
     reads = tuple((rank, operand) for operand in (right[0], left) for rank in range(ranks))
-    scales = tuple(_scales(source, bank) for bank in range(path.banks)) if scaled else ()
+    scales = tuple(map(source.scales, range(path.banks))) if scaled else ()
     places = _rows(path.rows), left, *right
     jobs = _jobs(source, block, ranks, *places)
     uses = source.use(D), source.use(SCALE)
-    count = idesc.scales if isinstance(idesc, BlockScaledDescriptor) else 1
-    return _Template(kind, ranks, jobs, places, reads, block, source.keeps, *uses, scales, count)
+    return _Template(kind, ranks, jobs, places, reads, block, source.keeps, *uses, scales)
 
 
 def _jobs(source: Product, block: Cells, ranks: int, rows: Places, left: Places, *right: Places) -> Numbers:
@@ -261,34 +229,8 @@ def _jobs(source: Product, block: Cells, ranks: int, rows: Places, left: Places,
     jobs[:, :, Job.KEEP] = source.keeps
     jobs[:, :, Job.D_INDEX] = rows.address
     lanes = block.lane + path.rows * np.arange(path.banks)
-    jobs[:, :, Job.D] = _WORD * (COLUMNS * lanes + block.column)
+    jobs[:, :, Job.D] = _WORD * (COLUMNS * (LANES * np.arange(ranks)[:, None] + lanes) + block.column)
     return jobs.reshape(-1, len(Job))
-
-
-def _scales(source: Product, bank: int) -> tuple[_Scales, _Scales]:
-    """The scales of A, `[rows, scales]`, and of a bank's columns of B, `[scales, columns]`."""
-    idesc, banks = source.idesc, source.path.banks
-    assert isinstance(idesc, BlockScaledDescriptor)
-    parts = PARTS.reshape(banks, -1)[bank]
-    of_a = source.scale_cells("scale_a", PARTS, source.path.rows, idesc.a_scale_id)
-    of_b = source.scale_cells("scale_b", parts, idesc.n // banks, idesc.b_scale_id)
-    places = [_WORD * (COLUMNS * lane + column) + byte for lane, column, byte in (of_a, of_b)]
-    each = (places[0], of_a), (places[1].transpose(0, 2, 1), of_b)
-    left, right = (_Scales(at, idesc.scale_type, _rectangles(*cells[:2])) for at, cells in each)
-    return left, right
-
-
-def _rectangles(lane: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> tuple[Cells, ...]:
-    """Rectangles of some cells, each of adjacent columns of contiguous lanes."""
-    ends = dict[tuple[int, int, int], int]()
-    """The column after a rectangle, by its first lane, the lane after it and its first column."""
-    for each in np.unique(column).tolist():
-        used = np.zeros(LANES + 2, np.int8)
-        used[lane[column == each] + 1] = 1
-        for a, b in np.flatnonzero(np.diff(used)).reshape(-1, 2).tolist():
-            first = next((c for (*lanes, c), end in ends.items() if lanes == [a, b] and end == each), each)
-            ends[a, b, first] = each + 1
-    return tuple(Cells(a, b - a, first, end - first) for (a, b, first), end in ends.items())
 
 
 @lru_cache(8)

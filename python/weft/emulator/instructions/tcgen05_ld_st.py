@@ -196,11 +196,8 @@ def load(op: Op) -> Collective:
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
         _notify(lanes, "load", form, lane, column, line)
-        memory, ctas = lanes.wave.tensor_memory, lanes.wave.cta_of_row[lanes.row_numbers()]
-        words = np.empty(lane.shape, np.uint32)
-        for cta in np.unique(ctas).tolist():
-            mine = ctas == cta
-            words[mine] = memory.cells(cta)[lane[mine], column[mine]]
+        ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
+        words = lanes.wave.tensor_memory.data[ctas[:, None, None], lane, column]
         if getattr(form, "pack", False):
             words = (words[..., ::2] & _HALF) | words[..., 1::2] << np.uint32(16)
         for at, slot in enumerate(slots):
@@ -246,8 +243,6 @@ def store(op: Op) -> Collective:
         if form.unpack:
             words = np.stack([words & _HALF, words >> np.uint32(16)], axis=-1).reshape(*words.shape[:2], -1)
         ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
-        for cta in np.unique(ctas).tolist():
-            mine = ctas == cta
-            lanes.wave.tensor_memory.cells(cta)[lane[mine], column[mine]] = words[mine]
+        lanes.wave.tensor_memory.data[ctas[:, None, None], lane, column] = words
 
     return Collective(run)

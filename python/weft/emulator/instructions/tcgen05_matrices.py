@@ -35,12 +35,11 @@ from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, Instructi
 from weft.isa.tcgen05.mma_forms import MmaWs
 from weft.isa.tcgen05.pipelining import METADATA, SCALE, A, D, Use
 from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
-from weft.isa.tcgen05.tensor_layouts import COLUMNS, LANE_SHIFT, LANES
+from weft.isa.tcgen05.tensor_layouts import COLUMN_BITS, COLUMNS, LANE_SHIFT, LANES, PART, SHAPE_LANES
 from weft.isa.tcgen05.zero_columns import ZeroColumnMask
 from weft.isa.types import ELEMENT_TYPES
 
-_HALF_LANES = 16
-PARTS = np.arange(4)
+_PARTS = np.arange(LANES // PART)
 _SCALE_ADDRESS = (1 << 30) - 1
 _FORMATS = {bits: (name, shift) for name, (bits, shift) in PACKED.items()}
 """By their bits: how elements of fewer than 8 bits are stored in shared memory, and the bit at which they
@@ -50,6 +49,42 @@ begin in their byte of tensor memory.
 
 _CHUNKS = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
 """The number of elements that a code of the metadata describes, if it isn't 4."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """Where the codes of the scales of one matrix are in tensor memory: lanes, columns and bytes,
+    `[parts, …]` in the order of a product's scales. These parts of tensor memory must have the same.
+    """
+
+    operand: str
+    type: str
+    parts: Numbers
+    lane: Numbers
+    column: Numbers
+    byte: Numbers
+
+    @cached_property
+    def _places(self) -> Numbers:
+        return COLUMN_BITS // 8 * (COLUMNS * self.lane + self.column) + self.byte
+
+    @cached_property
+    def rectangles(self) -> tuple[Cells, ...]:
+        """The cells as rectangles, each of adjacent columns of contiguous lanes."""
+        ends = dict[tuple[int, int, int], int]()
+        """The column after a rectangle, by its first lane, the lane after it and its first column."""
+        for each in np.unique(self.column).tolist():
+            used = np.zeros(LANES + 2, np.int8)
+            used[self.lane[self.column == each] + 1] = 1
+            for a, b in np.flatnonzero(np.diff(used)).reshape(-1, 2).tolist():
+                first = next((c for (*at, c), end in ends.items() if at == [a, b] and end == each), each)
+                ends[a, b, first] = each + 1
+        return tuple(Cells(a, b - a, first, end - first) for (a, b, first), end in ends.items())
+
+    def codes(self, memory: Array) -> Array:
+        """The codes in a CTA's tensor memory, `[parts, …]`."""
+        octets: Array = memory.view(np.uint8).reshape(-1)[self._places]
+        return octets
 
 
 @dataclass
@@ -283,33 +318,34 @@ class Product:
 
     def _scales(self, cta: int) -> tuple[Doubles, Doubles]:
         """The scales of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
+        each = [self.scales(bank) for bank in range(self.path.banks)]
+        of_a = self._same_scales(cta, each[0][0])
+        return np.stack([of_a] * len(each)), np.stack([self._same_scales(cta, of_b) for _, of_b in each])
+
+    def _same_scales(self, cta: int, scales: Scales) -> Doubles:
+        cells = scales.lane, scales.column
+        check(*cells, self.line)
+        notify_tensor(self.one, "load", cta, cells, self.line, self.use(SCALE))
+        codes = scales.codes(self.one.wave.tensor_memory.cells(cta))
+        if (codes != codes[0]).any():
+            first, part = (int(scales.parts[at]) for at in (0, (codes != codes[0]).any(axis=(1, 2)).argmax()))
+            lanes, others = (f"lanes {PART * at}..{PART * at + PART - 1}" for at in (part, first))
+            what = f"{scales.operand}: {lanes} must have the same scales as {others}"
+            raise Fault(what, self.line, rule="descriptor")
+        return decode(codes[0], scales.type)
+
+    def scales(self, bank: int) -> tuple[Scales, Scales]:
+        """Those of A, `[rows, scales]`, and of a bank's columns of B, `[scales, columns]`."""
         idesc, banks = self.idesc, self.path.banks
         assert isinstance(idesc, BlockScaledDescriptor)
-        of_a = self._copied_scales("scale_a", cta, PARTS, self.path.rows, idesc.a_scale_id)
-        columns, parts = idesc.n // banks, PARTS.reshape(banks, -1)
-        of_b = [self._copied_scales("scale_b", cta, part, columns, idesc.b_scale_id) for part in parts]
-        return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
+        parts, columns = _PARTS.reshape(banks, -1)[bank], idesc.n // banks
+        of_a = self._scale_cells("scale_a", _PARTS, self.path.rows, idesc.a_scale_id)
+        of_b = self._scale_cells("scale_b", parts, columns, idesc.b_scale_id)
+        transposed = [each.transpose(0, 2, 1) for each in of_b]
+        left = Scales("scale_a", idesc.scale_type, _PARTS, *of_a)
+        return left, Scales("scale_b", idesc.scale_type, parts, *transposed)
 
-    def _copied_scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
-        """`[rows, scales]`, of which each of these parts of tensor memory must have a copy."""
-        idesc = self.idesc
-        assert isinstance(idesc, BlockScaledDescriptor)
-        lane, at, byte = self.scale_cells(operand, parts, rows, first)
-        words = self._cells(SCALE, cta, lane, at)
-        codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
-        if (codes != codes[0]).any():
-            part = int(parts[(codes != codes[0]).any(axis=(1, 2)).argmax()])
-            raise Fault(
-                f"{operand}: lanes {32 * part}..{32 * part + 31} must have the same scales as lanes "
-                f"{32 * int(parts[0])}..{32 * int(parts[0]) + 31}",
-                self.line,
-                rule="descriptor",
-            )
-        return decode(codes[0], idesc.scale_type)
-
-    def scale_cells(
-        self, operand: str, parts: Numbers, rows: int, first: int
-    ) -> tuple[Numbers, Numbers, Numbers]:
+    def _scale_cells(self, operand: str, parts: Numbers, rows: int, first: int) -> tuple[Numbers, ...]:
         """Lane, column and byte of each scale, `[parts, rows, scales]`."""
         assert isinstance(self.idesc, BlockScaledDescriptor)
         begin, column = self.address(operand)
@@ -325,7 +361,7 @@ class Product:
             # CUTLASS also passes the byte of a scale in the upper bits; the instruction descriptor has it.
             address &= _SCALE_ADDRESS
         lane = address >> LANE_SHIFT & COLUMN_MASK
-        if lane and not (self.path.half and lane == _HALF_LANES and not operand.startswith("scale")):
+        if lane and not (self.path.half and lane == SHAPE_LANES and not operand.startswith("scale")):
             legal = "0 or 16" if self.path.half else "0"
             what = f"{operand} must begin at lane {legal} of tensor memory with this M, got lane {lane}"
             raise Fault(what, self.line, address=address, rule="tmem-access")

@@ -182,7 +182,7 @@ class Quick:
             prepared.block = block
         if prepared.left is not None and isinstance(self.a, Fragment):
             np.stack([lanes.read(slot) for slot in self.a.slots], out=prepared.left)
-        run(prepared.address, len(prepared.reads), 1)
+        run(prepared.address, len(prepared.reads))
         return True
 
     def _key(self, lanes: Lanes) -> Hashable:

@@ -6,6 +6,7 @@ An address is `lane << 16 | column`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -59,9 +60,8 @@ class Calls(Protocol):
 class TensorMemory:
     """The tensor memory of all CTAs of a wave, by their number."""
 
-    def __init__(self) -> None:
-        self._cells: dict[int, Cells] = {}
-        self._addresses: dict[int, int] = {}
+    def __init__(self, ctas: int) -> None:
+        self._ctas = ctas
         self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
         self._requests: dict[int, list[Request]] = {}
@@ -71,19 +71,15 @@ class TensorMemory:
         """The threads that wait for free columns."""
         self.calls: Calls | None = None
 
+    @cached_property
+    def data(self) -> Cells:
+        """`[CTAs, 128, 512]`, for reading and writing."""
+        return np.zeros((self._ctas, LANES, COLUMNS), np.uint32)
+
     def cells(self, cta: int) -> Cells:
         """A CTA's tensor memory, `[128, 512]`, for reading and writing."""
-        cells = self._cells.get(cta)
-        if cells is None:
-            cells = self._cells[cta] = np.zeros((LANES, COLUMNS), np.uint32)
+        cells: Cells = self.data[cta]
         return cells
-
-    def address(self, cta: int) -> int:
-        """The address of `cells`."""
-        address = self._addresses.get(cta)
-        if address is None:
-            address = self._addresses[cta] = self.cells(cta).ctypes.data
-        return address
 
     def request(self, ctas: tuple[int, ...], cta: int, request: Request) -> dict[Request, int]:
         """A warp of `cta` requests columns in each of `ctas`: its own, or both of its pair, of which each has

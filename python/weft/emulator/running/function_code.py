@@ -105,7 +105,7 @@ class ProductKind:
 
     `types` are those of A, B and D, `bits` the bits between elements of A and B in memory. `how` is the rule
     of the sums, None for integers. `rows`: the rows of D are contiguous, and its elements take 32 bits each.
-    `negated`: A or B is multiplied by -1. `scaled`: blocks of k of A and B have scales.
+    `negated`: A or B is multiplied by -1. `scaled`: in how many blocks of k A and B have scales; 0: none.
     """
 
     types: tuple[str, str, str]
@@ -117,7 +117,7 @@ class ProductKind:
     rows: bool = False
     negated: tuple[bool, bool] = (False, False)
     satfinite: bool = False
-    scaled: bool = False
+    scaled: int = 0
 
 
 class Places:
@@ -167,10 +167,8 @@ class Read(NamedTuple):
     matrices: tuple[Places, ...]
 
 
-Run = Callable[[int, int, int], None]
-"""Computes products: the address of their numbers, `[jobs, len(Job)]`, how many there are, and in how many
-blocks of k each has scales.
-"""
+Run = Callable[[int, int], None]
+"""Computes products: the address of their numbers, `[jobs, len(Job)]`, and how many there are."""
 
 
 class ProductCode(Protocol):

@@ -59,7 +59,7 @@ class Wave(Ctas):
             launch.lacks_dynamic,
         )
         self.mbarriers = Mbarriers(self.memory)
-        self.tensor_memory = TensorMemory()
+        self.tensor_memory = TensorMemory(len(cta_numbers))
         self.copies = CopyQueue(self.warps)
         self.regs = self._registers(slots)
         self.blocks: dict[tuple[int, ...], RegisterBlock] = {}
