@@ -1,5 +1,6 @@
 """Integers of `weft.attention` in CPU memory that name tokens or pages that aren't there, and outputs."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -86,3 +87,10 @@ def test_numbers_are_finite_in_f32(name):
     with pytest.raises(weft.WeftError, match=rf"{name} must be a positive number up to 2\*\*126, .*1e\+38"):
         weft.attention(k, k, k, **{name: 1e38})
     assert np.isfinite(weft.attention(k, k, k, **{name: 2.0**126})).all()
+
+
+def test_an_output_of_wider_elements_is_no_q():
+    memory, shape = np.zeros(2 * 2 * 40 * 64, np.uint8), (1, 2, 40, 64)
+    q = memory[: len(memory) // 2].view(ml_dtypes.float8_e4m3fn).reshape(shape)
+    with pytest.raises(weft.WeftError, match="out must not overlap q"):
+        weft.attention(q, q.copy(), q.copy(), out=memory.view(ml_dtypes.bfloat16).reshape(shape))

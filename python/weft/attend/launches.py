@@ -337,23 +337,16 @@ def _check_out(call: Call, out: object, shape: tuple[int, ...], types: tuple[str
         raise refuse("out must be writable")
     if not call.is_empty and _splits(call) == 1:  # parts are combined by stores of single elements
         _check_rows({"out": view})
-    for name, other in call.views.items():
-        place = view.address, view.strides, view.shape
-        in_place = name == "q" and place == (other.address, other.strides, other.shape)
-        if 0 not in (*shape, *other.shape) and not in_place and overlaps.overlap(view, other):
-            what = "; it may be q, element for element" * (name == "q")
-            raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
+    _, name = overlaps.extents({**call.views, "out": view}, ("q",))
+    if name is not None:
+        what = "; it may be q, element for element" * (name == "q")
+        raise refuse(f"out must not overlap {name}, which is read while out is written{what}")
 
 
 def extents(call: Call, out: object, names: Sequence[str]) -> Extents:
     """The extents of the arrays with these names, of which `out` must not overlap others."""
     views = {**call.views, "out": _view("out", out)}
-    ends = {name: arrays.span(view)[1] if all(view.shape) else view.address for name, view in views.items()}
-    spans = (ends[name] - views[name].address for name in names)
-    q, written = views["q"], views["out"]
-    in_place = (q.strides, q.shape) == (written.strides, written.shape)
-    itself = tuple(name == "out" or (name == "q" and in_place) for name in names)
-    return Extents(tuple(spans), itself, names.index("out"))
+    return overlaps.extents({name: views[name] for name in names}, ("q",))[0]
 
 
 _MOST_SPLITS, _LEAST_BLOCKS = 64, 2

@@ -1,11 +1,13 @@
 """Whether arrays, or elements of one, share memory."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
+from weft.launch.launcher import Extents
 
 _MOST_TRIED: Any = 10_000  # candidate addresses; beyond, two arrays are assumed to overlap
 
@@ -22,6 +24,21 @@ def overlap(x: ArrayView, y: ArrayView) -> bool:
         )
     except np.exceptions.TooHardError:
         return True
+
+
+def extents(views: Mapping[str, ArrayView], in_place: Collection[str]) -> tuple[Extents, str | None]:
+    """The extents of the arrays of a launch, which writes "out" and reads the others; and the first of them
+    that "out" overlaps. It may be one of those that are read `in_place`, element for element.
+    """
+    out, may_be_out, overlapped = views["out"], [], None
+    for name, view in views.items():
+        alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
+        may_be_out.append(name == "out" or (name in in_place and alike))
+        allowed = name == "out" or (may_be_out[-1] and view.address == out.address)
+        if not allowed and overlapped is None and all((*view.shape, *out.shape)) and overlap(out, view):
+            overlapped = name
+    spans = tuple(arrays.span(view)[1] - view.address if all(view.shape) else 0 for view in views.values())
+    return Extents(spans, tuple(may_be_out), list(views).index("out")), overlapped
 
 
 def overlaps_itself(view: ArrayView) -> bool:

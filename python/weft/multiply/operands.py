@@ -340,21 +340,12 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     """The extents of the arrays, and which of them the result may be, element for element. Raises WeftError
     if the kernel would write memory before it has read it.
     """
-    written = names.index("out")
-    out = array_views.without_copies(views[written])
-    may_be_out = []
-    for name, view in zip(names, map(array_views.without_copies, views), strict=True):
-        alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
-        allowed = name in ("c", "residual")
-        may_be_out.append(name == "out" or (allowed and alike))
-        in_place = may_be_out[-1] and view.address == out.address
-        if all((name != "out", not in_place, *view.shape, *out.shape)) and overlaps.overlap(out, view):
-            what = "; it may be c or residual, element for element" * allowed
-            raise WeftError(
-                f"weft.matmul: out must not overlap {name}, which is read while out is written{what}"
-            )
-    spans = tuple(arrays.span(view)[1] - view.address if all(view.shape) else 0 for view in views)
-    return Extents(spans, tuple(may_be_out), written)
+    alone = map(array_views.without_copies, views)
+    extents, name = overlaps.extents(dict(zip(names, alone, strict=True)), ("c", "residual"))
+    if name is not None:
+        what = "; it may be c or residual, element for element" * (name in ("c", "residual"))
+        raise WeftError(f"weft.matmul: out must not overlap {name}, which is read while out is written{what}")
+    return extents
 
 
 def _check_groups(groups: npt.NDArray[np.int32], rows: int, matrices: int | None) -> None:
