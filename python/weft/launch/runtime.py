@@ -51,6 +51,21 @@ def default_chip() -> str:
     return device().chip if available() is None else "sm_80"
 
 
+def chip_of(ordinal: int | None, arch: str | None, caller: str, emulated: Callable[[], str]) -> str:
+    """The chip of the GPU that holds a call's arrays, or to which those on the CPU (None) are copied. Without
+    a GPU, the one that is `emulated` unless `arch` names it. Raises WeftError for an `arch` with arrays on a
+    GPU.
+    """
+    if arch is not None and ordinal is None:
+        return arch
+    if arch is None and available() is not None:
+        return emulated()
+    chip = (current() if ordinal is None else device(ordinal)).chip
+    if arch is not None:
+        raise WeftError(f"{caller}: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
+    return chip
+
+
 @functools.cache
 def device(ordinal: int = 0) -> Device:
     """The properties of GPU `ordinal`. Raises WeftError without that GPU."""

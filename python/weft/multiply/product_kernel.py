@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weft.compiler import kept_kernels
 from weft.dialects.operand_roles import FACTORS, TEAM, TEAM_ROLES
 from weft.dialects.product_types import HALF, Types, ceil_div
-from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import kernel, runtime
 from weft.launch.arrays import ArrayView
@@ -153,19 +152,9 @@ _EMULATED = ("sm_90a", "sm_100a", "sm_120a")
 
 
 def chip_of(operands: Operands) -> str:
-    """The chip of the GPU that holds the arrays, or to which those on the CPU are copied. Without a GPU, one
-    that is emulated: the first that multiplies elements of these types, unless `arch` names it. Raises
-    WeftError for an `arch` with arrays on a GPU.
-    """
-    ordinal, arch = operands.ordinal, operands.product.arch
-    if arch is not None and ordinal is None:
-        return arch
-    if arch is None and runtime.available() is not None:
-        return emulated_chip(operands.types)
-    chip = (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
-    if arch is not None:
-        raise WeftError(f"weft.matmul: arch must be None for arrays on a GPU, here of {chip}, got {arch}")
-    return chip
+    """The chip that multiplies a call's arrays. Raises WeftError for an `arch` with arrays on a GPU."""
+    arch = operands.product.arch
+    return runtime.chip_of(operands.ordinal, arch, "weft.matmul", lambda: emulated_chip(operands.types))
 
 
 def emulated_chip(types: Types) -> str:

@@ -185,7 +185,8 @@ class _Problem:
     def of(cls, view: ArrayView, options: Options) -> "_Problem":
         turned = not _has_rows(view)
         view = _turned(view) if turned else view
-        chip = _chip(view, options.arch)
+        ordinal = runtime.holder([view])
+        chip = runtime.chip_of(ordinal, options.arch, "weft.quantize", lambda: _EMULATED)
         if chip not in FP8_ROUNDING:
             raise WeftError(
                 f"weft.quantize: a chip that rounds to fp8 must be {describe(FP8_ROUNDING)}, got {chip}"
@@ -328,20 +329,6 @@ class _Problem:
 
 def _up(size: int, multiple: int) -> int:
     return ceil_div(size, multiple) * multiple
-
-
-def _chip(view: ArrayView, arch: str | None) -> str:
-    """The chip that casts an array. Raises WeftError for an `arch` with arrays on a GPU."""
-    if view.device != "cpu":
-        chip = runtime.device(runtime.holder([view])).chip
-        if arch is not None:
-            raise WeftError(
-                f"weft.quantize: arch must be None for arrays on a GPU, here of {chip}, got {arch}"
-            )
-        return chip
-    if arch is not None:
-        return arch
-    return _EMULATED if runtime.available() is not None else runtime.current().chip
 
 
 @dataclass(frozen=True)
