@@ -270,7 +270,9 @@ def _with_factors(added: Mapping[str, object], a: ArrayView, sizes: Sizes) -> di
     left, right = (array_views.read(name, added[name])[1] for name in ("scale_a", "scale_b"))
     factors = scale_factors.are_factors(left, right, (sizes.m, sizes.n, sizes.k), a.dtype)
     if factors and (grouping := _grouping(added)[0]) is not None:
-        raise WeftError(f"weft.matmul: {scale_factors.without(grouping)}")
+        legal = "M x ceil(K / 128) and of blocks or columns of b, or an alpha for each group"
+        what = f"scales of rows, columns or tensors must come without {grouping}"
+        raise WeftError(f"weft.matmul: {what}: pass scales of {legal}")
     return {scale_factors.ROLES.get(name, name) if factors else name: x for name, x in added.items()}
 
 

@@ -10,6 +10,7 @@ from weft.dialects.operand_roles import element_types
 from weft.dialects.product_types import PROMOTED, ceil_div
 from weft.errors import WeftError
 from weft.launch.arrays import ArrayView
+from weft.multiply.array_views import shape_text
 
 ROLES = {"scale_a": "row_factors", "scale_b": "column_factors"}
 """The roles that such scales have in `tile.matmul`."""
@@ -48,10 +49,10 @@ def are_factors(of_a: ArrayView, of_b: ArrayView, sizes: tuple[int, int, int], e
     if not rows and not of_blocks:
         also = f"{m} x {blocks}, " if blocks > 1 and element in _FP8 else ""
         legal = f"{also}{m} x 1 or one element"
-        raise WeftError(f"weft.matmul: scale_a must be {legal}, got {_shape(of_a)}")
+        raise WeftError(f"weft.matmul: scale_a must be {legal}, got {shape_text(of_a)}")
     if rows and not of_blocks:
-        legal, beside = f"1 x {n} or one element", f"beside scale_a of {_shape(of_a)}"
-        raise WeftError(f"weft.matmul: scale_b must be {legal}, got {_shape(of_b)} {beside}")
+        legal, beside = f"1 x {n} or one element", f"beside scale_a of {shape_text(of_a)}"
+        raise WeftError(f"weft.matmul: scale_b must be {legal}, got {shape_text(of_b)} {beside}")
     return False
 
 
@@ -70,15 +71,5 @@ def vector(role: str, view: ArrayView) -> ArrayView:
     return replace(view, shape=(size,), strides=(1,))
 
 
-def without(grouping: str) -> str:
-    """The message for factors in a product whose groups have different sizes."""
-    legal = "M x ceil(K / 128) and of blocks or columns of b, or an alpha for each group"
-    return f"scales of rows, columns or tensors must come without {grouping}: pass scales of {legal}"
-
-
 def _is_factor(view: ArrayView, shape: tuple[int, int]) -> bool:
     return view.shape == shape or prod(view.shape) == 1
-
-
-def _shape(view: ArrayView) -> str:
-    return " x ".join(map(str, view.shape)) or "a single number"
