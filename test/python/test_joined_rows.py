@@ -153,7 +153,7 @@ def test_k_major_operands_have_no_such_candidates():
 
 def test_the_model_charges_joined_rows_less():
     """Copies of eight rows at once are eight requests for a K block of 64."""
-    times = wgmma.all_modeled(
+    times = wgmma.modeled(
         (of(64, 8, 64, stages=11), of(64, 8, 64, stages=11, joined=False)),
         8,
         7096,

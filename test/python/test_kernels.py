@@ -21,7 +21,7 @@ def model(patch):
     """Schedules by rows, and a model in which a schedule takes as many cycles as its block has columns."""
     patch.setattr(choice, "choose", lambda m, *_: BY_ROWS[m])
     patch.setattr(wgmma, "modeled", lambda s, *_, **__: s.block[1])
-    patch.setattr(wgmma, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
+    patch.setattr(wgmma, "modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 
 
 def counted(*rows):

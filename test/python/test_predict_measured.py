@@ -59,7 +59,7 @@ def test_predictions_for_wgmma_start_from_the_model_that_chooses() -> None:
     """So that they can't contradict the choice of schedules, except where power is the limit."""
     gpu = replace(GPUS["H200"], caps={}, burst_caps={})
     predicted = predict_schedule(SCHEDULE, 4096, 4096, 4096, BF16, gpu)
-    cycles = wgmma.modeled(SCHEDULE, 4096, 4096, 4096, BF16, H200)
+    cycles = wgmma.modeled((SCHEDULE,), 4096, 4096, 4096, BF16, H200)[0]
     assert predicted.microseconds == pytest.approx(cycles / 1980)
     assert predicted.bound in ("tensor cores", "TMA") and "power" not in predicted.parts
     assert (predicted.counts.tiles, predicted.counts.waves, predicted.counts.k_blocks) == (512, 4, 64)

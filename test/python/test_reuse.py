@@ -28,7 +28,7 @@ def instead(chosen, *compiled, sizes=SIZES, types=F16, members=1):
 @pytest.fixture
 def model(patch):
     """A model in which a schedule takes as many cycles as its block has columns."""
-    patch.setattr(wgmma, "all_modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
+    patch.setattr(wgmma, "modeled", lambda schedules, *_, **__: [s.block[1] for s in schedules])
 
 
 CHOSEN = WarpgroupSchedule((128, 208, 64), 2, 3)

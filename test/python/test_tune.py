@@ -137,7 +137,7 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
     every = first_tries(PRODUCT, None)
     assert tries[0] == every[0] == wgmma.choose(512, 512, 512, PRODUCT.types, H200)
     assert len(tries) in (10, 11)
-    cycles = [wgmma.modeled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
+    cycles = [wgmma.modeled((s,), 512, 512, 512, PRODUCT.types, H200)[0] for s in every[1:]]
     assert cycles == sorted(cycles)
     assert set(every) == set(wgmma.ranked(512, 512, 512, PRODUCT.types, H200))
 

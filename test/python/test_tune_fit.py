@@ -171,15 +171,15 @@ def test_what_was_measured_is_kept_after_each_product(monkeypatch: pytest.Monkey
 def test_the_model_knows_that_misaligned_rows_and_narrow_panels_are_slow() -> None:
     types, s = ONE.types, WarpgroupSchedule((128, 160, 64), 2, 5)
     plain = Times("bf16", "nt", (), ()).types
-    even, odd = (wgmma.modeled(s, 4096, 4096, k, plain, H200) for k in (4096, 4104))
+    even, odd = (wgmma.modeled((s,), 4096, 4096, k, plain, H200)[0] for k in (4096, 4104))
     assert odd > 1.3 * even
-    clustered = wgmma.modeled(replace(s, cluster=(2, 1)), 4096, 4096, 4104, plain, H200)
+    clustered = wgmma.modeled((replace(s, cluster=(2, 1)),), 4096, 4096, 4104, plain, H200)[0]
     assert clustered < 0.9 * odd
     s = WarpgroupSchedule((64, 16, 64), 1, 11)
-    narrow, k_major = (wgmma.modeled(s, 4096, 4096, 4096, t, H200) for t in (types, plain))
+    narrow, k_major = (wgmma.modeled((s,), 4096, 4096, 4096, t, H200)[0] for t in (types, plain))
     assert narrow > 1.1 * k_major
     padded, whole = (
-        wgmma.modeled(WarpgroupSchedule((128, n, 64), 2, 3), 4096, 32 * n, 4096, types, H200)
+        wgmma.modeled((WarpgroupSchedule((128, n, 64), 2, 3),), 4096, 32 * n, 4096, types, H200)[0]
         for n in (144, 192)
     )
     assert 0.85 * whole < padded < whole

@@ -80,7 +80,7 @@ MODELED = (
 @pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELED)
 def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cycles):
     assert schedule.complaint(types, SM_90A) is None
-    assert round(wgmma.modeled(schedule, *shape, types, PLAIN)) == cycles
+    assert round(wgmma.modeled((schedule,), *shape, types, PLAIN)[0]) == cycles
 
 
 # Tiles down a group: as many as let those that are computed at a time read the fewest rows and columns.
@@ -188,9 +188,9 @@ def test_the_model_counts_parts_as_the_schedule_does():
     one, two = of(128, 256, 64), of(128, 256, 64, stages=4)
     less = replace(PLAIN, staged_part=0.0)
     shape = 128, 256, 64  # one tile
-    more = wgmma.modeled(two, *shape, BF16, PLAIN) - wgmma.modeled(two, *shape, BF16, less)
+    more = wgmma.modeled((two,), *shape, BF16, PLAIN)[0] - wgmma.modeled((two,), *shape, BF16, less)[0]
     assert more == pytest.approx(H200.staged_part)
-    assert wgmma.modeled(one, *shape, BF16, PLAIN) == wgmma.modeled(one, *shape, BF16, less)
+    assert wgmma.modeled((one,), *shape, BF16, PLAIN)[0] == wgmma.modeled((one,), *shape, BF16, less)[0]
 
 
 def test_brief_products_leave_room_for_the_next_launch():
@@ -237,15 +237,16 @@ def test_a_turn_hides_what_a_tile_takes_to_be_written():
     turns = replace(together, alternating=True)
     slower = replace(PLAIN, store_wait=PLAIN.store_wait + 0.5)
     more = [
-        wgmma.modeled(s, *shape, BF16, slower) - wgmma.modeled(s, *shape, BF16, PLAIN)
+        wgmma.modeled((s,), *shape, BF16, slower)[0] - wgmma.modeled((s,), *shape, BF16, PLAIN)[0]
         for s in (together, turns)
     ]
     assert more[1] < 0.2 * more[0]
     beside = replace(PLAIN, written_beside=PLAIN.written_beside + 1)
-    assert wgmma.modeled(turns, *shape, BF16, beside) > wgmma.modeled(turns, *shape, BF16, PLAIN)
+    assert wgmma.modeled((turns,), *shape, BF16, beside)[0] > wgmma.modeled((turns,), *shape, BF16, PLAIN)[0]
     alone = replace(turns, cluster=(1, 1))  # what a CTA copies itself is slowed down most
     slowed = [
-        wgmma.modeled(s, *shape, BF16, beside) - wgmma.modeled(s, *shape, BF16, PLAIN) for s in (turns, alone)
+        wgmma.modeled((s,), *shape, BF16, beside)[0] - wgmma.modeled((s,), *shape, BF16, PLAIN)[0]
+        for s in (turns, alone)
     ]
     assert slowed[0] < slowed[1]
 
@@ -400,11 +401,11 @@ def test_a_choice_computes_what_depends_on_tiles_alone_once(types, patch):
 def test_schedules_are_modeled_at_once_as_one_by_one(patch):
     schedules = of(128, 256, 64), of(64, 48, 64, 1, 4, splits=2), of(256, 192, 64, swap=True)
     sizes = 4000, 2000, 3000
-    assert wgmma.all_modeled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
-        [wgmma.modeled(s, *sizes, BF16, H200, members=2) for s in schedules], rel=1e-12
+    assert wgmma.modeled(schedules, *sizes, BF16, H200, members=2) == pytest.approx(
+        [wgmma.modeled((s,), *sizes, BF16, H200, members=2)[0] for s in schedules], rel=1e-12
     )
     patch.setattr(wgmma_kernels, "product_cycles", lambda *_: pytest.fail("computed again"))
-    wgmma.all_modeled(schedules, 300, 40, 5000, BF16, H200)
+    wgmma.modeled(schedules, 300, 40, 5000, BF16, H200)
 
 
 def test_the_first_choice_asks_once_for_what_all_schedules_share(patch):

@@ -78,7 +78,7 @@ def _of_wgmma(request: Request, schedules: Callable[..., _T]) -> _T:
 
 def _times_of_wgmma(request: Request, schedules: tuple[WarpgroupSchedule, ...]) -> list[float]:
     gpu = fitted_gpu(request.chip)
-    return wgmma.all_modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
+    return wgmma.modeled(schedules, *request.mnk, request.types, gpu, members=request.members)
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,6 @@ def ranked(
 
 
 def modeled(
-    s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1
-) -> float:
-    """The cycles that a batch of products takes."""
-    return float(wgmma_cycles.cycles(Kernels.of([s], types, gpu), m, n, k, members)[0])
-
-
-def all_modeled(
     schedules: tuple[WarpgroupSchedule, ...],
     m: int,
     n: int,
@@ -116,7 +109,7 @@ def all_modeled(
 def microseconds(m: int, n: int, k: int, types: Types, gpu: FittedGpu, *, members: int = 1) -> float:
     """The time of `members` products with the chosen schedule. Raises WeftError where none is legal."""
     chosen = choose(m, n, k, types, gpu, members=members)
-    return modeled(chosen, m, n, k, types, gpu, members=members) / gpu.clock_mhz
+    return modeled((chosen,), m, n, k, types, gpu, members=members)[0] / gpu.clock_mhz
 
 
 @lru_cache(maxsize=32)
@@ -174,13 +167,10 @@ def _all_kernels(types: Types, gpu: FittedGpu) -> Kernels:
         for (number, s), every_stages in zip(enumerate(both), _stages(both, types, gpu), strict=True)
         for stages in every_stages
     ]
-    if not rows:
-        none, never = np.zeros(0, int), np.zeros(0, bool)
-        return Kernels(types, gpu, tiles, none, none, none, none, none, none, never)
-    tile, stages = np.repeat([first for first, _ in rows], [len(rest) for _, rest in rows], axis=0).T
-    splits, slices, height, width = np.concatenate([rest for _, rest in rows]).T
-    never = np.zeros(len(tile), bool)
-    return Kernels(types, gpu, tiles, tile, stages, splits, slices, height, width, never)
+    lengths = np.array([len(rest) for _, rest in rows], int)
+    tile, stages = np.repeat(np.array([first for first, _ in rows], int).reshape(-1, 2), lengths, axis=0).T
+    splits, slices, height, width = np.concatenate([every[:0], *(rest for _, rest in rows)]).T
+    return Kernels(types, gpu, tiles, tile, stages, splits, slices, height, width)
 
 
 def _tiles(types: Types, gpu: FittedGpu) -> Iterator[WarpgroupSchedule]:

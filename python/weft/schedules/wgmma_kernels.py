@@ -48,7 +48,6 @@ class Kernels:
     global_splits: Array
     height: Array  # of a cluster, in tiles
     width: Array
-    stream_k: Array
     of_tiles: dict[str, Array] = field(default_factory=dict)
     """What was computed for all tiles, by name. Parts of these kernels share it."""
 
@@ -65,7 +64,6 @@ class Kernels:
             global_splits=np.array([s.global_splits for s in schedules]),
             height=np.array([s.cluster[0] for s in schedules]),
             width=np.array([s.cluster[1] for s in schedules]),
-            stream_k=np.array([s.stream_k for s in schedules]),
         )
 
     def __len__(self) -> int:
@@ -73,7 +71,7 @@ class Kernels:
 
     def __getitem__(self, index: Array) -> "Kernels":
         """Some of them."""
-        names = ("tile", "stages", "splits", "global_splits", "height", "width", "stream_k")
+        names = ("tile", "stages", "splits", "global_splits", "height", "width")
         return replace(self, **{name: vars(self)[name][index] for name in names})
 
     rows = _Column(lambda s, _: s.block[0])
@@ -82,6 +80,7 @@ class Kernels:
     depth = _Column(lambda s, _: s.block[2])
     swap = _Column(lambda s, _: s.swap)
     joined = _Column(lambda s, _: s.joined)
+    stream_k = _Column(lambda s, _: s.stream_k)
     overlaps = _Column(lambda s, _: int(s.overlaps))
     turns = _Column(lambda s, _: s.warpgroups if s.alternating else 0)
     """The warpgroups that compute tiles in turns; 0 where they share tiles."""
