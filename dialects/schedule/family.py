@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from weft.dialects.product_types import GROUP_ROWS, Types
 from weft.dialects.schedule.attribute import Written
 from weft.dialects.schedule.work import Kernel, Kind, kind_of
+from weft.errors import WeftError
 from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
 from weft.isa.wgmma import descriptors
 from weft.target import Target
@@ -167,8 +168,10 @@ class AnySchedule(Written):
         return kind_of(types)
 
     def kernel(self, types: Types, chip: str | None = None) -> Kernel:
-        """What the kernel does, for a model of its time; on `chip` where that matters."""
-        return self._kernel(types)
+        """What the kernel does, for a model of its time; on `chip` where that matters. Raises WeftError for a
+        family that doesn't state it.
+        """
+        raise WeftError(f"schedule must be of a family with a model, got {type(self).__name__}")
 
     def _kernel(self, types: Types, **others: Any) -> Kernel:
         """A kernel of this schedule's numbers, and of others."""

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import predict_docs
 import pytest
 
-from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import Schedule, TensorMemorySchedule, Types, WarpgroupSchedule, WmmaSchedule
 from weft.dialects.schedule.work import KINDS, Kernel, Work, kind_of
 from weft.errors import WeftError
 from weft.schedules.blackwell import B200, GB300, RTX_5090, PublishedGpu
@@ -157,6 +157,8 @@ def test_kinds_of_types(types: Types, kind: str, bits: int) -> None:
 def test_types_and_schedules_without_a_model_are_named() -> None:
     with pytest.raises(WeftError, match=r"types must be of a kind with a model, .*, got f64 and f64"):
         kind_of(Types("f64", "f64", "f64"))
+    with pytest.raises(WeftError, match="schedule must be of a family with a model, got WmmaSchedule"):
+        WmmaSchedule((128, 128, 32), (2, 4), 2).kernel(BF16)
     with pytest.raises(WeftError, match="schedule must be of tcgen05 for a model of B200, got one of wgmma"):
         predict_schedule(WarpgroupSchedule((64, 64, 64), 1, 2), 64, 64, 64, BF16, B200)
     with pytest.raises(WeftError, match=r"types must be of a kind that GB300 multiplies, .*, got s8"):
