@@ -27,11 +27,10 @@ from weft.emulator.compiled.box_state import MOST_OWNERS, Buffer, Call, Cta, Par
 from weft.emulator.compiled.plain_code import Value, view
 from weft.emulator.compiled.shadows import BufferPart, SharedPart
 from weft.emulator.compiled.tiers import chosen
-from weft.emulator.memory.mbarrier import is_initialized, pending_of, settled, tx_of
+from weft.emulator.memory.mbarrier import Key, is_initialized, pending_of, settled, tx_of
 from weft.emulator.memory.segments import WINDOWS
 from weft.emulator.memory.tensor_map import PATTERN_SHIFT, Box, Run, Shape, box_of
 from weft.emulator.reading.syntax import Array
-from weft.emulator.running.function_code import Key
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.checker import Sanitizer
 from weft.emulator.sanitizer.clocks import DATA

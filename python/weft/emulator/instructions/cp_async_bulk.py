@@ -17,9 +17,10 @@ from weft.emulator.decoding.table import Step, Table, notify
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.atomics import Update, update_of
 from weft.emulator.instructions.one_thread import address, by_code, in_shared, marks_of
+from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.syntax import STORAGE, TYPES, U32, U64, Bools, Integer, Name, Type
-from weft.emulator.running.function_code import BoxCopies, Key
+from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.watch import CHUNK, Chunks, UnitAccess, Watch

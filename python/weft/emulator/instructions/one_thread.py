@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from weft.emulator.decoding.decode import AddressOf
 from weft.emulator.decoding.table import Step
+from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS
-from weft.emulator.running.function_code import BoxCopies, Key
+from weft.emulator.running.function_code import BoxCopies
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.memory.mbarrier import Key
 from weft.emulator.memory.segments import LEVELS
 from weft.emulator.memory.tensor_map import Box
 from weft.emulator.reading.syntax import PRED, U64, Array, Function
@@ -18,9 +19,6 @@ from weft.emulator.records import Record
 from weft.emulator.running.ctas import Slots
 from weft.emulator.watch import CHUNK
 from weft.isa.accumulation import Accumulation
-
-Key = tuple[int, int]
-"""A CTA of the wave, and an offset in its shared memory."""
 
 
 class BoxCopies(Protocol):
