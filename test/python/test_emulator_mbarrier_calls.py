@@ -168,12 +168,7 @@ def outcome(ptx, arguments, monkeypatch, calls, **options):
     """All that a launch shows, what the sanitizer knows in the end, and the operations that code of the host
     has run.
     """
-    run, begin, done, sanitizers = (
-        mbarriers.MbarrierCalls._run,
-        mbarriers.MbarrierCalls.init,
-        [],
-        [],
-    )
+    run, done, sanitizers = mbarriers.MbarrierCalls._run, [], []
     init = Sanitizer.__init__
 
     def made(self, *operands):
@@ -185,16 +180,10 @@ def outcome(ptx, arguments, monkeypatch, calls, **options):
         done.extend([name] * fine)
         return fine
 
-    def begun(self, *operands):
-        fine = calls and begin(self, *operands)
-        done.extend(["init"] * fine)
-        return fine
-
     values = [argument.copy() if isinstance(argument, np.ndarray) else argument for argument in arguments]
     with monkeypatch.context() as patch:
         patch.setattr(mbarriers, "_WORTH", 0 if calls else 1 << 60)
         patch.setattr(mbarriers.MbarrierCalls, "_run", counted)
-        patch.setattr(mbarriers.MbarrierCalls, "init", begun)
         patch.setattr(Sanitizer, "__init__", made)
         options = {"threads": 1, "max_instructions": 100_000} | options
         try:
@@ -221,7 +210,7 @@ def test_random_operations(options, monkeypatch):
     for seed in range(10):
         ptx, out = module(kernel(seed), "sm_90a"), np.zeros(COUNT, np.uint64)
         names |= same(ptx, [out], monkeypatch, grid=GRID, block=BLOCK, **options)
-    assert names == {"init", "look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
+    assert names == {"look", "arrive"} | ({"observe"} if options.get("sanitize", True) else set())
 
 
 @pytest.mark.each_value(1)
@@ -251,30 +240,31 @@ def test_commits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
     assert "commit" not in same(ptx, [out], monkeypatch, **options)
 
 
-LEFT = {
-    "no arrivals": "@%p7 mbarrier.init.shared.b64 [space], 0;",
-    "too many arrivals": "@%p7 mbarrier.init.shared.b64 [space], 0x100000;",
-    "one mbarrier by two lanes": "setp.lt.u32 %p1, %r0, 2; @%p1 mbarrier.init.shared.b64 [space], 1;",
-    "in use": "@%p7 mbarrier.init.shared.b64 [bars], 1;",
-    "misaligned": "@%p7 mbarrier.init.shared.b64 [space+4], 1;",
-    "out of bounds": "mov.u64 %rd5, 0xfffff0; @%p7 mbarrier.init.shared.b64 [%rd5], 1;",
+INITS = {
+    "no arrivals": ("@%p7 mbarrier.init.shared.b64 [space], 0;", "mbarrier-count"),
+    "too many arrivals": ("@%p7 mbarrier.init.shared.b64 [space], 0x100000;", "mbarrier-count"),
+    "one mbarrier by two lanes": ("setp.lt.u32 %p1, %r0, 2; @%p1 mbarrier.init.shared.b64 [space], 1;", None),
+    "in use": ("@%p7 mbarrier.init.shared.b64 [bars], 1;", "mbarrier-init-twice"),
+    "misaligned": ("@%p7 mbarrier.init.shared.b64 [space+4], 1;", "misaligned"),
+    "out of bounds": ("mov.u64 %rd5, 0xfffff0; @%p7 mbarrier.init.shared.b64 [%rd5], 1;", "out-of-bounds"),
 }
 
 
 @pytest.mark.parametrize("sanitize", [True, False])
-@pytest.mark.parametrize("name", LEFT)
-def test_inits_that_are_left_to_the_interpreter(name, sanitize, monkeypatch):
-    text = kernel(0)
+@pytest.mark.parametrize("name", INITS)
+def test_inits(name, sanitize):
+    (line, rule), text = INITS[name], kernel(0)
     begin = text.index("and.b32 %r7, %r6, 3;")
-    text = text[:begin] + ".shared .align 16 .b64 space[2]; " + LEFT[name] + text[text.rindex("ret;") :]
-    inits, plain = [], mbarriers.MbarrierCalls.init
-    monkeypatch.setattr(
-        mbarriers.MbarrierCalls, "init", lambda *each: inits.append(plain(*each)) or inits[-1]
-    )
-    options = {"grid": GRID, "block": BLOCK, "sanitize": sanitize}
-    same(module(text, "sm_90a"), [np.zeros(COUNT, np.uint64)], monkeypatch, **options)
-    assert inits[:4] == [True] * 4
-    assert not inits[4:] or inits[4:] == [name == "in use" and not sanitize]
+    text = text[:begin] + ".shared .align 16 .b64 space[2]; " + line + text[text.rindex("ret;") :]
+    ptx, options = module(text, "sm_90a"), {"grid": GRID, "block": BLOCK, "sanitize": sanitize}
+    if rule in (None, "mbarrier-init-twice"):
+        report = ptx.launch("k", args=[np.zeros(COUNT, np.uint64)], **options)
+        found = {finding.rule for finding in report.findings} - {"mbarrier-arrivals"}
+        assert found == ({rule} if rule and sanitize else set())
+        return
+    with pytest.raises(emulator.Fault) as error:
+        ptx.launch("k", args=[np.zeros(COUNT, np.uint64)], **options)
+    assert error.value.rule == rule
 
 
 AGAIN = """mbarrier.arrive.shared.b64 %rd4, [bars], 1; bar.sync 0;
@@ -291,11 +281,7 @@ def test_inits_by_lanes_in_another_order(sanitize, monkeypatch):
     text = re.sub(r"(mbarrier.init.shared.b64 \[bars\+0\]), \d+;", rf"\1, {BLOCK};", text)
     plain = np.zeros(COUNT, np.uint64)
     same(module(text, "sm_90a"), [plain], monkeypatch, grid=GRID, block=BLOCK, sanitize=sanitize)
-    monkeypatch.setattr(mbarriers, "_WORTH", 0)
-    inits, init = [], mbarriers.MbarrierCalls.init
-    monkeypatch.setattr(mbarriers.MbarrierCalls, "init", lambda *each: inits.append(init(*each)) or inits[-1])
     report = module(text, "sm_90a").launch("k", args=[plain], grid=GRID, block=BLOCK, sanitize=sanitize)
-    assert inits == [True] * 5
     assert {finding.rule for finding in report.findings} <= {"mbarrier-arrivals"}
     assert plain[0] & 0xFFFFF == 2  # as lane 1 has it
 

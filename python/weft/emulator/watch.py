@@ -187,9 +187,9 @@ class Watch:
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         """The mbarrier at `offset` of a CTA's shared memory: init, inval, arrive, expect_tx, complete_tx,
-        commit (an asynchronous unit arrives for `threads`, where known), phase (a phase completes), part
-        (some of the threads will complete a phase, and the others arrive in the next one) or observe (threads
-        have seen a phase complete). `arrive_relaxed` and `observe_relaxed` order nothing by themselves.
+        commit (an asynchronous unit arrives for `threads`), phase (a phase completes), part (some of the
+        threads will complete a phase, and the others arrive in the next one) or observe (threads have seen a
+        phase complete). `arrive_relaxed` and `observe_relaxed` order nothing by themselves.
         """
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:

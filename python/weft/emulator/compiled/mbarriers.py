@@ -465,25 +465,6 @@ class MbarrierCalls:
             *(row.ctypes.data for row in self._scratch),
         )
 
-    def init(self, lanes: Threads, offsets: Addresses, counts: Array, line: int) -> bool:
-        if not self._fits:
-            return False
-        active = np.flatnonzero(lanes.enabled())
-        each = offsets.reshape(-1)[active].view(np.intp)
-        order = each.argsort()
-        active, each = active[order], each[order]
-        wanted = counts.reshape(-1)[active]
-        legal = (wanted - np.uint32(1) < MOST_ARRIVALS).all()  # 0 wraps around
-        if not legal or (each[1:] == each[:-1]).any():
-            return False
-        keys = [divmod(at, self.wave.memory.shared_stride) for at in each.tolist()]
-        if self._sanitizer is not None:
-            rows = lanes.row_numbers()[active // 32]
-            if not self._sanitizer.mbarriers.init_each(keys, rows, line):
-                return False
-        self.wave.mbarriers.init_each(keys, each, wanted, line)
-        return True
-
     def look(
         self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
     ) -> tuple[Bools, int] | None:

@@ -72,10 +72,8 @@ def init(op: Op) -> Step:
     count, line = op.source(1, U32), op.line
 
     def run(lanes: Lanes) -> None:
-        counts, offsets, calls = lanes.read(count), barrier.offsets(lanes), lanes.wave.mbarriers.calls
-        if calls is not None and calls.init(lanes, offsets, counts, line):
-            return
-        for cta, offset, mask in targets(lanes, offsets):
+        counts = lanes.read(count)
+        for cta, offset, mask in barrier.targets(lanes):
             wanted = int(counts[mask][-1])
             lanes.wave.mbarriers.init(cta, offset, wanted, line, threads_of(lanes, mask))
 

@@ -99,9 +99,6 @@ class Calls(Protocol):
     a case that it doesn't know.
     """
 
-    def init(self, lanes: Threads, offsets: Addresses, counts: Array, line: int) -> bool:
-        """The active lanes initialize mbarriers at these offsets in the wave's shared memory."""
-
     def look(
         self, lanes: Threads, space: str, addresses: Addresses, asked: Array, *, by_parity: bool
     ) -> tuple[Bools, int] | None:
@@ -143,6 +140,7 @@ class Mbarriers:
         self.places: npt.NDArray[np.int32] = np.zeros(memory.shared.size // BYTES, np.int32)
         """The number, plus 1, of the mbarrier alive at each word of the wave's shared memory."""
         self.calls: Calls | None = None
+        self._words = memory.shared.view(BYTES).data
 
     def number(self, key: tuple[int, int]) -> int:
         """The number of an mbarrier."""
@@ -152,9 +150,6 @@ class Mbarriers:
             self.keys.append(key)
         return at
 
-    def _place(self, cta: int, offset: int) -> int:
-        return (cta * self.memory.shared_stride + offset) // BYTES
-
     # The operations
 
     def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
@@ -162,34 +157,19 @@ class Mbarriers:
         if not 1 <= count <= MOST_ARRIVALS:
             what = f"an mbarrier's count must be in 1..{MOST_ARRIVALS}, got {count}"
             raise Fault(what, line, None, offset, "mbarrier-count")
-        self._memory(cta, offset, line)
+        self.places[self._place(cta, offset, line)] = self.number((cta, offset)) + 1
         self.alive[cta, offset] = line
-        self.places[self._place(cta, offset)] = self.number((cta, offset)) + 1
         self.advanced.discard((cta, offset))
         self._put(cta, offset, initial(count))
         self._notify("init", cta, offset, threads, line)
         self._wake(cta, offset)
 
-    def init_each(self, keys: list[Key], offsets: Numbers, counts: Array, line: int) -> None:
-        """Initializes different mbarriers at legal offsets in the wave's shared memory, with legal counts.
-        Observers are not told.
-        """
-        at = offsets // BYTES
-        self.memory.shared.view(BYTES)[at] = [initial(count) for count in counts.tolist()]
-        self.places[at] = [self.number(key) + 1 for key in keys]
-        self.alive.update(dict.fromkeys(keys, line))
-        self.advanced.difference_update(keys)
-        self.memory.host.changes += len(keys)
-        if self.waiting:
-            for key in keys:
-                self._wake(*key)
-
     def inval(self, cta: int, offset: int, line: int, threads: Bools | None = None) -> None:
         """Makes the mbarrier's memory available for other uses."""
         self.word(cta, offset, line)
         del self.alive[cta, offset]
-        self.places[self._place(cta, offset)] = 0
-        self._memory(cta, offset, line)[0] = 0
+        at = self._place(cta, offset, line)
+        self.places[at] = self._words[at] = 0
         self._notify("inval", cta, offset, threads, line)
         self._wake(cta, offset)
 
@@ -254,7 +234,7 @@ class Mbarriers:
 
     def word(self, cta: int, offset: int, line: int) -> int:
         """The word of an mbarrier, with the faults of `state`."""
-        word = int(self._memory(cta, offset, line)[0])
+        word: int = self._words[self._place(cta, offset, line)]
         if (cta, offset) not in self.alive:
             what = f"no mbarrier was initialized at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "mbarrier-uninitialized")
@@ -263,15 +243,16 @@ class Mbarriers:
             raise Fault(what, line, None, offset, "mbarrier-uninitialized")
         return word
 
-    def _memory(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
+    def _place(self, cta: int, offset: int, line: int) -> int:
+        """The index of an mbarrier's word in the wave's shared memory. Fault if there can be none."""
         if offset % BYTES:
             what = f"misaligned mbarrier at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "misaligned")
         self.memory.check_shared(offset, BYTES, line)
-        return self.memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
+        return (cta * self.memory.shared_stride + offset) // BYTES
 
     def _put(self, cta: int, offset: int, word: int) -> None:
-        self._memory(cta, offset, 0)[0] = np.uint64(word)
+        self._words[self._place(cta, offset, 0)] = word
         self.memory.host.changes += 1
 
     def _settle(self, cta: int, offset: int, word: int, line: int, *, count: int = 0, size: int = 0) -> None:

@@ -318,7 +318,6 @@ class Sanitizer(Watch):
         if event in ("init", "inval"):
             change = self.mbarriers.init if event == "init" else self.mbarriers.inval
             change(key, int(rows_of(threads)[0]) if threads is not None else 0, line)
-            self.table.column(key)
         elif event in ("arrive", "arrive_relaxed", "expect_tx") and threads is not None:
             rows = rows_of(threads)
             self._use(key, rows, line)
@@ -328,7 +327,7 @@ class Sanitizer(Watch):
                 self.lanes.released(threads)
         elif event == "part" and threads is not None:
             self.mbarriers.part(key, rows_of(threads), line)
-        elif event == "commit":
+        elif event == "commit" and threads is not None:
             self._commit(key, threads, line)
         elif event == "phase":
             column = self.table.column(key)
@@ -407,19 +406,14 @@ class Sanitizer(Watch):
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         self.pool.changed(grows, count, rows_of(threads), line)
 
-    def _commit(self, key: tuple[int, int], threads: Bools | None, line: int) -> None:
-        """Asynchronous units have completed what threads (None: some of the cluster) issued so far."""
-        size = self.wave.launch.warps * self.wave.launch.cluster_size
-        first = key[0] // self.wave.launch.cluster_size * size
-        rows = rows_of(threads) if threads is not None else np.arange(first, first + size)
-        proxies = ("cp.async", "tcgen05") if threads is not None else ("tcgen05",)
-        pending = self.table.clocks(key)[0]
-        if threads is not None:
-            self._use(key, rows, line, "tcgen05")
-            if self.clocks.tensor_fences:
-                self.clocks.fence_tensor(rows, before=True)
-            self.clocks.release(rows, pending)
-        for name in [(proxy, row) for proxy in proxies for row in rows.tolist()]:
+    def _commit(self, key: tuple[int, int], threads: Bools, line: int) -> None:
+        """Asynchronous units have completed what threads issued so far."""
+        rows, pending = rows_of(threads), self.table.clocks(key)[0]
+        self._use(key, rows, line, "tcgen05")
+        if self.clocks.tensor_fences:
+            self.clocks.fence_tensor(rows, before=True)
+        self.clocks.release(rows, pending)
+        for name in [(proxy, row) for proxy in ("cp.async", "tcgen05") for row in rows.tolist()]:
             column = self.clocks.find(name)
             if column is not None:
                 self.clocks.times[column] += 1

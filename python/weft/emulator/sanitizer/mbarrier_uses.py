@@ -99,15 +99,13 @@ class MbarrierTable:
         self.columns[at] = column
         return column
 
-    def begin(self, keys: list[Key], rows: Rows, times: Clocks) -> list[int]:
-        """Different mbarriers are initialized; their uses begin anew. Returns their numbers."""
-        numbers = [self._mbarriers.number(key) for key in keys]
-        columns = [self._clocks.column(("mbarrier", *key)) for key in keys]
-        self.fit()
-        self.init_rows[numbers], self.init_times[numbers] = rows, times
-        self.fenced_columns[numbers], self.columns[numbers] = NONE, columns
-        self.use_orders[numbers] = 0
-        return numbers
+    def begin(self, key: Key, row: int) -> int:
+        """A warp initializes an mbarrier; its uses begin anew. Returns its number."""
+        self.column(key)
+        at = self.number(key)
+        self.init_rows[at], self.init_times[at] = row, self._clocks.known[row, row]
+        self.fenced_columns[at], self.use_orders[at] = NONE, 0
+        return at
 
     def use(self, at: int, column: int, time: int, line: int) -> None:
         """The last use by a column."""
@@ -168,20 +166,8 @@ class MbarrierUses:
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
-        self._begin([key], np.array([row]), line)
-
-    def init_each(self, keys: list[Key], rows: Rows, line: int) -> bool:
-        """Warps initialize different mbarriers. False, and nothing has changed, if one is in use."""
-        if not self._lives.keys().isdisjoint(keys):
-            return False
-        self._begin(keys, rows, line)
-        return True
-
-    def _begin(self, keys: list[Key], rows: Rows, line: int) -> None:
-        numbers = self.table.begin(keys, rows, self.clocks.known[rows, rows])
-        for key, row, number in zip(keys, rows.tolist(), numbers, strict=True):
-            life = self._lives[key] = _Life(line, row, number)
-            self._unfenced.setdefault(row, []).append(life)
+        life = self._lives[key] = _Life(line, row, self.table.begin(key, row))
+        self._unfenced.setdefault(row, []).append(life)
 
     def inval(self, key: Key, row: int, line: int) -> None:
         """A warp invalidates an mbarrier; all uses must have happened before."""
@@ -202,12 +188,27 @@ class MbarrierUses:
             return
         known, table, at = self.clocks.known, self.table, life.number
         table.fit()
-        column, time = int(table.fenced_columns[at]), int(table.fenced_times[at])
         for row in rows.tolist():
-            if column == NONE or known[row, column] < time:
-                self._unordered(key, life, row, line, proxy)
+            if wrong := self._complaint(key, life, row, proxy):
+                self._report(*wrong, row, line)
             if proxy not in _UNITS:
                 table.use(at, row, int(known[row, row]), line)
+
+    def _complaint(self, key: Key, life: _Life, row: int, proxy: str) -> tuple[str, Key, str] | None:
+        """What is wrong with a use by a warp or a unit: rule, mbarrier and the rest of a sentence."""
+        known, table, at = self.clocks.known, self.table, life.number
+        column = table.fenced_columns.item(at)
+        if column != NONE and known.item(row, column) >= table.fenced_times.item(at):
+            return None
+        if table.init_times.item(at) > known.item(row, life.row):
+            what = f"is used, and initialized at line {life.line}; nothing orders the two"
+            return "mbarrier-race", key, what
+        far = self.wave.cta_of_row.item(row) != key[0]
+        if proxy in _NEED_FENCE and (self.init_fences or far):
+            of = "of another CTA " if far else ""
+            what = f"{of}is used without a fence.mbarrier_init after its init at line {life.line}"
+            return "mbarrier-init-fence", key, what
+        return None
 
     def arrival(self, key: Key, rows: Rows, line: int) -> None:
         """Warps arrive, and must know that the phase before is complete: otherwise their arrival may count in
@@ -231,30 +232,13 @@ class MbarrierUses:
     def unit_may_use(self, key: Key, row: int) -> bool:
         """Whether `use` by the bulk unit for a warp finds nothing."""
         life = self._lives.get(key)
-        if life is None:
-            return True
-        known, table, at = self.clocks.known, self.table, life.number
-        column = table.fenced_columns.item(at)
-        if column != NONE and known.item(row, column) >= table.fenced_times.item(at):
-            return True
-        if table.init_times.item(at) > known.item(row, life.row):
-            return False
-        return not self.init_fences and self.wave.cta_of_row.item(row) == key[0]
+        return life is None or self._complaint(key, life, row, "bulk") is None
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
         """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
         if (life := self._lives.get(key)) is not None:
             self.table.fit()
             self.table.use(life.number, column, time, line)
-
-    def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
-        if self.table.init_times[life.number] > self.clocks.known[row, life.row]:
-            what = f"is used, and initialized at line {life.line}; nothing orders the two"
-            self._report("mbarrier-race", key, what, row, line)
-        elif proxy in _NEED_FENCE and (self.init_fences or self.wave.cta_of_row[row] != key[0]):
-            of = "of another CTA " if self.wave.cta_of_row[row] != key[0] else ""
-            what = f"{of}is used without a fence.mbarrier_init after its init at line {life.line}"
-            self._report("mbarrier-init-fence", key, what, row, line)
 
     def fence(self, rows: Rows) -> None:
         """Warps have made their inits visible to the cluster."""
