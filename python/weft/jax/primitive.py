@@ -128,12 +128,19 @@ def lower(context: Context, *operands: mlir.ir.Value, product: Product, on_gpu: 
     inputs, result = described(context.avals_in), described(context.avals_out)[0]
     copied = copies.of(product, inputs, result) if on_gpu else copies.Copies(product)
     if copied.transposed or copied.pitches:
-        before = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
-        after = [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(copied.made, *before)]
-        operands = mlir.lower_fun(copied.made)(context.replace(avals_in=before, avals_out=after), *operands)
-        context = context.replace(avals_in=after)
+        context, operands = made_before(context, operands, copied.made)
     attributes = xla_target.attributes(copied.text(inputs, result))
     return jax.ffi.ffi_lowering(xla_target.TARGET)(context, *operands, **attributes)
+
+
+def made_before(
+    context: Context, operands: tuple[mlir.ir.Value, ...], make: Callable[..., list[Array]]
+) -> tuple[Context, tuple[mlir.ir.Value, ...]]:
+    """What a function of JAX makes of operands before a call of XLA, and the context of the call."""
+    before = [jax.core.ShapedArray(aval.shape, aval.dtype) for aval in context.avals_in]
+    after = [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(make, *before)]
+    made = mlir.lower_fun(make)(context.replace(avals_in=before, avals_out=after), *operands)
+    return context.replace(avals_in=after), tuple(made)
 
 
 def texts_on_gpu(jaxpr: Jaxpr) -> list[str]:

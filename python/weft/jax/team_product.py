@@ -23,7 +23,7 @@ from weft.errors import WeftError
 from weft.jax import collectives
 from weft.jax.by_jax import finished
 from weft.jax.collectives import Asked
-from weft.jax.primitive import axes_of, equally_varying, run_eagerly
+from weft.jax.primitive import axes_of, equally_varying, made_before, run_eagerly
 from weft.jax.products import matmul
 from weft.jax.signatures import Arrays, Context, Lowered, Operands
 from weft.launch import arrays, runtime
@@ -115,15 +115,11 @@ def _lower(
             raise _refused(asked, why)
         function = partial(collectives.multiply, asked)
         return mlir.lower_fun(function, multiple_results=False)(context, *operands)
-    as_read = partial(_as_read, asked)
-    before = [jax.core.ShapedArray(each.shape, each.dtype) for each in context.avals_in]
-    after = [jax.core.ShapedArray(each.shape, each.dtype) for each in jax.eval_shape(as_read, *before)]
-    if before != after or asked.product.roles[:1] == ("scale_a",):
-        operands = mlir.lower_fun(as_read)(context.replace(avals_in=before, avals_out=after), *operands)
+    context, operands = made_before(context, operands, partial(_as_read, asked))
     attributes = {**xla_target.attributes(call.text), "results": np.int64(1)}
     # XLA must call it on all devices, as often on each.
     lower = jax.ffi.ffi_lowering(xla_target.TEAM_TARGET, has_side_effect=True)
-    return lower(context.replace(avals_in=after), *operands, **attributes)
+    return lower(context, *operands, **attributes)
 
 
 def _as_read(asked: Asked, a: Array, b: Array, *rest: Array) -> list[Array]:
