@@ -16,12 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-from torch.library import Library
 
-from weft.distributed.devices import Array
 from weft.errors import WeftError
 from weft.torch.autograd import keep_options, through
-from weft.torch.operators import readable
+from weft.torch.operators import LIBRARY, readable
 from weft.torch.signatures import Gradients, Kernel, Operand
 from weft.torch.transforms import refuse_gradients
 
@@ -33,16 +31,10 @@ _WITHOUT = dict.fromkeys(
 )
 
 
-def save(
-    ctx: FunctionCtx, inputs: tuple[Operand, ...], keyword_only_inputs: dict[str, Array], output: Tensor
-) -> None:
-    """Saves what the gradients need, of operands that have them."""
-    check(inputs)
-    keep(ctx, inputs, keyword_only_inputs, output)
-
-
-def check(inputs: tuple[Operand, ...]) -> None:
-    """Raises WeftError for operands without gradients, of which one needs them."""
+def save(ctx: FunctionCtx, inputs: tuple[Operand, ...], keyword_only_inputs: Any, output: Tensor) -> None:
+    """Saves what the gradients need: for relu the result, for other activations what Z is computed from.
+    Raises WeftError for operands without gradients, of which one needs them.
+    """
     if any(each is not None for each in inputs[len(_OPERANDS) :]):
         raise WeftError(
             "weft.distributed: products with scales have no gradients: call them under torch.no_grad(), or "
@@ -54,12 +46,8 @@ def check(inputs: tuple[Operand, ...]) -> None:
                 f"weft.distributed: gradients are computed in f16, bf16 and f32, but {name} has elements of "
                 f"{each.dtype}: pass {name}.detach()"
             )
-
-
-def keep(ctx: FunctionCtx, inputs: tuple[Operand, ...], options: Any, output: Tensor) -> None:
-    """Saves what the gradients need: for relu the result, for other activations what Z is computed from."""
     a, b, bias, residual = inputs[: len(_OPERANDS)]
-    recomputed = keep_options(ctx, options, residual)
+    recomputed = keep_options(ctx, keyword_only_inputs, residual)
     ctx.save_for_backward(a, b, output if ctx.by_result else None, bias if recomputed else None)
     ctx.types = [None if each is None else each.dtype for each in (a, b, bias, residual)]
 
@@ -159,10 +147,10 @@ def _of_added(
     )
 
 
-def register(library: Library) -> None:
+def register() -> None:
     """Registers the gradients of the operators, and errors for those that have none."""
     for name in BACKWARD:
         backward = _by_operators(BACKWARD[name])
-        torch.library.register_autograd(f"weft::{name}", backward, setup_context=save, lib=library)
+        torch.library.register_autograd(f"weft::{name}", backward, setup_context=save, lib=LIBRARY)
     for name, why in _WITHOUT.items():
-        refuse_gradients(library, getattr(torch.ops.weft, name).default, f"weft.distributed: {why}")
+        refuse_gradients(getattr(torch.ops.weft, name).default, f"weft.distributed: {why}")

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,25 +62,18 @@ class HostDevices(Host, ABC):
         return Together(make, product, self, type(team).emulated)
 
 
-@dataclass(frozen=True)
-class _Failed:
-    """The error that `work` has raised."""
-
-    message: str
-
-
 def results_of(of_ranks: list[Any], work: Work) -> list[Any]:
     """What `work` returns for each rank, or its error."""
     try:
         return list(work(of_ranks))
     except WeftError as error:
-        return [_Failed(str(error))] * len(of_ranks)
+        return [error] * len(of_ranks)
 
 
 def settled(result: object) -> Any:
-    """A result. Raises the error that is in its place."""
-    if isinstance(result, _Failed):
-        raise WeftError(result.message)
+    """A result. Raises an error."""
+    if isinstance(result, WeftError):
+        raise WeftError(str(result))
     return result
 
 

@@ -107,11 +107,10 @@ class _Direct(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         ctx: FunctionCtx, name: str, transposed: bool, options: Any, a: Tensor, b: Tensor, *added: Operand
     ) -> Tensor:
-        gradients.check((a, b, *added))
         if transposed:  # unseen by PyTorch, which would transpose the gradient by a step of its own
             b = b.mT
         d = KERNELS[name](a, b, *added, **options)
-        gradients.keep(ctx, (a, b, *added), {**_DEFAULTS, **options}, d)
+        gradients.save(ctx, (a, b, *added), {**_DEFAULTS, **options}, d)
         ctx.name, ctx.transposed = name, transposed
         return d
 

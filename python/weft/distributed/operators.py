@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from weft.dialects.activations import GATES
 from weft.distributed import gradients, rows
@@ -16,7 +17,7 @@ from weft.distributed.plans import Function
 from weft.distributed.teams import Team, named
 from weft.errors import WeftError
 from weft.torch import casting
-from weft.torch.operators import LIBRARY, check_one_device, define, epilogue_of, without_autocast
+from weft.torch.operators import check_one_device, define, epilogue_of, without_autocast
 from weft.torch.signatures import Kernel, Operand
 
 _ADDED = "Tensor? bias=None, Tensor? residual=None, Tensor? scale_a=None, Tensor? scale_b=None"
@@ -100,19 +101,20 @@ def _rows_fake(a: Tensor, *, team: str) -> Tensor:
     return a.new_empty(named(team).size * a.shape[0], a.shape[1])
 
 
-def _gather_rows_fake(a: Tensor, b: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
-    return _fake("all_gather_matmul")(a, b, team=team), _rows_fake(a, team=team)
+def _pair_fake(name: str) -> Kernel:
+    """The shapes of a product, and those of all rows of its last operand."""
 
+    def fake(a: Tensor, b: Tensor, others: Operand = None, *, team: str) -> tuple[Tensor, Tensor]:
+        return _fake(name)(a, b, team=team), _rows_fake(a if others is None else others, team=team)
 
-def _beside_fake(a: Tensor, b: Tensor, others: Tensor, *, team: str) -> tuple[Tensor, Tensor]:
-    return _fake("matmul_reduce_scatter")(a, b, team=team), _rows_fake(others, team=team)
+    return fake
 
 
 KERNELS: dict[str, Kernel] = {}
 """The functions that the operators run, by name."""
 
 
-def _define(name: str, kernel: Kernel, fake: Kernel) -> None:
+def _define(name: str, kernel: Kernel, fake: Kernel) -> OpOverload:
     """Defines an operator."""
     KERNELS[name] = kernel
 
@@ -120,13 +122,12 @@ def _define(name: str, kernel: Kernel, fake: Kernel) -> None:
         with torch.no_grad(), without_autocast(operands[0].device.type):
             return kernel(*operands, **options)
 
-    define(name, _SCHEMAS[name], run, fake, torch.Tag.needs_exact_strides)
+    return define(name, _SCHEMAS[name], run, fake, torch.Tag.needs_exact_strides)
 
 
 for _name, _function in FUNCTIONS.items():
-    _define(_name, _product(_function), _fake(_name))
-    casting.add(LIBRARY, getattr(torch.ops.weft, _name).default, 2)
+    casting.add(_define(_name, _product(_function), _fake(_name)), 2)
 _define("all_gather_rows", _gathered, _rows_fake)
-_define("all_gather_matmul_rows", _product(rows.WITH_ROWS), _gather_rows_fake)
-_define("matmul_reduce_scatter_rows", _beside, _beside_fake)
-gradients.register(LIBRARY)
+_define("all_gather_matmul_rows", _product(rows.WITH_ROWS), _pair_fake("all_gather_matmul"))
+_define("matmul_reduce_scatter_rows", _beside, _pair_fake("matmul_reduce_scatter"))
+gradients.register()

@@ -13,7 +13,7 @@ except ModuleNotFoundError as failure:
 
 from weft.launch import torch_tensors
 from weft.torch import attention as _attention  # noqa: F401  defines the operators
-from weft.torch import autograd, casting, flops, operators, quantizing, vectorizing
+from weft.torch import autograd, casting, flops, quantizing, vectorizing
 from weft.torch import compiled as _compiled  # noqa: F401  defines how products are lowered
 from weft.torch import decomposing as _decomposing  # noqa: F401  that callers of this package take
 from weft.torch import int4 as _int4  # noqa: F401
@@ -23,7 +23,7 @@ __all__ = ["product", "quantized"]
 
 quantized = quantizing.quantized
 torch_tensors.run_calls_untraced()
-autograd.register(operators.LIBRARY)
-casting.register(operators.LIBRARY)
-vectorizing.register(operators.LIBRARY)
+autograd.register()
+casting.register()
+vectorizing.register()
 flops.register()

@@ -15,7 +15,7 @@ from weft.attend.fp8_launch import SCALES
 from weft.attend.problem import ROW_BYTES, Options, sizes_of
 from weft.launch import arrays
 from weft.launch.plans import Found
-from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.operators import define, without_autocast
 from weft.torch.signatures import Gradients, Operand, Operands
 from weft.torch.transforms import differentiable, is_transformed, without_gradients
 
@@ -162,11 +162,10 @@ _BACKWARD = (
     f"({_ARGUMENTS.split(', *, ')[0].replace('=None', '')}, Tensor out, Tensor lse, Tensor d_out, "
     f"Tensor? d_lse, *, {_OPTIONS}) -> Tensor[]"
 )
-define("attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _forward_fake)
-define("attention_backward", _BACKWARD, _backward, _backward_fake)
-_attend = differentiable(LIBRARY, torch.ops.weft.attention.default, _save, _differentiate)
+_attend = differentiable(
+    define("attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _forward_fake), _save, _differentiate
+)
 _attend_backward = without_gradients(
-    LIBRARY,
-    torch.ops.weft.attention_backward.default,
+    define("attention_backward", _BACKWARD, _backward, _backward_fake),
     "weft.attention: gradients of its gradients are not computed",
 )

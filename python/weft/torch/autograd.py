@@ -14,13 +14,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-from torch.library import Library
 from torch.nn import functional
 
 from weft.dialects.product_types import GROUP_ROWS
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
-from weft.torch.operators import LIBRARY
 from weft.torch.signatures import Gradients, Operand, Operands, Options
 from weft.torch.transforms import Arguments, differentiable, refuse_gradients
 
@@ -35,12 +33,12 @@ FORWARD_MODE = (
 )
 
 
-def register(library: Library) -> None:
+def register() -> None:
     """Registers errors for operators that have no gradients."""
     why = "out must be None where gradients are computed: copy the result to it, or use torch.no_grad()"
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):
         overload = getattr(torch.ops.weft, name).default
-        refuse_gradients(library, overload, f"weft.matmul: {why}", FORWARD_MODE)
+        refuse_gradients(overload, f"weft.matmul: {why}", FORWARD_MODE)
 
 
 class _Operator:
@@ -50,9 +48,7 @@ class _Operator:
         overload = getattr(torch.ops.weft, name).default
         self.names = Arguments(overload).operands
         forward_mode = self._tangent if name == "matmul" else None
-        self.multiply = differentiable(
-            LIBRARY, overload, self._save, self._backward, FORWARD_MODE, forward_mode
-        )
+        self.multiply = differentiable(overload, self._save, self._backward, FORWARD_MODE, forward_mode)
 
     def _save(
         self, ctx: FunctionCtx, inputs: tuple[Tensor, ...], keyword_only_inputs: Options, output: Tensor

@@ -3,25 +3,25 @@
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.library import Library
 
+from weft.torch.operators import LIBRARY
 from weft.torch.signatures import Kernel
 
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = {"cpu": torch._C.DispatchKey.AutocastCPU, "cuda": torch._C.DispatchKey.AutocastCUDA}
 
 
-def register(library: Library) -> None:
+def register() -> None:
     """Registers the rule for `matmul` and `attention`. The other operators have types that mean something."""
     for overload in (torch.ops.weft.matmul.default, torch.ops.weft.matmul_out.default):
-        add(library, overload, 2)
-    add(library, torch.ops.weft.attention.default, 3)
+        add(overload, 2)
+    add(torch.ops.weft.attention.default, 3)
 
 
-def add(library: Library, overload: OpOverload, count: int) -> None:
+def add(overload: OpOverload, count: int) -> None:
     """Registers the rule for an operator whose first `count` operands are matrices."""
     for device, key in _KEYS.items():
-        library.impl(overload, _cast(overload, count, device, torch._C.DispatchKeySet(key)), key.name)
+        LIBRARY.impl(overload, _cast(overload, count, device, torch._C.DispatchKeySet(key)), key.name)
 
 
 def _cast(overload: OpOverload, count: int, device: str, keys: torch.DispatchKeySet) -> Kernel:

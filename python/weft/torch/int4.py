@@ -8,7 +8,7 @@ from torch.autograd.function import FunctionCtx
 
 from weft.int4 import launches
 from weft.int4.weights import Int4Weights
-from weft.torch.operators import LIBRARY, define, without_autocast
+from weft.torch.operators import define, without_autocast
 from weft.torch.signatures import Gradients, Operand
 from weft.torch.transforms import differentiable
 
@@ -61,5 +61,4 @@ def _differentiate(ctx: FunctionCtx, gradient: Tensor) -> Gradients:
     return of_x, None, None, None, of_bias, None, None
 
 
-define("matmul_int4", _SCHEMA, _run, _fake)
-_multiply = differentiable(LIBRARY, torch.ops.weft.matmul_int4.default, _save, _differentiate)
+_multiply = differentiable(define("matmul_int4", _SCHEMA, _run, _fake), _save, _differentiate)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from weft.dialects.operand_roles import OUTPUT_TYPES
 from weft.errors import WeftError
@@ -37,12 +38,13 @@ OPERANDS = {
 LIBRARY = torch.library.Library("weft", "DEF")
 
 
-def define(name: str, schema: str, kernel: Kernel, fake: Kernel, *tags: torch.Tag) -> None:
-    """Defines an operator by its schema, its kernel for plain tensors and its shapes."""
+def define(name: str, schema: str, kernel: Kernel, fake: Kernel, *tags: torch.Tag) -> OpOverload:
+    """Defines an operator by its schema, its kernel for plain tensors and its shapes. Returns it."""
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, *tags))
     for device in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, device)
     torch.library.register_fake(f"weft::{name}", fake, lib=LIBRARY)
+    return getattr(torch.ops.weft, name).default
 
 
 def check_one_device(caller: str, operands: Sequence[Operand]) -> None:

@@ -132,21 +132,14 @@ def _options(
     }
 
 
-def _keeps_z(
-    activation: str | None,
-    a: Tensor,
-    b: Tensor,
-    bias: Operand,
-    residual: Operand,
-    c: Operand,
-    alphas: Operand,
-) -> bool:
+def _keeps_z(activation: str | None, a: Tensor, b: Tensor, *added: Operand) -> bool:
     """Whether PyTorch should keep Z, the argument of the activation, which the operator would compute a
     second time for the gradient.
     """
     if not torch.is_grad_enabled():
         return False
-    records = any(x is not None and x.requires_grad for x in (a, b, bias, residual, c, alphas))
+    _, residual, _, alphas = added
+    records = any(x is not None and x.requires_grad for x in (a, b, *added))
     of_z = activation is not None and (activation != "relu" or residual is not None)
     return records and (of_z or (alphas is not None and alphas.requires_grad))
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from weft.dialects.product_types import ceil_div
 from weft.errors import WeftError
 from weft.launch.arrays import type_name
 from weft.multiply.cast_options import GRADIENTS, Options, Quantized
@@ -64,7 +65,7 @@ def _fake(x: Tensor, dtype: str = Options.dtype, **others: Any) -> list[Tensor]:
         return torch.empty_strided(shape, strides, dtype=kind, device=x.device)
 
     def matrix(down: int, across: int) -> Tensor:
-        return of((down, across), (_up(across, _ROWS), 1), TYPES[dtype])
+        return of((down, across), (ceil_div(across, _ROWS) * _ROWS, 1), TYPES[dtype])
 
     results = [matrix(rows, columns)] * values + [matrix(columns, rows)] * transposed
     if scales == "tensor":
@@ -74,22 +75,14 @@ def _fake(x: Tensor, dtype: str = Options.dtype, **others: Any) -> list[Tensor]:
     if scales == "column":
         return [*results, of((1, columns), (columns, 1))]
     for wanted, down, across in ((values, rows, columns), (transposed, columns, rows)):
-        parts = _parts(across)
+        parts = ceil_div(across, _SIDE)
         if wanted and scales == "group":
-            results.append(of((down, parts), (1, _up(down, _COLUMNS))))
+            results.append(of((down, parts), (1, ceil_div(down, _COLUMNS) * _COLUMNS)))
         elif wanted:
-            results.append(of((_parts(down), parts), (parts, 1)))
+            results.append(of((ceil_div(down, _SIDE), parts), (parts, 1)))
     return results
 
 
-def _parts(size: int) -> int:
-    return (size + _SIDE - 1) // _SIDE
-
-
-def _up(size: int, multiple: int) -> int:
-    return (size + multiple - 1) // multiple * multiple
-
-
-define("quantize", _SCHEMA, quantize, lowering.traced(_fake), torch.Tag.needs_exact_strides)
+_overload = define("quantize", _SCHEMA, quantize, lowering.traced(_fake), torch.Tag.needs_exact_strides)
 torch.library.register_vmap("weft::quantize", each_member(torch.ops.weft.quantize), lib=LIBRARY)
-lowering.add_function(torch.ops.weft.quantize.default, __name__, "quantize")
+lowering.add_function(_overload, __name__, "quantize")

@@ -9,10 +9,10 @@ from torch._functorch.autograd_function import VmapInfo
 from torch._ops import OpOverload
 from torch.autograd import forward_ad
 from torch.autograd.function import FunctionCtx
-from torch.library import Library
 
 from weft.errors import WeftError
 from weft.launch import libraries, torch_tensors
+from weft.torch.operators import LIBRARY
 from weft.torch.signatures import Gradients, Kernel, Operand
 
 Save = Callable[..., None]
@@ -87,7 +87,6 @@ class Arguments:
 
 
 def differentiable(
-    library: Library,
     overload: OpOverload,
     save: Save,
     backward: Callable[..., Gradients],
@@ -112,7 +111,7 @@ def differentiable(
         save(ctx, inputs, {}, output)
 
     context = save if arguments.defaults else save_operands  # PyTorch passes no empty dictionary
-    torch.library.register_autograd(name, backward, setup_context=context, lib=library)
+    torch.library.register_autograd(name, backward, setup_context=context, lib=LIBRARY)
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]
         generate_vmap_rule = forward_mode is not None
@@ -160,7 +159,7 @@ def differentiable(
     return call
 
 
-def without_gradients(library: Library, overload: OpOverload, refusal: str) -> Kernel:
+def without_gradients(overload: OpOverload, refusal: str) -> Kernel:
     """Like `differentiable`, for an operator without gradients: where they are needed, it raises WeftError
     with the `refusal`.
     """
@@ -176,10 +175,10 @@ def without_gradients(library: Library, overload: OpOverload, refusal: str) -> K
     ) -> None:
         """Keeps nothing."""
 
-    return differentiable(library, overload, save, backward, refusal)
+    return differentiable(overload, save, backward, refusal)
 
 
-def refuse_gradients(library: Library, overload: OpOverload, why: str, tangents: str = "") -> None:
+def refuse_gradients(overload: OpOverload, why: str, tangents: str = "") -> None:
     """Registers an error for an operator whose gradients are needed but don't exist, and another one, if any,
     where PyTorch differentiates it in forward mode.
     """
@@ -197,7 +196,7 @@ def refuse_gradients(library: Library, overload: OpOverload, why: str, tangents:
             torch.autograd.graph.increment_version(out)
         return result
 
-    library.impl(overload, call, "Autograd")
+    LIBRARY.impl(overload, call, "Autograd")
 
 
 def one_by_one(

@@ -8,21 +8,21 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 from torch._functorch.autograd_function import VmapInfo
-from torch.library import Library
 
 from weft.errors import WeftError
+from weft.torch.operators import LIBRARY
 from weft.torch.signatures import Kernel, Operand
 from weft.torch.transforms import one_by_one
 
 
-def register(library: Library) -> None:
+def register() -> None:
     """Registers the rules of the operators."""
-    torch.library.register_vmap("weft::matmul", _mapped, lib=library)
+    torch.library.register_vmap("weft::matmul", _mapped, lib=LIBRARY)
     for name in ("scaled_matmul", "grouped_matmul", "attention", "attention_backward"):
-        torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=library)
-    torch.library.register_vmap("weft::matmul_int4", _mapped_int4, lib=library)
+        torch.library.register_vmap(f"weft::{name}", each_member(getattr(torch.ops.weft, name)), lib=LIBRARY)
+    torch.library.register_vmap("weft::matmul_int4", _mapped_int4, lib=LIBRARY)
     for name in ("matmul_out", "scaled_matmul_out", "grouped_matmul_out"):  # have no rules with `out`
-        library.impl(name, _refuse, "FuncTorchBatched")
+        LIBRARY.impl(name, _refuse, "FuncTorchBatched")
 
 
 def each_member(operator: Kernel) -> Kernel:
