@@ -16,7 +16,7 @@ from weft.errors import WeftError, not_a_multiple, shown
 from weft.launch import arrays
 from weft.launch.arrays import ArrayView
 from weft.launch.kernel import Kernel
-from weft.multiply import product_kernel
+from weft.multiply import array_views, product_kernel
 from weft.multiply.matmul import Epilogue
 from weft.multiply.operands import default_result
 from weft.multiply.product import Product, checked_activation, checked_pair
@@ -139,7 +139,7 @@ class TeamProduct:
         roles = [role for role, *_ in self.added]
         for number, role in enumerate(roles):
             if role == "scale_a":
-                views[3 + number] = transposed(views[3 + number])
+                views[3 + number] = array_views.transposed(views[3 + number])
         batched = [2, *(3 + number for number, role in enumerate(roles) if role == "residual")]
         for number in batched if members else []:
             views[number] = self.batch(views[number], members or 1)
@@ -179,11 +179,6 @@ def _is_able(schedule: AnySchedule, types: Types, whole: bool, gate: bool = Fals
         return False
     parts = schedule.staging_parts(types) if whole and isinstance(schedule, WarpgroupSchedule) else 1
     return parts * schedule.global_splits * schedule.splits == 1
-
-
-def transposed(view: ArrayView) -> ArrayView:
-    """The transpose of a matrix."""
-    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1])
 
 
 def added_to(epilogue: Epilogue | None, scales: Scales | None = None) -> dict[str, Array]:

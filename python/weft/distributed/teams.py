@@ -106,7 +106,6 @@ class Team:
         self._exchanges: dict[str, Exchange] = {}
         self._counted: dict[str, Counted] = {}
         self._rows: Sequence[Memory] = ()
-        self._rows_size = 0
         self._barrier: Callable[[], None] | None = None
         self._has_graphs = False
         self.plans: dict[Hashable, Any] = {}
@@ -146,9 +145,8 @@ class Team:
         """Memory of each rank, of at least so many bytes. All ranks call it together. Plans keep theirs when
         others need more.
         """
-        if self._rows_size < size:
-            self._rows_size = max(_rounded(size), self._rows_size)
-            self._rows = self.devices.shared(self._rows_size)
+        if not self._rows or self._rows[0].size < size:
+            self._rows = self.devices.shared(_rounded(size))
         return self._rows
 
     def begin(self, exchange: "Exchange") -> "Turn":

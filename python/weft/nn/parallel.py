@@ -107,28 +107,25 @@ class _Parallel(torch.nn.Module):  # type: ignore[misc]
                 raise WeftError(
                     f"{name}: layers must have fp8=None, got {shown(layer.fp8)}: set layer.fp8 = None"
                 )
-        first = layers[0]
-        kinds = [
-            (each.in_features, each.bias is None, getattr(each, "activation", None), each.weight.dtype)
+            sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
+            cls._check_features(name, sizes, team)
+        kinds = {
+            (each.in_features, each.bias is not None, getattr(each, "activation", None), each.weight.dtype)
             for each in layers
-        ]
-        if len(set(kinds)) > 1:
+        }
+        if len(kinds) > 1:
             raise WeftError(
                 f"{name}: layers must have one in_features, activation and type, and all or none a bias, got "
                 f"{' and '.join(map(str, layers))}"
             )
-        for layer in layers:
-            sizes = {"in_features": layer.in_features, "out_features": layer.out_features}
-            cls._check_features(name, sizes, team)
-        options = {"device": "meta", "dtype": first.weight.dtype, "team": team}
-        features = tuple(layer.out_features for layer in layers)
-        options["activation"] = kinds[0][2]
-        layer = cls(first.in_features, sum(features), first.bias is not None, **options)
+        first, features = layers[0], tuple(each.out_features for each in layers)
+        ((columns, has_bias, activation, dtype),) = kinds
+        layer = cls(columns, sum(features), has_bias, "meta", dtype, team=team, activation=activation)
         layer._features = features
         with torch.no_grad():
             parts = [_part(each.weight, cls._dimension, team) for each in layers]
             layer.weight = torch.nn.Parameter(torch.cat(parts).contiguous(), first.weight.requires_grad)
-            if first.bias is not None:
+            if has_bias:
                 biases = [each.bias if cls._dimension else _part(each.bias, 0, team) for each in layers]
                 layer.bias = torch.nn.Parameter(torch.cat(biases), first.bias.requires_grad)
         return layer.train(first.training)
