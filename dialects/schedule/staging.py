@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+Numbers = Any
+"""An integer, or a NumPy array of integers."""
 STAGING_PARTS = (1, 2, 3, 4, 5, 6)
 """In how many equal parts a tile of D may be staged."""
 
@@ -17,33 +19,33 @@ class Staging:
     `width` is its columns.
     """
 
-    whole: Any
-    room: Any
-    columns: Any
-    unit: Any
-    strip: Any
+    whole: Numbers
+    room: Numbers
+    columns: Numbers
+    unit: Numbers
+    strip: Numbers
     width: int
 
     @property
-    def equal_parts(self) -> Any:
+    def equal_parts(self) -> Numbers:
         """In how many equal parts the tile fits: the fewest, or 1 if it doesn't fit in any."""
-        count: Any = 1
+        count: Numbers = 1
         for parts in reversed(STAGING_PARTS):
             divides = (parts == 1) | (self.columns % (parts * self.unit) == 0)
             count = count + (self.whole <= parts * self.room) * divides * (parts - count)
         return count
 
     @property
-    def fits_in_equal_parts(self) -> Any:
+    def fits_in_equal_parts(self) -> Numbers:
         return self.whole <= self.equal_parts * self.room
 
     @property
-    def strips(self) -> Any:
+    def strips(self) -> Numbers:
         """The strips of a tile."""
         return -(-self.columns // self.width)
 
     @property
-    def slots(self) -> Any:
+    def slots(self) -> Numbers:
         """The slots for strips; 0 where the tile is staged at once, with all rows in whole lines, or in equal
         parts. These are as fast as strips with a single slot, each of which waits for the one before.
         """
@@ -54,14 +56,14 @@ class Staging:
         return (self.strip > 0) * (fits * at_once + (1 - fits) * needed * some)
 
     @property
-    def parts(self) -> Any:
+    def parts(self) -> Numbers:
         """In how many parts the tile is staged, one after the other."""
         slots = self.slots
         rounds = -(-self.strips // (slots + (slots == 0)))
         return (slots > 0) * rounds + (slots == 0) * self.equal_parts
 
     @property
-    def bytes(self) -> Any:
+    def bytes(self) -> Numbers:
         """Shared memory in addition to the stages."""
         slots = self.slots
         return (slots > 0) * _least(slots * self.strip, self.whole) + (slots == 0) * (
@@ -69,5 +71,5 @@ class Staging:
         )
 
 
-def _least(one: Any, other: Any) -> Any:
+def _least(one: Numbers, other: Numbers) -> Numbers:
     return one + (other < one) * (other - one)

@@ -87,7 +87,7 @@ def table(figures: Sequence[Figure]) -> str:
     return "\n".join(lines)
 
 
-def as_json(figures: Sequence[Figure], device: dict[str, Any], versions: dict[str, str]) -> str:
+def as_json(figures: Sequence[Figure], device: dict[str, object], versions: dict[str, str]) -> str:
     """The figures with the machine and the versions that they are of."""
     records = [asdict(figure) | {"ratio": figure.ratio} for figure in figures]
     report = {"device": device, "versions": versions, "shape": [M, N, K], "microseconds": records}

@@ -11,6 +11,8 @@ from weft.errors import WeftError, shown
 from weft.launch import arrays
 from weft.layout.int4_layout import DEPTH, LINES, ROWS
 
+Array = Any
+"""An array of NumPy or PyTorch."""
 LEVELS = 16
 MIDDLE = 8
 """The zero of weights without zeros of their own."""
@@ -31,11 +33,11 @@ class Int4Weights:
     describes.
     """
 
-    packed: Any
+    packed: Array
     """Words of 32 bits with eight integers each: 16 rows of 32 for each 64 x 64 weights."""
-    scales: Any
+    scales: Array
     """In the type of the products: for each 64 rows of weights those of all groups."""
-    zeros: Any
+    zeros: Array
     """As `scales`; None if all zeros are 8."""
     rows: int
     """N, the columns of a product."""
@@ -45,7 +47,7 @@ class Int4Weights:
     """How many columns share a scale; 0 for all of a row."""
 
     @staticmethod
-    def pack(q: Any, scales: Any, zeros: Any = None, *, group: int | None = None) -> "Int4Weights":
+    def pack(q: Array, scales: Array, zeros: Array = None, *, group: int | None = None) -> "Int4Weights":
         """Packs integers of N x K in 0..15, of any integer type, with scales of N x groups in bf16 or f16,
         and zeros of the same shape, which are integers in 0..15 of any type; without zeros, they are 8.
 
@@ -75,7 +77,7 @@ class Int4Weights:
         return arrays.view(self.scales).dtype
 
     @functools.cached_property
-    def first_scales(self) -> Any:
+    def first_scales(self) -> Array:
         """The scales of the first rows, an array for arguments that a kernel doesn't read."""
         return self.scales[0]
 
@@ -98,7 +100,7 @@ class Int4Weights:
         )
         return replace(self, packed=packed, scales=scales, zeros=zeros)
 
-    def integers(self) -> Any:
+    def integers(self) -> Array:
         """The integers q, N x K, of the type uint8."""
         tiles, blocks = -(-self.rows // ROWS), -(-self.columns // DEPTH)
         words = self.packed.reshape(tiles, blocks, *_WORD_AXES, 4, _STEPS)
@@ -108,7 +110,7 @@ class Int4Weights:
             made[:, :, row, :, :, :, column, :, element] = (words >> _shift(row, column, element)) & 15
         return made.reshape(tiles * ROWS, blocks * DEPTH)[: self.rows, : self.columns]
 
-    def dequantize(self) -> Any:
+    def dequantize(self) -> Array:
         """The matrix that the weights stand for, N x K in the type of the scales: (q - zero) * scale, rounded
         once, as the kernel computes it.
         """
@@ -117,7 +119,7 @@ class Int4Weights:
         zeros = MIDDLE if self.zeros is None else _spread(self._rows_of(self.zeros), self.group, self.columns)
         return (q - zeros) * scales
 
-    def _rows_of(self, tiled: Any) -> Any:
+    def _rows_of(self, tiled: Array) -> Array:
         """Scales or zeros as N x groups."""
         by_tile = tiled.reshape(-1, self.groups, ROWS)
         return _moved(by_tile, (0, 2, 1)).reshape(-1, self.groups)[: self.rows]
@@ -203,7 +205,7 @@ def _nearest(group: object) -> str:
     return f"the nearest is {min(legal, key=lambda each: abs(each - group))}"
 
 
-def _packed(q: Any) -> Any:
+def _packed(q: Array) -> Array:
     """The integers as words, 16 rows of 32 for each 64 x 64, some tiles of 64 rows at a time."""
     n, k = q.shape
     tiles, columns = -(-n // ROWS), -(-k // DEPTH) * DEPTH
@@ -212,12 +214,12 @@ def _packed(q: Any) -> Any:
     return _namespace(q).concatenate(chunks) if len(chunks) > 1 else chunks[0]
 
 
-def _packed_tiles(q: Any) -> Any:
+def _packed_tiles(q: Array) -> Array:
     n, k = q.shape
     tiles, blocks = -(-n // ROWS), -(-k // DEPTH)
     whole = _padded(_cast(q, "i32"), tiles * ROWS, blocks * DEPTH)
     parts = whole.reshape(tiles, 4, 2, 8, blocks, _STEPS, 2, 4, 2)
-    words: Any = 0
+    words: Array = 0
     for row, column, element in itertools.product(range(2), repeat=3):
         words = words | parts[:, :, row, :, :, :, column, :, element] << _shift(row, column, element)
     # Tile, warp, group of lanes, block, step, lane: a thread's words of a block become contiguous.
@@ -231,7 +233,7 @@ def _shift(row: int, column: int, element: int) -> int:
     return 4 * (2 * column + row) + 16 * element
 
 
-def _tiled(values: Any) -> Any:
+def _tiled(values: Array) -> Array:
     """N x groups as, for each 64 rows, those of all groups, with zeros after the last row."""
     n, groups = values.shape
     tiles = -(-n // ROWS)
@@ -242,14 +244,14 @@ def _tiled(values: Any) -> Any:
 # What NumPy and PyTorch have different names for
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: Array) -> Array:
     """An array of PyTorch without its gradient; others are NumPy's."""
     if array is None or arrays.library(type(array)) == "torch":
         return None if array is None else array.detach()
     return np.asarray(array)
 
 
-def _namespace(array: object) -> Any:
+def _namespace(array: object) -> Array:
     if isinstance(array, np.ndarray):
         return np
     import torch
@@ -257,7 +259,7 @@ def _namespace(array: object) -> Any:
     return torch
 
 
-def _cast(array: Any, dtype: str) -> Any:
+def _cast(array: Array, dtype: str) -> Array:
     """The array with elements of this type."""
     numpy_type = arrays.numpy_dtype(dtype)
     if isinstance(array, np.ndarray):
@@ -266,16 +268,16 @@ def _cast(array: Any, dtype: str) -> Any:
     return array.to(getattr(_namespace(array), numpy_type.name))
 
 
-def _as(array: Any, like: Any) -> Any:
+def _as(array: Array, like: Array) -> Array:
     """The array with the elements of another."""
     return array.astype(like.dtype) if isinstance(array, np.ndarray) else array.to(like.dtype)
 
 
-def _moved(array: Any, axes: tuple[int, ...]) -> Any:
+def _moved(array: Array, axes: tuple[int, ...]) -> Array:
     return array.transpose(axes) if isinstance(array, np.ndarray) else array.permute(axes)
 
 
-def contiguous(array: Any) -> Any:
+def contiguous(array: Array) -> Array:
     """An array of NumPy, PyTorch or CuPy if it is contiguous, otherwise a contiguous copy."""
     if hasattr(array, "contiguous"):
         return array.contiguous()
@@ -283,13 +285,13 @@ def contiguous(array: Any) -> Any:
     return array if flags is None or flags.c_contiguous else array.copy(order="C")
 
 
-def _new(like: Any, shape: tuple[int, ...]) -> Any:
+def _new(like: Array, shape: tuple[int, ...]) -> Array:
     if isinstance(like, np.ndarray):
         return np.empty(shape, np.uint8)
     return like.new_empty(shape, dtype=_namespace(like).uint8)
 
 
-def _padded(array: Any, rows: int, columns: int) -> Any:
+def _padded(array: Array, rows: int, columns: int) -> Array:
     """The matrix with zeros after its last row and column."""
     if tuple(array.shape) == (rows, columns):
         return array
@@ -299,7 +301,7 @@ def _padded(array: Any, rows: int, columns: int) -> Any:
     return made
 
 
-def _spread(values: Any, group: int, columns: int) -> Any:
+def _spread(values: Array, group: int, columns: int) -> Array:
     """N x groups as N x K."""
     if not group:
         return values
@@ -308,14 +310,14 @@ def _spread(values: Any, group: int, columns: int) -> Any:
     return wide[:, :columns]
 
 
-def _matrix(name: str, array: Any) -> tuple[int, int]:
+def _matrix(name: str, array: Array) -> tuple[int, int]:
     shape = tuple(array.shape)
     if len(shape) != 2 or 0 in shape:
         raise _refusal(f"{name} must be a matrix with elements, got shape {shape}")
     return shape[0], shape[1]
 
 
-def _check_range(name: str, array: Any) -> None:
+def _check_range(name: str, array: Array) -> None:
     is_float = "f" in arrays.view(array).dtype
     array = _cast(array, "f32") if is_float else array
     most, least = float(array.max()), float(array.min())

@@ -9,12 +9,12 @@ part that owns it, and collects the values of axes that the parts read.
 import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.isa.computed import computed, make_room
 from weft.isa.types import ELEMENT_TYPES
 
-Values = Mapping[str, Any]
+Values = Mapping[str, object]
 """Values of axes, by name."""
 
 SHAPE = r"m\d+n\d+k\d+"
@@ -32,7 +32,7 @@ class Part:
     def __init__(self, pattern: str, axes: tuple[str, ...] = (), *, repeats: bool = False) -> None:
         self.pattern, self.axes, self.repeats = pattern, axes, repeats
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         """The modifiers, with dots between them; nothing where there is none."""
         raise NotImplementedError
 
@@ -51,7 +51,7 @@ class Word(Part):
         super().__init__("|".join(map(re.escape, names)), repeats="." not in text)
         self._text, self._read = text, {text, *filter(None, [also]), *([""] if optional else [])}
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         return self._text
 
     def read(self, text: str) -> Values | None:
@@ -67,7 +67,7 @@ class Unnamed(Part):
         super().__init__(pattern)
         self._optional = optional
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         return ""
 
     def read(self, text: str) -> Values | None:
@@ -81,7 +81,7 @@ class Flag(Part):
         self._text = text or axis
         super().__init__("|".join(filter(None, (re.escape(self._text), also))), (axis,), repeats=True)
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         return self._text if values[0] else ""
 
     def read(self, text: str) -> Values | None:
@@ -103,8 +103,8 @@ class Field(Part):
     def __init__(
         self,
         axes: str,
-        *spellings: tuple[str, Any],
-        default: Any = None,
+        *spellings: tuple[str, object],
+        default: object = None,
         printed: bool = False,
         number: bool = False,
         repeats: bool = False,
@@ -118,7 +118,7 @@ class Field(Part):
         self._default = None if default is None else default if isinstance(default, tuple) else (default,)
         self._printed, self._number = printed, number
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         if values == self._default and not self._printed:
             return ""
         fitting = (one for one in self._spellings if one.fits(values))
@@ -129,17 +129,17 @@ class Field(Part):
             return None if self._default is None else self._named(self._default)
         for one in self._spellings:
             if (values := one.read(text)) is not None:
-                return self._named(tuple(map(int, values)) if self._number else values)
+                return self._named(tuple(int(str(each)) for each in values) if self._number else values)
         return None
 
-    def _named(self, values: tuple[Any, ...]) -> Values:
+    def _named(self, values: tuple[object, ...]) -> Values:
         return dict(zip(self.axes, values, strict=True))
 
 
 class _Spelling:
     """One text of a field."""
 
-    def __init__(self, text: str, values: Any) -> None:
+    def __init__(self, text: str, values: object) -> None:
         self.constant = "{}" not in text
         self._text, self._value = text, values
         words = dict.fromkeys(text.split("."))
@@ -152,17 +152,17 @@ class _Spelling:
 
     @computed
     def _one(self) -> re.Pattern[str]:
-        return re.compile("" if self.constant else self._value)
+        return re.compile("" if self.constant else str(self._value))
 
-    def fits(self, values: tuple[Any, ...]) -> bool:
+    def fits(self, values: tuple[object, ...]) -> bool:
         if self.constant:
             return values == (self._value,)
         return all(self._one.fullmatch(str(value)) for value in values)
 
-    def spell(self, values: tuple[Any, ...]) -> str:
+    def spell(self, values: tuple[object, ...]) -> str:
         return self._text.format(*values)
 
-    def read(self, text: str) -> tuple[Any, ...] | None:
+    def read(self, text: str) -> tuple[object, ...] | None:
         if (match := self._pattern.fullmatch(text)) is None:
             return None
         return (self._value,) if self.constant else match.groups()
@@ -189,7 +189,7 @@ class Template:
         self._key = (head, lead, frozenset(parts), tuple(self._fixed.items()))
         self._printers, self._tail = _printers([lead, *parts] if lead else parts)
         self._parts = parts
-        self._owner = _Memo(
+        self._owner: _Memo[str, int | None] = _Memo(
             lambda text: next((i for i, one in enumerate(self._patterns) if one.fullmatch(text)), None)
         )
         self._lead = self._reader(lead) if lead else None
@@ -199,7 +199,7 @@ class Template:
     def _patterns(self) -> list[re.Pattern[str]]:
         return [re.compile(part.pattern) for part in self._parts]
 
-    def _reader(self, part: Part) -> "_Memo":
+    def _reader(self, part: Part) -> "_Memo[str, Values | None]":
         """What a part reads in a text of modifiers with a dot before each."""
 
         def read(text: str) -> Values | None:
@@ -216,13 +216,13 @@ class Template:
         """Whether this template and another read the same, in whatever order they print."""
         return self is other or self._key == other._key
 
-    def prints(self, form: Any) -> bool:
+    def prints(self, form: object) -> bool:
         """Whether this template is for a form of its class."""
         if any(getattr(form, axis) != value for axis, value in self._fixed.items()):
             return False
         return self._when is None or self._when(form)
 
-    def spell(self, form: Any) -> str:
+    def spell(self, form: object) -> str:
         """The opcode of a form."""
         return f"{self._head}{''.join([texts[get(form)] for get, texts in self._printers])}{self._tail}"
 
@@ -250,16 +250,18 @@ class Template:
         return values
 
 
+K = TypeVar("K")
+V = TypeVar("V")
 _LONGEST_KEPT = 256  # characters of modifiers, more than any legal opcode has
 
 
-class _Memo(dict[Any, Any]):
+class _Memo(dict[K, V]):
     """A function's results, kept."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[[K], V]) -> None:
         self._function = function
 
-    def __missing__(self, key: Any) -> Any:
+    def __missing__(self, key: K) -> V:
         result = self._function(key)
         if not isinstance(key, str) or len(key) <= _LONGEST_KEPT:
             make_room(self)
@@ -267,11 +269,15 @@ class _Memo(dict[Any, Any]):
         return result
 
 
-def _printers(parts: list[Part] | tuple[Part, ...]) -> tuple[list[tuple[Callable[[Any], Any], _Memo]], str]:
+Printer = tuple[Callable[[object], object], _Memo[object, str]]
+"""What takes a form's values of some axes, and the texts for them."""
+
+
+def _printers(parts: list[Part] | tuple[Part, ...]) -> tuple[list[Printer], str]:
     """What takes a form's values of a part's axes, and the texts for them, which begin with those of parts
     without axes before it; and the text of such parts at the end.
     """
-    printers: list[tuple[Callable[[Any], Any], _Memo]] = []
+    printers = list[Printer]()
     before = ""
     for part in parts:
         if part.axes:
@@ -282,11 +288,11 @@ def _printers(parts: list[Part] | tuple[Part, ...]) -> tuple[list[tuple[Callable
     return printers, before
 
 
-def _printer(part: Part, before: str) -> Callable[[Any], str]:
+def _printer(part: Part, before: str) -> Callable[[object], str]:
     single = len(part.axes) == 1
 
-    def text(values: Any) -> str:
-        word = part.spell((values,) if single else values)
+    def text(values: object) -> str:
+        word = part.spell(values if isinstance(values, tuple) and not single else (values,))
         return f"{before}.{word}" if word else before
 
     return text

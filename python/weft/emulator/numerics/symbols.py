@@ -2,17 +2,19 @@
 becomes an expression, from which `emit` makes code: instructions have one definition, the interpreter's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, reduce
 from operator import add
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from weft.emulator.numerics.floats import Fused
 from weft.emulator.reading.syntax import STORAGE
 
+Function = Callable[..., Any]
 LANES = 32
 _PLAIN = (1, LANES)
 _KINDS = "buif"
@@ -40,7 +42,9 @@ class Symbol(NDArrayOperatorsMixin, Fused):
 
     __slots__ = ("count", "dtype", "node", "trailing")
 
-    def __init__(self, dtype: Any, node: tuple[Any, ...], count: int = 1, *, trailing: bool = False) -> None:
+    def __init__(
+        self, dtype: npt.DTypeLike, node: tuple[Any, ...], count: int = 1, *, trailing: bool = False
+    ) -> None:
         self.dtype: np.dtype[np.generic] = np.dtype(dtype)
         if self.dtype.kind not in _KINDS and node[0] not in _MOVES:
             raise UntraceableError(f"computes with {self.dtype}")
@@ -53,7 +57,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
     def __bool__(self) -> bool:
         raise UntraceableError("branches on a value")
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
+    def __array__(self, *args: object, **named: object) -> npt.NDArray[np.generic]:
         raise UntraceableError("becomes an array")
 
     base = None
@@ -67,7 +71,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
 
     # Reinterpretation
 
-    def view(self, dtype: Any) -> "Symbol":
+    def view(self, dtype: npt.DTypeLike) -> "Symbol":
         """The same bits as elements of another type."""
         to = np.dtype(dtype)
         if to == self.dtype:
@@ -82,7 +86,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             return source
         return Symbol(to, ("bits", self), size // to.itemsize, trailing=self.trailing)
 
-    def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> "Symbol":
+    def astype(self, dtype: npt.DTypeLike, order: str = "K", copy: bool = True) -> "Symbol":
         """The values converted to another type."""
         to = np.dtype(dtype)
         if to == self.dtype:
@@ -92,7 +96,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             return source  # which the wider type holds exactly
         return Symbol(to, ("cast", self), self.count, trailing=self.trailing)
 
-    def reshape(self, *shape: Any) -> "Symbol":
+    def reshape(self, *shape: int) -> "Symbol":
         """With the elements of a lane on an axis of their own, or next to each other."""
         if shape == self.shape:
             return self
@@ -110,7 +114,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
         total: Symbol = reduce(add, [self[..., i] for i in range(self.count)])
         return total
 
-    def __getitem__(self, key: Any) -> "Symbol":
+    def __getitem__(self, key: object) -> "Symbol":
         if not isinstance(key, tuple) or len(key) != 2 or key[0] is not Ellipsis:
             raise UntraceableError("picks lanes")
         at = key[1]
@@ -127,7 +131,7 @@ class Symbol(NDArrayOperatorsMixin, Fused):
     def _picked(self, which: tuple[int, ...], *, trailing: bool) -> "Symbol":
         return Symbol(self.dtype, ("pick", self, which), len(which), trailing=trailing)
 
-    def fused(self, b: Any, c: Any) -> "Symbol":
+    def fused(self, b: object, c: object) -> "Symbol":
         """`self * b + c`, rounded once."""
         return Symbol(self.dtype, ("fma", self, b, c), self.count, trailing=self.trailing)
 
@@ -155,7 +159,9 @@ class Symbol(NDArrayOperatorsMixin, Fused):
             return Symbol(to, ("constant", np.False_), count, trailing=trailing)
         return Symbol(to, (ufunc.__name__, *converted), count, trailing=trailing)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Function, types: object, args: Sequence[Any], kwargs: Mapping[str, object]
+    ) -> object:
         implementation = _FUNCTIONS.get(function)
         if implementation is None:
             raise UntraceableError(f"calls {function.__name__}")
@@ -171,10 +177,10 @@ class Stack(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(self._parts)
 
-    def view(self, dtype: Any) -> "Stack":
+    def view(self, dtype: npt.DTypeLike) -> "Stack":
         return Stack([part.view(dtype) for part in self._parts])
 
-    def astype(self, dtype: Any) -> "Stack":
+    def astype(self, dtype: npt.DTypeLike) -> "Stack":
         return Stack([part.astype(dtype) for part in self._parts])
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
@@ -190,29 +196,35 @@ class Stack(NDArrayOperatorsMixin):
         out[0]._parts = results._parts
         return out[0]
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self, function: Function, types: object, args: Sequence[object], _: object
+    ) -> "Stack":
         return self._each(function, args)
 
-    def _each(self, function: Callable[..., Any], args: Sequence[Any]) -> "Stack":
+    def _each(self, function: Function, args: Sequence[object]) -> "Stack":
         every = [each._parts if isinstance(each, Stack) else [each] * len(self) for each in args]
         return Stack([function(*each) for each in zip(*every, strict=True)])
 
 
 @cache
-def _loop(ufunc: np.ufunc, types: tuple[Any, ...], wide: "np.dtype[np.generic] | None") -> tuple[Any, ...]:
+def _loop(
+    ufunc: np.ufunc, types: tuple[object, ...], wide: "np.dtype[np.generic] | None"
+) -> "tuple[np.dtype[np.generic], ...]":
     """The types with which NumPy computes."""
     resolve: Any = ufunc.resolve_dtypes
     signature = (*[None] * (len(types) - 1), wide)
-    found: tuple[Any, ...] = resolve(types) if wide is None else resolve(types, signature=signature)
+    found: tuple[np.dtype[np.generic], ...] = (
+        resolve(types) if wide is None else resolve(types, signature=signature)
+    )
     return found
 
 
-def _weak_type(value: Symbol, given: Any) -> Any:
+def _weak_type(value: Symbol, given: object) -> object:
     """The type of an operand; Python's own for its numbers, which adapt to the others."""
     return type(given) if type(given) in (int, float) else value.dtype
 
 
-def _constant(value: Any) -> Symbol:
+def _constant(value: object) -> Symbol:
     """A number, or an array of one number, as an operand."""
     if isinstance(value, np.generic):
         return Symbol(value.dtype, ("constant", value))
@@ -235,7 +247,7 @@ def _shape(values: Sequence[Symbol]) -> tuple[int, bool]:
     return found or (1, False)
 
 
-def _same_value(a: Any, b: Any) -> bool:
+def _same_value(a: object, b: object) -> bool:
     """Whether two operands are computed in the same way."""
     if not isinstance(a, Symbol) or not isinstance(b, Symbol):
         return a is b or (type(a) is type(b) and isinstance(a, (str, int, tuple)) and a == b)
@@ -249,9 +261,10 @@ def _is_constant(value: Symbol) -> bool:
     return kind == "constant" or (kind == "cast" and _is_constant(value.node[1]))
 
 
-def _where(condition: Any, x: Any, y: Any) -> Symbol:
+def _where(condition: object, x: object, y: object) -> Symbol:
     values = [v if isinstance(v, Symbol) else _constant(v) for v in (x, y)]
-    samples = [v if type(v) in (int, float) else s.dtype for v, s in zip((x, y), values, strict=True)]
+    pairs = zip((x, y), values, strict=True)
+    samples: list[Any] = [v if type(v) in (int, float) else s.dtype for v, s in pairs]
     to = np.result_type(*samples)
     chosen = condition if isinstance(condition, Symbol) else _constant(condition)
     operands = [chosen.astype(np.bool_), *(v.astype(to) for v in values)]
@@ -284,7 +297,7 @@ def _repeat(value: Symbol, repeats: int, axis: int | None = None) -> Symbol:
     return Symbol(value.dtype, ("pick", value, (0,) * repeats), repeats)
 
 
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+_FUNCTIONS: dict[object, Function] = {
     np.where: _where,
     np.stack: _stack,
     np.clip: _clip,

@@ -287,7 +287,7 @@ class MmaWs(Form):
 
     @classmethod
     def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
-        least = 5 + cls.sparse + 2 * values["block_scale"]
+        least = 5 + cls.sparse + 2 * bool(values["block_scale"])
         return {"a": _memory(operands), "zero_column_mask": len(operands) > least}
 
     @property

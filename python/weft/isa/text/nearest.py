@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.isa import tables
-from weft.isa.family import Family, Verdict, operand_text, ptx_registers
+from weft.isa.family import Family, Form, Verdict, operand_text, ptx_registers
 from weft.isa.text.constants import value_of
 from weft.isa.text.operands import NOTHING_DECLARED, nearest_values
 from weft.isa.text.reader import Instruction, split_operands
@@ -31,8 +31,8 @@ class Standard:
     """
 
     legal: Callable[[Instruction], bool]
-    has: Callable[[Family[Any], Any], bool]
-    fits: Callable[[str, Any, int, str, Scope | None], bool]
+    has: Callable[[Family[Any], Form], bool]
+    fits: Callable[[str, Form, int, str, Scope | None], bool]
 
 
 def nearest(
@@ -55,7 +55,7 @@ def nearest(
     return tuple(shown)
 
 
-Spelled = tuple[Family[Any], Any]
+Spelled = tuple[Family[Any], Form]
 
 
 def _forms(
@@ -77,7 +77,7 @@ def _forms(
         yield from ((family, near) for near in family.closest(form, chip, _FORMS, version))
 
 
-def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge: Standard) -> str | None:
+def _instruction(instruction: Instruction, family: Family[Any], form: Form, judge: Standard) -> str | None:
     """The legal form as a whole instruction, with the given operands that fit; None where it can't be written
     so that it is read as this form.
     """
@@ -98,7 +98,7 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     return None
 
 
-def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
+def _shortest(instruction: Instruction, family: Family[Any], form: Form, operands: tuple[str, ...]) -> str:
     """The form's opcode without modifiers that only state the default and that `instruction` lacks."""
     written, words = set(instruction.opcode.split(".")), form.ptx.split(".")
     for word in [word for word in words[1:] if word not in written]:
@@ -109,7 +109,7 @@ def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands
     return ".".join(words)
 
 
-def _kept(instruction: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
+def _kept(instruction: Instruction, family: str, form: Form, at: int, own: str, judge: Standard) -> str:
     """The given operand, corrected if that is enough; otherwise a new one of the form."""
     operand = instruction.operands[at]
     if judge.fits(family, form, at, operand, instruction.scope):
@@ -127,7 +127,7 @@ def _bracketed(operand: str, wanted: str) -> tuple[str, ...]:
     return (f"[{operand}]",) if wanted.startswith("[") else (f"{{{operand}}}",)
 
 
-def _constants(form: Any, at: int, operand: str) -> tuple[str, ...]:
+def _constants(form: Form, at: int, operand: str) -> tuple[str, ...]:
     """Legal constants for this operand, the nearest to the given one first."""
     if (value := value_of(operand)) is None:
         return ()
@@ -139,7 +139,7 @@ def _constants(form: Any, at: int, operand: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _operands(form: Any) -> tuple[str, ...]:
+def _operands(form: Form) -> tuple[str, ...]:
     """Operands of a form with registers that are named after them."""
     names: dict[str, list[str]] = {}
     for operand in form.operands:
