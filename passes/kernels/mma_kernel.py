@@ -50,6 +50,8 @@ class Operand:
     run: int = PAIR  # sums of a lane that follow each other in a row of D
     buffer: ir.Value = field(init=False)  # that copies fill
     read: ir.Value = field(init=False)  # the same memory, as fragments read it
+    start: ir.Value = field(init=False)  # the tile's first row of A, or column of B
+    inside: ir.Value = field(init=False)  # the warp's first one in the tile
 
     def allocate(self) -> None:
         """Builds the stages at the insertion point."""
@@ -112,9 +114,9 @@ class Operand:
             return replace(self, run=PAIR).buffer_type  # the rows of memory, one after another
         return alternating(self.buffer_type)
 
-    def origin(self, block: ir.Value, k: ir.Value | int) -> tuple[ir.Value, ir.Value]:
-        """Row and column of a block's tile in memory."""
-        rows, columns = (block, k) if self.k_major else (k, block)
+    def origin(self, k: ir.Value | int) -> tuple[ir.Value, ir.Value]:
+        """Row and column in memory of the tile's part from a depth on."""
+        rows, columns = (self.start, k) if self.k_major else (k, self.start)
         return emit.value(rows), emit.value(columns)
 
     def fragment_type(self) -> ir.Type:
@@ -124,9 +126,9 @@ class Operand:
         layout = Layout.parse(self.atom.layout).tile_to(tuple(shape), self.atom.shape)
         return FragmentType.of(shape, self.element, layout)
 
-    def load(self, stage: ir.Value, start: ir.Value | int, k: int) -> ir.Value:
+    def load(self, stage: ir.Value, k: int) -> ir.Value:
         """The warp's fragment at depth `k` of a stage."""
-        row, column = (start, k) if self.k_major else (k, start)
+        row, column = (self.inside, k) if self.k_major else (k, self.inside)
         # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
         transpose = self.k_major == (self.atom.name == "b")
         return tile.load(
@@ -215,25 +217,30 @@ class MmaKernel:
     def _emit(self) -> None:
         block_m, block_n, _ = self.schedule.block
         warp_m, warp_n = self.schedule.warp_tile
-        row, column = emit.mul(self.tile.row, block_m), emit.mul(self.tile.column, block_n)
+        a, b = self._operands
+        a.start, b.start = emit.mul(self.tile.row, block_m), emit.mul(self.tile.column, block_n)
         warp = emit.div(emit.thread(), LANES)
-        start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
-        start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
+        a.inside = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
+        b.inside = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
         self._allocate()
         asynchronous = self._asynchronous and not self.op.types.repacks
         fast = self._pipelined if asynchronous else self._through_registers
         branch = scf.IfOp(self._aligned(), has_else=True)
         for block, loop in ((branch.then_block, fast), (branch.else_block, self._plain)):
             with ir.InsertionPoint(block):
-                result = loop(row, column, start_m, start_n)
-                aligned = block == branch.then_block
-                self._epilogue(result, emit.add(row, start_m), emit.add(column, start_n), aligned)
+                result = loop()
+                row, column = (emit.add(each.start, each.inside) for each in (a, b))
+                self._epilogue(result, row, column, aligned=block == branch.then_block)
                 scf.yield_([])
+
+    @property
+    def _operands(self) -> tuple[Operand, Operand]:
+        return self.a, self.b
 
     def _allocate(self) -> None:
         """Builds the stages."""
-        self.a.allocate()
-        self.b.allocate()
+        for operand in self._operands:
+            operand.allocate()
 
     @property
     def _asynchronous(self) -> bool:
@@ -244,14 +251,12 @@ class MmaKernel:
     def _aligned(self) -> ir.Value:
         """Whether A and B can be copied 16 bytes at a time."""
         bits = emit.index(0)
-        for matrix in (self.a.matrix, self.b.matrix):
+        for matrix in (each.matrix for each in self._operands):
             row = arith.muli(_stride(matrix), emit.index(element_bytes(matrix)))
             bits = arith.ori(bits, arith.andi(arith.ori(_pointer(matrix), row), emit.index(VECTOR_BYTES - 1)))
         return arith.cmpi(arith.CmpIPredicate.eq, bits, emit.index(0))
 
-    def _pipelined(
-        self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
-    ) -> ir.Value:
+    def _pipelined(self) -> ir.Value:
         """The k loop with `stages - 1` blocks in flight; returns the accumulators. It is split in two: only
         the last blocks that are copied may end outside of A and B.
         """
@@ -260,8 +265,7 @@ class MmaKernel:
         first, end = self._blocks()
 
         def load(stage: ir.Value | int, k: int) -> list[ir.Value]:
-            stage_a, stage_b = (tile.stage(each.read, emit.value(stage)) for each in (self.a, self.b))
-            return self._load(stage_a, stage_b, start_m, start_n, k)
+            return self._load([tile.stage(each.read, emit.value(stage)) for each in self._operands], k)
 
         def wait() -> None:
             nvvm.cp_async_wait_group(ahead - 1)
@@ -270,23 +274,23 @@ class MmaKernel:
         def body(whole: bool, block: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             # The K of the copies is carried: computed from the block, it would cost registers in each loop.
             sums, read, write, at, *loaded = carried
-            factors = self._factors(block, row, column, start_m, start_n)
+            factors = self._factors(block)
             if not self._loads_ahead:
                 wait()
                 loaded = load(read, 0)
             total, following = self._begin(sums), self._next(read)
             # The copies are spread over the steps, so that ptxas puts products between them.
-            copies = [(self.a, row, 0), (self.b, column, min(1, max(len(steps) - 2, 0)))]
+            copies = [(self.a, 0), (self.b, min(1, max(len(steps) - 2, 0)))]
             for number, k in enumerate(steps):
-                for operand, start, when in copies:
+                for operand, when in copies:
                     if number != when:
                         continue
                     if whole:
-                        self._fetch(operand, start, at, write, True)
+                        self._fetch(operand, at, write, True)
                         continue
                     # One block more than there are: operands are loaded from it, which must be written.
                     with emit.when(emit.less(emit.add(block, ahead - 1), end)):
-                        self._fetch(operand, start, at, write, False)
+                        self._fetch(operand, at, write, False)
                 if number == copies[-1][-1]:
                     nvvm.cp_async_commit_group()
                 multiplied = loaded
@@ -301,8 +305,8 @@ class MmaKernel:
             return [self._end(sums, total, factors), following, self._next(write), at, *kept]
 
         for block in range(ahead):
-            for operand, start in ((self.a, row), (self.b, column)):
-                self._fetch(operand, start, emit.mul(emit.add(first, block), block_k), block, False)
+            for operand in self._operands:
+                self._fetch(operand, emit.mul(emit.add(first, block), block_k), block, False)
             nvvm.cp_async_commit_group()
         position = emit.value(emit.mul(emit.add(first, ahead), block_k))
         carried = [self._zero(), emit.value(0), emit.value(ahead), position]
@@ -332,40 +336,33 @@ class MmaKernel:
         return not types.promoted and sums + sets * operands + addresses <= _MOST_REGISTERS
 
     @staticmethod
-    def _fetch(
-        operand: Operand, start: ir.Value, at: ir.Value | int, stage: ir.Value | int, whole: bool
-    ) -> None:
+    def _fetch(operand: Operand, at: ir.Value | int, stage: ir.Value | int, whole: bool) -> None:
         """Starts to copy a K block to a stage. `whole`: it ends inside of the matrix."""
         k, others = INSIDE if whole else ZERO, ANY  # sums of other rows and columns aren't stored
         rows, columns = (others, k) if operand.k_major else (k, others)
         tile.copy_async(
             operand.matrix,
-            *operand.origin(start, at),
+            *operand.origin(at),
             tile.stage(operand.buffer, emit.value(stage)),
             vector_bytes=VECTOR_BYTES,
             rows=rows,
             columns=columns,
         )
 
-    def _through_registers(
-        self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
-    ) -> ir.Value:
+    def _through_registers(self) -> ir.Value:
         """The k loop without `cp.async`: the next K block is loaded before the products of one, and stored
         to the following stage after them; returns the accumulators.
         """
         block_k = self.a.block_k
         warp = emit.div(emit.thread(), LANES)
-        copies = [
-            (self._copy(operand, self._warps), operand, start)
-            for operand, start in ((self.a, row), (self.b, column))
-        ]
+        copies = [(self._copy(operand, self._warps), operand) for operand in self._operands]
 
         def load(block: ir.Value | int) -> list[ir.Value]:
             k = emit.mul(block, block_k)
-            return [copy.load(*operand.origin(start, k), warp) for copy, operand, start in copies]
+            return [copy.load(*operand.origin(k), warp) for copy, operand in copies]
 
         def store(loaded: list[ir.Value], stage: ir.Value | int) -> None:
-            for (copy, *_), part in zip(copies, loaded, strict=True):
+            for (copy, _), part in zip(copies, loaded, strict=True):
                 copy.store(part, stage, warp)
 
         store(load(self.tile.k_span[0] if self.tile.k_span else 0), 0)
@@ -374,36 +371,34 @@ class MmaKernel:
             accumulator, read = carried
             gpu.barrier()
             loaded = load(emit.add(block, 1))
-            stage_a, stage_b = tile.stage(self.a.read, read), tile.stage(self.b.read, read)
-            accumulator = self._add(accumulator, stage_a, stage_b, start_m, start_n, None)
+            stages = [tile.stage(each.read, read) for each in self._operands]
+            accumulator = self._add(accumulator, stages, None)
             write = self._next(read)
             store(loaded, write)
             return [accumulator, write]
 
         return emit.loop(*self._blocks(), 1, [self._zero(), emit.value(0)], body)[0]
 
-    def _plain(self, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int) -> ir.Value:
+    def _plain(self) -> ir.Value:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
         block_k = self.a.block_k
         first = emit.value(0)
-        stage_a, stage_b = tile.stage(self.a.buffer, first), tile.stage(self.b.buffer, first)
-        read_a, read_b = (
-            tile.stage(operand.read, first) if operand.permutes else stage
-            for operand, stage in ((self.a, stage_a), (self.b, stage_b))
-        )
+        stages = [tile.stage(each.buffer, first) for each in self._operands]
+        filled = list(zip(self._operands, stages, strict=True))
+        read = [tile.stage(each.read, first) if each.permutes else stage for each, stage in filled]
 
         def body(block: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             k = emit.mul(block, block_k)
-            factors = self._factors(block, row, column, start_m, start_n)
+            factors = self._factors(block)
             gpu.barrier()
-            for operand, start, stage in ((self.a, row, stage_a), (self.b, column, stage_b)):
+            for operand, stage in filled:
                 if not self._repacks(operand):
-                    tile.copy(operand.matrix, *operand.origin(start, k), stage)
+                    tile.copy(operand.matrix, *operand.origin(k), stage)
                     continue
                 copy, warp = self._copy(operand, self._warps, aligned=False), emit.div(emit.thread(), LANES)
-                copy.store(copy.load(*operand.origin(start, k), warp), first, warp)
+                copy.store(copy.load(*operand.origin(k), warp), first, warp)
             gpu.barrier()
-            return [self._add(carried[0], read_a, read_b, start_m, start_n, factors)]
+            return [self._add(carried[0], read, factors)]
 
         return emit.loop(*self._blocks(), 1, [self._zero()], body)[0]
 
@@ -439,29 +434,19 @@ class MmaKernel:
     def _sorted(self, sums: ir.Value) -> ir.Value:
         return sorted_sums(sums, self.a.alternates, self.b.alternates, self.b.run)
 
-    def _factors(
-        self, block: ir.Value, row: ir.Value, column: ir.Value, start_m: ir.Value, start_n: ir.Value | int
-    ) -> ir.Value | None:
+    def _factors(self, block: ir.Value) -> ir.Value | None:
         """The factors of a lane's sums of a K block; None for 1."""
         if not self.op.types.scaled:
             return None
         kind, scales = self._zero().type, scale_factors.matrices(self.op, self.tile.member)
-        at = emit.add(row, start_m), emit.add(column, start_n)
+        at = (emit.add(each.start, each.inside) for each in self._operands)
         return LaneScales(self.op, self.schedule, kind, scales, *at).of_block(block)
 
-    def _add(
-        self,
-        sums: ir.Value,
-        stage_a: ir.Value,
-        stage_b: ir.Value,
-        start_m: ir.Value,
-        start_n: ir.Value | int,
-        factors: ir.Value | None,
-    ) -> ir.Value:
+    def _add(self, sums: ir.Value, stages: list[ir.Value], factors: ir.Value | None) -> ir.Value:
         """A warp's sums and its products of a K block."""
         total = self._begin(sums)
         for k in range(0, self.a.block_k, self._step):
-            total = self._product(total, self._load(stage_a, stage_b, start_m, start_n, k))
+            total = self._product(total, self._load(stages, k))
         return self._end(sums, total, factors)
 
     def _begin(self, sums: ir.Value) -> ir.Value:
@@ -479,11 +464,9 @@ class MmaKernel:
         added = arith.addf(before, lane) if factors is None else vector.fma(lane, factors, before)
         return tile.from_lane(added, sums.type)
 
-    def _load(
-        self, stage_a: ir.Value, stage_b: ir.Value, start_m: ir.Value, start_n: ir.Value | int, k: int
-    ) -> list[ir.Value]:
-        """A warp's operands at depth `k` of a stage, one atom of K deep."""
-        return [self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)]
+    def _load(self, stages: list[ir.Value], k: int) -> list[ir.Value]:
+        """A warp's operands at depth `k` of their stages, one atom of K deep."""
+        return [operand.load(stage, k) for operand, stage in zip(self._operands, stages, strict=True)]
 
     def _product(self, sums: ir.Value, operands: list[ir.Value]) -> ir.Value:
         """The sums and the products of one atom of K."""

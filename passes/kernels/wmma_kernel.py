@@ -50,8 +50,9 @@ class _Operand(Operand):
         """Never: `wmma.load` transposes elements of any width."""
         return False
 
-    def registers(self, stage: ir.Value, start: ir.Value | int, k: int, **form: str) -> list[ir.Value]:
-        """The registers of one instruction's fragment from row or column `start` and depth `k` on."""
+    def registers(self, stage: ir.Value, number: int, k: int, **form: str) -> list[ir.Value]:
+        """The registers of an instruction's fragment, by its number in the warp's tile, from depth `k` on."""
+        start = emit.add(self.inside, number * ATOM)
         row, column = (start, k) if self.k_major else (k, start)
         at = emit.mul(emit.add(emit.mul(row, self._pitch), column), element_bytes(self.matrix))
         address = addresses.offset(tile.address(stage), at)
@@ -121,21 +122,16 @@ class WmmaKernel(MmaKernel):
         """Never."""
         return False
 
-    def _load(
-        self, stage_a: ir.Value, stage_b: ir.Value, start_m: ir.Value, start_n: ir.Value | int, k: int
-    ) -> list[ir.Value]:
+    def _load(self, stages: list[ir.Value], k: int) -> list[ir.Value]:
         """The registers of a warp's operands at depth `k` of a stage: those of A by rows, and those of B."""
-        form, (down, across) = self.form, self._atoms
+        form = self.form
         return [
             register
-            for operand, stage, start, count, kind in (
-                (self.a, stage_a, start_m, down, form.a_type),
-                (self.b, stage_b, start_n, across, form.b_type),
+            for operand, stage, count, kind in zip(
+                (self.a, self.b), stages, self._atoms, (form.a_type, form.b_type), strict=True
             )
-            for i in range(count)
-            for register in operand.registers(
-                stage, emit.add(start, i * ATOM), k, shape=form.shape, type=kind
-            )
+            for number in range(count)
+            for register in operand.registers(stage, number, k, shape=form.shape, type=kind)
         ]
 
     def _product(self, sums: ir.Value, operands: list[ir.Value]) -> ir.Value:
